@@ -29,7 +29,12 @@ struct Failure(c_int, String);
 
 /// Runs a call. A panic is EIO.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
-    let panicked = |_| Err(Failure(libc::EIO, "a panic in foreread; please report it".to_string()));
+    let panicked = |_| {
+        Err(Failure(
+            libc::EIO,
+            "a panic in foreread; please report it".to_string(),
+        ))
+    };
     match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked) {
         Ok(value) => value,
         Err(Failure(errno, line)) => {
@@ -57,7 +62,9 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
     }
     // SAFETY: not NULL, and the caller vouches for the rest.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map(Some).map_err(|_| invalid(&format!("{what}: not UTF-8; write it in UTF-8")))
+    text.to_str()
+        .map(Some)
+        .map_err(|_| invalid(&format!("{what}: not UTF-8; write it in UTF-8")))
 }
 
 /// The reader behind a pointer.
@@ -67,7 +74,9 @@ unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, F
 unsafe fn reader<'a>(reader: *const Handle) -> Result<&'a Reader, Failure> {
     // SAFETY: as the caller vouches; a shared reference, since any number of threads may have one.
     let reader = unsafe { reader.as_ref() };
-    reader.map(|handle| &handle.0).ok_or_else(|| Failure(libc::EBADF, "no reader: NULL was given".to_string()))
+    reader
+        .map(|handle| &handle.0)
+        .ok_or_else(|| Failure(libc::EBADF, "no reader: NULL was given".to_string()))
 }
 
 fn boxed(reader: Reader) -> *mut Handle {
@@ -79,11 +88,16 @@ fn boxed(reader: Reader) -> *mut Handle {
 /// # Safety
 /// `source` and `policy` are NULL or end with a zero byte.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn foreread_open(source: *const c_char, policy: *const c_char, cache_bytes: u64) -> *mut Handle {
+pub unsafe extern "C" fn foreread_open(
+    source: *const c_char,
+    policy: *const c_char,
+    cache_bytes: u64,
+) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
         // SAFETY: as the caller vouches.
         let (source, policy) = unsafe { (text(source, "source")?, text(policy, "policy")?) };
-        let source = source.ok_or_else(|| invalid("no source: NULL was given; name a path or another source"))?;
+        let source = source
+            .ok_or_else(|| invalid("no source: NULL was given; name a path or another source"))?;
         let mut options = Options::default();
         if let Some(policy) = policy {
             options = options.policy(policy);
@@ -91,7 +105,9 @@ pub unsafe extern "C" fn foreread_open(source: *const c_char, policy: *const c_c
         if cache_bytes > 0 {
             options = options.cache_bytes(cache_bytes);
         }
-        Reader::open(source, options).map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
+        Reader::open(source, options)
+            .map(boxed)
+            .map_err(|error| Failure(error.errno(), error.to_string()))
     })
 }
 
@@ -104,7 +120,9 @@ pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
         // SAFETY: as the caller vouches.
         let from = unsafe { reader(from) }?;
-        from.try_clone().map(boxed).map_err(|error| Failure(error.errno(), error.to_string()))
+        from.try_clone()
+            .map(boxed)
+            .map_err(|error| Failure(error.errno(), error.to_string()))
     })
 }
 
@@ -117,12 +135,16 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
         return Ok(0);
     }
     if buf.is_null() {
-        return Err(Failure(libc::EFAULT, "no buffer: NULL was given".to_string()));
+        return Err(Failure(
+            libc::EFAULT,
+            "no buffer: NULL was given".to_string(),
+        ));
     }
     // SAFETY: not NULL, `len` bytes as the header requires, used by no other thread during the call. C may not have set them;
     // they are bytes, of which every value is one, and they are only written here.
     let buf = unsafe { std::slice::from_raw_parts_mut(buf, len) };
-    from.read_at(buf, offset).map_err(|error| Failure(error.errno(), error.to_string()))
+    from.read_at(buf, offset)
+        .map_err(|error| Failure(error.errno(), error.to_string()))
 }
 
 /// See the header.
@@ -130,7 +152,12 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
 /// # Safety
 /// `from` is NULL, or came from here and is not closed; `buf` has room for `len` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn foreread_pread(from: *mut Handle, buf: *mut u8, len: size_t, offset: u64) -> ssize_t {
+pub unsafe extern "C" fn foreread_pread(
+    from: *mut Handle,
+    buf: *mut u8,
+    len: size_t,
+    offset: u64,
+) -> ssize_t {
     guarded(-1, || {
         if ssize_t::try_from(len).is_err() {
             return Err(invalid("the length is above SSIZE_MAX; read it in parts"));
@@ -145,7 +172,12 @@ pub unsafe extern "C" fn foreread_pread(from: *mut Handle, buf: *mut u8, len: si
 /// # Safety
 /// As [`foreread_pread`]; `iov` points to `iovcnt` entries, each with room for its length.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn foreread_preadv(from: *mut Handle, iov: *const iovec, iovcnt: c_int, offset: u64) -> ssize_t {
+pub unsafe extern "C" fn foreread_preadv(
+    from: *mut Handle,
+    iov: *const iovec,
+    iovcnt: c_int,
+    offset: u64,
+) -> ssize_t {
     guarded(-1, || {
         // SAFETY: as the caller vouches.
         let from = unsafe { reader(from) }?;
@@ -153,21 +185,33 @@ pub unsafe extern "C" fn foreread_preadv(from: *mut Handle, iov: *const iovec, i
             return Err(invalid("0 to 1024 buffers are taken"));
         }
         // SAFETY: not NULL where there are any, and `iovcnt` of them as the caller vouches.
-        let parts = if iovcnt == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(iov, iovcnt as usize) } };
-        let total = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
+        let parts = if iovcnt == 0 {
+            &[][..]
+        } else {
+            unsafe { std::slice::from_raw_parts(iov, iovcnt as usize) }
+        };
+        let total = parts
+            .iter()
+            .try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
         let total = total.filter(|total| ssize_t::try_from(*total).is_ok());
-        total.ok_or_else(|| invalid("the lengths are above SSIZE_MAX together; read it in parts"))?;
+        total
+            .ok_or_else(|| invalid("the lengths are above SSIZE_MAX together; read it in parts"))?;
         let mut slices = Vec::with_capacity(parts.len());
         for part in parts.iter().filter(|part| part.iov_len > 0) {
             if part.iov_base.is_null() {
-                return Err(Failure(libc::EFAULT, "no buffer: NULL was given".to_string()));
+                return Err(Failure(
+                    libc::EFAULT,
+                    "no buffer: NULL was given".to_string(),
+                ));
             }
             // SAFETY: as in `read`. Overlapping buffers break the header's rules.
-            let slice = unsafe { std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), part.iov_len) };
+            let slice =
+                unsafe { std::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), part.iov_len) };
             slices.push(std::io::IoSliceMut::new(slice));
         }
         let got = from.read_vectored_at(&mut slices, offset);
-        got.map(|got| got as ssize_t).map_err(|error| Failure(error.errno(), error.to_string()))
+        got.map(|got| got as ssize_t)
+            .map_err(|error| Failure(error.errno(), error.to_string()))
     })
 }
 
@@ -191,7 +235,9 @@ pub unsafe extern "C" fn foreread_allow_appends(from: *mut Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
     // SAFETY: as the caller vouches.
-    guarded(-1, || unsafe { reader(from) }.map(|r| i64::try_from(r.size()).unwrap_or(i64::MAX)))
+    guarded(-1, || {
+        unsafe { reader(from) }.map(|r| i64::try_from(r.size()).unwrap_or(i64::MAX))
+    })
 }
 
 /// See the header.
@@ -199,7 +245,12 @@ pub unsafe extern "C" fn foreread_size(from: *const Handle) -> i64 {
 /// # Safety
 /// `from` is NULL, or came from here and is not closed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn foreread_advise(from: *mut Handle, offset: u64, len: u64, advice: c_int) -> c_int {
+pub unsafe extern "C" fn foreread_advise(
+    from: *mut Handle,
+    offset: u64,
+    len: u64,
+    advice: c_int,
+) -> c_int {
     guarded(-1, || {
         // SAFETY: as the caller vouches.
         let from = unsafe { reader(from) }?;
@@ -210,10 +261,15 @@ pub unsafe extern "C" fn foreread_advise(from: *mut Handle, offset: u64, len: u6
             2 => from.advise(Advice::Random, range),
             3 => from.advise(Advice::WillNeed, range),
             4 => from.advise(Advice::DontNeed, range),
-            5 => from.prefetch(if len == 0 { offset..from.size().max(offset) } else { range }),
+            5 => from.prefetch(if len == 0 {
+                offset..from.size().max(offset)
+            } else {
+                range
+            }),
             _ => return Err(invalid("no such advice; see enum foreread_advice")),
         };
-        done.map(|()| 0).map_err(|error| Failure(error.errno(), error.to_string()))
+        done.map(|()| 0)
+            .map_err(|error| Failure(error.errno(), error.to_string()))
     })
 }
 
@@ -226,12 +282,19 @@ pub struct CStats([u64; 11]);
 /// # Safety
 /// `from` is NULL, or came from here and is not closed; `stats` has room for `size` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn foreread_get_stats(from: *const Handle, stats: *mut CStats, size: size_t) -> c_int {
+pub unsafe extern "C" fn foreread_get_stats(
+    from: *const Handle,
+    stats: *mut CStats,
+    size: size_t,
+) -> c_int {
     guarded(-1, || {
         // SAFETY: as the caller vouches.
         let s = unsafe { reader(from) }?.stats();
         if stats.is_null() {
-            return Err(Failure(libc::EFAULT, "no room for the counters: NULL was given".to_string()));
+            return Err(Failure(
+                libc::EFAULT,
+                "no room for the counters: NULL was given".to_string(),
+            ));
         }
         let now = CStats([
             s.demand_reads,
@@ -248,7 +311,9 @@ pub unsafe extern "C" fn foreread_get_stats(from: *const Handle, stats: *mut CSt
         ]);
         let len = size.min(size_of::<CStats>());
         // SAFETY: both have `len` bytes, as the header requires, and they do not overlap: one is on this stack.
-        unsafe { std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast::<u8>(), len) };
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), stats.cast::<u8>(), len)
+        };
         Ok(0)
     })
 }
@@ -271,7 +336,9 @@ pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn foreread_error() -> *const c_char {
-    ERROR.try_with(|error| error.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    ERROR
+        .try_with(|error| error.borrow().as_ptr())
+        .unwrap_or(c"".as_ptr())
 }
 
 /// See the header.

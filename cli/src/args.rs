@@ -74,7 +74,12 @@ macro_rules! examples {
 /// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
 /// of foreread.
 #[derive(Debug, Parser)]
-#[command(name = "foreread", version, max_term_width = 80, disable_help_subcommand = true)]
+#[command(
+    name = "foreread",
+    version,
+    max_term_width = 80,
+    disable_help_subcommand = true
+)]
 // 18 commands in the list leave no room for a line of each option, nor for all commands: some are hidden in it and named below. Manual pages have the examples from the second place.
 #[command(
     arg_required_else_help = true,
@@ -221,18 +226,24 @@ pub struct ManArgs {
 /// Answers what the parser refused: help and version are results, everything else is one line.
 pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(|e| match e.kind() {
-            std::io::ErrorKind::BrokenPipe => Fail::Closed,
-            _ => Fail::input("cannot write", format!("stdout: {e}"), "free some space or write elsewhere"),
-        }),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            error.print().map_err(|e| match e.kind() {
+                std::io::ErrorKind::BrokenPipe => Fail::Closed,
+                _ => Fail::input(
+                    "cannot write",
+                    format!("stdout: {e}"),
+                    "free some space or write elsewhere",
+                ),
+            })
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // The help screen is what a bare `foreread` asks for; it goes to stderr, since nothing was done.
             let _ = error.print();
             Err(Fail::Said)
         }
-        ErrorKind::UnknownArgument if !cfg!(feature = "tls") && wants_tls(error) => {
-            Err(Fail::Cannot("this build has no TLS; build it with --features tls".to_string()))
-        }
+        ErrorKind::UnknownArgument if !cfg!(feature = "tls") && wants_tls(error) => Err(
+            Fail::Cannot("this build has no TLS; build it with --features tls".to_string()),
+        ),
         // Below a command the parser's own line names what there is.
         ErrorKind::InvalidSubcommand if command_asked(arguments).is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
@@ -240,11 +251,15 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
                 _ => "",
             };
             if let Some(feature) = left_out(name) {
-                let line = format!("this build has no '{name}'; build it with --features {feature}");
+                let line =
+                    format!("this build has no '{name}'; build it with --features {feature}");
                 return Err(Fail::Cannot(line));
             }
             let command = Args::command();
-            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            let known: Vec<&str> = command
+                .get_subcommands()
+                .map(clap::Command::get_name)
+                .collect();
             Err(names::unknown("command", name, &known, "foreread -h"))
         }
         _ => Err(Fail::Input(in_one_line(error, arguments))),
@@ -254,8 +269,14 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
 /// The feature that a command needs, where this build was made without it.
 fn left_out(name: &str) -> Option<&'static str> {
     let fuse = cfg!(feature = "fuse");
-    let all = [("mount", "fuse", fuse), ("next", "fuse", fuse), ("serve", "nbd", cfg!(feature = "nbd"))];
-    all.into_iter().find(|(command, _, built)| *command == name && !built).map(|(_, feature, _)| feature)
+    let all = [
+        ("mount", "fuse", fuse),
+        ("next", "fuse", fuse),
+        ("serve", "nbd", cfg!(feature = "nbd")),
+    ];
+    all.into_iter()
+        .find(|(command, _, built)| *command == name && !built)
+        .map(|(_, feature, _)| feature)
 }
 
 /// The argument that is not known is one of those for TLS.
@@ -285,8 +306,7 @@ fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> String {
 
 /// Whether the argument that is not known looks like a command's name, and `asked` runs commands, which it takes behind '--' alone.
 fn is_a_commands_word(error: &clap::Error, asked: &str) -> bool {
-    let is_word =
-        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
     let command = Args::command();
     let runs = |command: &clap::Command| command.get_positionals().any(clap::Arg::is_last_set);
     is_word && command.find_subcommand(asked).is_some_and(runs)
@@ -295,6 +315,12 @@ fn is_a_commands_word(error: &clap::Error, asked: &str) -> bool {
 /// ` compare`, if that is the command that was asked for. The parser does not always say.
 fn command_asked(arguments: &[OsString]) -> String {
     let asked = arguments.get(1).cloned().unwrap_or_default();
-    let known = Args::command().get_subcommands().any(|c| asked == c.get_name());
-    if known { format!(" {}", asked.display()) } else { String::new() }
+    let known = Args::command()
+        .get_subcommands()
+        .any(|c| asked == c.get_name());
+    if known {
+        format!(" {}", asked.display())
+    } else {
+        String::new()
+    }
 }

@@ -26,7 +26,10 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
 }
 
 fn named(figures: &[(&str, Option<f64>)]) -> Figures {
-    figures.iter().map(|(name, n)| ((*name).to_string(), *n)).collect()
+    figures
+        .iter()
+        .map(|(name, n)| ((*name).to_string(), *n))
+        .collect()
 }
 
 fn import() -> Result<Figures, Fail> {
@@ -39,7 +42,10 @@ fn sim() -> Result<Figures, Fail> {
         ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
         ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
         ("auto_hit_reads_per_s", Some(figures.auto_hit_reads_per_s)),
-        ("auto_timed_reads_per_s", Some(figures.auto_timed_reads_per_s)),
+        (
+            "auto_timed_reads_per_s",
+            Some(figures.auto_timed_reads_per_s),
+        ),
         ("bytes_per_page_dense", Some(figures.bytes_per_page_dense)),
         ("bytes_per_page_sparse", Some(figures.bytes_per_page_sparse)),
     ]))
@@ -55,12 +61,19 @@ fn hit() -> Result<Figures, Fail> {
 }
 
 fn to_json(figures: &Figures) -> String {
-    let field = |(name, value): &(String, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
-    format!("{{{}}}\n", figures.iter().map(field).collect::<Vec<_>>().join(","))
+    let field =
+        |(name, value): &(String, Option<f64>)| format!("\"{name}\":{}", serde_json::json!(value));
+    format!(
+        "{{{}}}\n",
+        figures.iter().map(field).collect::<Vec<_>>().join(",")
+    )
 }
 
 fn in_words(figures: &Figures) -> String {
-    figures.iter().map(|(name, value)| format!("{name}: {}\n", or_dash(*value, three))).collect()
+    figures
+        .iter()
+        .map(|(name, value)| format!("{name}: {}\n", or_dash(*value, three)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -69,8 +82,14 @@ mod tests {
 
     #[test]
     fn figures_for_people_and_for_programs() {
-        let figures = vec![("ours_reads_per_s".to_string(), Some(1_234_567.0)), ("ratio".to_string(), None)];
+        let figures = vec![
+            ("ours_reads_per_s".to_string(), Some(1_234_567.0)),
+            ("ratio".to_string(), None),
+        ];
         assert_eq!(in_words(&figures), "ours_reads_per_s: 1.23M\nratio: -\n");
-        assert_eq!(to_json(&figures), "{\"ours_reads_per_s\":1234567.0,\"ratio\":null}\n");
+        assert_eq!(
+            to_json(&figures),
+            "{\"ours_reads_per_s\":1234567.0,\"ratio\":null}\n"
+        );
     }
 }

@@ -25,13 +25,33 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
-    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
-    let resume = args.resume.as_deref().map(|path| out::resumable("resume", path)).transpose()?;
-    out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref()), ("resume", resume.as_deref())])?;
+    let html = args
+        .html
+        .as_deref()
+        .map(|path| out::writable("html", path))
+        .transpose()?;
+    let resume = args
+        .resume
+        .as_deref()
+        .map(|path| out::resumable("resume", path))
+        .transpose()?;
+    out::distinct(&[
+        ("json", out::file(json.as_ref())),
+        ("html", html.as_deref()),
+        ("resume", resume.as_deref()),
+    ])?;
     let plan = BenchPlan {
         design: design(args),
-        judged: if args.policy.is_empty() { vec![verdict::JUDGED.to_string()] } else { args.policy.clone() },
-        only: args.only.iter().map(|text| CellFilter::parse(text)).collect(),
+        judged: if args.policy.is_empty() {
+            vec![verdict::JUDGED.to_string()]
+        } else {
+            args.policy.clone()
+        },
+        only: args
+            .only
+            .iter()
+            .map(|text| CellFilter::parse(text))
+            .collect(),
         trace: args.trace.as_deref().map(trace).transpose()?,
         threads: args.threads.map_or_else(processors, usize::from),
         runs_file: resume,
@@ -49,13 +69,22 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     html.map_or(Ok(()), |path| out::write("html", &path, &results.to_html()))?;
     let [done, all] = results.runs();
     if done == all {
-        return results.broken_credit().map_or(Ok(()), |why| Err(Fail::Check(why)));
+        return results
+            .broken_credit()
+            .map_or(Ok(()), |why| Err(Fail::Check(why)));
     }
     note(match &plan.runs_file {
-        Some(path) => format!("stopped after {done} of {all} runs; the same command continues from {}", path.display()),
-        None => format!("stopped after {done} of {all} runs; with --resume FILE they would be kept"),
+        Some(path) => format!(
+            "stopped after {done} of {all} runs; the same command continues from {}",
+            path.display()
+        ),
+        None => {
+            format!("stopped after {done} of {all} runs; with --resume FILE they would be kept")
+        }
     });
-    Err(Fail::Passed(128 + u8::try_from(signal.load(Ordering::Relaxed)).unwrap_or(0)))
+    Err(Fail::Passed(
+        128 + u8::try_from(signal.load(Ordering::Relaxed)).unwrap_or(0),
+    ))
 }
 
 fn design(args: &BenchPoliciesArgs) -> Design {
@@ -69,11 +98,23 @@ fn design(args: &BenchPoliciesArgs) -> Design {
 
 /// The recorded workload of a file.
 fn trace(path: &Path) -> Result<Arc<Replay>, Fail> {
-    let marked: OsString = [OsStr::new("trace:"), path.as_os_str()].into_iter().collect();
+    let marked: OsString = [OsStr::new("trace:"), path.as_os_str()]
+        .into_iter()
+        .collect();
     let RequestedReads::Trace(path) = reads::parse(Some(&marked))? else {
-        return Err(Fail::input("not a trace", path.display(), "name the file of a trace"));
+        return Err(Fail::input(
+            "not a trace",
+            path.display(),
+            "name the file of a trace",
+        ));
     };
-    let part = Part { format: None, limit: None, only: None, mode: None, think: None };
+    let part = Part {
+        format: None,
+        limit: None,
+        only: None,
+        mode: None,
+        think: None,
+    };
     reads::ready(&path, &part).map(Arc::new)
 }
 
@@ -84,12 +125,18 @@ fn processors() -> usize {
 /// Differs between two builds: size and time of the binary. A copy counts as another build, which costs some repeated runs.
 fn build() -> String {
     let meta = std::fs::metadata(program::file());
-    meta.map_or_else(|_| "unknown".to_string(), |m| format!("{} {}.{:09}", m.len(), m.mtime(), m.mtime_nsec()))
+    meta.map_or_else(
+        |_| "unknown".to_string(),
+        |m| format!("{} {}.{:09}", m.len(), m.mtime(), m.mtime_nsec()),
+    )
 }
 
 /// A flag that the first signal sets, and the number of the signal.
 fn stopped_by_a_signal() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Fail> {
-    let (stop, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (stop, number) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     signals::end_at_second_signal()?;
     for signal in signals::ending() {
         let value = usize::try_from(signal).unwrap_or(0);

@@ -33,7 +33,11 @@ pub struct Entry {
 
 /// Prints the entries of `kind` ("policies").
 pub fn print(kind: &str, entries: &[Entry], as_json: bool) -> Result<(), Fail> {
-    out::print(if as_json { to_json(kind, entries) } else { to_text(entries) })
+    out::print(if as_json {
+        to_json(kind, entries)
+    } else {
+        to_text(entries)
+    })
 }
 
 fn to_json(kind: &str, entries: &[Entry]) -> String {
@@ -65,7 +69,10 @@ impl Serialize for Entry {
         for (key, value, _) in &self.facts {
             map.serialize_entry(key, value)?;
         }
-        map.serialize_entry("params", &self.params.iter().map(ParamEntry::of).collect::<Vec<_>>())?;
+        map.serialize_entry(
+            "params",
+            &self.params.iter().map(ParamEntry::of).collect::<Vec<_>>(),
+        )?;
         map.end()
     }
 }
@@ -97,7 +104,15 @@ impl ParamEntry {
         };
         let limit = |value| (unit != "word").then_some(value);
         let (min, max) = (limit(param.range.0), limit(param.range.1));
-        ParamEntry { key: param.key, unit, default: param.default, min, max, words, help: param.help }
+        ParamEntry {
+            key: param.key,
+            unit,
+            default: param.default,
+            min,
+            max,
+            words,
+            help: param.help,
+        }
     }
 }
 
@@ -111,7 +126,12 @@ fn to_text(entries: &[Entry]) -> String {
         text.push('\n');
         let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
         let from = (!entry.origin.is_empty()).then(|| format!("Origin: {}.", entry.origin));
-        for sentence in [entry.summary.clone()].into_iter().chain(from).chain(facts).filter(|s| !s.is_empty()) {
+        for sentence in [entry.summary.clone()]
+            .into_iter()
+            .chain(from)
+            .chain(facts)
+            .filter(|s| !s.is_empty())
+        {
             for line in wrap(&sentence, width::columns().min(WIDTH) - 2) {
                 text.push_str(&format!("  {line}\n"));
             }
@@ -123,11 +143,23 @@ fn to_text(entries: &[Entry]) -> String {
 
 /// One line for each parameter, in columns: `key=default  range  help`.
 fn params_text(params: &[Param]) -> String {
-    let rows: Vec<[String; 2]> = params.iter().map(|p| [format!("{}={}", p.key, p.default), range(p)]).collect();
-    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let rows: Vec<[String; 2]> = params
+        .iter()
+        .map(|p| [format!("{}={}", p.key, p.default), range(p)])
+        .collect();
+    let width = |column: usize| {
+        rows.iter()
+            .map(|r| r[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let (first, second) = (width(0), width(1));
-    let line =
-        |(row, param): (&[String; 2], &Param)| format!("    {:first$}  {:second$}  {}\n", row[0], row[1], param.help);
+    let line = |(row, param): (&[String; 2], &Param)| {
+        format!(
+            "    {:first$}  {:second$}  {}\n",
+            row[0], row[1], param.help
+        )
+    };
     rows.iter().zip(params).map(line).collect()
 }
 

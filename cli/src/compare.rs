@@ -15,7 +15,8 @@ use crate::source;
 use crate::vary::{self, Files};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::{
-    MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table, to_json, width,
+    MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table,
+    to_json, width,
 };
 use std::sync::Arc;
 
@@ -24,19 +25,42 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let plan = check(args)?;
     let json = json_to(args.json.as_ref())?;
     if let Some(text) = &args.vary {
-        let files = Files { json, svg: args.svg.as_deref(), html: args.html.as_deref() };
+        let files = Files {
+            json,
+            svg: args.svg.as_deref(),
+            html: args.html.as_deref(),
+        };
         return vary::run(text, &plan, &files, args.details);
     }
-    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
-    out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
+    let html = args
+        .html
+        .as_deref()
+        .map(|path| out::writable("html", path))
+        .transpose()?;
+    out::distinct(&[
+        ("json", out::file(json.as_ref())),
+        ("html", html.as_deref()),
+    ])?;
     let (tables, printed) = {
         let words = json != Some(JsonTo::Stdout);
-        let style = table::Style { bold: out::may_style(), details: args.details };
-        let mut printing = Printing { bar: Bar::new(), words, style, price: args.price.as_deref(), printed: Ok(()) };
+        let style = table::Style {
+            bold: out::may_style(),
+            details: args.details,
+        };
+        let mut printing = Printing {
+            bar: Bar::new(),
+            words,
+            style,
+            price: args.price.as_deref(),
+            printed: Ok(()),
+        };
         (measure(&plan, &mut printing)?, printing.printed)
     };
     printed?;
-    let reports: Vec<Report> = tables.iter().map(|t| Report::of(t).priced(args.price.as_deref())).collect();
+    let reports: Vec<Report> = tables
+        .iter()
+        .map(|t| Report::of(t).priced(args.price.as_deref()))
+        .collect();
     show(&reports, json.as_ref())?;
     let Some(path) = html else { return Ok(()) };
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
@@ -74,7 +98,12 @@ impl Progress for Printing<'_> {
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
 fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
-    let on = args.on.as_ref().map(source::parse).transpose()?.map(CompareOn::from);
+    let on = args
+        .on
+        .as_ref()
+        .map(source::parse)
+        .transpose()?
+        .map(CompareOn::from);
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
         RequestedReads::Usual => (None, None),
@@ -126,7 +155,9 @@ fn in_words(report: &Report, style: table::Style) -> String {
 fn advice(reports: &[Report]) -> String {
     let mut text = String::new();
     for of_source in by_source(reports) {
-        text.push_str(&number::wrap(&format!("For all: {}", advise(of_source)), width::columns()).join("\n"));
+        text.push_str(
+            &number::wrap(&format!("For all: {}", advise(of_source)), width::columns()).join("\n"),
+        );
         text.push('\n');
     }
     text
@@ -172,8 +203,15 @@ mod tests {
 
     #[test]
     fn each_table_has_its_advice_first_and_the_advice_for_each_source_is_last() {
-        let reports = [report("boot-ide", "file:x"), report("random", "file:x"), report("random", "model:rbd")];
-        let tables: String = reports.iter().map(|report| in_words(report, table::Style::default())).collect();
+        let reports = [
+            report("boot-ide", "file:x"),
+            report("random", "file:x"),
+            report("random", "model:rbd"),
+        ];
+        let tables: String = reports
+            .iter()
+            .map(|report| in_words(report, table::Style::default()))
+            .collect();
         let text = tables + &advice(&reports);
         let places: Vec<usize> = [
             "Use rbd-plain on file:x: it makes boot-ide",
@@ -182,11 +220,23 @@ mod tests {
             "random on model:rbd: 2 runs",
             "For all: Use rbd-plain on file:x",
         ]
-        .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")))
+        .map(|part| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} is missing:\n{text}"))
+        })
         .into();
         assert!(places.is_sorted(), "{places:?}");
         assert_eq!(text.matches("For all: ").count(), 2);
         assert!(text.ends_with('\n') && !text.contains('\u{1b}'));
-        assert!(in_words(&reports[0], table::Style { bold: true, ..table::Style::default() }).contains('\u{1b}'));
+        assert!(
+            in_words(
+                &reports[0],
+                table::Style {
+                    bold: true,
+                    ..table::Style::default()
+                }
+            )
+            .contains('\u{1b}')
+        );
     }
 }

@@ -10,7 +10,9 @@ pub fn refused(error: CompareError) -> Fail {
         CompareError::Workload(error) => names::refused("workload", &error, "foreread workloads"),
         CompareError::Model(error) => names::refused("model", &error, "foreread models"),
         CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
-        error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => Fail::Check(error.to_string()),
+        error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => {
+            Fail::Check(error.to_string())
+        }
         error => Fail::Input(error.to_string()),
     }
 }

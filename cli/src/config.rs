@@ -94,7 +94,10 @@ impl Config {
         }
         for path in user_file(var).into_iter().chain([system.to_path_buf()]) {
             if let Some(text) = contents(&path)? {
-                config.under(&Text { path: &path, text: &text })?;
+                config.under(&Text {
+                    path: &path,
+                    text: &text,
+                })?;
             }
         }
         Ok(config)
@@ -102,27 +105,47 @@ impl Config {
 
     /// What a file sets that nothing before it has set.
     fn under(&mut self, file: &Text<'_>) -> Result<(), Fail> {
-        let File { policy: name, max, min, hint, capacity } = file.parse()?;
+        let File {
+            policy: name,
+            max,
+            min,
+            hint,
+            capacity,
+        } = file.parse()?;
         if let Some(name) = name {
             let set = policy(name.get_ref().clone(), file.line(&name))?;
             self.policy.get_or_insert(set);
         }
         if let Some(word) = hint {
-            let value = hint_named(word.get_ref())
-                .ok_or_else(|| file.refused(&word, "is not normal, sequential or random", "hint"))?;
-            self.hint.get_or_insert(Set { value, from: file.line(&word) });
+            let value = hint_named(word.get_ref()).ok_or_else(|| {
+                file.refused(&word, "is not normal, sequential or random", "hint")
+            })?;
+            self.hint.get_or_insert(Set {
+                value,
+                from: file.line(&word),
+            });
         }
-        let mut layer =
-            Readahead { max: file.largest(max.as_ref())?, min: file.smallest(min.as_ref())?, ..Readahead::default() };
+        let mut layer = Readahead {
+            max: file.largest(max.as_ref())?,
+            min: file.smallest(min.as_ref())?,
+            ..Readahead::default()
+        };
         let said = [("max", max.as_ref()), ("min", min.as_ref())];
-        let said = said.into_iter().filter_map(|(key, text)| Some(format!("{key}: {}", file.line(text?))));
+        let said = said
+            .into_iter()
+            .filter_map(|(key, text)| Some(format!("{key}: {}", file.line(text?))));
         self.readahead_from.extend(said);
         for row in &capacity {
             let Row { up_to, max, min } = row.get_ref();
             let bytes = file.size(up_to, "up-to")?;
             let (max, min) = (file.largest(max.as_ref())?, file.smallest(min.as_ref())?);
-            layer.by_capacity.push(ByCapacity { up_to: bytes, max, min });
-            self.readahead_from.push(format!("up to {}: {}", up_to.get_ref(), file.line(up_to)));
+            layer.by_capacity.push(ByCapacity {
+                up_to: bytes,
+                max,
+                min,
+            });
+            self.readahead_from
+                .push(format!("up to {}: {}", up_to.get_ref(), file.line(up_to)));
         }
         if layer != Readahead::default() {
             self.readahead.push(layer);
@@ -133,50 +156,93 @@ impl Config {
     /// The policy: the one that the command line names, or the one that is set.
     pub fn policy(&self, asked: Option<&str>) -> Set<String> {
         match (asked, &self.policy) {
-            (Some(text), _) => Set { value: text.to_string(), from: "--policy".to_string() },
+            (Some(text), _) => Set {
+                value: text.to_string(),
+                from: "--policy".to_string(),
+            },
             (None, Some(set)) => set.clone(),
-            (None, None) => Set { value: POLICY.to_string(), from: "default".to_string() },
+            (None, None) => Set {
+                value: POLICY.to_string(),
+                from: "default".to_string(),
+            },
         }
     }
 
     /// The same with a bound on what `auto` may waste, which takes no other policy.
-    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take it"))]
-    pub fn bounded(&self, asked: Option<&str>, max_overfetch: Option<&str>) -> Result<Set<String>, Fail> {
+    #[cfg_attr(
+        not(any(feature = "fuse", feature = "nbd")),
+        allow(dead_code, reason = "servers alone take it")
+    )]
+    pub fn bounded(
+        &self,
+        asked: Option<&str>,
+        max_overfetch: Option<&str>,
+    ) -> Result<Set<String>, Fail> {
         let set = self.policy(asked);
-        let Some(ratio) = max_overfetch else { return Ok(set) };
+        let Some(ratio) = max_overfetch else {
+            return Ok(set);
+        };
         let draft = PolicyDraft::parse(&set.value);
         let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
-        let value = bounded.map_err(|error| names::refused("policy", &error, "foreread policies"))?.to_string();
+        let value = bounded
+            .map_err(|error| names::refused("policy", &error, "foreread policies"))?
+            .to_string();
         if value == set.value {
-            let place = format!("--max-overfetch {ratio} with the policy {value} ({})", set.from);
+            let place = format!(
+                "--max-overfetch {ratio} with the policy {value} ({})",
+                set.from
+            );
             return Err(Fail::input(
                 "cannot bound",
                 place,
                 "only auto without max-overfetch takes it; leave one of both out",
             ));
         }
-        Ok(Set { value, from: format!("{}, --max-overfetch", set.from) })
+        Ok(Set {
+            value,
+            from: format!("{}, --max-overfetch", set.from),
+        })
     }
 
     /// The hint that every open description begins with.
-    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone give hints"))]
+    #[cfg_attr(
+        not(any(feature = "fuse", feature = "nbd")),
+        allow(dead_code, reason = "servers alone give hints")
+    )]
     pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
-        let asked = asked.map(|value| Set { value, from: "--hint".to_string() });
+        let asked = asked.map(|value| Set {
+            value,
+            from: "--hint".to_string(),
+        });
         asked.or_else(|| self.hint.clone())
     }
 
     /// What policies take that leave `max` or `min` open.
-    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take it here"))]
+    #[cfg_attr(
+        not(any(feature = "fuse", feature = "nbd")),
+        allow(dead_code, reason = "servers alone take it here")
+    )]
     pub fn readahead(&self) -> Vec<Readahead> {
         self.readahead.clone()
     }
 
     /// Where the settings are from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
-    #[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone print it"))]
+    #[cfg_attr(
+        not(any(feature = "fuse", feature = "nbd")),
+        allow(dead_code, reason = "servers alone print it")
+    )]
     pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
-        let name = |hint| HINTS.iter().find(|(_, known)| *known == hint).map_or("", |(name, _)| name);
+        let name = |hint| {
+            HINTS
+                .iter()
+                .find(|(_, known)| *known == hint)
+                .map_or("", |(name, _)| name)
+        };
         let hint = hint.map(|set| format!("hint {}: {}", name(set.value), set.from));
-        let all = [format!("policy: {}", policy.from)].into_iter().chain(self.readahead_from.clone()).chain(hint);
+        let all = [format!("policy: {}", policy.from)]
+            .into_iter()
+            .chain(self.readahead_from.clone())
+            .chain(hint);
         all.collect::<Vec<_>>().join("; ")
     }
 
@@ -185,55 +251,92 @@ impl Config {
         let set = self.policy.as_ref().filter(|_| !names_policies);
         let policy = set.and_then(|set| PolicyDraft::parse(&set.value).ok());
         let mut notes: Vec<String> = set
-            .map(|set| format!("{} is the policy that is set for this machine ({})", set.value, set.from))
+            .map(|set| {
+                format!(
+                    "{} is the policy that is set for this machine ({})",
+                    set.value, set.from
+                )
+            })
             .into_iter()
             .collect();
         if !self.readahead_from.is_empty() {
             let from = self.readahead_from.join("; ");
-            notes.push(format!("Set for policies that leave max or min open, not on models ({from})"));
+            notes.push(format!(
+                "Set for policies that leave max or min open, not on models ({from})"
+            ));
         }
-        Site { policy, readahead: self.readahead.clone(), notes }
+        Site {
+            policy,
+            readahead: self.readahead.clone(),
+            notes,
+        }
     }
 }
 
 /// The hints that an open description can begin with.
-const HINTS: [(&str, Advice); 3] =
-    [("normal", Advice::Normal), ("sequential", Advice::Sequential), ("random", Advice::Random)];
+const HINTS: [(&str, Advice); 3] = [
+    ("normal", Advice::Normal),
+    ("sequential", Advice::Sequential),
+    ("random", Advice::Random),
+];
 
 /// The hint of this name.
 pub fn hint_named(word: &str) -> Option<Advice> {
-    HINTS.iter().find(|(name, _)| *name == word).map(|(_, hint)| *hint)
+    HINTS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, hint)| *hint)
 }
 
 /// A policy that there is.
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     match PolicyDraft::parse(&text) {
         Ok(_) => Ok(Set { value: text, from }),
-        Err(error) => Err(match names::refused("policy", &error, "foreread policies") {
-            Fail::Input(line) => Fail::Input(format!("{from}: {line}")),
-            other => other,
-        }),
+        Err(error) => Err(
+            match names::refused("policy", &error, "foreread policies") {
+                Fail::Input(line) => Fail::Input(format!("{from}: {line}")),
+                other => other,
+            },
+        ),
     }
 }
 
 /// The file of a user. A relative $XDG_CONFIG_HOME is none (XDG Base Directory Specification).
 fn user_file(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    let absolute = |name: &str| {
+        var(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let folder =
+        absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
     folder.map(|folder| folder.join(OF_USER))
 }
 
 /// Nothing where there is no such file, or a link to `/dev/null`, by which people switch a configuration off.
 fn contents(path: &Path) -> Result<Option<String>, Fail> {
-    if path.canonicalize().is_ok_and(|whole| whole == Path::new("/dev/null")) {
+    if path
+        .canonicalize()
+        .is_ok_and(|whole| whole == Path::new("/dev/null"))
+    {
         return Ok(None);
     }
     let refused = |error: std::io::Error| {
-        Fail::input("cannot read the configuration", format!("{} ({error})", path.display()), "mend or remove it")
+        Fail::input(
+            "cannot read the configuration",
+            format!("{} ({error})", path.display()),
+            "mend or remove it",
+        )
     };
     match read_small_text(path, MAX_BYTES) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+        Err(error)
+            if [
+                std::io::ErrorKind::NotFound,
+                std::io::ErrorKind::NotADirectory,
+            ]
+            .contains(&error.kind()) =>
+        {
             Ok(None)
         }
         Err(error) => Err(refused(error)),
@@ -251,13 +354,21 @@ impl Text<'_> {
         toml::from_str(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let what = error.message().replace('\n', " ");
-            Fail::input("bad configuration", format!("{}: {what}", self.line_at(at)), "docs/policies.md has the keys")
+            Fail::input(
+                "bad configuration",
+                format!("{}: {what}", self.line_at(at)),
+                "docs/policies.md has the keys",
+            )
         })
     }
 
     fn line_at(&self, byte: usize) -> String {
         let before = self.text.get(..byte).unwrap_or(self.text);
-        format!("{} line {}", self.path.display(), before.matches('\n').count() + 1)
+        format!(
+            "{} line {}",
+            self.path.display(),
+            before.matches('\n').count() + 1
+        )
     }
 
     fn line(&self, value: &Spanned<String>) -> String {
@@ -270,12 +381,21 @@ impl Text<'_> {
     }
 
     fn size(&self, value: &Spanned<String>, key: &str) -> Result<u64, Fail> {
-        parse_size(value.get_ref()).map_err(|_| self.refused(value, "is not a size such as 128K", key))
+        parse_size(value.get_ref())
+            .map_err(|_| self.refused(value, "is not a size such as 128K", key))
     }
 
     fn largest(&self, value: Option<&Spanned<String>>) -> Result<Option<Largest>, Fail> {
-        let refused = |value| self.refused(value, "is not a size such as 128K, 128K+capacity or capacity", "max");
-        value.map(|value| Largest::parse(value.get_ref()).map_err(|_| refused(value))).transpose()
+        let refused = |value| {
+            self.refused(
+                value,
+                "is not a size such as 128K, 128K+capacity or capacity",
+                "max",
+            )
+        };
+        value
+            .map(|value| Largest::parse(value.get_ref()).map_err(|_| refused(value)))
+            .transpose()
     }
 
     /// As the policies of Linux that have a `min` take it.
@@ -295,13 +415,18 @@ mod tests {
     use super::*;
 
     /// What a user's and a system's file and the variable come to.
-    fn config(user: Option<&str>, system: Option<&str>, variable: Option<&str>) -> Result<Config, Fail> {
+    fn config(
+        user: Option<&str>,
+        system: Option<&str>,
+        variable: Option<&str>,
+    ) -> Result<Config, Fail> {
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().join(OF_USER);
         std::fs::create_dir_all(place.parent().expect("a folder")).expect("made");
         let of_system = folder.path().join("system.toml");
         for (path, text) in [(&place, user), (&of_system, system)] {
-            text.into_iter().for_each(|text| std::fs::write(path, text).expect("written"));
+            text.into_iter()
+                .for_each(|text| std::fs::write(path, text).expect("written"));
         }
         let var = |name: &str| match name {
             "XDG_CONFIG_HOME" => Some(folder.path().into()),
@@ -317,14 +442,26 @@ mod tests {
 
     #[test]
     fn the_first_that_says_something_wins() {
-        let (user, system) = ("# mine\npolicy = \"rbd-plain\"\n", "policy = \"linux-3.12\"\n");
+        let (user, system) = (
+            "# mine\npolicy = \"rbd-plain\"\n",
+            "policy = \"linux-3.12\"\n",
+        );
         let all = config(Some(user), Some(system), Some("none")).expect("valid");
-        assert_eq!(ends(&all.policy(Some("linux-2.6.31"))), ("linux-2.6.31", "--policy"));
+        assert_eq!(
+            ends(&all.policy(Some("linux-2.6.31"))),
+            ("linux-2.6.31", "--policy")
+        );
         assert_eq!(ends(&all.policy(None)), ("none", "FOREREAD_POLICY"));
         let files = config(Some(user), Some(system), Some("")).expect("valid");
-        assert_eq!(ends(&files.policy(None)), ("rbd-plain", "config.toml line 2"));
+        assert_eq!(
+            ends(&files.policy(None)),
+            ("rbd-plain", "config.toml line 2")
+        );
         let system = config(None, Some(system), None).expect("valid");
-        assert_eq!(ends(&system.policy(None)), ("linux-3.12", "system.toml line 1"));
+        assert_eq!(
+            ends(&system.policy(None)),
+            ("linux-3.12", "system.toml line 1")
+        );
         let nothing = config(None, None, None).expect("valid");
         assert_eq!(ends(&nothing.policy(None)), (POLICY, "default"));
         assert!(nothing.readahead().is_empty() && nothing.site(false).notes.is_empty());
@@ -334,7 +471,10 @@ mod tests {
     fn a_bound_on_waste_is_of_auto_alone() {
         let config = config(None, None, None).expect("valid");
         let set = config.bounded(None, Some("1.1")).expect("auto takes it");
-        assert_eq!((set.value.as_str(), set.from.as_str()), ("auto:max-overfetch=1.1", "default, --max-overfetch"));
+        assert_eq!(
+            (set.value.as_str(), set.from.as_str()),
+            ("auto:max-overfetch=1.1", "default, --max-overfetch")
+        );
         for (policy, ratio, why) in [
             (Some("linux-6.18"), "1.1", "only auto"),
             (Some("auto:max-overfetch=2"), "1.1", "only auto"),
@@ -346,23 +486,37 @@ mod tests {
                 "{policy:?} {ratio}: {refused:?}"
             );
         }
-        assert_eq!(config.bounded(Some("none"), None).map(|set| set.value).ok().as_deref(), Some("none"));
+        assert_eq!(
+            config
+                .bounded(Some("none"), None)
+                .map(|set| set.value)
+                .ok()
+                .as_deref(),
+            Some("none")
+        );
     }
 
     #[test]
     fn each_key_is_taken_from_the_first_file_that_has_it() {
         let user = "max = \"256K\"\nhint = \"random\"\n";
-        let system = "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
+        let system =
+            "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
         let config = config(Some(user), Some(system), None).expect("valid");
         let draft = PolicyDraft::parse("linux-thrashsafe").expect("one");
         let draft = Readahead::apply(&config.readahead(), draft, Some(1 << 30)).expect("it fits");
         assert_eq!(draft.to_string(), "linux-thrashsafe:max=256K,min=32768");
         let hint = config.hint(None);
         assert_eq!(hint.as_ref().map(|set| set.value), Some(Advice::Random));
-        assert_eq!(config.hint(Some(Advice::Normal)).map(|set| set.from), Some("--hint".to_string()));
+        assert_eq!(
+            config.hint(Some(Advice::Normal)).map(|set| set.from),
+            Some("--hint".to_string())
+        );
         let said = config.origins(&config.policy(None), hint.as_ref());
-        let said: String =
-            said.split_whitespace().map(|w| w.rsplit('/').next().unwrap_or(w)).collect::<Vec<_>>().join(" ");
+        let said: String = said
+            .split_whitespace()
+            .map(|w| w.rsplit('/').next().unwrap_or(w))
+            .collect::<Vec<_>>()
+            .join(" ");
         assert_eq!(
             said,
             "policy: default; max: config.toml line 1; max: system.toml line 1; min: system.toml line 2; up to 2G: \
@@ -375,13 +529,29 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, line, part) in [
             ("\npolicy = \"linux-6\"\n", 2, "nearest: linux-6.18"),
-            ("policy = \"none\"\n\nmux = \"1M\"\n", 3, "unknown field `mux`"),
+            (
+                "policy = \"none\"\n\nmux = \"1M\"\n",
+                3,
+                "unknown field `mux`",
+            ),
             ("max = 128\n", 1, "invalid type"),
             ("max = \"1X\"\n", 1, "max = '1X' is not a size"),
-            ("# a\nmin = \"1K\"\n", 2, "min = '1K' is not a size from 4K to 1G"),
-            ("hint = \"willneed\"\n", 1, "is not normal, sequential or random"),
+            (
+                "# a\nmin = \"1K\"\n",
+                2,
+                "min = '1K' is not a size from 4K to 1G",
+            ),
+            (
+                "hint = \"willneed\"\n",
+                1,
+                "is not normal, sequential or random",
+            ),
             ("[[capacity]]\nmax = \"1M\"\n", 1, "missing field `up-to`"),
-            ("[[capacity]]\nup-to = \"much\"\n", 2, "up-to = 'much' is not a size"),
+            (
+                "[[capacity]]\nup-to = \"much\"\n",
+                2,
+                "up-to = 'much' is not a size",
+            ),
             ("policy = \n", 1, ""),
         ] {
             let error = match config(None, Some(text), None) {
@@ -389,7 +559,10 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             };
             let place = format!("system.toml line {line}: ");
-            assert!(error.contains(&place) && error.contains(part), "{text}: {error}");
+            assert!(
+                error.contains(&place) && error.contains(part),
+                "{text}: {error}"
+            );
         }
         let error = config(None, None, Some("linux-6:max=1")).expect_err("no such policy");
         assert!(
@@ -406,8 +579,14 @@ mod tests {
                 _ => home.map(OsString::from),
             })
         };
-        assert_eq!(of(Some("/x"), Some("/h")), Some("/x/foreread/config.toml".into()));
-        assert_eq!(of(Some("x"), Some("/h")), Some("/h/.config/foreread/config.toml".into()));
+        assert_eq!(
+            of(Some("/x"), Some("/h")),
+            Some("/x/foreread/config.toml".into())
+        );
+        assert_eq!(
+            of(Some("x"), Some("/h")),
+            Some("/h/.config/foreread/config.toml".into())
+        );
         assert_eq!((of(None, Some("")), of(None, None)), (None, None));
     }
 }

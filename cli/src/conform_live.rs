@@ -7,7 +7,9 @@ use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::signals;
-use foreread_lab::conform::live::{CellOutcome, Checked, FileSystem, LiveError, Wanted, check, table};
+use foreread_lab::conform::live::{
+    CellOutcome, Checked, FileSystem, LiveError, Wanted, check, table,
+};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,7 +34,15 @@ struct Report<'a> {
 
 /// Whether options stand there that are for this alone.
 pub fn is_asked(args: &ConformArgs) -> bool {
-    let ConformArgs { fs, read_ahead_kb, mmap, operations, record, json, .. } = args;
+    let ConformArgs {
+        fs,
+        read_ahead_kb,
+        mmap,
+        operations,
+        record,
+        json,
+        ..
+    } = args;
     let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
     chosen || operations.is_some() || record.is_some() || *json
 }
@@ -40,14 +50,30 @@ pub fn is_asked(args: &ConformArgs) -> bool {
 /// Records, compares, prints; a divergence is a failed check.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     if args.predict.is_some() {
-        return Err(Fail::Input("--predict is for --check REC; record with -o DIR first, then check that".to_string()));
+        return Err(Fail::Input(
+            "--predict is for --check REC; record with -o DIR first, then check that".to_string(),
+        ));
     }
     if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
-        return Err(Fail::input("no such folder for recordings", folder.display(), "make it first"));
+        return Err(Fail::input(
+            "no such folder for recordings",
+            folder.display(),
+            "make it first",
+        ));
     }
-    if let Some((name, why)) = FileSystem::REFUSED.iter().find(|(name, _)| args.fs.iter().any(|asked| asked == name)) {
-        let remedy = format!("--fs takes {}", FileSystem::ALL.map(FileSystem::name).join(", "));
-        return Err(Fail::input("a file system that is not asked", format!("{name}: {why}"), &remedy));
+    if let Some((name, why)) = FileSystem::REFUSED
+        .iter()
+        .find(|(name, _)| args.fs.iter().any(|asked| asked == name))
+    {
+        let remedy = format!(
+            "--fs takes {}",
+            FileSystem::ALL.map(FileSystem::name).join(", ")
+        );
+        return Err(Fail::input(
+            "a file system that is not asked",
+            format!("{name}: {why}"),
+            &remedy,
+        ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     signals::end_at_second_signal()?;
@@ -60,34 +86,68 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     let checked = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
         LiveError::Recording(_) => Fail::Check(error.to_string()),
         // What was ended half-way is no divergence.
-        LiveError::Io { .. } | LiveError::Cannot(_) | LiveError::Unsupported(_) | LiveError::Ended => {
-            Fail::Cannot(error.to_string())
-        }
+        LiveError::Io { .. }
+        | LiveError::Cannot(_)
+        | LiveError::Unsupported(_)
+        | LiveError::Ended => Fail::Cannot(error.to_string()),
     })?;
     let kernel = foreread_lab::conform::live::kernel();
     if args.json {
         let Checked { cells, left_out } = &checked;
-        let report = Report { schema: "foreread.conform-linux/2", kernel, policy: "linux-6.18", seed, cells, left_out };
-        let text = serde_json::to_string_pretty(&report).map_err(|error| Fail::Cannot(error.to_string()))?;
+        let report = Report {
+            schema: "foreread.conform-linux/2",
+            kernel,
+            policy: "linux-6.18",
+            seed,
+            cells,
+            left_out,
+        };
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Fail::Cannot(error.to_string()))?;
         out::print(text + "\n")?;
     } else {
         out::print(table(&kernel, seed, &checked))?;
     }
-    let again = if args.record.is_none() { "; to keep the recording, add --seed and -o DIR" } else { "" };
-    let told = |of: fn(&CellOutcome) -> Option<&String>| {
-        let (found, first) = checked.cells.iter().find_map(|found| Some((found, of(found)?)))?;
-        let CellOutcome { file_system, read_ahead_kb, .. } = found;
-        Some(format!("{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}"))
+    let again = if args.record.is_none() {
+        "; to keep the recording, add --seed and -o DIR"
+    } else {
+        ""
     };
-    let pressed = checked.cells.iter().map(|found| found.pressure_differences).sum();
-    judge(told(|found| found.first.as_ref()), pressed, told(|found| found.first_under_pressure.as_ref()))
+    let told = |of: fn(&CellOutcome) -> Option<&String>| {
+        let (found, first) = checked
+            .cells
+            .iter()
+            .find_map(|found| Some((found, of(found)?)))?;
+        let CellOutcome {
+            file_system,
+            read_ahead_kb,
+            ..
+        } = found;
+        Some(format!(
+            "{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}"
+        ))
+    };
+    let pressed = checked
+        .cells
+        .iter()
+        .map(|found| found.pressure_differences)
+        .sum();
+    judge(
+        told(|found| found.first.as_ref()),
+        pressed,
+        told(|found| found.first_under_pressure.as_ref()),
+    )
 }
 
 fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
     let asked = &args.read_ahead_kb;
     Wanted {
         file_systems: file_systems(&args.fs),
-        read_ahead_kib: if asked.is_empty() { READ_AHEAD_KIB.to_vec() } else { asked.clone() },
+        read_ahead_kib: if asked.is_empty() {
+            READ_AHEAD_KIB.to_vec()
+        } else {
+            asked.clone()
+        },
         mmap: match args.mmap {
             Some(ConformMmap::No) => vec![false],
             Some(ConformMmap::Yes) => vec![true],
@@ -103,7 +163,11 @@ fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
 
 /// The end of a comparison: a divergence is a failed check. Differences under memory pressure alone are neither that nor
 /// agreement.
-pub fn judge(first: Option<String>, pressed: u64, first_pressed: Option<String>) -> Result<(), Fail> {
+pub fn judge(
+    first: Option<String>,
+    pressed: u64,
+    first_pressed: Option<String>,
+) -> Result<(), Fail> {
     match (first, first_pressed) {
         (Some(first), _) => Err(Fail::Check(first)),
         (None, None) => Ok(()),
@@ -116,7 +180,10 @@ pub fn judge(first: Option<String>, pressed: u64, first_pressed: Option<String>)
 
 fn file_systems(asked: &[String]) -> Vec<FileSystem> {
     let wants = |fs: &FileSystem| asked.iter().any(|name| name == fs.name());
-    FileSystem::ALL.into_iter().filter(|fs| is_all(asked) || wants(fs)).collect()
+    FileSystem::ALL
+        .into_iter()
+        .filter(|fs| is_all(asked) || wants(fs))
+        .collect()
 }
 
 /// Whether every file system is asked for.
@@ -126,6 +193,8 @@ fn is_all(asked: &[String]) -> bool {
 
 /// A seed that differs from run to run and is short enough to type.
 fn drawn() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64);
     foreread_sim::rng::mix(now ^ u64::from(std::process::id())) >> 32
 }

@@ -29,19 +29,33 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
     };
     if args.out.is_none() && is_ours(&args.files[0])? {
         let remedy = "use it as it is, or name another file with -o";
-        return Err(Fail::input("a foreread trace already", args.files[0].display(), remedy));
+        return Err(Fail::input(
+            "a foreread trace already",
+            args.files[0].display(),
+            remedy,
+        ));
     }
     let trace = open(&args.files, args.format.as_deref())?;
     let (header, left_out) = (trace.header.clone(), trace.left_out.clone());
-    let done = written(&out, |output| own::write(&header, trace.items, &left_out, output))?;
+    let done = written(&out, |output| {
+        own::write(&header, trace.items, &left_out, output)
+    })?;
     if out == Path::new("-") {
         return Ok(());
     }
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
-    let mut text = format!("{}: {}, {}", out.display(), records(done.records), size_of(bytes));
+    let mut text = format!(
+        "{}: {}, {}",
+        out.display(),
+        records(done.records),
+        size_of(bytes)
+    );
     text.push_str(&format!(", from {}\n", one_line(&header.format)));
     text.push_str(&passed_over(left_out.in_all()));
-    header.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+    header
+        .notes
+        .iter()
+        .for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
     out::print(text)
 }
 
@@ -49,18 +63,35 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
     let (format, pairs) = catalog::parse(&args.format, &args.out).map_err(refused)?;
     let Some(export) = format.export else {
-        let written: Vec<&str> = catalog::ALL.iter().filter(|f| f.export.is_some()).map(|f| f.name).collect();
-        return Err(Fail::input("a format that is only read", format.name, &format!("one of {}", written.join(", "))));
+        let written: Vec<&str> = catalog::ALL
+            .iter()
+            .filter(|f| f.export.is_some())
+            .map(|f| f.name)
+            .collect();
+        return Err(Fail::input(
+            "a format that is only read",
+            format.name,
+            &format!("one of {}", written.join(", ")),
+        ));
     };
     let trace = open(&args.files, args.from.as_deref())?;
     let left_out = trace.left_out.clone();
-    let done = written(&args.out, |output| export(&trace.header, pairs, trace.items, output))?;
+    let done = written(&args.out, |output| {
+        export(&trace.header, pairs, trace.items, output)
+    })?;
     if args.out == Path::new("-") {
         return Ok(());
     }
     let mut all = left_out.in_all();
-    done.left_out.iter().for_each(|(reason, n)| *all.entry((*reason).to_string()).or_default() += n);
-    let text = format!("{}: {}, as {}\n", args.out.display(), records(done.records), format.name);
+    done.left_out
+        .iter()
+        .for_each(|(reason, n)| *all.entry((*reason).to_string()).or_default() += n);
+    let text = format!(
+        "{}: {}, as {}\n",
+        args.out.display(),
+        records(done.records),
+        format.name
+    );
     out::print(text + &passed_over(all))
 }
 
@@ -68,10 +99,22 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
 pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
     let watch = Watch::default();
     let mut import = open_watched(files, format, &watch).map_err(refused)?;
-    let total = files.iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len())).sum();
+    let total = files
+        .iter()
+        .map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()))
+        .sum();
     let mut bar = Bar::new();
-    bar.stage(&format!("reading {}, MiB", one_line(&files[0].display().to_string())));
-    import.items = Box::new(Moving { items: import.items, bar, watch, total, taken: 0 });
+    bar.stage(&format!(
+        "reading {}, MiB",
+        one_line(&files[0].display().to_string())
+    ));
+    import.items = Box::new(Moving {
+        items: import.items,
+        bar,
+        watch,
+        total,
+        taken: 0,
+    });
     Ok(import)
 }
 
@@ -93,7 +136,10 @@ impl Iterator for Moving {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.taken.is_multiple_of(1 << 14) {
-            self.bar.step(self.watch.bytes().min(self.total) >> 20, (self.total >> 20).max(1));
+            self.bar.step(
+                self.watch.bytes().min(self.total) >> 20,
+                (self.total >> 20).max(1),
+            );
         }
         self.taken += 1;
         self.items.next()
@@ -101,25 +147,51 @@ impl Iterator for Moving {
 }
 
 /// Has `write` fill `out`, or stdout.
-pub fn written(to: &Path, write: impl FnOnce(Output) -> Result<Exported, TraceError>) -> Result<Exported, Fail> {
+pub fn written(
+    to: &Path,
+    write: impl FnOnce(Output) -> Result<Exported, TraceError>,
+) -> Result<Exported, Fail> {
     if to == Path::new("-") {
         if std::io::stdout().is_terminal() {
-            return Err(Fail::input("a trace is not for a terminal", "-o -", "send it to a file or a pipe"));
+            return Err(Fail::input(
+                "a trace is not for a terminal",
+                "-o -",
+                "send it to a file or a pipe",
+            ));
         }
         let closed = Arc::new(AtomicBool::new(false));
-        let stdout = Stdout { closed: Arc::clone(&closed) };
+        let stdout = Stdout {
+            closed: Arc::clone(&closed),
+        };
         let stdout: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
-        let done = write(Output { path: PathBuf::from("stdout"), to: stdout });
-        return done.map_err(|error| if closed.load(Ordering::Relaxed) { Fail::Closed } else { refused(error) });
+        let done = write(Output {
+            path: PathBuf::from("stdout"),
+            to: stdout,
+        });
+        return done.map_err(|error| {
+            if closed.load(Ordering::Relaxed) {
+                Fail::Closed
+            } else {
+                refused(error)
+            }
+        });
     }
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => out::there_already(to.as_os_str()),
-        _ => Fail::input("cannot write", format!("{}: {error}", to.display()), "name another file with -o"),
+        _ => Fail::input(
+            "cannot write",
+            format!("{}: {error}", to.display()),
+            "name another file with -o",
+        ),
     };
     let whole = AtomicFile::create(to, out::force()).map_err(failed)?;
     let file = whole.writer().map_err(failed)?;
     let output = Box::new(BufWriter::with_capacity(1 << 18, file));
-    let done = write(Output { path: to.to_path_buf(), to: output }).map_err(refused)?;
+    let done = write(Output {
+        path: to.to_path_buf(),
+        to: output,
+    })
+    .map_err(refused)?;
     whole.keep().map_err(failed)?;
     Ok(done)
 }
@@ -131,7 +203,10 @@ struct Stdout {
 
 impl Stdout {
     fn note<T>(&self, done: std::io::Result<T>) -> std::io::Result<T> {
-        done.inspect_err(|error| self.closed.store(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed))
+        done.inspect_err(|error| {
+            self.closed
+                .store(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed)
+        })
     }
 }
 
@@ -161,7 +236,12 @@ fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
     if out.extension().is_some_and(|e| e == "gz" || e == "zst") {
         out.set_extension("");
     }
-    if files.len() > 1 && out.extension().and_then(|e| e.to_str()).is_some_and(|e| e.parse::<u32>().is_ok()) {
+    if files.len() > 1
+        && out
+            .extension()
+            .and_then(|e| e.to_str())
+            .is_some_and(|e| e.parse::<u32>().is_ok())
+    {
         out.set_extension("");
     }
     let Some(name) = out.file_name() else {
@@ -173,11 +253,19 @@ fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
 }
 
 fn records(n: u64) -> String {
-    if n == 1 { "1 record".to_string() } else { format!("{n} records") }
+    if n == 1 {
+        "1 record".to_string()
+    } else {
+        format!("{n} records")
+    }
 }
 
 pub fn size_of(bytes: u64) -> String {
-    if bytes < 10_000 { format!("{bytes} bytes") } else { format!("{:.2} MB", bytes as f64 / 1e6) }
+    if bytes < 10_000 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{:.2} MB", bytes as f64 / 1e6)
+    }
 }
 
 /// `left out: 3 trims`, or nothing.
@@ -185,7 +273,10 @@ pub fn passed_over(left_out: BTreeMap<String, u64>) -> String {
     if left_out.is_empty() {
         return String::new();
     }
-    let each: Vec<String> = left_out.iter().map(|(reason, n)| format!("{} {}", count(*n), one_line(reason))).collect();
+    let each: Vec<String> = left_out
+        .iter()
+        .map(|(reason, n)| format!("{} {}", count(*n), one_line(reason)))
+        .collect();
     format!("left out: {}\n", each.join(", "))
 }
 
@@ -202,7 +293,10 @@ mod tests {
         assert_eq!(name(&["a/disk.vscsi.gz"]), "a/disk.vscsi.frt");
         assert_eq!(name(&["t.csv"]), "t.csv.frt");
         assert_eq!(name(&["sda.blktrace.0"]), "sda.blktrace.0.frt");
-        assert_eq!(name(&["sda.blktrace.0", "sda.blktrace.1"]), "sda.blktrace.frt");
+        assert_eq!(
+            name(&["sda.blktrace.0", "sda.blktrace.1"]),
+            "sda.blktrace.frt"
+        );
         assert!(default_out(&[PathBuf::from("/")]).is_err());
     }
 }

@@ -33,7 +33,9 @@ fn report(panic: &PanicHookInfo<'_>) {
     }
     HAPPENED.store(true, Ordering::Relaxed);
     let thread = std::thread::current();
-    let place = panic.location().map_or_else(|| "an unknown place".to_string(), ToString::to_string);
+    let place = panic
+        .location()
+        .map_or_else(|| "an unknown place".to_string(), ToString::to_string);
     let line = format!(
         "internal error: {} at {place}, thread {}; this is a bug in foreread {}: please report it with this line, the \
          command, and what RUST_BACKTRACE=1 adds",
@@ -51,7 +53,9 @@ fn report(panic: &PanicHookInfo<'_>) {
 /// What a panic says.
 fn text(payload: &(dyn Any + Send)) -> &str {
     let owned = payload.downcast_ref::<String>().map(String::as_str);
-    owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words")
+    owned
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without words")
 }
 
 /// `println!` and `eprintln!` panic where nothing reads their output any more.
@@ -65,6 +69,9 @@ pub fn on_request() {
     let asked = std::env::var("FOREREAD_PANIC").unwrap_or_default();
     assert!(asked != "main", "cannot read http://user:password@host/x");
     if asked == "thread" {
-        let _ = std::thread::Builder::new().name("worker".to_string()).spawn(|| panic!("asked to")).map(|t| t.join());
+        let _ = std::thread::Builder::new()
+            .name("worker".to_string())
+            .spawn(|| panic!("asked to"))
+            .map(|t| t.join());
     }
 }

@@ -24,16 +24,30 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         explain::explain(&asked, &mut bar).map_err(broken)?
     };
-    let view = View { file: args.file.clone(), rows: args.limit as usize, details: args.details };
-    if let Some(pattern) = view.file.as_ref().filter(|_| !explained.files.iter().any(|f| view.shows(&f.name))) {
-        let remedy = "a part of a name, with * for any text ('foreread trace info TRACE' lists files)";
-        return Err(Fail::input("no file of the trace has such a name", format!("--file '{pattern}'"), remedy));
+    let view = View {
+        file: args.file.clone(),
+        rows: args.limit as usize,
+        details: args.details,
+    };
+    if let Some(pattern) = view
+        .file
+        .as_ref()
+        .filter(|_| !explained.files.iter().any(|f| view.shows(&f.name)))
+    {
+        let remedy =
+            "a part of a name, with * for any text ('foreread trace info TRACE' lists files)";
+        return Err(Fail::input(
+            "no file of the trace has such a name",
+            format!("--file '{pattern}'"),
+            remedy,
+        ));
     }
     if json != Some(JsonTo::Stdout) {
         out::print(explain::render(&explained, &view))?;
     }
     let Some(to) = json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&explained).expect("a struct of numbers and strings can always be written");
+    let text = serde_json::to_string_pretty(&explained)
+        .expect("a struct of numbers and strings can always be written");
     to.write(&(text + "\n"))
 }
 
@@ -65,25 +79,39 @@ fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {
         site: config.site(args.policy.is_some()),
         ..ComparePlan::default()
     };
-    Ok(ExplainOptions { plan, policy, against })
+    Ok(ExplainOptions {
+        plan,
+        policy,
+        against,
+    })
 }
 
 /// The one policy that is named.
 fn one(text: &str) -> Result<PolicyDraft, Fail> {
     let (policies, _) = policy_list::parse(Some(text))?;
     // Rows that the list adds come before those that the user named.
-    let named: Vec<PolicyDraft> = policies.into_iter().filter(|p| p.info.name != "none" || text == "none").collect();
+    let named: Vec<PolicyDraft> = policies
+        .into_iter()
+        .filter(|p| p.info.name != "none" || text == "none")
+        .collect();
     match <[PolicyDraft; 1]>::try_from(named) {
         Ok([policy]) => Ok(policy),
         Err(_) => {
             let remedy = "name one policy; others go to --against";
-            Err(Fail::input("one policy is explained at a time", format!("--policy '{text}'"), remedy))
+            Err(Fail::input(
+                "one policy is explained at a time",
+                format!("--policy '{text}'"),
+                remedy,
+            ))
         }
     }
 }
 
 fn usual() -> Vec<PolicyDraft> {
-    USUAL_OTHERS.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+    USUAL_OTHERS
+        .iter()
+        .filter_map(|name| PolicyDraft::parse(name).ok())
+        .collect()
 }
 
 fn broken(error: ExplainError) -> Fail {
@@ -106,10 +134,16 @@ mod tests {
 
     #[test]
     fn one_policy_is_one() {
-        assert_eq!(one("linux-6.18:max=1M").expect("one").to_string(), "linux-6.18:max=1M");
+        assert_eq!(
+            one("linux-6.18:max=1M").expect("one").to_string(),
+            "linux-6.18:max=1M"
+        );
         assert_eq!(one("none").expect("one").to_string(), "none");
         for text in ["none,rbd-plain", "linux-6.18,rbd-plain", "oracle"] {
-            assert!(text == "none,rbd-plain" || error(one(text)).contains("one policy is explained at a time"));
+            assert!(
+                text == "none,rbd-plain"
+                    || error(one(text)).contains("one policy is explained at a time")
+            );
         }
         assert!(error(one("linux-6")).contains("nearest: linux-6.18"));
         assert_eq!(usual().len(), USUAL_OTHERS.len());

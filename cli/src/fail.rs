@@ -52,20 +52,31 @@ impl Fail {
             Fail::Closed => return 0,
         };
         // If stderr is closed too, the exit code is all that is left.
-        let _ = writeln!(std::io::stderr(), "foreread: {}", one_line(&redacted_message(text)));
+        let _ = writeln!(
+            std::io::stderr(),
+            "foreread: {}",
+            one_line(&redacted_message(text))
+        );
         code
     }
 }
 
 /// Says on stderr what the user should know. A stderr that is closed ends nothing.
-#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone say something"))]
+#[cfg_attr(
+    not(any(feature = "fuse", feature = "nbd")),
+    allow(dead_code, reason = "servers alone say something")
+)]
 pub fn note(text: impl std::fmt::Display) {
     say(format!("foreread: {text}"));
 }
 
 /// The same without the command's name.
 pub fn say(text: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{}", one_line(&redacted_message(&text.to_string())));
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}",
+        one_line(&redacted_message(&text.to_string()))
+    );
 }
 
 /// `text` with control characters written out (a terminal must not obey an argument), and not too long.

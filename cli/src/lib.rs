@@ -72,7 +72,9 @@ use std::io::Write;
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
     let words = arguments.get(1..).unwrap_or_default();
-    if foreread_lab::tracefs::guard::run_if_asked(words) || foreread_lab::watch::guard::run_if_asked(words) {
+    if foreread_lab::tracefs::guard::run_if_asked(words)
+        || foreread_lab::watch::guard::run_if_asked(words)
+    {
         return 0;
     }
     let code = crash::guarded(|| {

@@ -67,30 +67,49 @@ pub fn start(asked: Option<LogLevel>) -> Result<(), Fail> {
         Some(level) => level,
         None => from_variable()?.unwrap_or(LogLevel::Warn),
     };
-    let lines = layer().event_format(Lines { journal: is_journal() }).with_writer(|| Stderr);
+    let lines = layer()
+        .event_format(Lines {
+            journal: is_journal(),
+        })
+        .with_writer(|| Stderr);
     let own = Targets::new().with_target("foreread", LevelFilter::from(level));
     // It fails where there is a subscriber already: there is none in this process.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(own)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(lines.with_filter(own))
+        .try_init();
     Ok(())
 }
 
 fn from_variable() -> Result<Option<LogLevel>, Fail> {
-    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
-    LogLevel::from_str(&text.to_string_lossy(), true).map(Some).map_err(|_| {
-        let names: Vec<_> = LogLevel::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
-        let names: Vec<&str> = names.iter().map(clap::builder::PossibleValue::get_name).collect();
-        Fail::input(
-            "no level of a log",
-            format!("{VARIABLE}={}", text.display()),
-            &format!("write {}", names.join(", ")),
-        )
-    })
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    LogLevel::from_str(&text.to_string_lossy(), true)
+        .map(Some)
+        .map_err(|_| {
+            let names: Vec<_> = LogLevel::value_variants()
+                .iter()
+                .filter_map(ValueEnum::to_possible_value)
+                .collect();
+            let names: Vec<&str> = names
+                .iter()
+                .map(clap::builder::PossibleValue::get_name)
+                .collect();
+            Fail::input(
+                "no level of a log",
+                format!("{VARIABLE}={}", text.display()),
+                &format!("write {}", names.join(", ")),
+            )
+        })
 }
 
 /// True where stderr is the journal: systemd says which device and inode that is (systemd.exec(5), JOURNAL_STREAM).
 fn is_journal() -> bool {
-    let Some(told) = std::env::var_os("JOURNAL_STREAM") else { return false };
-    std::fs::metadata("/proc/self/fd/2").is_ok_and(|own| *told == *format!("{}:{}", own.dev(), own.ino()))
+    let Some(told) = std::env::var_os("JOURNAL_STREAM") else {
+        return false;
+    };
+    std::fs::metadata("/proc/self/fd/2")
+        .is_ok_and(|own| *told == *format!("{}:{}", own.dev(), own.ino()))
 }
 
 /// Writes that cannot fail: a closed stderr ends no server.
@@ -117,7 +136,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut to: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut text = String::new();
         context.format_fields(Writer::new(&mut text), event)?;
         let level = event.metadata().level();

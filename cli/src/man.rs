@@ -10,11 +10,17 @@ use std::path::Path;
 pub fn run(dir: Option<&Path>) -> Result<(), Fail> {
     let Some(dir) = dir else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Args::command()).render(&mut page).map_err(|error| refused(Path::new("page"), &error))?;
+        clap_mangen::Man::new(Args::command())
+            .render(&mut page)
+            .map_err(|error| refused(Path::new("page"), &error))?;
         return out::print(page);
     };
     if !dir.is_dir() {
-        return Err(Fail::input("not a directory", dir.display(), "name one that exists; the pages are written there"));
+        return Err(Fail::input(
+            "not a directory",
+            dir.display(),
+            "name one that exists; the pages are written there",
+        ));
     }
     // The short help leaves some out; they have pages all the same.
     let mut all = Args::command().mut_subcommands(|command| command.hide(false));
@@ -24,15 +30,28 @@ pub fn run(dir: Option<&Path>) -> Result<(), Fail> {
 
 /// The page of a command, and those of the commands below it.
 fn write(command: &clap::Command, dir: &Path) -> Result<(), Fail> {
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
+    let name = command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
+        .to_string();
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(|error| refused(Path::new(&name), &error))?;
+    clap_mangen::Man::new(command.clone())
+        .render(&mut page)
+        .map_err(|error| refused(Path::new(&name), &error))?;
     let text = String::from_utf8_lossy(&page);
     out::write("DIR", &dir.join(format!("{name}.1")), &text)?;
-    let shown = command.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set());
-    shown.into_iter().try_for_each(|command| write(command, dir))
+    let shown = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set());
+    shown
+        .into_iter()
+        .try_for_each(|command| write(command, dir))
 }
 
 fn refused(place: &Path, error: &std::io::Error) -> Fail {
-    Fail::input("cannot write the manual", format!("{}: {error}", place.display()), "name another directory")
+    Fail::input(
+        "cannot write the manual",
+        format!("{}: {error}", place.display()),
+        "name another directory",
+    )
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 /// Prints them, or one as a model file.
 pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
     if let Some(name) = &args.toml {
-        let preset = presets::find(name).map_err(|error| names::refused("model", &error, "foreread models"))?;
+        let preset = presets::find(name)
+            .map_err(|error| names::refused("model", &error, "foreread models"))?;
         return out::print(foreread_lab::probe::model_toml(preset));
     }
     let entries: Vec<Entry> = PRESETS.iter().map(entry).collect();
@@ -22,7 +23,9 @@ pub fn run(args: &ModelsArgs) -> Result<(), Fail> {
 
 fn entry(preset: &Preset) -> Entry {
     let fit = format!("Fit: {}.", preset.fit_error);
-    let limit = preset.throttle.map_or(String::new(), |t| format!("; at most {} requests/s", t.requests_per_s));
+    let limit = preset.throttle.map_or(String::new(), |t| {
+        format!("; at most {} requests/s", t.requests_per_s)
+    });
     let figures_text = format!("Figures: {}{limit}.", words(preset.model));
     let mut facts = vec![
         ("kind", json!(kind(preset.model)), Some(figures_text)),
@@ -34,8 +37,16 @@ fn entry(preset: &Preset) -> Entry {
         ("host_ns_per_kib", json!(preset.host_ns_per_kib), None),
         ("host_origin", json!(preset.host_origin), None),
     ];
-    facts.extend(preset.throttle.map(|t| ("requests_per_s", json!(t.requests_per_s), None)));
-    facts.extend(figures(preset.model).into_iter().map(|(key, value)| (key, value, None)));
+    facts.extend(
+        preset
+            .throttle
+            .map(|t| ("requests_per_s", json!(t.requests_per_s), None)),
+    );
+    facts.extend(
+        figures(preset.model)
+            .into_iter()
+            .map(|(key, value)| (key, value, None)),
+    );
     Entry {
         name: preset.name.to_string(),
         summary: preset.summary.to_string(),
@@ -62,23 +73,41 @@ fn per(value: u64, unit: f64) -> f64 {
 }
 
 fn time(ns: u64) -> String {
-    if ns < 1_000_000 { format!("{} us", per(ns, 1e3)) } else { format!("{} ms", per(ns, 1e6)) }
+    if ns < 1_000_000 {
+        format!("{} us", per(ns, 1e3))
+    } else {
+        format!("{} ms", per(ns, 1e6))
+    }
 }
 
 /// What a command alone takes, for people.
 fn alone(disk: &DiskModel) -> String {
-    let of = disk.max_transfer_bytes.map_or_else(String::new, |most| format!(" of at most {}", size(most)));
+    let of = disk
+        .max_transfer_bytes
+        .map_or_else(String::new, |most| format!(" of at most {}", size(most)));
     let slope = |(n, s): (usize, &Slope)| {
-        let from = if n > 0 { format!(" from {} on", size(s.from_bytes)) } else { String::new() };
+        let from = if n > 0 {
+            format!(" from {} on", size(s.from_bytes))
+        } else {
+            String::new()
+        };
         format!("{} us/KiB{from}", per(s.ps_per_kib, 1e6))
     };
     let slopes: Vec<String> = disk.slopes.iter().enumerate().map(slope).collect();
-    format!("{} us a transfer{of}, {}", per(disk.command_ns, 1e3), slopes.join(", "))
+    format!(
+        "{} us a transfer{of}, {}",
+        per(disk.command_ns, 1e3),
+        slopes.join(", ")
+    )
 }
 
 /// The figures of the model, for people.
 fn words(model: Model) -> String {
-    let (us, ms, mb) = (|ns| per(ns, 1e3), |ns| per(ns, 1e6), |bytes| per(bytes, 1e6));
+    let (us, ms, mb) = (
+        |ns| per(ns, 1e3),
+        |ns| per(ns, 1e6),
+        |bytes| per(bytes, 1e6),
+    );
     match model {
         Model::Disk(disk) => format!("{}; one after the other", alone(&disk)),
         Model::Lanes(lanes) => format!(
@@ -90,9 +119,21 @@ fn words(model: Model) -> String {
         ),
         Model::Hdd(hdd) => {
             let seek = hdd.seek;
-            let linear = format!(" up to {} of the way, {} ms for all of it", seek.linear_from, ms(seek.full_ns));
-            let linear = if seek.linear_from < 1.0 { linear } else { String::new() };
-            let settle = if seek.settle_ns > 0 { format!("{} ms + ", ms(seek.settle_ns)) } else { String::new() };
+            let linear = format!(
+                " up to {} of the way, {} ms for all of it",
+                seek.linear_from,
+                ms(seek.full_ns)
+            );
+            let linear = if seek.linear_from < 1.0 {
+                linear
+            } else {
+                String::new()
+            };
+            let settle = if seek.settle_ns > 0 {
+                format!("{} ms + ", ms(seek.settle_ns))
+            } else {
+                String::new()
+            };
             format!(
                 "{} us a command; seek {settle}{} ms * sqrt(share of the disk){linear}; {} rpm; {} to {} MB/s; \
                  buffer {} times {}; the nearest of {} goes first",
@@ -109,7 +150,11 @@ fn words(model: Model) -> String {
         Model::Array(array) => {
             let row = |&(from, ns): &(u32, u64)| format!("{} us from {from}", us(ns));
             let rows: Vec<String> = array.overhead_ns.iter().map(row).collect();
-            format!("{} us/KiB; a command costs, by readers: {}", per(array.ps_per_kib, 1e6), rows.join(", "))
+            format!(
+                "{} us/KiB; a command costs, by readers: {}",
+                per(array.ps_per_kib, 1e6),
+                rows.join(", ")
+            )
         }
         Model::Ssd(ssd) => format!(
             "{} us a command; {} channels of {} MB/s, {} dies each; page of {} in {} us; link {} MB/s; {} at once",
@@ -125,7 +170,8 @@ fn words(model: Model) -> String {
         Model::Net(net) => format!(
             "first byte after {}{}; {} MB/s a connection, {} MB/s in total, {} connections",
             time(net.rtt_ns),
-            net.rtt_p99_ns.map_or_else(String::new, |p99| format!(" (p99 {})", time(p99))),
+            net.rtt_p99_ns
+                .map_or_else(String::new, |p99| format!(" (p99 {})", time(p99))),
             mb(net.connection_bytes_per_s),
             mb(net.link_bytes_per_s),
             net.connections,
@@ -137,7 +183,8 @@ fn words(model: Model) -> String {
 fn figures(model: Model) -> Vec<(&'static str, Value)> {
     match model {
         Model::Disk(disk) => {
-            let slope = |s: &Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
+            let slope =
+                |s: &Slope| json!({ "from_bytes": s.from_bytes, "ps_per_kib": s.ps_per_kib });
             vec![
                 ("command_ns", json!(disk.command_ns)),
                 ("max_transfer_bytes", json!(disk.max_transfer_bytes)),
@@ -162,14 +209,21 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("buffer_segments", json!(hdd.buffer.segments)),
             ("buffer_segment_bytes", json!(hdd.buffer.segment_bytes)),
             ("buffer_hit_ns", json!(hdd.buffer.hit_ns)),
-            ("interface_bytes_per_s", json!(hdd.buffer.interface_bytes_per_s)),
+            (
+                "interface_bytes_per_s",
+                json!(hdd.buffer.interface_bytes_per_s),
+            ),
             ("queue_depth", json!(hdd.queue_depth)),
             ("patience_ns", json!(hdd.patience_ns)),
         ],
         Model::Array(array) => vec![
             (
                 "overhead_ns",
-                array.overhead_ns.iter().map(|(from, ns)| json!({ "from_readers": from, "ns": ns })).collect(),
+                array
+                    .overhead_ns
+                    .iter()
+                    .map(|(from, ns)| json!({ "from_readers": from, "ns": ns }))
+                    .collect(),
             ),
             ("ps_per_kib", json!(array.ps_per_kib)),
         ],
@@ -180,7 +234,10 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("command_ns", json!(ssd.command_ns)),
             ("read_ns", json!(ssd.read_ns)),
             ("read_p99_ns", json!(ssd.tail.map(|t| t.read_p99_ns))),
-            ("collisions_per_million", json!(ssd.tail.map(|t| t.collisions_per_million))),
+            (
+                "collisions_per_million",
+                json!(ssd.tail.map(|t| t.collisions_per_million)),
+            ),
             ("program_ns", json!(ssd.tail.map(|t| t.program_ns))),
             ("erase_ns", json!(ssd.tail.map(|t| t.erase_ns))),
             ("channel_bytes_per_s", json!(ssd.channel_bytes_per_s)),

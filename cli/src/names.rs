@@ -16,23 +16,43 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let mut scored: Vec<(f64, &str)> = known.iter().map(|k| (likeness(&name, k), *k)).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let like = scored.iter().take_while(|(score, _)| *score >= LIKE).count();
-    scored.into_iter().take(like.clamp(1, NAMES)).map(|(_, k)| k).collect()
+    let like = scored
+        .iter()
+        .take_while(|(score, _)| *score >= LIKE)
+        .count();
+    scored
+        .into_iter()
+        .take(like.clamp(1, NAMES))
+        .map(|(_, k)| k)
+        .collect()
 }
 
 /// 1 for the same, 0 for nothing in common. A name that contains the other is as good as nearly the same:
 /// `linux` for `linux-6.18`, `plain` for `rbd-plain`.
 fn likeness(name: &str, known: &str) -> f64 {
     // The first alone likes a common beginning so much that it takes `rdb` for `raid-6disk`; the second knows swaps.
-    let score = f64::midpoint(strsim::jaro_winkler(name, known), strsim::normalized_damerau_levenshtein(name, known));
-    if name.len() > 1 && known.contains(name) { score.max(0.9) } else { score }
+    let score = f64::midpoint(
+        strsim::jaro_winkler(name, known),
+        strsim::normalized_damerau_levenshtein(name, known),
+    );
+    if name.len() > 1 && known.contains(name) {
+        score.max(0.9)
+    } else {
+        score
+    }
 }
 
 /// `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
 pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Fail {
     let near = nearest(name, known);
-    let near = if near.is_empty() { String::new() } else { format!("nearest: {}; ", near.join(", ")) };
-    Fail::Input(format!("unknown {kind}: '{name}'; {near}'{command}' lists them"))
+    let near = if near.is_empty() {
+        String::new()
+    } else {
+        format!("nearest: {}; ", near.join(", "))
+    };
+    Fail::Input(format!(
+        "unknown {kind}: '{name}'; {near}'{command}' lists them"
+    ))
 }
 
 /// The message for a `NAME:key=value,...` of this kind that was refused. `command` lists names, keys and ranges.
@@ -41,11 +61,25 @@ pub fn refused(kind: &str, error: &SpecError, command: &str) -> Fail {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),
         SpecError::UnknownKey { name, key, known } if known.is_empty() => {
             let place = format!("'{key}' of {kind} '{name}', which has none");
-            Fail::input("unknown parameter", place, &format!("'{command}' lists them"))
+            Fail::input(
+                "unknown parameter",
+                place,
+                &format!("'{command}' lists them"),
+            )
         }
-        SpecError::UnknownKey { name, key, known } => unknown(&format!("parameter of {name}"), key, known, command),
-        SpecError::Syntax(_) => Fail::input(&format!("bad {kind}"), error, "write NAME:key=value,key=value"),
-        SpecError::Value { .. } => Fail::input(&format!("bad {kind}"), error, &format!("'{command}' lists the ranges")),
+        SpecError::UnknownKey { name, key, known } => {
+            unknown(&format!("parameter of {name}"), key, known, command)
+        }
+        SpecError::Syntax(_) => Fail::input(
+            &format!("bad {kind}"),
+            error,
+            "write NAME:key=value,key=value",
+        ),
+        SpecError::Value { .. } => Fail::input(
+            &format!("bad {kind}"),
+            error,
+            &format!("'{command}' lists the ranges"),
+        ),
         _ => Fail::Input(format!("bad {kind}: {error}")),
     }
 }

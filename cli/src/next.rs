@@ -17,9 +17,16 @@ const MAX_NAME: u64 = 4096;
 
 /// Sends the list, and prints the mount's answer.
 pub fn run(args: &NextArgs) -> Result<(), Fail> {
-    let place = args.list.as_ref().map_or_else(|| "standard input".to_string(), |list| list.display().to_string());
+    let place = args.list.as_ref().map_or_else(
+        || "standard input".to_string(),
+        |list| list.display().to_string(),
+    );
     let bad = |error: std::io::Error| {
-        Fail::input("cannot read the list", format!("{place}: {error}"), "name a list of files")
+        Fail::input(
+            "cannot read the list",
+            format!("{place}: {error}"),
+            "name a list of files",
+        )
     };
     let mut from: Box<dyn BufRead> = match &args.list {
         Some(list) => Box::new(BufReader::new(stream(list).map_err(bad)?)),
@@ -40,15 +47,30 @@ pub fn run(args: &NextArgs) -> Result<(), Fail> {
     }
     let answer = answer.map_err(|error| {
         let remedy = "name the socket of a running 'foreread mount --control'";
-        Fail::input("the mount did not take the list", format!("{}: {error}", args.socket.display()), remedy)
+        Fail::input(
+            "the mount did not take the list",
+            format!("{}: {error}", args.socket.display()),
+            remedy,
+        )
     })?;
-    let counts: Vec<u64> = answer.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
-    let (files, unknown) = (counts.first().copied().unwrap_or(0), counts.get(1).copied().unwrap_or(0));
+    let counts: Vec<u64> = answer
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let (files, unknown) = (
+        counts.first().copied().unwrap_or(0),
+        counts.get(1).copied().unwrap_or(0),
+    );
     if args.json {
-        return out::print(format!("{}\n", json!({ "schema": "foreread.next/1", "files": files, "unknown": unknown })));
+        return out::print(format!(
+            "{}\n",
+            json!({ "schema": "foreread.next/1", "files": files, "unknown": unknown })
+        ));
     }
     if unknown > 0 {
-        note(format!("{unknown} names are no files of the mount, and were left out"));
+        note(format!(
+            "{unknown} names are no files of the mount, and were left out"
+        ));
     }
     out::print(format!("{files} files are read ahead in this order\n"))
 }

@@ -14,10 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Prints a whole result.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Fail::Closed,
-        _ => Fail::input("cannot write", format!("stdout: {error}"), "free some space or write elsewhere"),
-    })
+    stdout
+        .write_all(text.as_ref())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Fail::Closed,
+            _ => Fail::input(
+                "cannot write",
+                format!("stdout: {error}"),
+                "free some space or write elsewhere",
+            ),
+        })
 }
 
 /// True when stdout shows bold letters and the user has not asked for none (`NO_COLOR`, see no-color.org).
@@ -27,8 +34,13 @@ pub fn may_style() -> bool {
 
 /// Makes text as wide as the terminal that shows it: what `COLUMNS` says, or the terminal itself. A file gets 100 columns.
 pub fn fit_terminal() {
-    let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let own = || terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0));
+    let told = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    let own = || {
+        terminal_size::terminal_size_of(std::io::stdout())
+            .map(|(columns, _)| usize::from(columns.0))
+    };
     if let Some(columns) = told.or_else(own) {
         width::set(columns);
     }
@@ -97,18 +109,28 @@ pub fn force() -> bool {
 /// The file that `--OPTION` names, if it can be made, or replaced with `--force`.
 pub fn writable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
-    output::check(&path, force()).map(|()| path).map_err(|error| not_made(option, text, &error))
+    output::check(&path, force())
+        .map(|()| path)
+        .map_err(|error| not_made(option, text, &error))
 }
 
 /// The file that `--OPTION` names, to go on with it, or to make it.
 pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     let path = named(option, text)?;
-    if path.exists() { Ok(path) } else { writable(option, text) }
+    if path.exists() {
+        Ok(path)
+    } else {
+        writable(option, text)
+    }
 }
 
 fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     if text.is_empty() {
-        return Err(Fail::input("no file named", format!("--{option} ''"), &format!("write --{option} FILE")));
+        return Err(Fail::input(
+            "no file named",
+            format!("--{option} ''"),
+            &format!("write --{option} FILE"),
+        ));
     }
     let path = PathBuf::from(text);
     if !beside(&path).is_dir() {
@@ -122,12 +144,14 @@ fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
 
 /// Writes the whole result to a file that was found writable: it has the old bytes or the new ones at any time.
 pub fn write(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
-    output::write(path, text.as_bytes(), force()).map_err(|error| not_made(option, path.as_os_str(), &error))
+    output::write(path, text.as_bytes(), force())
+        .map_err(|error| not_made(option, path.as_os_str(), &error))
 }
 
 /// Writes a file of ours, such as a cell of a sweep, over one that is of no use.
 pub fn replace(option: &str, path: &Path, text: &str) -> Result<(), Fail> {
-    output::write(path, text.as_bytes(), true).map_err(|error| not_made(option, path.as_os_str(), &error))
+    output::write(path, text.as_bytes(), true)
+        .map_err(|error| not_made(option, path.as_os_str(), &error))
 }
 
 fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
@@ -139,11 +163,17 @@ fn not_made(option: &str, path: &OsStr, error: &std::io::Error) -> Fail {
 
 /// The message for an output that is there.
 pub fn there_already(path: &OsStr) -> Fail {
-    Fail::input("it is there already", path.display(), "name another, or add --force")
+    Fail::input(
+        "it is there already",
+        path.display(),
+        "name another, or add --force",
+    )
 }
 
 fn beside(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// The same for an option that may be absent.
@@ -152,5 +182,9 @@ pub fn json_to(option: Option<&OsString>) -> Result<Option<JsonTo>, Fail> {
 }
 
 fn refused(option: &str, path: &OsStr, why: impl std::fmt::Display) -> Fail {
-    Fail::input("cannot write", format!("--{option} {}: {why}", path.display()), "name another file")
+    Fail::input(
+        "cannot write",
+        format!("--{option} {}: {why}", path.display()),
+        "name another file",
+    )
 }

@@ -21,25 +21,48 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let planned = match args.format {
         Some(format) => {
             let plan = of_headers(format, &args.inputs, &Names::new(args.tensors.clone()));
-            Planned { plan: plan.map_err(|error| Fail::Input(error.to_string()))?, ..Planned::default() }
+            Planned {
+                plan: plan.map_err(|error| Fail::Input(error.to_string()))?,
+                ..Planned::default()
+            }
         }
         None => {
-            let since_start_ns = args.since_start.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-            let selection = Selection { at_least: args.at_least, max_bytes: args.max, since_start_ns };
+            let since_start_ns = args
+                .since_start
+                .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+            let selection = Selection {
+                at_least: args.at_least,
+                max_bytes: args.max,
+                since_start_ns,
+            };
             of_traces(&args.inputs, args.from.as_deref(), &selection).map_err(refused)?
         }
     };
     name(&planned.left_out);
     if planned.dropped > 0 {
-        note(format!("{} reads were left out: a plan has at most 2097152 ranges", count(planned.dropped)));
+        note(format!(
+            "{} reads were left out: a plan has at most 2097152 ranges",
+            count(planned.dropped)
+        ));
     }
     if planned.plan.ranges.is_empty() {
         let remedy = "record a run that reads files, or lower --at-least";
-        return Err(Fail::input("nothing to plan", args.inputs[0].display(), remedy));
+        return Err(Fail::input(
+            "nothing to plan",
+            args.inputs[0].display(),
+            remedy,
+        ));
     }
     let mut text = Vec::new();
-    let written = foreread_plan::text::write(&planned.plan, &mut text).map(|()| String::from_utf8(text));
-    let Ok(Ok(text)) = written else { return Err(Fail::input("cannot write", out.display(), "name another file")) };
+    let written =
+        foreread_plan::text::write(&planned.plan, &mut text).map(|()| String::from_utf8(text));
+    let Ok(Ok(text)) = written else {
+        return Err(Fail::input(
+            "cannot write",
+            out.display(),
+            "name another file",
+        ));
+    };
     out::write("out", &out, &text)?;
     if args.json {
         let whole = json!({
@@ -54,14 +77,28 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
         });
         return out::print(format!("{whole:#}\n"));
     }
-    out::print(format!("{} has {}\nnext: foreread replay {0} -- CMD\n", out.display(), in_short(&planned.plan)))
+    out::print(format!(
+        "{} has {}\nnext: foreread replay {0} -- CMD\n",
+        out.display(),
+        in_short(&planned.plan)
+    ))
 }
 
 /// `12 ranges of 3 files (4.00 MB), of 2 runs`.
 pub fn in_short(plan: &Plan) -> String {
-    let (ranges, files) = (count(plan.ranges.len() as u64), count(plan.files.len() as u64));
-    let from = if plan.runs > 0 { format!("recorded runs: {}", plan.runs) } else { "of headers".to_string() };
-    format!("{ranges} ranges of {files} files ({}), {from}", size_of(plan.bytes()))
+    let (ranges, files) = (
+        count(plan.ranges.len() as u64),
+        count(plan.files.len() as u64),
+    );
+    let from = if plan.runs > 0 {
+        format!("recorded runs: {}", plan.runs)
+    } else {
+        "of headers".to_string()
+    };
+    format!(
+        "{ranges} ranges of {files} files ({}), {from}",
+        size_of(plan.bytes())
+    )
 }
 
 /// Names on stderr what is left out.
@@ -76,23 +113,37 @@ pub fn name(left_out: &[LeftOut]) {
 
 /// The same for JSON.
 pub fn left_out_json(left_out: &[LeftOut]) -> Value {
-    left_out.iter().map(|one| json!({ "path": one.path.display().to_string(), "why": one.why })).collect()
+    left_out
+        .iter()
+        .map(|one| json!({ "path": one.path.display().to_string(), "why": one.why }))
+        .collect()
 }
 
 /// What is in a plan, for `trace info`.
 pub fn info(plan: &Plan) -> (String, String) {
     let times: Vec<u64> = plan.ranges.iter().filter_map(|range| range.at_ns).collect();
     let last_ns = times.iter().max().copied();
-    let stall_ns: u64 = plan.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.stall_ns));
+    let stall_ns: u64 = plan
+        .ranges
+        .iter()
+        .fold(0, |sum, range| sum.saturating_add(range.stall_ns));
     let mut text = format!("plan: {}\n", in_short(plan));
-    plan.made_from.iter().for_each(|from| text.push_str(&format!("made from: {}\n", one_line(from))));
+    plan.made_from
+        .iter()
+        .for_each(|from| text.push_str(&format!("made from: {}\n", one_line(from))));
     if let Some(last_ns) = last_ns {
         let (last, stall) = (last_ns as f64 / 1e9, stall_ns as f64 / 1e9);
-        text.push_str(&format!("last range needed after {last:.3} s; the runs waited {stall:.3} s for these ranges\n"));
+        text.push_str(&format!(
+            "last range needed after {last:.3} s; the runs waited {stall:.3} s for these ranges\n"
+        ));
     }
-    let of_device = plan.ranges.iter().filter(|range| plan.files[range.file as usize].is_device());
-    let (own_ranges, own_bytes) =
-        of_device.fold((0_u64, 0_u64), |(n, sum), range| (n + 1, sum.saturating_add(range.len)));
+    let of_device = plan
+        .ranges
+        .iter()
+        .filter(|range| plan.files[range.file as usize].is_device());
+    let (own_ranges, own_bytes) = of_device.fold((0_u64, 0_u64), |(n, sum), range| {
+        (n + 1, sum.saturating_add(range.len))
+    });
     if own_ranges > 0 {
         let (ranges, bytes) = (count(own_ranges), size_of(own_bytes));
         text.push_str(&format!(
@@ -100,7 +151,9 @@ pub fn info(plan: &Plan) -> (String, String) {
         ));
     }
     let mut sizes = vec![0_u64; plan.files.len()];
-    plan.ranges.iter().for_each(|range| sizes[range.file as usize] += range.len);
+    plan.ranges
+        .iter()
+        .for_each(|range| sizes[range.file as usize] += range.len);
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|number| std::cmp::Reverse(sizes[*number]));
     for number in order.iter().take(MAX_NAMED) {

@@ -16,9 +16,17 @@ const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the stor
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {
-    let entries: Vec<Entry> = ALL.iter().chain(peer::ALL).map(|info| entry(info)).collect();
+    let entries: Vec<Entry> = ALL
+        .iter()
+        .chain(peer::ALL)
+        .map(|info| entry(info))
+        .collect();
     catalog::print("policies", &entries, as_json)?;
-    if as_json { Ok(()) } else { out::print(format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n"))) }
+    if as_json {
+        Ok(())
+    } else {
+        out::print(format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n")))
+    }
 }
 
 fn entry(info: &Info) -> Entry {
@@ -28,10 +36,15 @@ fn entry(info: &Info) -> Entry {
         Scope::Source => ("source", "State: one for all files of the source."),
     };
     let (group, lab_only) = match peer::is_one(info) {
-        true => ("peer", Some("An imitation: for 'foreread compare' on models only.".to_string())),
+        true => (
+            "peer",
+            Some("An imitation: for 'foreread compare' on models only.".to_string()),
+        ),
         false => ("policy", None),
     };
-    let page = info.page_bytes.map(|bytes| format!("Needs cache pages of {}.", size(bytes)));
+    let page = info
+        .page_bytes
+        .map(|bytes| format!("Needs cache pages of {}.", size(bytes)));
     // What has no parameters keeps no state worth a word.
     let whose = (!info.params.is_empty()).then(|| whose.to_string());
     Entry {

@@ -18,18 +18,32 @@ const LIST: &str = "foreread policies";
 pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> {
     let (texts, mut oracle) = match text {
         None => return Ok((Vec::new(), OracleRow::Usual)),
-        Some("all") => (ALL.iter().map(|info| info.name.to_string()).collect(), OracleRow::OnModels),
-        Some("peers") => (peer::ALL.iter().map(|info| info.name.to_string()).collect(), OracleRow::Usual),
+        Some("all") => (
+            ALL.iter().map(|info| info.name.to_string()).collect(),
+            OracleRow::OnModels,
+        ),
+        Some("peers") => (
+            peer::ALL.iter().map(|info| info.name.to_string()).collect(),
+            OracleRow::Usual,
+        ),
         Some(text) => (split(text)?, OracleRow::Usual),
     };
     let mut policies = Vec::new();
     for text in &texts {
         if text == "kernel" {
             let remedy = "leave it out: that row comes by itself on a file";
-            return Err(Fail::input("not a policy of ours", "'kernel' in --policy", remedy));
+            return Err(Fail::input(
+                "not a policy of ours",
+                "'kernel' in --policy",
+                remedy,
+            ));
         }
         if texts.iter().filter(|t| *t == text).count() > 1 {
-            return Err(Fail::input("named twice", format!("'{text}' in --policy"), "leave one out"));
+            return Err(Fail::input(
+                "named twice",
+                format!("'{text}' in --policy"),
+                "leave one out",
+            ));
         }
         if text == ORACLE {
             oracle = OracleRow::Asked;
@@ -48,7 +62,11 @@ fn split(text: &str) -> Result<Vec<String>, Fail> {
     let mut policies: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {
         if part.is_empty() {
-            return Err(Fail::input("no policy named", format!("--policy '{text}'"), &format!("'{LIST}' lists them")));
+            return Err(Fail::input(
+                "no policy named",
+                format!("--policy '{text}'"),
+                &format!("'{LIST}' lists them"),
+            ));
         }
         if part.contains(':') || !part.contains('=') {
             policies.push(part.to_string());
@@ -58,7 +76,11 @@ fn split(text: &str) -> Result<Vec<String>, Fail> {
             Some(before) => before.extend([",", part]),
             None => {
                 let place = format!("'{part}' in --policy '{text}'");
-                return Err(Fail::input("parameter without a policy", place, "write NAME:key=value,key=value"));
+                return Err(Fail::input(
+                    "parameter without a policy",
+                    place,
+                    "write NAME:key=value,key=value",
+                ));
             }
         }
     }
@@ -71,7 +93,12 @@ mod tests {
     use foreread_core::policy::OPPONENTS;
 
     fn texts(list: &str) -> Vec<String> {
-        parse(Some(list)).expect(list).0.iter().map(ToString::to_string).collect()
+        parse(Some(list))
+            .expect(list)
+            .0
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn error(list: &str) -> String {
@@ -103,12 +130,24 @@ mod tests {
     #[test]
     fn imitations_are_a_list_of_their_own() {
         let peers = texts("peers");
-        assert_eq!((peers.len(), peers[0].as_str()), (1 + peer::ALL.len(), "none"));
-        assert!(peers[1..].iter().all(|name| name.starts_with("peer-")), "{peers:?}");
-        assert_eq!(texts("none,peer-nbdkit:max=1M"), ["none", "peer-nbdkit:max=1M"]);
+        assert_eq!(
+            (peers.len(), peers[0].as_str()),
+            (1 + peer::ALL.len(), "none")
+        );
+        assert!(
+            peers[1..].iter().all(|name| name.starts_with("peer-")),
+            "{peers:?}"
+        );
+        assert_eq!(
+            texts("none,peer-nbdkit:max=1M"),
+            ["none", "peer-nbdkit:max=1M"]
+        );
         // Opponents are in no list, and are taken by name.
         let opponents: Vec<&str> = OPPONENTS.iter().map(|info| info.name).collect();
-        assert_eq!(texts(&format!("none,{}", opponents.join(",")))[1..], opponents);
+        assert_eq!(
+            texts(&format!("none,{}", opponents.join(",")))[1..],
+            opponents
+        );
     }
 
     #[test]

@@ -18,27 +18,51 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     if let Some(model) = &args.verify {
         return check(args, on, model, json.as_ref());
     }
-    let output = args.output.as_ref().map(|path| out::writable("output", path)).transpose()?;
-    if let Some(path) = output.as_ref().filter(|p| p.extension().is_none_or(|e| e != "toml")) {
+    let output = args
+        .output
+        .as_ref()
+        .map(|path| out::writable("output", path))
+        .transpose()?;
+    if let Some(path) = output
+        .as_ref()
+        .filter(|p| p.extension().is_none_or(|e| e != "toml"))
+    {
         return Err(Fail::input(
             "a model file ends in .toml",
             format!("--output {}", path.display()),
             "name it FILE.toml",
         ));
     }
-    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
+    let html = args
+        .html
+        .as_deref()
+        .map(|path| out::writable("html", path))
+        .transpose()?;
     let json_file = out::file(json.as_ref());
-    out::distinct(&[("output", output.as_deref()), ("json", json_file), ("html", html.as_deref())])?;
+    out::distinct(&[
+        ("output", output.as_deref()),
+        ("json", json_file),
+        ("html", html.as_deref()),
+    ])?;
     let source = match on {
         On::File(path) => ProbeTarget::File(path),
         On::Model(preset) => ProbeTarget::Model(preset),
         On::ModelLive(_) | On::Source(_) => {
-            let remedy = "name a file, a block device or a model; 'foreread compare --on' takes this one";
-            return Err(Fail::input("this kind of source cannot be probed", &args.source, remedy));
+            let remedy =
+                "name a file, a block device or a model; 'foreread compare --on' takes this one";
+            return Err(Fail::input(
+                "this kind of source cannot be probed",
+                &args.source,
+                remedy,
+            ));
         }
     };
-    let asked =
-        ProbeOptions { source, seconds: f64::from(args.seconds), size_bytes: args.size, buffered: args.buffered };
+    let asked = ProbeOptions {
+        source,
+        seconds: f64::from(args.seconds),
+        size_bytes: args.size,
+        buffered: args.buffered,
+    };
     let ProbeOutcome { probe, model } = {
         let mut bar = Bar::new();
         probe::probe(&asked, &mut bar).map_err(|error| Fail::Input(error.to_string()))?
@@ -47,19 +71,33 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         out::write("output", path, &model.to_toml())?;
     }
     show(&probe::render(&probe), &probe, json.as_ref())?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &probe::page(&probe)))
+    html.map_or(Ok(()), |path| {
+        out::write("html", &path, &probe::page(&probe))
+    })
 }
 
 /// The truth check.
 fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result<(), Fail> {
     let On::File(path) = on else {
         let remedy = "name the file or block device that was probed";
-        return Err(Fail::input("a model cannot vouch for a model", &args.source, remedy));
+        return Err(Fail::input(
+            "a model cannot vouch for a model",
+            &args.source,
+            remedy,
+        ));
     };
     let model = model.strip_prefix("model:").unwrap_or(model);
     let verified = {
         let mut bar = Bar::new();
-        verify::verify(path, model, args.workload.clone(), args.runs, args.size, &mut bar).map_err(refused)?
+        verify::verify(
+            path,
+            model,
+            args.workload.clone(),
+            args.runs,
+            args.size,
+            &mut bar,
+        )
+        .map_err(refused)?
     };
     show(&verified.render(), &verified, json)?;
     if verified.agrees {
@@ -77,6 +115,7 @@ fn show(text: &str, whole: &impl Serialize, json: Option<&JsonTo>) -> Result<(),
         out::print(text)?;
     }
     let Some(to) = json else { return Ok(()) };
-    let json = serde_json::to_string_pretty(whole).expect("a struct of numbers and strings can always be written");
+    let json = serde_json::to_string_pretty(whole)
+        .expect("a struct of numbers and strings can always be written");
     to.write(&(json + "\n"))
 }

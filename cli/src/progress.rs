@@ -26,11 +26,21 @@ impl Bar {
     }
 
     fn styled(template: &str) -> Bar {
-        let target =
-            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let style = ProgressStyle::with_template(template);
         let bar = ProgressBar::with_draw_target(None, target);
-        Bar { bar: bar.with_style(style.expect("the template is well formed").progress_chars("=> ")), begun: false }
+        Bar {
+            bar: bar.with_style(
+                style
+                    .expect("the template is well formed")
+                    .progress_chars("=> "),
+            ),
+            begun: false,
+        }
     }
 
     /// Takes the bar away while something else is written.

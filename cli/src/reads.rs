@@ -34,7 +34,9 @@ const REMEDY: &str = "name the file of a trace, or a workload ('foreread workloa
 
 /// Decides whether the argument is a workload or a trace.
 pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
-    let Some(text) = text else { return Ok(RequestedReads::Usual) };
+    let Some(text) = text else {
+        return Ok(RequestedReads::Usual);
+    };
     if let Some(path) = text.as_bytes().strip_prefix(b"trace:") {
         return file(Path::new(OsStr::from_bytes(path)), text).map(RequestedReads::Trace);
     }
@@ -50,7 +52,9 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
     let Fail::Input(line) = names::unknown("workload", &name, &known, "foreread workloads") else {
         return Ok(RequestedReads::Workload(name.into_owned()));
     };
-    Err(Fail::Input(format!("{line}, and there is no file of this name to replay")))
+    Err(Fail::Input(format!(
+        "{line}, and there is no file of this name to replay"
+    )))
 }
 
 /// A path behind which there is something to read.
@@ -69,11 +73,22 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
 pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
     if args.size.is_some() {
         let remedy = "leave it out; --limit N replays the first N records";
-        return Err(Fail::input("the size of a trace is fixed", "--size", remedy));
+        return Err(Fail::input(
+            "the size of a trace is fixed",
+            "--size",
+            remedy,
+        ));
     }
-    let varied = args.vary.as_deref().is_some_and(|vary| vary.trim_start().starts_with("think="));
+    let varied = args
+        .vary
+        .as_deref()
+        .is_some_and(|vary| vary.trim_start().starts_with("think="));
     if varied && args.think.is_some() {
-        return Err(Fail::input("think is set twice", "--think and --vary think", "leave --think out"));
+        return Err(Fail::input(
+            "think is set twice",
+            "--think and --vary think",
+            "leave --think out",
+        ));
     }
     ready(path, &Part::of(args))
 }
@@ -95,15 +110,34 @@ pub struct Part<'a> {
 
 impl<'a> From<&'a ReplayArgs> for Part<'a> {
     fn from(args: &'a ReplayArgs) -> Part<'a> {
-        let ReplayArgs { records: limit, mode, think, .. } = *args;
-        Part { format: args.format.as_deref(), limit, only: args.only.as_deref(), mode, think }
+        let ReplayArgs {
+            records: limit,
+            mode,
+            think,
+            ..
+        } = *args;
+        Part {
+            format: args.format.as_deref(),
+            limit,
+            only: args.only.as_deref(),
+            mode,
+            think,
+        }
     }
 }
 
 impl Part<'_> {
     fn of(args: &CompareArgs) -> Part<'_> {
-        let CompareArgs { limit, mode, think, .. } = *args;
-        Part { format: args.format.as_deref(), limit, only: args.only.as_deref(), mode, think }
+        let CompareArgs {
+            limit, mode, think, ..
+        } = *args;
+        Part {
+            format: args.format.as_deref(),
+            limit,
+            only: args.only.as_deref(),
+            mode,
+            think,
+        }
     }
 
     /// Refuses what only a trace has, where there is none. `limit` is what the option of that name is called.
@@ -116,7 +150,11 @@ impl Part<'_> {
             ("--format", self.format.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(Fail::input("only a trace can be replayed that way", option, REMEDY)),
+            Some((option, _)) => Err(Fail::input(
+                "only a trace can be replayed that way",
+                option,
+                REMEDY,
+            )),
             None => Ok(()),
         }
     }
@@ -128,11 +166,20 @@ pub fn ready(path: &Path, args: &Part<'_>) -> Result<Replay, Fail> {
 }
 
 /// The same of the files with these names only.
-pub fn ready_of(path: &Path, args: &Part<'_>, files: Option<Arc<BTreeSet<String>>>) -> Result<Replay, Fail> {
+pub fn ready_of(
+    path: &Path,
+    args: &Part<'_>,
+    files: Option<Arc<BTreeSet<String>>>,
+) -> Result<Replay, Fail> {
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
     let import = convert::open(&[path.to_path_buf()], args.format)?;
-    let part = replay::Part { limit: args.limit, only: args.only.map(str::to_string), files };
-    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
+    let part = replay::Part {
+        limit: args.limit,
+        only: args.only.map(str::to_string),
+        files,
+    };
+    let mut loaded: Loaded =
+        replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
     // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
     loaded.name = called(path);
     Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
@@ -140,7 +187,12 @@ pub fn ready_of(path: &Path, args: &Part<'_>, files: Option<Arc<BTreeSet<String>
 
 /// What a trace is called in results.
 fn called(path: &Path) -> String {
-    one_line(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy())
+    one_line(
+        &path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy(),
+    )
 }
 
 /// Refuses what only a trace has, where there is none.
@@ -174,17 +226,27 @@ mod tests {
         let dir = tempfile::tempdir().expect("a scratch directory");
         let path = dir.path().join("random");
         std::fs::write(&path, b"x").expect("written");
-        let marked = |path: &Path| [OsStr::new("trace:"), path.as_os_str()].into_iter().collect::<OsString>();
+        let marked = |path: &Path| {
+            [OsStr::new("trace:"), path.as_os_str()]
+                .into_iter()
+                .collect::<OsString>()
+        };
         assert!(matches!(parse(Some(path.as_os_str())), Ok(RequestedReads::Trace(p)) if p == path));
         assert!(matches!(parse(Some(&marked(&path))), Ok(RequestedReads::Trace(p)) if p == path));
         let is = |text: &str| parse(Some(OsStr::new(text))).ok();
-        assert_eq!(is("random:count=3"), Some(RequestedReads::Workload("random:count=3".to_string())));
+        assert_eq!(
+            is("random:count=3"),
+            Some(RequestedReads::Workload("random:count=3".to_string()))
+        );
         assert_eq!(parse(None).ok(), Some(RequestedReads::Usual));
         assert!(error(&dir.path().join("gone").into()).starts_with("no such trace: "));
         assert!(error(&marked(Path::new("random"))).starts_with("no such trace: trace:random;"));
         assert!(error(&dir.path().into()).starts_with("a directory is no trace"));
         assert!(error(&"/dev/null".into()).starts_with("not a regular file"));
         let typo = error(&"seqential".into());
-        assert!(typo.starts_with("unknown workload: 'seqential'; nearest: sequential") && typo.contains("no file"));
+        assert!(
+            typo.starts_with("unknown workload: 'seqential'; nearest: sequential")
+                && typo.contains("no file")
+        );
     }
 }

@@ -29,13 +29,29 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     let out = out::writable("out", args.out.as_os_str())?;
     out::distinct(&[("out", Some(&out)), ("json", out::file(json.as_ref()))])?;
-    let target = args.pid.map_or_else(|| Target::Command(args.command.clone()), Target::Process);
-    let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
+    let target = args
+        .pid
+        .map_or_else(|| Target::Command(args.command.clone()), Target::Process);
+    let folder = out
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+        .to_path_buf();
     let decisions = args.kernel_decisions;
-    let asked = RecordOptions { target, buffer_bytes: args.buffer, decisions, folder, max_event_bytes: None };
+    let asked = RecordOptions {
+        target,
+        buffer_bytes: args.buffer,
+        decisions,
+        folder,
+        max_event_bytes: None,
+    };
     // From here on none ends us: the command is there before the first that is meant for it can come.
     let (enough, followed) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
-    let (flag, pid, is_joined) = (Arc::clone(&enough), Arc::clone(&followed), args.pid.is_some());
+    let (flag, pid, is_joined) = (
+        Arc::clone(&enough),
+        Arc::clone(&followed),
+        args.pid.is_some(),
+    );
     // They reach the command, or end the recording of a process.
     let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
         flag.store(true, Ordering::Release);
@@ -52,9 +68,18 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let off = captured.off.clone();
     let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
     let trace = captured.understand(&out).map_err(crate::convert::refused)?;
-    let spent = Spent { seconds, event_ns: trace.event_ns, drain_cpu_seconds };
+    let spent = Spent {
+        seconds,
+        event_ns: trace.event_ns,
+        drain_cpu_seconds,
+    };
     let told = Told::of(&trace, lost, spent, &out, off.as_ref());
-    let Understood { header, items, left_out, .. } = trace;
+    let Understood {
+        header,
+        items,
+        left_out,
+        ..
+    } = trace;
     written(&out, |output| own::write(&header, items, &left_out, output))?;
     let bytes = std::fs::metadata(&out).map_or(0, |meta| meta.len());
     if !args.quiet {
@@ -63,9 +88,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
-    json.map_or(Ok(()), |to| to.write(&told.to_json(bytes, left_out.in_all(), status)))?;
+    json.map_or(Ok(()), |to| {
+        to.write(&told.to_json(bytes, left_out.in_all(), status))
+    })?;
     if lost > 0 && args.strict {
-        let what = format!("{lost} events were lost: {}; record with a larger --buffer", out.display());
+        let what = format!(
+            "{lost} events were lost: {}; record with a larger --buffer",
+            out.display()
+        );
         return Err(Fail::Check(what));
     }
     if let Some(off) = off.filter(|_| args.strict) {
@@ -106,8 +136,15 @@ pub fn terminal_has_sent(signal: i32) -> bool {
 /// and the terminal's.
 fn has_terminal() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    fields.get(2).is_some_and(|group| fields.get(5) == Some(group))
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    fields
+        .get(2)
+        .is_some_and(|group| fields.get(5) == Some(group))
 }
 
 /// What it took.
@@ -133,7 +170,13 @@ struct Told {
 }
 
 impl Told {
-    fn of(trace: &Understood, lost: u64, spent: Spent, out: &Path, off: Option<&SwitchedOff>) -> Told {
+    fn of(
+        trace: &Understood,
+        lost: u64,
+        spent: Spent,
+        out: &Path,
+        off: Option<&SwitchedOff>,
+    ) -> Told {
         Told {
             counts: trace.counts,
             files: trace.files,
@@ -153,7 +196,9 @@ impl Told {
         let mut text = String::new();
         if self.lost > 0 {
             let buffer = size_of(args.buffer);
-            text.push_str(&format!("events were lost, so the trace has gaps: use a --buffer larger than {buffer}\n"));
+            text.push_str(&format!(
+                "events were lost, so the trace has gaps: use a --buffer larger than {buffer}\n"
+            ));
         }
         text.push_str(&format!(
             "{} ({}) has {} reads of {} files ({}), {} faults, {} hints, {} writes in {:.3} s\n",
@@ -167,11 +212,23 @@ impl Told {
             count(c.writes),
             self.spent.seconds
         ));
-        text.push_str(&format!("next: foreread compare {} --on model:nvme\n", self.out.display()));
-        self.notes.iter().for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
+        text.push_str(&format!(
+            "next: foreread compare {} --on model:nvme\n",
+            self.out.display()
+        ));
+        self.notes
+            .iter()
+            .for_each(|note| text.push_str(&format!("note: {}\n", one_line(note))));
         let (events, size) = (count(self.events), size_of(self.event_bytes));
-        let Spent { seconds, event_ns, drain_cpu_seconds } = self.spent;
-        text.push_str(&format!("cost: {events} events ({size}), {} lost; ", count(self.lost)));
+        let Spent {
+            seconds,
+            event_ns,
+            drain_cpu_seconds,
+        } = self.spent;
+        text.push_str(&format!(
+            "cost: {events} events ({size}), {} lost; ",
+            count(self.lost)
+        ));
         if let Some(event_ns) = event_ns {
             let cost = self.events as f64 * event_ns / 1e9;
             let share = cost / seconds * 100.0;

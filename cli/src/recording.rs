@@ -26,11 +26,18 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     let Some(path) = path else { return Ok(None) };
     let file = AtomicFile::create(path, out::force()).map_err(|error| refused(path, &error))?;
     let to = file.writer().map_err(|error| refused(path, &error))?;
-    let output = Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, to)) };
+    let output = Output {
+        path: path.to_path_buf(),
+        to: Box::new(BufWriter::with_capacity(1 << 18, to)),
+    };
     let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));
     let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
     let recorder = Arc::new(recorder.map_err(|error| Fail::Input(error.to_string()))?);
-    Ok(Some(Recording { recorder, file, path: path.to_path_buf() }))
+    Ok(Some(Recording {
+        recorder,
+        file,
+        path: path.to_path_buf(),
+    }))
 }
 
 /// The observer that receives each request.
@@ -40,10 +47,23 @@ pub fn observer(recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
 
 /// Ends it, gives the file its name and says what is in it.
 pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
-    let Some(Recording { recorder, file, path }) = recording else { return Ok(()) };
-    let recorded = recorder.finish().map_err(|error| Fail::Input(error.to_string()))?;
+    let Some(Recording {
+        recorder,
+        file,
+        path,
+    }) = recording
+    else {
+        return Ok(());
+    };
+    let recorded = recorder
+        .finish()
+        .map_err(|error| Fail::Input(error.to_string()))?;
     file.keep().map_err(|error| refused(&path, &error))?;
-    let plural = if recorded.records == 1 { "record" } else { "records" };
+    let plural = if recorded.records == 1 {
+        "record"
+    } else {
+        "records"
+    };
     let mut line = format!("{}: {} {plural}", path.display(), count(recorded.records));
     for (reason, n) in recorded.left_out {
         line.push_str(&format!(", left out {} {}", count(n), one_line(reason)));
@@ -55,6 +75,10 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
 fn refused(path: &Path, error: &std::io::Error) -> Fail {
     match error.kind() {
         ErrorKind::AlreadyExists => out::there_already(path.as_os_str()),
-        _ => Fail::input("cannot write", format!("{}: {error}", path.display()), "name another file after --record"),
+        _ => Fail::input(
+            "cannot write",
+            format!("{}: {error}", path.display()),
+            "name another file after --record",
+        ),
     }
 }

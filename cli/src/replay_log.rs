@@ -16,14 +16,22 @@ const REMEDY: &str = "name a log that the engine of this version has written";
 /// Replays and prints `identical: N events, M actions`; the first difference is a failed check.
 pub fn run(log: &Path) -> Result<(), Fail> {
     let place = log.display();
-    let file = stream(log).map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
+    let file = stream(log)
+        .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     let unpacked = unpack(Box::new(file))
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     match replay(BufReader::new(unpacked.plain)) {
-        Ok(done) => out::print(format!("identical: {} events, {} actions\n", done.events, done.actions)),
-        Err(difference @ ReplayError::Differs { .. }) => {
-            Err(Fail::Check(format!("different: {place}: {difference}; the log is of another version, or it is a bug")))
-        }
-        Err(error) => Err(Fail::input("bad event log", format!("{place}: {error}"), REMEDY)),
+        Ok(done) => out::print(format!(
+            "identical: {} events, {} actions\n",
+            done.events, done.actions
+        )),
+        Err(difference @ ReplayError::Differs { .. }) => Err(Fail::Check(format!(
+            "different: {place}: {difference}; the log is of another version, or it is a bug"
+        ))),
+        Err(error) => Err(Fail::input(
+            "bad event log",
+            format!("{place}: {error}"),
+            REMEDY,
+        )),
     }
 }

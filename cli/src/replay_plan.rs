@@ -37,8 +37,14 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let reports = args.report || json.is_some();
     let (beside, alone) = (Beside::default(), args.command.is_empty());
     let own = beside.clone();
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, over| own.signal(signal, alone, over))?;
-    let settings = FillSettings { budget: Budget::now(args.max), follows_program: !alone, keeps_times: reports };
+    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, over| {
+        own.signal(signal, alone, over)
+    })?;
+    let settings = FillSettings {
+        budget: Budget::now(args.max),
+        follows_program: !alone,
+        keeps_times: reports,
+    };
     let mut program = Program::start(args, reports)?;
     if let Some(pid) = program.pid() {
         let _ = beside.command.set(pid);
@@ -57,10 +63,16 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let status = wait(&mut program, filler.as_ref(), &beside)?;
     relay.over();
     let Some(filled) = filler.map(|filler| filler.end()) else {
-        return status.code().filter(|code| *code != 0).map_or(Ok(()), |code| Err(Fail::Passed(code)));
+        return status
+            .code()
+            .filter(|code| *code != 0)
+            .map_or(Ok(()), |code| Err(Fail::Passed(code)));
     };
     if filled.given_up > 0 {
-        note(format!("{} reads were given up: the storage did not answer", filled.given_up));
+        note(format!(
+            "{} reads were given up: the storage did not answer",
+            filled.given_up
+        ));
     }
     name(&filled.left_out);
     let judged = program.judge(&filled);
@@ -69,12 +81,17 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         say(in_words(&filled, judged.as_ref()));
     }
     let code = status.code();
-    json.map_or(Ok(()), |to| to.write(&to_json(&args.plan, &filled, judged.as_ref(), code)))?;
+    json.map_or(Ok(()), |to| {
+        to.write(&to_json(&args.plan, &filled, judged.as_ref(), code))
+    })?;
     match code {
         // Beside a command the exit code is that of the command.
         None if fails => {
             let remedy = "make it again with 'foreread plan'";
-            Err(Fail::Check(format!("every file of the plan was left out: {}; {remedy}", args.plan.display())))
+            Err(Fail::Check(format!(
+                "every file of the plan was left out: {}; {remedy}",
+                args.plan.display()
+            )))
         }
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
@@ -109,7 +126,9 @@ impl End {
 
 impl Program {
     fn start(args: &ReplayPlanArgs, reports: bool) -> Result<Program, Fail> {
-        let Some((first, rest)) = args.command.split_first() else { return Ok(Program::None) };
+        let Some((first, rest)) = args.command.split_first() else {
+            return Ok(Program::None);
+        };
         if reports {
             let target = Target::Command(args.command.clone());
             let folder = std::env::temp_dir();
@@ -122,11 +141,15 @@ impl Program {
             }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
                 Err(RecordError::Command(error)) => return Err(error.into()),
-                Err(error) => note(format!("what is used of the plan will not be known: {error}")),
+                Err(error) => note(format!(
+                    "what is used of the plan will not be known: {error}"
+                )),
             }
         }
         let begun = program::command(first).args(rest).spawn();
-        begun.map(Program::Plain).map_err(|error| NotBegun::of(first, &error).into())
+        begun
+            .map(Program::Plain)
+            .map_err(|error| NotBegun::of(first, &error).into())
     }
 
     fn pid(&self) -> Option<u32> {
@@ -139,12 +162,19 @@ impl Program {
 
     /// What the recording says of the plan, where there is one.
     fn judge(&mut self, filled: &Filled) -> Option<Judged> {
-        let Program::Recorded(running) = self else { return None };
-        let captured =
-            running.take()?.finish().map_err(|error| note(format!("the report is incomplete: {error}"))).ok()?;
+        let Program::Recorded(running) = self else {
+            return None;
+        };
+        let captured = running
+            .take()?
+            .finish()
+            .map_err(|error| note(format!("the report is incomplete: {error}")))
+            .ok()?;
         let understood = captured.understand(Path::new("the report"));
         let judged = understood.and_then(|understood| judge(filled, understood.items));
-        judged.map_err(|error| note(format!("the report is incomplete: {error}"))).ok()
+        judged
+            .map_err(|error| note(format!("the report is incomplete: {error}")))
+            .ok()
     }
 }
 
@@ -174,7 +204,9 @@ fn wait(program: &mut Program, filler: Option<&Filler>, beside: &Beside) -> Resu
     let ended = match program {
         Program::None => loop {
             match beside.ended_by.load(Ordering::Acquire) {
-                0 if filler.is_some_and(|filler| !filler.is_done()) => std::thread::sleep(Duration::from_millis(5)),
+                0 if filler.is_some_and(|filler| !filler.is_done()) => {
+                    std::thread::sleep(Duration::from_millis(5))
+                }
                 0 => break Ok(End::Alone),
                 signal => break Ok(End::Interrupted(signal)),
             }
@@ -197,29 +229,48 @@ fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
         text.push_str("every file was left out; make the plan again with 'foreread plan'");
         return text;
     }
-    text.push_str(&format!("{} fetched in {:.3} s", size_of(counts.fetched_bytes), filled.seconds));
+    text.push_str(&format!(
+        "{} fetched in {:.3} s",
+        size_of(counts.fetched_bytes),
+        filled.seconds
+    ));
     if counts.fetched_bytes > 0 {
         let (rate, latency) = (filled.rate as f64 / 1e6, filled.latency_ns as f64 / 1e6);
-        text.push_str(&format!(" ({rate:.0} MB/s at most, round trip {latency:.2} ms)"));
+        text.push_str(&format!(
+            " ({rate:.0} MB/s at most, round trip {latency:.2} ms)"
+        ));
     }
     text.push_str(&format!(", {} were cached", size_of(counts.cached_bytes)));
     if let Some(judged) = judged.filter(|_| counts.fetched_bytes > 0) {
-        let (used, late, unused) =
-            (size_of(judged.used_bytes), size_of(judged.late_bytes), size_of(judged.unused_bytes));
-        text.push_str(&format!("; of the fetched: {used} used, {late} of it late, {unused} unused"));
+        let (used, late, unused) = (
+            size_of(judged.used_bytes),
+            size_of(judged.late_bytes),
+            size_of(judged.unused_bytes),
+        );
+        text.push_str(&format!(
+            "; of the fetched: {used} used, {late} of it late, {unused} unused"
+        ));
         if judged.metadata_bytes > 0 {
             let metadata = size_of(judged.metadata_bytes);
-            text.push_str(&format!(", {metadata} of file systems themselves (not seen whether used)"));
+            text.push_str(&format!(
+                ", {metadata} of file systems themselves (not seen whether used)"
+            ));
         }
         if let Some(saved) = judged.saved_ns {
-            text.push_str(&format!("; saved about {:.3} s of waiting", saved as f64 / 1e9));
+            text.push_str(&format!(
+                "; saved about {:.3} s of waiting",
+                saved as f64 / 1e9
+            ));
         }
     }
     if filled.out_of_room {
         text.push_str("; the memory had no room for more at once");
     }
     if filled.unknown_files > 0 {
-        text.push_str(&format!("; of {} files the kernel does not say what is cached", filled.unknown_files));
+        text.push_str(&format!(
+            "; of {} files the kernel does not say what is cached",
+            filled.unknown_files
+        ));
     }
     text
 }

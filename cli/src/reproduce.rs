@@ -12,18 +12,31 @@ use foreread_lab::reproduce::{self, Options, Paper, ReproduceError, Reproduction
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
-    let html = args.html.as_deref().map(|path| out::writable("html", path)).transpose()?;
-    out::distinct(&[("json", out::file(json.as_ref())), ("html", html.as_deref())])?;
+    let html = args
+        .html
+        .as_deref()
+        .map(|path| out::writable("html", path))
+        .transpose()?;
+    out::distinct(&[
+        ("json", out::file(json.as_ref())),
+        ("html", html.as_deref()),
+    ])?;
     // "all" is the only value that names no paper.
     let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
     let done = if args.real {
         real::run(&papers, &real::Extent::default(), &mut Bar::new()).map_err(cannot)?
     } else {
-        let options = Options { papers, most_runs: args.runs, instead: Vec::new() };
+        let options = Options {
+            papers,
+            most_runs: args.runs,
+            instead: Vec::new(),
+        };
         reproduce::run(&options, &mut Bar::new()).map_err(refused)?
     };
     show(&done, json.as_ref())?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &reproduce::page(&done)))?;
+    html.map_or(Ok(()), |path| {
+        out::write("html", &path, &reproduce::page(&done))
+    })?;
     match done.new_misses().count() {
         0 => Ok(()),
         missed => Err(Fail::Check(text::missed_line(&done, missed))),

@@ -28,18 +28,28 @@ const MIB: f64 = (1 << 20) as f64;
 pub fn run(args: &RunArgs) -> Result<(), Fail> {
     if args.preload {
         let remedy = "leave it out and run as root, or make a plan ('foreread plan') and use 'foreread replay'";
-        return Err(Fail::input("--preload was withdrawn", PRELOAD_WITHDRAWN, remedy));
+        return Err(Fail::input(
+            "--preload was withdrawn",
+            PRELOAD_WITHDRAWN,
+            remedy,
+        ));
     }
     let json = json_to(args.json.as_ref())?;
-    let options = RunOptions { command: args.command.clone(), policy: args.policy.clone() };
+    let options = RunOptions {
+        command: args.command.clone(),
+        policy: args.policy.clone(),
+    };
     // From here on none ends us: the command is there before the first that is meant for it can come.
     let command = Arc::new(OnceLock::new());
     let pid = Arc::clone(&command);
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2], move |signal, _| {
-        if !crate::record::terminal_has_sent(signal) {
-            send(*pid.wait(), signal);
-        }
-    })?;
+    let relay = relay(
+        &[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2],
+        move |signal, _| {
+            if !crate::record::terminal_has_sent(signal) {
+                send(*pid.wait(), signal);
+            }
+        },
+    )?;
     let mut running = start(&options).map_err(refused)?;
     let _ = command.set(running.pid());
     let status = running.wait().map_err(failed)?;
@@ -74,9 +84,15 @@ fn in_words(report: &RunReport) -> String {
     let ms = |seconds: f64| seconds * 1e3;
     let mut text = String::new();
     if let Some(refused) = &report.refused {
-        text.push_str(&format!("foreread: nothing was read ahead: {}\n", one_line(refused)));
+        text.push_str(&format!(
+            "foreread: nothing was read ahead: {}\n",
+            one_line(refused)
+        ));
     } else if let Some(reason) = report.nothing() {
-        text.push_str(&format!("foreread: nothing to gain: {}\n", one_line(reason)));
+        text.push_str(&format!(
+            "foreread: nothing to gain: {}\n",
+            one_line(reason)
+        ));
     } else {
         text.push_str(&format!(
             "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared up to {:.2} s of waiting\n",
@@ -91,10 +107,16 @@ fn in_words(report: &RunReport) -> String {
     }
     if report.waits > 0 {
         let (all, each) = (report.waited_seconds, ms(report.latency_seconds));
-        parts.push(format!("{} reads waited {all:.2} s for the storage, {each:.1} ms each", report.waits));
+        parts.push(format!(
+            "{} reads waited {all:.2} s for the storage, {each:.1} ms each",
+            report.waits
+        ));
     }
     if report.unused_bytes > 0 {
-        parts.push(format!("{:.1} MiB read ahead and not used", mib(report.unused_bytes)));
+        parts.push(format!(
+            "{:.1} MiB read ahead and not used",
+            mib(report.unused_bytes)
+        ));
     }
     if !parts.is_empty() {
         text.push_str(&format!("  {}\n", parts.join("; ")));
@@ -106,7 +128,11 @@ fn to_json(report: &RunReport, status: ExitStatus) -> String {
     let mut whole = json!({ "schema": "foreread.run/1", "exit_code": crate::record::code(status) });
     let fields = serde_json::to_value(report).unwrap_or_default();
     if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {
-        whole.extend(fields.iter().map(|(key, value)| (key.clone(), value.clone())));
+        whole.extend(
+            fields
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         whole.insert("nothing_to_gain".into(), json!(report.nothing()));
     }
     format!("{whole:#}\n")

@@ -25,17 +25,29 @@ use std::sync::Arc;
 pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let listen = places(args)?;
     let config = config::load()?;
-    let (policy, hint) =
-        (config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?, config.hint(args.hint));
-    let options = serving::options(&config, &policy, hint.as_ref()).cache_bytes(args.cache).appending(args.appending);
-    let reader = Reader::open(args.source.clone(), options).map_err(|error| Fail::Input(error.to_string()))?;
+    let (policy, hint) = (
+        config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?,
+        config.hint(args.hint),
+    );
+    let options = serving::options(&config, &policy, hint.as_ref())
+        .cache_bytes(args.cache)
+        .appending(args.appending);
+    let reader = Reader::open(args.source.clone(), options)
+        .map_err(|error| Fail::Input(error.to_string()))?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     serving::note_cache(&engine, args.cache);
     let room = nbd::make_room(args.max_clients);
     if room < args.max_clients {
-        note(format!("room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)", args.max_clients));
+        note(format!(
+            "room for {room} clients, not {}: raise the limit of open files (ulimit -Hn)",
+            args.max_clients
+        ));
     }
-    let following = args.plan.as_deref().map(|plan| follow(plan, args, &reader)).transpose()?;
+    let following = args
+        .plan
+        .as_deref()
+        .map(|plan| follow(plan, args, &reader))
+        .transpose()?;
     let recording = recording::start(args.record.as_deref(), "foreread serve")?;
     let settings = NbdSettings {
         #[cfg(feature = "tls")]
@@ -48,18 +60,33 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         max_clients: args.max_clients,
         ..NbdSettings::default()
     };
-    let (server, stop) = Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
+    let (server, stop) =
+        Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
     stop_on_signals(&stop)?;
-    if let Some(address) = args.tcp.filter(|a| !a.ip().is_loopback() && !knows_clients(args)) {
-        let read = if args.writable { "read and overwrite" } else { "read" };
-        note(format!("any client that reaches {address} can {read} all of {}: there is no password", args.source));
+    if let Some(address) = args
+        .tcp
+        .filter(|a| !a.ip().is_loopback() && !knows_clients(args))
+    {
+        let read = if args.writable {
+            "read and overwrite"
+        } else {
+            "read"
+        };
+        note(format!(
+            "any client that reaches {address} can {read} all of {}: there is no password",
+            args.source
+        ));
     }
     #[cfg(feature = "metrics")]
     let _metrics = {
         let own = server.counter();
         serving::metrics(args.metrics, &engine, move || front(&own()))?
     };
-    note(serving::setup(&engine, defaults, &config.origins(&policy, hint.as_ref())));
+    note(serving::setup(
+        &engine,
+        defaults,
+        &config.origins(&policy, hint.as_ref()),
+    ));
     let counter = server.counter();
     let own = server.counter();
     let reporter = Reporter::start(engine.clone(), move || front(&own()), args.stats_every)?;
@@ -76,13 +103,32 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 /// Begins to read a plan ahead.
 fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<Following, Fail> {
     let opened = foreread_plan::text::open(plan).map_err(|error| Fail::Input(error.to_string()))?;
-    let names = [args.export.clone(), args.source.to_string(), reader.describe()];
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    let names = [
+        args.export.clone(),
+        args.source.to_string(),
+        reader.describe(),
+    ];
+    let names: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !name.is_empty())
+        .collect();
     let Some(ranges) = ranges_for(&opened, &names, reader.size()) else {
-        let what = format!("{}: no file of {} bytes for {}", plan.display(), reader.size(), args.source);
-        return Err(Fail::input("the plan does not fit the source", what, "plan a recording of this source"));
+        let what = format!(
+            "{}: no file of {} bytes for {}",
+            plan.display(),
+            reader.size(),
+            args.source
+        );
+        return Err(Fail::input(
+            "the plan does not fit the source",
+            what,
+            "plan a recording of this source",
+        ));
     };
-    let another = reader.try_clone().map_err(|error| Fail::Input(error.to_string()))?;
+    let another = reader
+        .try_clone()
+        .map_err(|error| Fail::Input(error.to_string()))?;
     let started = Following::start(another, ranges, args.cache);
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
@@ -93,11 +139,21 @@ fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
     let mut all: Vec<Listen> = unix.into_iter().chain(args.tcp.map(Listen::Tcp)).collect();
     let mut passed = ListenFd::from_env();
     for at in 0..passed.len() {
-        let unix = passed.take_unix_listener(at).map(|socket| socket.map(OwnedFd::from));
-        let socket = unix.or_else(|_| passed.take_tcp_listener(at).map(|socket| socket.map(OwnedFd::from)));
+        let unix = passed
+            .take_unix_listener(at)
+            .map(|socket| socket.map(OwnedFd::from));
+        let socket = unix.or_else(|_| {
+            passed
+                .take_tcp_listener(at)
+                .map(|socket| socket.map(OwnedFd::from))
+        });
         let socket = socket.map_err(|error| {
             let place = format!("socket {at} of LISTEN_FDS ({error})");
-            Fail::input("cannot listen", place, "pass a listening unix or TCP socket (ListenStream=)")
+            Fail::input(
+                "cannot listen",
+                place,
+                "pass a listening unix or TCP socket (ListenStream=)",
+            )
         })?;
         all.extend(socket.map(|socket| Listen::Inherited(Arc::new(socket))));
     }
@@ -114,7 +170,9 @@ fn places(args: &ServeArgs) -> Result<Vec<Listen>, Fail> {
 /// The certificate to serve with, if one is named.
 #[cfg(feature = "tls")]
 fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
-    let Some(dir) = &args.tls_certificates else { return Ok(None) };
+    let Some(dir) = &args.tls_certificates else {
+        return Ok(None);
+    };
     if args.tls == TlsMode::On && args.tls_verify_peer {
         return Err(Fail::input(
             "--tls on",
@@ -122,8 +180,13 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
             "a client without TLS shows no certificate; leave --tls out, or --tls-verify-peer",
         ));
     }
-    let tls = NbdTls::load(dir, args.tls_verify_peer).map_err(|error| Fail::Input(error.to_string()))?;
-    Ok(Some(if args.tls == TlsMode::On { tls.allow_plain() } else { tls }))
+    let tls =
+        NbdTls::load(dir, args.tls_verify_peer).map_err(|error| Fail::Input(error.to_string()))?;
+    Ok(Some(if args.tls == TlsMode::On {
+        tls.allow_plain()
+    } else {
+        tls
+    }))
 }
 
 /// Every client shows a certificate.

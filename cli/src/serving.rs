@@ -28,7 +28,10 @@ pub struct Front {
     /// Of these, ever.
     pub opened: u64,
     /// Requests answered.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "a line has no room for it"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        allow(dead_code, reason = "a line has no room for it")
+    )]
     pub requests: u64,
     /// Requests that were refused or failed.
     pub failed: u64,
@@ -43,13 +46,37 @@ pub fn metrics(
     engine: &Engine,
     front: impl Fn() -> Front + Send + 'static,
 ) -> Result<Option<MetricsServer>, Fail> {
-    let Some(address) = address else { return Ok(None) };
+    let Some(address) = address else {
+        return Ok(None);
+    };
     let engine = engine.clone();
     let say = move || {
-        let Front { open, opened, requests, failed, bytes, .. } = front();
-        text(&engine, FrontView { open, opened, requests, failed_requests: failed, bytes })
+        let Front {
+            open,
+            opened,
+            requests,
+            failed,
+            bytes,
+            ..
+        } = front();
+        text(
+            &engine,
+            FrontView {
+                open,
+                opened,
+                requests,
+                failed_requests: failed,
+                bytes,
+            },
+        )
     };
-    let refused = |error| Fail::input("no metrics", format!("{address} ({error})"), "name another port");
+    let refused = |error| {
+        Fail::input(
+            "no metrics",
+            format!("{address} ({error})"),
+            "name another port",
+        )
+    };
     let server = MetricsServer::start(address, say).map_err(refused)?;
     note(format!("metrics at {}", server.url()));
     if !address.ip().is_loopback() {
@@ -89,11 +116,16 @@ impl Reporter {
         let (end, ended) = channel();
         let thread = Task::start("foreread-report", move || {
             let mut said = None;
-            while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(every.unwrap_or(CHECK_EVERY)) == Err(RecvTimeoutError::Timeout)
+            {
                 let stats = engine.stats();
                 if every.is_some() {
                     say(line(&stats, &front()));
-                    engine.gauges().tuning.iter().for_each(|tuning| say(tuned(tuning)));
+                    engine
+                        .gauges()
+                        .tuning
+                        .iter()
+                        .for_each(|tuning| say(tuned(tuning)));
                 }
                 // Once for each reason: it is a warning, not a log.
                 let why = why_no_readahead(engine.policy().info.name, &stats);
@@ -105,7 +137,10 @@ impl Reporter {
                 }
             }
         });
-        Ok(Reporter { end, thread: thread.map_err(|error| Fail::Input(error.to_string()))? })
+        Ok(Reporter {
+            end,
+            thread: thread.map_err(|error| Fail::Input(error.to_string()))?,
+        })
     }
 
     pub fn end(self) {
@@ -117,7 +152,9 @@ impl Reporter {
 
 /// The options that a configuration and the command line come to.
 pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>) -> Options {
-    let options = Options::default().policy(policy.value.as_str()).readahead(config.readahead());
+    let options = Options::default()
+        .policy(policy.value.as_str())
+        .readahead(config.readahead());
     match hint {
         Some(set) => options.hint(set.value),
         None => options,
@@ -128,7 +165,9 @@ pub fn options(config: &Config, policy: &Set<String>, hint: Option<&Set<Advice>>
 pub fn setup(engine: &Engine, defaults: Defaults, origins: &str) -> String {
     let Defaults { kind, requests, .. } = defaults;
     let policy = engine.policy().readable();
-    format!("policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}")
+    format!(
+        "policy {policy}; at most {requests} requests at once (default for kind {kind}); {origins}"
+    )
 }
 
 /// One line on what the policy has set itself to.
@@ -138,8 +177,13 @@ fn tuned(now: &Tuning) -> String {
 
 /// One line on how it goes, since the start.
 pub fn line(stats: &Stats, front: &Front) -> String {
-    let part =
-        |of: u64, whole: u64| if whole == 0 { "-".to_string() } else { percent(of as f64 / whole as f64) + " %" };
+    let part = |of: u64, whole: u64| {
+        if whole == 0 {
+            "-".to_string()
+        } else {
+            percent(of as f64 / whole as f64) + " %"
+        }
+    };
     format!(
         "{} {} now, {} in all; reads {}, hit {}, late {}, sent {}, from the source {}, readahead {}, unused {}, failed {}",
         front.what,

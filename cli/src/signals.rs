@@ -25,12 +25,20 @@ pub struct Relay {
 }
 
 /// Calls `each` for every one of `signals` that was not ignored when this process began. Begins before CMD does, so that none is missed.
-pub fn relay(signals: &[i32], mut each: impl FnMut(i32, &AtomicBool) + Send + 'static) -> Result<Relay, Fail> {
+pub fn relay(
+    signals: &[i32],
+    mut each: impl FnMut(i32, &AtomicBool) + Send + 'static,
+) -> Result<Relay, Fail> {
     let status = status();
-    let heard: Vec<i32> = signals.iter().copied().filter(|signal| !is_ignored(&status, *signal)).collect();
+    let heard: Vec<i32> = signals
+        .iter()
+        .copied()
+        .filter(|signal| !is_ignored(&status, *signal))
+        .collect();
     let over = Arc::new(AtomicBool::new(false));
     for signal in &heard {
-        let registered = signal_hook::flag::register_conditional_default(*signal, Arc::clone(&over));
+        let registered =
+            signal_hook::flag::register_conditional_default(*signal, Arc::clone(&over));
         registered.map_err(no_handler)?;
     }
     let mut signals = Signals::new(heard).map_err(no_handler)?;
@@ -82,7 +90,11 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
 
 /// Why a signal cannot be waited for.
 pub fn no_handler(error: std::io::Error) -> Fail {
-    Fail::input("no signal handler", error, "allow more open files (ulimit -n)")
+    Fail::input(
+        "no signal handler",
+        error,
+        "allow more open files (ulimit -n)",
+    )
 }
 
 #[cfg(test)]
@@ -92,7 +104,10 @@ mod tests {
     #[test]
     fn a_signal_that_nohup_ignores_stays_ignored() {
         assert!(is_ignored("Name:\tx\nSigIgn:\t0000000000001001\n", SIGHUP));
-        assert!(!is_ignored("SigIgn:\t0000000000001000\n", SIGHUP), "SIGPIPE alone");
+        assert!(
+            !is_ignored("SigIgn:\t0000000000001000\n", SIGHUP),
+            "SIGPIPE alone"
+        );
         assert!(!is_ignored("", SIGHUP));
         assert!(ending().starts_with(&[SIGINT, SIGTERM]));
     }

@@ -58,15 +58,23 @@ pub fn parse(name: &SourceName) -> Result<On, Fail> {
     }
     let path = name.path();
     if path.as_os_str().is_empty() {
-        return Err(Fail::input("no source named", format!("--on '{name}'"), REMEDY));
+        return Err(Fail::input(
+            "no source named",
+            format!("--on '{name}'"),
+            REMEDY,
+        ));
     }
-    look_at(path).map(|()| On::File(path.to_path_buf())).map_err(|what| match name.scheme() {
-        "" | "file" => Fail::input(&what, place(name), REMEDY),
-        kind if what.starts_with("no such file") => {
-            Fail::input(&format!("unknown kind of source '{kind}'"), place(name), REMEDY)
-        }
-        _ => Fail::input(&what, place(name), REMEDY),
-    })
+    look_at(path)
+        .map(|()| On::File(path.to_path_buf()))
+        .map_err(|what| match name.scheme() {
+            "" | "file" => Fail::input(&what, place(name), REMEDY),
+            kind if what.starts_with("no such file") => Fail::input(
+                &format!("unknown kind of source '{kind}'"),
+                place(name),
+                REMEDY,
+            ),
+            _ => Fail::input(&what, place(name), REMEDY),
+        })
 }
 
 fn no_model(error: FindError) -> Fail {
@@ -124,9 +132,15 @@ mod tests {
         let path = file.path().to_str().expect("UTF-8");
         let is_it = |on: Result<On, Fail>| matches!(on, Ok(On::File(p)) if p == file.path());
         assert!(is_it(parse(&path.into())) && is_it(parse(&(&format!("file:{path}")).into())));
-        assert!(matches!(parse(&"model:rbd".into()), Ok(On::Model(preset)) if preset.name == "rbd"));
-        assert!(matches!(parse(&"model-live:rbd".into()), Ok(On::ModelLive(preset)) if preset.name == "rbd"));
-        assert!(matches!(parse(&"NBD://host/x".into()), Ok(On::Source(name)) if name.unredacted() == "nbd://host/x"));
+        assert!(
+            matches!(parse(&"model:rbd".into()), Ok(On::Model(preset)) if preset.name == "rbd")
+        );
+        assert!(
+            matches!(parse(&"model-live:rbd".into()), Ok(On::ModelLive(preset)) if preset.name == "rbd")
+        );
+        assert!(
+            matches!(parse(&"NBD://host/x".into()), Ok(On::Source(name)) if name.unredacted() == "nbd://host/x")
+        );
     }
 
     #[test]
@@ -140,7 +154,10 @@ mod tests {
         assert!(error("/dev/null").starts_with("neither a file"));
         assert!(error("model:rdb").starts_with("unknown model: 'rdb'; nearest: rbd"));
         assert!(error("gopher://x/key").starts_with("unknown kind of source 'gopher'"));
-        assert!(error("").starts_with("no source named") && error("file:").starts_with("no source named"));
+        assert!(
+            error("").starts_with("no source named")
+                && error("file:").starts_with("no source named")
+        );
         assert!(error("file:nbd:x").starts_with("no such file"));
     }
 }

@@ -99,7 +99,11 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     }
     if let Some(dir) = &args.out {
         std::fs::create_dir_all(dir).map_err(|error| {
-            Fail::input("cannot make the directory", format!("--out {}: {error}", dir.display()), "name another")
+            Fail::input(
+                "cannot make the directory",
+                format!("--out {}: {error}", dir.display()),
+                "name another",
+            )
         })?;
     }
     let all = inputs.iter().map(|input| input.keys.len()).sum::<usize>();
@@ -111,7 +115,9 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
         let (cells, shared) = missing(args, inputs, &mut results);
         bar.step(results.len() as u64, all as u64);
         let reads = |cell: &Cell| {
-            let mut shared = shared[cell.input].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = shared[cell.input]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             shared.next().map_err(Failed)
         };
         let done = |cell: CellResult| {
@@ -124,14 +130,20 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
         sweep::run(&cells, jobs(args), reads, done).map_err(|Failed(fail)| fail)?;
     }
     let key = |cell: &CellResult| {
-        (cell.key.trace.clone(), cell.key.device.clone(), cell.cache_bytes, cell.key.policy.clone())
+        (
+            cell.key.trace.clone(),
+            cell.key.device.clone(),
+            cell.cache_bytes,
+            cell.key.policy.clone(),
+        )
     };
     results.sort_by_key(key);
     if json != Some(JsonTo::Stdout) {
         out::print(in_words(&results, measured, begun.elapsed().as_secs_f64()))?;
     }
     let Some(to) = json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&results).expect("a struct of numbers and strings can always be written");
+    let text = serde_json::to_string_pretty(&results)
+        .expect("a struct of numbers and strings can always be written");
     to.write(&(text + "\n"))
 }
 
@@ -148,14 +160,31 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
     for name in &args.on {
         match source::parse(name)? {
             on @ On::Model(_) => devices.push((name.to_string(), CompareOn::from(on))),
-            _ => return Err(Fail::input("a sweep is simulated", format!("--on {name}"), "name models: model:NAME")),
+            _ => {
+                return Err(Fail::input(
+                    "a sweep is simulated",
+                    format!("--on {name}"),
+                    "name models: model:NAME",
+                ));
+            }
         }
     }
-    let caches: Vec<Option<u64>> =
-        if args.cache.is_empty() { vec![None] } else { args.cache.iter().copied().map(Some).collect() };
-    let cells = args.traces.len().saturating_mul(policies.len()).saturating_mul(devices.len() * caches.len());
+    let caches: Vec<Option<u64>> = if args.cache.is_empty() {
+        vec![None]
+    } else {
+        args.cache.iter().copied().map(Some).collect()
+    };
+    let cells = args
+        .traces
+        .len()
+        .saturating_mul(policies.len())
+        .saturating_mul(devices.len() * caches.len());
     if cells > MAX_CELLS {
-        return Err(Fail::input("too many cells", format!("{cells}, at most {MAX_CELLS}"), "sweep in several parts"));
+        return Err(Fail::input(
+            "too many cells",
+            format!("{cells}, at most {MAX_CELLS}"),
+            "sweep in several parts",
+        ));
     }
     let mut inputs = Vec::new();
     for text in &args.traces {
@@ -165,10 +194,19 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
             for policy in &policies {
                 for &cache_bytes in &caches {
                     let (trace, device) = (text.to_string_lossy().into_owned(), device.clone());
-                    let (foreread, policy_name) = (env!("CARGO_PKG_VERSION").to_string(), policy.to_string());
+                    let (foreread, policy_name) =
+                        (env!("CARGO_PKG_VERSION").to_string(), policy.to_string());
                     let (runs, seed) = (args.runs, args.seed);
-                    let key =
-                        CellKey { foreread, trace, trace_bytes, policy: policy_name, device, cache_bytes, runs, seed };
+                    let key = CellKey {
+                        foreread,
+                        trace,
+                        trace_bytes,
+                        policy: policy_name,
+                        device,
+                        cache_bytes,
+                        runs,
+                        seed,
+                    };
                     keys.push((key, policy.clone(), on.clone()));
                 }
             }
@@ -183,7 +221,8 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
 fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
     let name = SourceName::from(text.clone());
     if foreread::source::is_remote(&name) {
-        let source = foreread::source::open(&name).map_err(|error| Fail::Input(error.to_string()))?;
+        let source =
+            foreread::source::open(&name).map_err(|error| Fail::Input(error.to_string()))?;
         return Ok((Requested::Remote(name), source.size()));
     }
     match reads::parse(Some(text))? {
@@ -198,18 +237,33 @@ fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
 
 /// Prints the cells that no file has.
 fn list_missing(args: &SweepArgs, inputs: Vec<Input>) -> Result<(), Fail> {
-    let keys = inputs.into_iter().flat_map(|input| kept(args.out.as_deref(), input.keys).1);
-    let all: Vec<Missing> = keys.map(|(key, ..)| Missing { name: key.name(), key }).collect();
+    let keys = inputs
+        .into_iter()
+        .flat_map(|input| kept(args.out.as_deref(), input.keys).1);
+    let all: Vec<Missing> = keys
+        .map(|(key, ..)| Missing {
+            name: key.name(),
+            key,
+        })
+        .collect();
     out::print(
-        serde_json::to_string_pretty(&all).expect("a struct of numbers and strings can always be written") + "\n",
+        serde_json::to_string_pretty(&all)
+            .expect("a struct of numbers and strings can always be written")
+            + "\n",
     )
 }
 
 /// Copies a trace that is not here into a temporary file.
 fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
-    let failed =
-        |error: &dyn std::fmt::Display| Fail::input("cannot read the trace", format!("{name}: {error}"), "try again");
-    let reader = Reader::open(name.clone(), Options::default()).map_err(|error| Fail::Input(error.to_string()))?;
+    let failed = |error: &dyn std::fmt::Display| {
+        Fail::input(
+            "cannot read the trace",
+            format!("{name}: {error}"),
+            "try again",
+        )
+    };
+    let reader = Reader::open(name.clone(), Options::default())
+        .map_err(|error| Fail::Input(error.to_string()))?;
     let mut file = NamedTempFile::new().map_err(|error| failed(&error))?;
     std::io::copy(&mut reader.cursor(), &mut file).map_err(|error| failed(&error))?;
     Ok(file)
@@ -218,7 +272,8 @@ fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
 /// The policies that the list names. Nothing is compared, so `none` is there only if it is named.
 fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
     let (mut policies, _) = policy_list::parse(Some(list))?;
-    let named = list == "all" || list == "peers" || list.split(',').any(|name| name.trim() == "none");
+    let named =
+        list == "all" || list == "peers" || list.split(',').any(|name| name.trim() == "none");
     policies.retain(|policy| named || policy.info.name != "none");
     Ok(policies)
 }
@@ -231,8 +286,9 @@ fn kept<T>(
     let (mut there, mut missing) = (Vec::new(), Vec::new());
     for (key, policy, on) in keys {
         // A file that is broken, or of another key, is measured anew.
-        let found =
-            dir.and_then(|dir| read(&file(dir, &key))).filter(|cell| cell.key == key && cell.schema == sweep::SCHEMA);
+        let found = dir
+            .and_then(|dir| read(&file(dir, &key)))
+            .filter(|cell| cell.key == key && cell.schema == sweep::SCHEMA);
         match found {
             Some(cell) => there.push(cell),
             None => missing.push((key, policy, on)),
@@ -251,18 +307,32 @@ fn read(path: &Path) -> Option<CellResult> {
 
 fn keep(dir: Option<&Path>, cell: &CellResult) -> Result<(), Fail> {
     let Some(dir) = dir else { return Ok(()) };
-    let text = serde_json::to_string(cell).expect("a struct of numbers and strings can always be written");
+    let text =
+        serde_json::to_string(cell).expect("a struct of numbers and strings can always be written");
     out::replace("out", &file(dir, &cell.key), &(text + "\n"))
 }
 
 /// The cells that no file has, and what they share; `results` gets the others.
-fn missing(args: &SweepArgs, inputs: Vec<Input>, results: &mut Vec<CellResult>) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
+fn missing(
+    args: &SweepArgs,
+    inputs: Vec<Input>,
+    results: &mut Vec<CellResult>,
+) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
     let (mut cells, mut shared) = (Vec::new(), Vec::new());
     for (input, Input { reads, keys }) in inputs.into_iter().enumerate() {
         let (there, missing) = kept(args.out.as_deref(), keys);
         results.extend(there);
-        shared.push(Mutex::new(Shared { reads, left: missing.len(), loaded: None }));
-        cells.extend(missing.into_iter().map(|(key, policy, on)| Cell { key, input, policy, on }));
+        shared.push(Mutex::new(Shared {
+            reads,
+            left: missing.len(),
+            loaded: None,
+        }));
+        cells.extend(missing.into_iter().map(|(key, policy, on)| Cell {
+            key,
+            input,
+            policy,
+            on,
+        }));
     }
     (cells, shared)
 }
@@ -276,18 +346,30 @@ fn load(reads: &Requested) -> Result<SweepReads, Fail> {
 }
 
 fn loaded(path: &Path) -> Result<SweepReads, Fail> {
-    let part = Part { format: None, limit: None, only: None, mode: None, think: None };
-    reads::ready(path, &part).map(Arc::new).map(SweepReads::Trace)
+    let part = Part {
+        format: None,
+        limit: None,
+        only: None,
+        mode: None,
+        think: None,
+    };
+    reads::ready(path, &part)
+        .map(Arc::new)
+        .map(SweepReads::Trace)
 }
 
 /// A line a cell, and how fast it went.
 fn in_words(results: &[CellResult], measured: usize, seconds: f64) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "-".to_string(), three);
-    let mut text =
-        format!("{:>9} {:>6} {:>9} {:<22} {:<18} trace\n", "time s", "ampl.", "cache MB", "policy", "device");
+    let mut text = format!(
+        "{:>9} {:>6} {:>9} {:<22} {:<18} trace\n",
+        "time s", "ampl.", "cache MB", "policy", "device"
+    );
     for cell in results {
-        let (time, cache) =
-            (number(cell.row.time_s.as_ref().map(|time| time.mean)), three(cell.cache_bytes as f64 / 1e6));
+        let (time, cache) = (
+            number(cell.row.time_s.as_ref().map(|time| time.mean)),
+            three(cell.cache_bytes as f64 / 1e6),
+        );
         let name = OsStr::new(&cell.key.trace).to_string_lossy();
         text.push_str(&format!(
             "{time:>9} {:>6} {cache:>9} {:<22} {:<18} {}\n",
@@ -298,9 +380,19 @@ fn in_words(results: &[CellResult], measured: usize, seconds: f64) -> String {
         ));
     }
     let old = results.len() - measured;
-    text.push_str(&format!("{measured} cells measured in {} s", three(seconds)));
+    text.push_str(&format!(
+        "{measured} cells measured in {} s",
+        three(seconds)
+    ));
     if measured > 0 && seconds > 0.0 {
-        text.push_str(&format!(", {} an hour", three(measured as f64 * 3600.0 / seconds)));
+        text.push_str(&format!(
+            ", {} an hour",
+            three(measured as f64 * 3600.0 / seconds)
+        ));
     }
-    text + &if old > 0 { format!("; {old} were there\n") } else { "\n".to_string() }
+    text + &if old > 0 {
+        format!("; {old} were there\n")
+    } else {
+        "\n".to_string()
+    }
 }

@@ -28,14 +28,16 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
         && args.format.is_none()
         && foreread_plan::text::is_one(path)
     {
-        let plan = foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
+        let plan =
+            foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
         let (text, in_json) = crate::plan::info(&plan);
         if json != Some(JsonTo::Stdout) {
             out::print(text)?;
         }
         return json.map_or(Ok(()), |to| to.write(&in_json));
     }
-    let info = info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
+    let info =
+        info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
     if json != Some(JsonTo::Stdout) {
         out::print(trace_info::render(&info))?;
     }
@@ -70,8 +72,16 @@ fn in_words() -> String {
         wrap(format.summary, width::columns().min(WIDTH) - 2)
             .iter()
             .for_each(|line| text.push_str(&format!("  {line}\n")));
-        let width = format.keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-        format.keys.iter().for_each(|(key, help)| text.push_str(&format!("    {key:width$}  {help}\n")));
+        let width = format
+            .keys
+            .iter()
+            .map(|(key, _)| key.len())
+            .max()
+            .unwrap_or(0);
+        format
+            .keys
+            .iter()
+            .for_each(|(key, help)| text.push_str(&format!("    {key:width$}  {help}\n")));
     }
     text
 }

@@ -41,7 +41,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let json = json_to(args.json.as_ref())?;
     // What is wrong with it is said before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
-    let out = args.out.as_ref().map(|path| out::writable("out", path.as_os_str())).transpose()?;
+    let out = args
+        .out
+        .as_ref()
+        .map(|path| out::writable("out", path.as_os_str()))
+        .transpose()?;
     out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
@@ -61,19 +65,34 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         seed: args.seed,
         ..ComparePlan::default()
     };
-    let asked = TuneOptions { plan, storage, chosen, partial, seconds: f64::from(args.seconds) };
+    let asked = TuneOptions {
+        plan,
+        storage,
+        chosen,
+        partial,
+        seconds: f64::from(args.seconds),
+    };
     let tuned = {
         let mut bar = Bar::new();
         tune::tune(&asked, &mut bar).map_err(broken)?
     };
     if json != Some(JsonTo::Stdout) {
-        out::print(tune::render(&tuned, Style { bold: out::may_style(), details: args.details }))?;
+        out::print(tune::render(
+            &tuned,
+            Style {
+                bold: out::may_style(),
+                details: args.details,
+            },
+        ))?;
     }
     if let Some(to) = json {
-        let text = serde_json::to_string_pretty(&tuned).expect("a struct of numbers and strings can always be written");
+        let text = serde_json::to_string_pretty(&tuned)
+            .expect("a struct of numbers and strings can always be written");
         to.write(&(text + "\n"))?;
     }
-    exit_code.filter(|code| *code != 0).map_or(Ok(()), |code| Err(Fail::Passed(code)))
+    exit_code
+        .filter(|code| *code != 0)
+        .map_or(Ok(()), |code| Err(Fail::Passed(code)))
 }
 
 /// The trace that an argument names.
@@ -81,24 +100,46 @@ fn named(text: &OsStr) -> Result<PathBuf, Fail> {
     match reads::parse(Some(text))? {
         reads::RequestedReads::Trace(path) => Ok(path),
         reads::RequestedReads::Workload(_) | reads::RequestedReads::Usual => {
-            let remedy = "name a trace, or a command behind --; 'foreread compare' measures workloads";
-            Err(Fail::input("a workload has no files to tune for", text.display(), remedy))
+            let remedy =
+                "name a trace, or a command behind --; 'foreread compare' measures workloads";
+            Err(Fail::input(
+                "a workload has no files to tune for",
+                text.display(),
+                remedy,
+            ))
         }
     }
 }
 
 /// Runs `foreread record`; gives the trace and the exit code of the command, if it was one.
-fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf, Option<u8>), Fail> {
-    let scratch = tempfile::tempdir()
-        .map_err(|error| Fail::input("no place for a summary", error, "set TMPDIR to a folder that can be written"))?;
+fn record(
+    args: &TuneArgs,
+    out: Option<PathBuf>,
+    json: bool,
+) -> Result<(PathBuf, Option<u8>), Fail> {
+    let scratch = tempfile::tempdir().map_err(|error| {
+        Fail::input(
+            "no place for a summary",
+            error,
+            "set TMPDIR to a folder that can be written",
+        )
+    })?;
     let summary = scratch.path().join("summary.json");
     let force = out::force();
     let path = out.map_or_else(|| free_name(args), Ok)?;
     let mut command = program::again();
-    command.arg("record").arg("--out").arg(&path).arg("--json").arg(&summary).args(force.then_some("--force"));
+    command
+        .arg("record")
+        .arg("--out")
+        .arg(&path)
+        .arg("--json")
+        .arg(&summary)
+        .args(force.then_some("--force"));
     match args.pid {
         Some(pid) => {
-            eprintln!("foreread: process {pid} is recorded until it ends or Ctrl-C; advice follows");
+            eprintln!(
+                "foreread: process {pid} is recorded until it ends or Ctrl-C; advice follows"
+            );
             command.arg("--pid").arg(pid.to_string());
         }
         None => drop(command.arg("--").args(&args.command)),
@@ -110,18 +151,31 @@ fn record(args: &TuneArgs, out: Option<PathBuf>, json: bool) -> Result<(PathBuf,
     let Ok(summary) = read_small_text(&summary, MAX_SUMMARY_BYTES) else {
         // It has said why on stderr.
         return Err(match status.code() {
-            Some(3) => {
-                Fail::Cannot("nothing was recorded, so there is nothing to tune; see the line before".to_string())
-            }
-            _ => Fail::input("nothing was recorded", "see the line before", "or name a trace instead of a command"),
+            Some(3) => Fail::Cannot(
+                "nothing was recorded, so there is nothing to tune; see the line before"
+                    .to_string(),
+            ),
+            _ => Fail::input(
+                "nothing was recorded",
+                "see the line before",
+                "or name a trace instead of a command",
+            ),
         });
     };
     if let Some(signal) = ended_by {
-        eprintln!("foreread: stopped by a signal; the trace is kept, continue with 'foreread tune {}'", path.display());
+        eprintln!(
+            "foreread: stopped by a signal; the trace is kept, continue with 'foreread tune {}'",
+            path.display()
+        );
         return Err(Fail::Passed(128 + signal));
     }
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();
-    Ok((path, summary["exit_code"].as_u64().and_then(|code| u8::try_from(code).ok())))
+    Ok((
+        path,
+        summary["exit_code"]
+            .as_u64()
+            .and_then(|code| u8::try_from(code).ok()),
+    ))
 }
 
 fn cannot(error: &std::io::Error) -> Fail {
@@ -129,7 +183,9 @@ fn cannot(error: &std::io::Error) -> Fail {
     if matches!(refused, NotBegun::Refused(_)) {
         return Fail::Cannot(refused.to_string());
     }
-    Fail::Cannot(format!("cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"))
+    Fail::Cannot(format!(
+        "cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"
+    ))
 }
 
 /// `foreread-CMD.frt` in this folder, or in that for temporary files where this one cannot be written; with a number where
@@ -137,14 +193,36 @@ fn cannot(error: &std::io::Error) -> Fail {
 fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
     let name = match (args.pid, args.command.first()) {
         (Some(pid), _) => pid.to_string(),
-        (None, Some(program)) => Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned(),
+        (None, Some(program)) => Path::new(program)
+            .file_name()
+            .unwrap_or(program)
+            .to_string_lossy()
+            .into_owned(),
         (None, None) => "trace".to_string(),
     };
     let is_writable = tempfile::tempfile_in(".").is_ok();
-    let folder = if is_writable { PathBuf::new() } else { std::env::temp_dir() };
-    let numbered = |n: u32| if n == 1 { format!("foreread-{name}.frt") } else { format!("foreread-{name}-{n}.frt") };
-    let free = (1..=MAX_NAMES).map(|n| folder.join(numbered(n))).find(|path| !path.exists());
-    free.ok_or_else(|| Fail::input("no free name for the trace", numbered(1), "name one with --out"))
+    let folder = if is_writable {
+        PathBuf::new()
+    } else {
+        std::env::temp_dir()
+    };
+    let numbered = |n: u32| {
+        if n == 1 {
+            format!("foreread-{name}.frt")
+        } else {
+            format!("foreread-{name}-{n}.frt")
+        }
+    };
+    let free = (1..=MAX_NAMES)
+        .map(|n| folder.join(numbered(n)))
+        .find(|path| !path.exists());
+    free.ok_or_else(|| {
+        Fail::input(
+            "no free name for the trace",
+            numbered(1),
+            "name one with --out",
+        )
+    })
 }
 
 /// Runs the recorder to its end, and passes signals on to it. Gives what ends us too: after Ctrl-C the advice follows, after
@@ -165,7 +243,9 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
     let _ = recorder.set(child.id());
     let status = child.wait();
     relay.over();
-    let ended_by = u8::try_from(ended_by.load(Ordering::Acquire)).ok().filter(|signal| *signal != 0);
+    let ended_by = u8::try_from(ended_by.load(Ordering::Acquire))
+        .ok()
+        .filter(|signal| *signal != 0);
     Ok((status.map_err(|error| cannot(&error))?, ended_by))
 }
 
@@ -175,20 +255,39 @@ fn storage(name: &SourceName) -> Result<Storage, Fail> {
         On::File(path) => Ok(Storage::Probe(path)),
         On::Model(preset) => Ok(Storage::Model(preset)),
         On::ModelLive(preset) => {
-            let remedy = format!("use --on model:{}, which is the same in virtual time", preset.name);
-            Err(Fail::input("a storage that is measured, or a model", format!("--on {name}"), &remedy))
+            let remedy = format!(
+                "use --on model:{}, which is the same in virtual time",
+                preset.name
+            );
+            Err(Fail::input(
+                "a storage that is measured, or a model",
+                format!("--on {name}"),
+                &remedy,
+            ))
         }
         On::Source(_) => {
             let remedy = "name a file or block device, or a model: model:NAME, model:FILE.toml";
-            Err(Fail::input("this kind of source cannot be probed", format!("--on {name}"), remedy))
+            Err(Fail::input(
+                "this kind of source cannot be probed",
+                format!("--on {name}"),
+                remedy,
+            ))
         }
     }
 }
 
 /// The storage that the reads waited for, why it is this one, and the reads of it.
-fn found(trace: &Path, part: &Part<'_>, replay: Arc<Replay>) -> Result<(Storage, Option<Chosen>, Arc<Replay>), Fail> {
+fn found(
+    trace: &Path,
+    part: &Part<'_>,
+    replay: Arc<Replay>,
+) -> Result<(Storage, Option<Chosen>, Arc<Replay>), Fail> {
     let found = tune::find(&replay).map_err(|error| Fail::Input(error.to_string()))?;
-    let all_there = replay.loaded.names.iter().all(|name| found.names.contains(name));
+    let all_there = replay
+        .loaded
+        .names
+        .iter()
+        .all(|name| found.names.contains(name));
     let replay = match all_there {
         true => replay,
         false => Arc::new(reads::ready_of(trace, part, Some(Arc::new(found.names)))?),
@@ -198,7 +297,9 @@ fn found(trace: &Path, part: &Part<'_>, replay: Arc<Replay>) -> Result<(Storage,
 
 fn broken(error: TuneError) -> Fail {
     match error {
-        TuneError::Compare(error) | TuneError::Explain(ExplainError::Compare(error)) => refused(error),
+        TuneError::Compare(error) | TuneError::Explain(ExplainError::Compare(error)) => {
+            refused(error)
+        }
         TuneError::Explain(error) => Fail::Check(error.to_string()),
         TuneError::Probe(error) => Fail::Input(error.to_string()),
     }

@@ -25,10 +25,15 @@ pub struct Files<'a> {
 /// Measures, prints and draws.
 pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>, details: bool) -> Result<(), Fail> {
     let asked = Vary::parse(text, plan).map_err(refused)?;
-    let writable = |option, path: Option<&OsStr>| path.map(|path| out::writable(option, path)).transpose();
+    let writable =
+        |option, path: Option<&OsStr>| path.map(|path| out::writable(option, path)).transpose();
     let (svg, html) = (writable("svg", files.svg)?, writable("html", files.html)?);
     let json = files.json.as_ref();
-    out::distinct(&[("json", out::file(json)), ("svg", svg.as_deref()), ("html", html.as_deref())])?;
+    out::distinct(&[
+        ("json", out::file(json)),
+        ("svg", svg.as_deref()),
+        ("html", html.as_deref()),
+    ])?;
     let series = {
         let mut bar = Bar::new();
         vary::run(&asked, &mut bar).map_err(refused)?
@@ -38,7 +43,9 @@ pub fn run(text: &str, plan: &ComparePlan, files: &Files<'_>, details: bool) -> 
     }
     json.map_or(Ok(()), |to| to.write(&series.to_json()))?;
     svg.map_or(Ok(()), |path| out::write("svg", &path, &series.to_svg()))?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &page::series(&series)))
+    html.map_or(Ok(()), |path| {
+        out::write("html", &path, &page::series(&series))
+    })
 }
 
 fn refused(error: VaryError) -> Fail {

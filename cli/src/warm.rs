@@ -25,7 +25,11 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
         signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)
             .map_err(crate::signals::no_handler)?;
     }
-    let settings = FillSettings { budget: Budget::now(args.max), follows_program: false, keeps_times: false };
+    let settings = FillSettings {
+        budget: Budget::now(args.max),
+        follows_program: false,
+        keeps_times: false,
+    };
     let filler = Filler::start(Arc::new(plan), settings)
         .map_err(|error| Fail::input("cannot read ahead", error, "start it again"))?;
     let mut bar = args.progress.then(Bar::with_time_left);
@@ -35,7 +39,10 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     while !filler.is_done() {
         if let Some(bar) = &mut bar {
             let counts = filler.counts();
-            bar.step(counts.done_bytes / 1_000_000, counts.planned_bytes / 1_000_000);
+            bar.step(
+                counts.done_bytes / 1_000_000,
+                counts.planned_bytes / 1_000_000,
+            );
         }
         if signalled.load(Ordering::Relaxed) > 0 {
             filler.stop();
@@ -47,7 +54,10 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     drop(bar);
     left_out.extend(filled.left_out.iter().cloned());
     if filled.given_up > 0 {
-        note(format!("{} reads were given up: the storage did not answer", filled.given_up));
+        note(format!(
+            "{} reads were given up: the storage did not answer",
+            filled.given_up
+        ));
     }
     name(&left_out);
     let counts = filled.counts;
@@ -68,11 +78,17 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
         out::print(format!("{whole:#}\n"))?;
     } else {
         let (fetched, cached) = (size_of(counts.fetched_bytes), size_of(counts.cached_bytes));
-        out::print(format!("{fetched} read in {:.3} s, {cached} were cached\n", filled.seconds))?;
+        out::print(format!(
+            "{fetched} read in {:.3} s, {cached} were cached\n",
+            filled.seconds
+        ))?;
     }
     let signal = signalled.load(Ordering::Relaxed);
     if signal > 0 {
-        note(format!("ended with {} to do; the same command goes on there", size_of(rest)));
+        note(format!(
+            "ended with {} to do; the same command goes on there",
+            size_of(rest)
+        ));
         return Err(Fail::Passed(128 + signal as u8));
     }
     if filled.out_of_room {
@@ -84,6 +100,8 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     if left_out.is_empty() {
         Ok(())
     } else {
-        Err(Fail::Check("some files were left out: see above; check them".to_string()))
+        Err(Fail::Check(
+            "some files were left out: see above; check them".to_string(),
+        ))
     }
 }

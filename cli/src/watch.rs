@@ -11,7 +11,9 @@ use crate::out;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::report::number::{amount, count, percent};
-use foreread_lab::watch::{AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch};
+use foreread_lab::watch::{
+    AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch,
+};
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
 use serde_json::{Value, json};
@@ -28,10 +30,18 @@ const MAX_LENGTH: Duration = Duration::from_secs(10 * 60);
 pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     if args.length > args.every && !args.once {
         let remedy = "make --every longer, or --for shorter";
-        return Err(Fail::input("a recording longer than its interval", "--for", remedy));
+        return Err(Fail::input(
+            "a recording longer than its interval",
+            "--for",
+            remedy,
+        ));
     }
     if args.length > MAX_LENGTH {
-        return Err(Fail::input("too long a recording", "--for", "record at most 10m"));
+        return Err(Fail::input(
+            "too long a recording",
+            "--for",
+            "record at most 10m",
+        ));
     }
     let options = WatchOptions {
         disk: WatchedDisk::find(&args.device).map_err(refused)?,
@@ -47,18 +57,32 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     crate::signals::end_at_second_signal()?;
     let mut signals = Signals::new(crate::signals::ending()).map_err(crate::signals::no_handler)?;
     let (handle, (to, stop)) = (signals.handle(), channel());
-    let wait = move || signals.forever().for_each(|_| to.send(()).unwrap_or_default());
+    let wait = move || {
+        signals
+            .forever()
+            .for_each(|_| to.send(()).unwrap_or_default())
+    };
     threads::spawn("foreread-signals", wait).map_err(|error| Fail::Input(error.to_string()))?;
     let name = options.disk.name.clone();
     let mut closed = None;
     let done = watch(&options, &stop, |event| {
-        let line = if args.json { in_json(event, &name) } else { in_words(event, &options) };
+        let line = if args.json {
+            in_json(event, &name)
+        } else {
+            in_words(event, &options)
+        };
         // A log without a reader is no reason to end: the value would be put back.
         closed = out::print(line + "\n").err();
     });
     handle.close();
     done.map_err(refused)?;
-    closed.map_or(Ok(()), |fail| if matches!(fail, Fail::Closed) { Ok(()) } else { Err(fail) })
+    closed.map_or(Ok(()), |fail| {
+        if matches!(fail, Fail::Closed) {
+            Ok(())
+        } else {
+            Err(fail)
+        }
+    })
 }
 
 fn refused(error: WatchError) -> Fail {
@@ -87,19 +111,39 @@ fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {
         WatchEvent::Started(kib) => {
             let rounds = match options.once {
                 true => "one recording of".to_string(),
-                false => format!("every {} a recording of", humantime::format_duration(options.every)),
+                false => format!(
+                    "every {} a recording of",
+                    humantime::format_duration(options.every)
+                ),
             };
-            let dry = if options.is_dry || options.once { ", nothing is set" } else { "" };
-            format!("read_ahead_kb is {kib}; {rounds} {}{dry}", humantime::format_duration(options.length))
+            let dry = if options.is_dry || options.once {
+                ", nothing is set"
+            } else {
+                ""
+            };
+            format!(
+                "read_ahead_kb is {kib}; {rounds} {}{dry}",
+                humantime::format_duration(options.length)
+            )
         }
         WatchEvent::Recorded(recording, decision, kib, best) => {
-            format!("{}; {}", of_recording(recording), of_decision(decision, *kib, *best))
+            format!(
+                "{}; {}",
+                of_recording(recording),
+                of_decision(decision, *kib, *best)
+            )
         }
-        WatchEvent::Set(before, now) => format!("read_ahead_kb set to {now}, was {before}; open files keep theirs"),
+        WatchEvent::Set(before, now) => {
+            format!("read_ahead_kb set to {now}, was {before}; open files keep theirs")
+        }
         WatchEvent::Failed(error) => format!("no answer: {error}"),
-        WatchEvent::Ended(_, AtEnd::Old(kib)) => format!("ended; read_ahead_kb is {kib}, as at the start"),
+        WatchEvent::Ended(_, AtEnd::Old(kib)) => {
+            format!("ended; read_ahead_kb is {kib}, as at the start")
+        }
         WatchEvent::Ended(old, AtEnd::Foreign(kib)) => {
-            format!("ended; read_ahead_kb is {kib}, set by another program, and is not put back to {old}")
+            format!(
+                "ended; read_ahead_kb is {kib}, set by another program, and is not put back to {old}"
+            )
         }
         WatchEvent::Ended(old, AtEnd::Failed) => {
             format!(
@@ -112,8 +156,19 @@ fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {
 }
 
 fn of_recording(recording: &Recording) -> String {
-    let Recording { seconds, reads, bytes, waited_s, lost_events, is_cut } = recording;
-    let mut text = format!("{} reads ({}) took {waited_s:.2} s in {seconds:.1} s", count(*reads), amount(*bytes));
+    let Recording {
+        seconds,
+        reads,
+        bytes,
+        waited_s,
+        lost_events,
+        is_cut,
+    } = recording;
+    let mut text = format!(
+        "{} reads ({}) took {waited_s:.2} s in {seconds:.1} s",
+        count(*reads),
+        amount(*bytes)
+    );
     if *is_cut {
         text.push_str(", cut short by its number of events");
     }
@@ -125,7 +180,9 @@ fn of_recording(recording: &Recording) -> String {
 
 fn of_decision(decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> String {
     let gain = |value: &u64| match best {
-        Some((best, ratio)) if best == *value => format!("{value} would take {} % of the time", percent(ratio)),
+        Some((best, ratio)) if best == *value => {
+            format!("{value} would take {} % of the time", percent(ratio))
+        }
         _ => format!("the gain of {kib} is gone"),
     };
     match decision {
@@ -138,13 +195,18 @@ fn of_decision(decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> Strin
 }
 
 fn in_json(event: &WatchEvent<'_>, disk: &str) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64();
     let (what, fields) = match event {
         WatchEvent::Started(kib) => ("started", json!({ "read_ahead_kb": kib })),
         WatchEvent::Recorded(recording, decision, kib, best) => {
             ("recorded", recorded(recording, decision, *kib, *best))
         }
-        WatchEvent::Set(before, now) => ("set", json!({ "read_ahead_kb": now, "before_kb": before })),
+        WatchEvent::Set(before, now) => {
+            ("set", json!({ "read_ahead_kb": now, "before_kb": before }))
+        }
         WatchEvent::Failed(error) => ("failed", json!({ "error": error.to_string() })),
         WatchEvent::Ended(old, end) => {
             let (kib, is_old) = match end {
@@ -152,17 +214,26 @@ fn in_json(event: &WatchEvent<'_>, disk: &str) -> String {
                 AtEnd::Foreign(kib) => (Some(kib), false),
                 AtEnd::Failed => (None, false),
             };
-            ("ended", json!({ "read_ahead_kb": kib, "old_kb": old, "is_old": is_old }))
+            (
+                "ended",
+                json!({ "read_ahead_kb": kib, "old_kb": old, "is_old": is_old }),
+            )
         }
     };
-    let mut whole = json!({ "schema": "foreread.watch/1", "unix_s": now, "disk": disk, "event": what });
+    let mut whole =
+        json!({ "schema": "foreread.watch/1", "unix_s": now, "disk": disk, "event": what });
     if let (Some(whole), Value::Object(fields)) = (whole.as_object_mut(), fields) {
         whole.extend(fields);
     }
     whole.to_string()
 }
 
-fn recorded(recording: &Recording, decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> Value {
+fn recorded(
+    recording: &Recording,
+    decision: &Decision,
+    kib: u64,
+    best: Option<(u64, f64)>,
+) -> Value {
     let (word, wanted) = match decision {
         Decision::Keep => ("keep", None),
         Decision::Once(value) => ("once", Some(*value)),

@@ -7,8 +7,21 @@ use std::time::{Duration, Instant};
 /// Runs a program of libnbd that starts `foreread serve DISK` with its socket.
 fn with_server(program: &str, before: &[&str], disk: &str, after: &[&str]) -> Option<Output> {
     let mut command = Command::new(program);
-    command.args(before).args(["--", "[", env!("CARGO_BIN_EXE_foreread"), "serve", disk, "]"]).args(after);
-    let made = command.env("XDG_CONFIG_HOME", "/dev/null").env_remove("FOREREAD_POLICY").output();
+    command
+        .args(before)
+        .args([
+            "--",
+            "[",
+            env!("CARGO_BIN_EXE_foreread"),
+            "serve",
+            disk,
+            "]",
+        ])
+        .args(after);
+    let made = command
+        .env("XDG_CONFIG_HOME", "/dev/null")
+        .env_remove("FOREREAD_POLICY")
+        .output();
     if made.is_err() {
         println!("skipped: needs {program} (Debian package libnbd-bin)");
     }
@@ -21,11 +34,22 @@ fn libnbd_starts_a_server_with_its_socket() {
     let at = |name: &str| dir.path().join(name).display().to_string();
     let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
     std::fs::write(at("disk"), &bytes).expect("written");
-    let Some(info) = with_server("nbdinfo", &["--size"], &at("disk"), &[]) else { return };
-    assert_eq!(String::from_utf8_lossy(&info.stdout).lines().last(), Some("300000"), "{info:?}");
-    let Some(copied) = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]) else { return };
+    let Some(info) = with_server("nbdinfo", &["--size"], &at("disk"), &[]) else {
+        return;
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&info.stdout).lines().last(),
+        Some("300000"),
+        "{info:?}"
+    );
+    let Some(copied) = with_server("nbdcopy", &[], &at("disk"), &[&at("copy")]) else {
+        return;
+    };
     assert!(copied.status.success(), "{copied:?}");
-    assert!(std::fs::read(at("copy")).expect("copied") == bytes, "right bytes");
+    assert!(
+        std::fs::read(at("copy")).expect("copied") == bytes,
+        "right bytes"
+    );
 }
 
 /// systemd's own program for that: it makes the socket, and becomes the server when the first client connects.
@@ -35,8 +59,20 @@ fn systemd_starts_a_server_with_its_socket() {
     let at = |name: &str| dir.path().join(name).display().to_string();
     std::fs::write(at("disk"), vec![7; 300_000]).expect("written");
     let mut command = Command::new("systemd-socket-activate");
-    command.args(["-l", &at("s"), "-E", "XDG_CONFIG_HOME=/dev/null", env!("CARGO_BIN_EXE_foreread"), "serve"]);
-    let Ok(mut server) = command.arg(at("disk")).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+    command.args([
+        "-l",
+        &at("s"),
+        "-E",
+        "XDG_CONFIG_HOME=/dev/null",
+        env!("CARGO_BIN_EXE_foreread"),
+        "serve",
+    ]);
+    let Ok(mut server) = command
+        .arg(at("disk"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+    else {
         println!("skipped: needs systemd-socket-activate (Debian package systemd)");
         return;
     };
@@ -48,25 +84,43 @@ fn systemd_starts_a_server_with_its_socket() {
     let uri = format!("nbd+unix:///?socket={}", at("s"));
     let sizes = [(); 2].map(|()| Command::new("nbdinfo").args(["--size", &uri]).output());
     // SIGTERM, by the shell: the standard library has SIGKILL alone.
-    let ended = Command::new("sh").args(["-c", &format!("kill {}", server.id())]).status();
+    let ended = Command::new("sh")
+        .args(["-c", &format!("kill {}", server.id())])
+        .status();
     let code = server.wait().expect("it ends").code();
     assert!(ended.expect("started").success());
     for size in sizes {
-        let Ok(size) = size else { return println!("skipped: needs nbdinfo (Debian package libnbd-bin)") };
-        assert_eq!(String::from_utf8_lossy(&size.stdout).trim(), "300000", "{size:?}");
+        let Ok(size) = size else {
+            return println!("skipped: needs nbdinfo (Debian package libnbd-bin)");
+        };
+        assert_eq!(
+            String::from_utf8_lossy(&size.stdout).trim(),
+            "300000",
+            "{size:?}"
+        );
     }
     assert_eq!(code, Some(0), "a clean end");
-    assert!(std::path::Path::new(&at("s")).exists(), "the socket is not the server's to remove");
+    assert!(
+        std::path::Path::new(&at("s")).exists(),
+        "the socket is not the server's to remove"
+    );
 }
 
 /// What is passed on has to be a socket that listens. The numbers are those of this process's shell, which becomes foreread.
 #[test]
 fn what_is_no_socket_is_refused() {
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve Cargo.toml 3</dev/null";
-    let out = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_foreread")]).output().expect("started");
+    let out = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_foreread")])
+        .output()
+        .expect("started");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2));
-    for part in ["cannot listen", "socket 0 of LISTEN_FDS", "; pass a listening unix or TCP socket"] {
+    for part in [
+        "cannot listen",
+        "socket 0 of LISTEN_FDS",
+        "; pass a listening unix or TCP socket",
+    ] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
 }

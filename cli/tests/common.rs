@@ -17,16 +17,32 @@ pub struct Got {
 
 /// Runs `foreread` with these arguments, without the settings of this machine's user.
 pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
-    foreread_in(&[("XDG_CONFIG_HOME", OsStr::new("/dev/null")), ("FOREREAD_POLICY", OsStr::new(""))], args)
+    foreread_in(
+        &[
+            ("XDG_CONFIG_HOME", OsStr::new("/dev/null")),
+            ("FOREREAD_POLICY", OsStr::new("")),
+        ],
+        args,
+    )
 }
 
 /// The same in this environment.
-pub fn foreread_in<A: AsRef<OsStr>>(variables: &[(&str, &OsStr)], args: impl IntoIterator<Item = A>) -> Got {
+pub fn foreread_in<A: AsRef<OsStr>>(
+    variables: &[(&str, &OsStr)],
+    args: impl IntoIterator<Item = A>,
+) -> Got {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let command = command.args(args).env_remove("COLUMNS").envs(variables.iter().copied());
+    let command = command
+        .args(args)
+        .env_remove("COLUMNS")
+        .envs(variables.iter().copied());
     let output = command.output().expect("the binary starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Got { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    Got {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
 }
 
 impl Got {
@@ -43,7 +59,12 @@ impl Got {
     /// Exit code 0 and nothing on stderr.
     #[track_caller]
     pub fn is_done(&self) -> &str {
-        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
+        assert_eq!(
+            (self.code, self.err.as_str()),
+            (Some(0), ""),
+            "{}",
+            self.out
+        );
         &self.out
     }
 }

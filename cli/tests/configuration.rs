@@ -20,18 +20,40 @@ impl User {
     }
 
     fn runs(&self, policy: &str, args: &[&str]) -> Got {
-        foreread_in(&[("XDG_CONFIG_HOME", self.0.path().as_os_str()), ("FOREREAD_POLICY", policy.as_ref())], args)
+        foreread_in(
+            &[
+                ("XDG_CONFIG_HOME", self.0.path().as_os_str()),
+                ("FOREREAD_POLICY", policy.as_ref()),
+            ],
+            args,
+        )
     }
 
     /// Rows and notes of a comparison.
     fn compares(&self, policy: &str, on: &str, more: &[&str]) -> (Vec<String>, String) {
-        let args = ["compare", "sequential", "--on", on, "--size", "1M", "--runs", "1", "--json", "-"];
+        let args = [
+            "compare",
+            "sequential",
+            "--on",
+            on,
+            "--size",
+            "1M",
+            "--runs",
+            "1",
+            "--json",
+            "-",
+        ];
         let got = self.runs(policy, &[&args, more].concat());
         assert_eq!(got.code, Some(0), "{}", got.err);
         let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
         let report = &json;
-        let rows = report["rows"].as_array().unwrap_or_else(|| panic!("{json}"));
-        let rows = rows.iter().map(|row| row["policy"].as_str().expect("a name").to_string()).collect();
+        let rows = report["rows"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{json}"));
+        let rows = rows
+            .iter()
+            .map(|row| row["policy"].as_str().expect("a name").to_string())
+            .collect();
         (rows, report["notes"].to_string())
     }
 }
@@ -40,21 +62,45 @@ impl User {
 fn the_policy_that_is_set_is_a_row_of_compare() {
     let user = User::new("policy = \"linux-3.12\"\n");
     let (rows, notes) = user.compares("", "model:nvme", &[]);
-    assert!(rows.contains(&"linux-3.12".to_string()) && rows.contains(&"linux-6.18".to_string()), "{rows:?}");
-    assert!(notes.contains("linux-3.12 is the policy that is set") && notes.contains("config.toml line 1"), "{notes}");
+    assert!(
+        rows.contains(&"linux-3.12".to_string()) && rows.contains(&"linux-6.18".to_string()),
+        "{rows:?}"
+    );
+    assert!(
+        notes.contains("linux-3.12 is the policy that is set")
+            && notes.contains("config.toml line 1"),
+        "{notes}"
+    );
     let (rows, notes) = user.compares("linux-2.6.31:max=1M", "model:nvme", &[]);
-    assert!(rows.contains(&"linux-2.6.31:max=1M".to_string()) && !rows.contains(&"linux-3.12".to_string()), "{rows:?}");
+    assert!(
+        rows.contains(&"linux-2.6.31:max=1M".to_string())
+            && !rows.contains(&"linux-3.12".to_string()),
+        "{rows:?}"
+    );
     assert!(notes.contains("(FOREREAD_POLICY)"), "{notes}");
     let (rows, notes) = user.compares("linux-3.12", "model:nvme", &["--policy", "none"]);
-    assert!(rows == ["none"] && !notes.contains("is set"), "{rows:?} {notes}");
+    assert!(
+        rows == ["none"] && !notes.contains("is set"),
+        "{rows:?} {notes}"
+    );
 }
 
 #[test]
 fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
     let user = User::new("max = \"512K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"96K\"\n");
-    let (rows, notes) = user.compares("", &user.disk(), &["--policy", "linux-6.18,linux-3.12:max=1M"]);
-    assert_eq!(rows, ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"]);
-    assert!(notes.contains("config.toml line 1") && notes.contains("up to 2G"), "{notes}");
+    let (rows, notes) = user.compares(
+        "",
+        &user.disk(),
+        &["--policy", "linux-6.18,linux-3.12:max=1M"],
+    );
+    assert_eq!(
+        rows,
+        ["none", "linux-6.18:max=96K", "linux-3.12:max=1M", "kernel"]
+    );
+    assert!(
+        notes.contains("config.toml line 1") && notes.contains("up to 2G"),
+        "{notes}"
+    );
     let (rows, _) = user.compares("", "model:nvme", &["--policy", "linux-6.18"]);
     assert_eq!(rows, ["none", "linux-6.18"]);
 }
@@ -63,7 +109,15 @@ fn max_and_capacity_hold_on_storage_and_not_on_a_model() {
 fn explain_takes_the_policy_that_is_set() {
     let user = User::new("policy = \"rbd-plain:trigger=3\"\n");
     let explained = |policy: &str, more: &[&str]| {
-        let args = ["explain", "sequential", "--on", "model:nvme", "--alone", "--json", "-"];
+        let args = [
+            "explain",
+            "sequential",
+            "--on",
+            "model:nvme",
+            "--alone",
+            "--json",
+            "-",
+        ];
         let got = user.runs(policy, &[&args, more].concat());
         let json: serde_json::Value = serde_json::from_str(got.is_done()).expect("JSON");
         json["policy"].as_str().expect("a name").to_string()
@@ -85,14 +139,27 @@ fn what_is_wrong_is_refused_with_its_place() {
         &["serve", &disk, "--unix", &socket],
     ] {
         let error = user.runs("", args).is_refused().to_string();
-        assert!(error.contains("foreread/config.toml line 2: unknown policy: 'linux-6'"), "{args:?}: {error}");
+        assert!(
+            error.contains("foreread/config.toml line 2: unknown policy: 'linux-6'"),
+            "{args:?}: {error}"
+        );
     }
     let user = User::new("");
-    let error = user.runs("linux-6.18:max=x", &["compare"]).is_refused().to_string();
-    assert!(error.starts_with("foreread: FOREREAD_POLICY: bad policy"), "{error}");
+    let error = user
+        .runs("linux-6.18:max=x", &["compare"])
+        .is_refused()
+        .to_string();
+    assert!(
+        error.starts_with("foreread: FOREREAD_POLICY: bad policy"),
+        "{error}"
+    );
     std::fs::remove_file(user.0.path().join("foreread/config.toml")).expect("there");
     std::fs::create_dir(user.0.path().join("foreread/config.toml")).expect("made");
-    assert!(user.runs("", &["compare"]).is_refused().contains("cannot read the configuration"));
+    assert!(
+        user.runs("", &["compare"])
+            .is_refused()
+            .contains("cannot read the configuration")
+    );
     let _ = (disk, socket);
 }
 
@@ -103,16 +170,32 @@ fn serve_says_where_its_settings_are_from() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
     let said = serves(&user, &["--policy", "linux-thrashsafe"], 0);
     // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
-    assert!(said.contains("policy linux-thrashsafe:max=4K,min=64K;"), "{said}");
-    for part in ["policy: --policy; ", "min: ", "config.toml line 1; ", "hint random: ", "config.toml line 3"] {
+    assert!(
+        said.contains("policy linux-thrashsafe:max=4K,min=64K;"),
+        "{said}"
+    );
+    for part in [
+        "policy: --policy; ",
+        "min: ",
+        "config.toml line 1; ",
+        "hint random: ",
+        "config.toml line 3",
+    ] {
         assert!(said.contains(part), "{part} is not in: {said}");
     }
     let user = User::new("max = \"256K\"\n");
     let ahead = |said: &str| said.lines().last().expect("a line").to_string();
-    let (plain, hinted) = (serves(&user, &[], 8), serves(&user, &["--hint", "random"], 8));
+    let (plain, hinted) = (
+        serves(&user, &[], 8),
+        serves(&user, &["--hint", "random"], 8),
+    );
     assert!(plain.contains("policy: default; max: "), "{plain}");
     assert!(hinted.contains("hint random: --hint"), "{hinted}");
-    assert_ne!(ahead(&plain), ahead(&hinted), "readahead is off by the hint");
+    assert_ne!(
+        ahead(&plain),
+        ahead(&hinted),
+        "readahead is off by the hint"
+    );
     assert!(
         ahead(&hinted).contains("readahead 0 B,") && !ahead(&plain).contains("readahead 0 B,"),
         "{plain}\n{hinted}"
@@ -128,21 +211,45 @@ fn serves(user: &User, more: &[&str], reads: u64) -> String {
     let socket = user.0.path().join("s");
     let _ = std::fs::remove_file(&socket);
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    command.args(["serve", &user.disk(), "--unix"]).arg(&socket).args(more);
-    command.env("XDG_CONFIG_HOME", user.0.path()).env_remove("FOREREAD_POLICY");
-    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    command
+        .args(["serve", &user.disk(), "--unix"])
+        .arg(&socket)
+        .args(more);
+    command
+        .env("XDG_CONFIG_HOME", user.0.path())
+        .env_remove("FOREREAD_POLICY");
+    let mut server = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
     let mut uri = String::new();
-    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut uri).expect("its line");
+    BufReader::new(server.stdout.take().expect("piped"))
+        .read_line(&mut uri)
+        .expect("its line");
     if reads > 0 {
         let client = Nbd::open(uri.trim_end()).expect("it serves");
         for n in 0..reads {
             let mut buf = [0; 4096];
-            client.read_at(&mut [IoSliceMut::new(&mut buf)], n * 4096).expect("read");
+            client
+                .read_at(&mut [IoSliceMut::new(&mut buf)], n * 4096)
+                .expect("read");
         }
     }
-    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().expect("kill").success());
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &server.id().to_string()])
+            .status()
+            .expect("kill")
+            .success()
+    );
     assert!(server.wait().expect("waited").success());
     let mut said = String::new();
-    server.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    server
+        .stderr
+        .take()
+        .expect("piped")
+        .read_to_string(&mut said)
+        .expect("text");
     said
 }

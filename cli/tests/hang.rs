@@ -20,26 +20,42 @@ struct Silent {
 
 impl Silent {
     fn new(source: &Path) -> Option<Silent> {
-        let can = Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok();
+        let can = Path::new("/dev/fuse").exists()
+            && Command::new("fusermount3").arg("-V").output().is_ok();
         let stacks = fs::read_to_string("/proc/self/stack").is_ok();
-        let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
+        let root = Command::new("id")
+            .arg("-u")
+            .output()
+            .is_ok_and(|out| out.stdout == b"0\n");
         if !(can && root && stacks) {
             println!("skipped: needs /dev/fuse, fuse3, root and /proc/PID/stack");
             return None;
         }
         let dir = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        command.arg("mount").arg(source).arg(dir.path()).args(["--attr-ttl", "0s"]);
-        let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        command
+            .arg("mount")
+            .arg(source)
+            .arg(dir.path())
+            .args(["--attr-ttl", "0s"]);
+        let mut server = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
         let mut line = String::new();
-        BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("its line");
+        BufReader::new(server.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("its line");
         assert!(!line.is_empty(), "not mounted");
         let silent = Silent { server, dir };
         signal("-STOP", &silent.server);
         // It has stopped when the system says so.
         let stat = format!("/proc/{}/stat", silent.server.id());
-        let is_stopped =
-            || fs::read_to_string(&stat).is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" T")));
+        let is_stopped = || {
+            fs::read_to_string(&stat)
+                .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|s| s.starts_with(" T")))
+        };
         let until = Instant::now() + LONGEST;
         while !is_stopped() {
             assert!(Instant::now() < until, "the server does not stop");
@@ -59,17 +75,29 @@ impl Drop for Silent {
         signal("-TERM", &self.server);
         let _ = self.server.wait();
         let mut command = Command::new("fusermount3");
-        let _ = command.args(["-u", "-z", "-q"]).arg(self.dir.path()).stderr(Stdio::null()).status();
+        let _ = command
+            .args(["-u", "-z", "-q"])
+            .arg(self.dir.path())
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
 fn signal(name: &str, child: &Child) {
-    let _ = Command::new("kill").args([name, &child.id().to_string()]).status();
+    let _ = Command::new("kill")
+        .args([name, &child.id().to_string()])
+        .status();
 }
 
 fn start(arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started")
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started")
 }
 
 /// The exit code, 128 and the signal, and what it said. Only a test that fails comes to the end of the wait.
@@ -87,8 +115,14 @@ fn ended(mut child: Child) -> (i32, String) {
         std::thread::sleep(Duration::from_millis(5));
     };
     let mut err = String::new();
-    std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut err).expect("text");
-    (status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)), err)
+    std::io::Read::read_to_string(&mut child.stderr.take().expect("piped"), &mut err)
+        .expect("text");
+    (
+        status
+            .code()
+            .unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        err,
+    )
 }
 
 /// A command that ends with this code when a thread of its parent waits for the file system; with 99 when none does for too long.
@@ -103,11 +137,15 @@ fn waits_for_it(child: &mut Child) {
     let tasks = format!("/proc/{}/task", child.id());
     let waits = || {
         let all = fs::read_dir(&tasks).into_iter().flatten().flatten();
-        all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok()).any(|stack| stack.contains("fuse"))
+        all.filter_map(|task| fs::read_to_string(task.path().join("stack")).ok())
+            .any(|stack| stack.contains("fuse"))
     };
     let until = Instant::now() + LONGEST;
     while !waits() {
-        assert!(Instant::now() < until, "no thread waits for the file system");
+        assert!(
+            Instant::now() < until,
+            "no thread waits for the file system"
+        );
         assert!(child.try_wait().expect("waited").is_none(), "it has ended");
         std::thread::yield_now();
     }
@@ -119,18 +157,37 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     for name in ["a", "b"] {
         fs::write(source.path().join(name), vec![7; 1 << 20]).expect("room");
     }
-    let Some(silent) = Silent::new(source.path()) else { return };
-    let (a, b) = (silent.path("a").display().to_string(), silent.path("b").display().to_string());
+    let Some(silent) = Silent::new(source.path()) else {
+        return;
+    };
+    let (a, b) = (
+        silent.path("a").display().to_string(),
+        silent.path("b").display().to_string(),
+    );
     let plan = source.path().join("plan");
     let head = "foreread-plan 1\nruns: 1\nfiles: 2\nranges: 2\n";
     let ranges = "r 0 0 1048576 - - - 1 0\nr 1 0 1048576 - - - 1 0\n";
-    fs::write(&plan, format!("{head}f 1048576 - {a}\nf 1048576 - {b}\n{ranges}end\n")).expect("room");
+    fs::write(
+        &plan,
+        format!("{head}f 1048576 - {a}\nf 1048576 - {b}\n{ranges}end\n"),
+    )
+    .expect("room");
     let plan = plan.display().to_string();
     let trace = source.path().join("t.frt").display().to_string();
 
-    let (code, err) = ended(start(&["replay", &plan, "--", "sh", "-c", &until_it_waits(3)]));
+    let (code, err) = ended(start(&[
+        "replay",
+        &plan,
+        "--",
+        "sh",
+        "-c",
+        &until_it_waits(3),
+    ]));
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("reads were given up: the storage did not answer"), "{err}");
+    assert!(
+        err.contains("reads were given up: the storage did not answer"),
+        "{err}"
+    );
     for (name, number) in [("-INT", 2), ("-TERM", 15)] {
         let mut alone = start(&["replay", &plan]);
         waits_for_it(&mut alone);
@@ -139,17 +196,30 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
         assert_eq!(code, 128 + number, "{err}");
     }
     // The list of files is not even made.
-    for arguments in [&["warm", &a, &b][..], &["plan", "--format", "zip", &a, "-o", &trace]] {
+    for arguments in [
+        &["warm", &a, &b][..],
+        &["plan", "--format", "zip", &a, "-o", &trace],
+    ] {
         let mut child = start(arguments);
         waits_for_it(&mut child);
         signal("-INT", &child);
         assert_eq!(ended(child).0, 130, "{arguments:?}");
     }
-    let (code, err) = ended(start(&["replay", &plan, "--report", "--", "sh", "-c", &until_it_waits(4)]));
+    let (code, err) = ended(start(&[
+        "replay",
+        &plan,
+        "--report",
+        "--",
+        "sh",
+        "-c",
+        &until_it_waits(4),
+    ]));
     assert_eq!(code, 4, "{err}");
     // The program itself waits for the file system, and is ended from outside.
     for arguments in [&["run", "-q"][..], &["record", "-q", "-o", &trace]] {
-        let (code, err) = ended(start(&[arguments, &["--", "timeout", "0.5", "cat", &a]].concat()));
+        let (code, err) = ended(start(
+            &[arguments, &["--", "timeout", "0.5", "cat", &a]].concat(),
+        ));
         if code == 3 {
             println!("skipped: needs root, tracefs and the initial PID namespace");
             continue;

@@ -34,7 +34,11 @@ const COMMANDS: [&str; 26] = [
 
 /// The commands that a help text lists, under `Commands:`.
 fn listed(help: &str) -> Vec<String> {
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let lines = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     lines
         .filter(|line| !line.starts_with("   "))
         .filter_map(|l| l.split_whitespace().next())
@@ -46,7 +50,11 @@ fn listed(help: &str) -> Vec<String> {
 fn fits(path: &[&str]) {
     let got = foreread(path.iter().copied().chain(["-h"]));
     let text = got.is_done();
-    assert!(text.lines().count() <= 24, "{path:?}: {} lines:\n{text}", text.lines().count());
+    assert!(
+        text.lines().count() <= 24,
+        "{path:?}: {} lines:\n{text}",
+        text.lines().count()
+    );
     let widest = text.lines().map(|l| l.chars().count()).max().unwrap_or(0);
     assert!(widest <= 80, "{path:?}: {widest} columns:\n{text}");
     assert!(text.contains("Usage: foreread"), "{path:?}:\n{text}");
@@ -61,15 +69,24 @@ fn short_help_fits_24_lines_of_80_columns() {
     let top = foreread(["-h"]);
     let all = listed(top.is_done());
     for command in COMMANDS {
-        assert!(all.iter().any(|c| c == command) || top.out.contains(command), "{command} is not listed");
+        assert!(
+            all.iter().any(|c| c == command) || top.out.contains(command),
+            "{command} is not listed"
+        );
     }
     for command in &all {
-        assert!(COMMANDS.contains(&command.as_str()), "{command} is not in the list of this test");
+        assert!(
+            COMMANDS.contains(&command.as_str()),
+            "{command} is not in the list of this test"
+        );
     }
     for command in ["bench", "completions", "man", "replay-log", "watch"] {
         fits(&[command]);
     }
-    assert_eq!(listed(foreread(["trace", "-h"]).is_done()), ["info", "formats"]);
+    assert_eq!(
+        listed(foreread(["trace", "-h"]).is_done()),
+        ["info", "formats"]
+    );
     assert!(top.out.contains("Example:"));
     assert!(foreread(["compare", "-h"]).out.contains("Examples:"));
 }
@@ -97,10 +114,26 @@ fn long_help_says_more_than_short_help() {
         ("replay-log", "A fresh core fed with the same events"),
     ] {
         let (short, long) = (foreread([command, "-h"]), foreread([command, "--help"]));
-        let joined = long.is_done().split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(joined.contains(words), "{command} --help lacks {words:?}:\n{}", long.out);
-        assert!(!short.is_done().contains(words), "{command} -h is the short text:\n{}", short.out);
-        assert_eq!(long.out.lines().next(), short.out.lines().next(), "{command}: the same first line");
+        let joined = long
+            .is_done()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        assert!(
+            joined.contains(words),
+            "{command} --help lacks {words:?}:\n{}",
+            long.out
+        );
+        assert!(
+            !short.is_done().contains(words),
+            "{command} -h is the short text:\n{}",
+            short.out
+        );
+        assert_eq!(
+            long.out.lines().next(),
+            short.out.lines().next(),
+            "{command}: the same first line"
+        );
     }
     assert!(foreread(["--help"]).is_done().contains("Exit codes"));
 }
@@ -110,7 +143,10 @@ fn without_a_command_the_help_goes_to_stderr() {
     let got = foreread::<&str>([]);
     assert_eq!((got.code, got.out.as_str()), (Some(2), ""));
     assert!(got.err.contains("Usage: foreread"), "{}", got.err);
-    assert_eq!(foreread(["--version"]).is_done(), format!("foreread {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        foreread(["--version"]).is_done(),
+        format!("foreread {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -118,7 +154,10 @@ fn completions_name_every_command() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = foreread(["completions", shell]);
         for command in COMMANDS {
-            assert!(script.is_done().contains(command), "{shell} does not know {command}");
+            assert!(
+                script.is_done().contains(command),
+                "{shell} does not know {command}"
+            );
         }
     }
 }
@@ -126,13 +165,21 @@ fn completions_name_every_command() {
 #[test]
 fn manual_pages_are_written_and_render() {
     let page = foreread(["man"]);
-    assert!(page.is_done().contains(".TH foreread 1") && page.out.contains(".SH SYNOPSIS"), "{}", page.out);
+    assert!(
+        page.is_done().contains(".TH foreread 1") && page.out.contains(".SH SYNOPSIS"),
+        "{}",
+        page.out
+    );
     let dir = tempfile::tempdir().expect("a scratch directory");
     foreread(["man", dir.path().to_str().expect("UTF-8")]).is_done();
     for command in COMMANDS {
         let path = dir.path().join(format!("foreread-{command}.1"));
-        let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        assert!(page.contains(".TH ") && page.contains(".SH NAME"), "{command}");
+        let page = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(
+            page.contains(".TH ") && page.contains(".SH NAME"),
+            "{command}"
+        );
         renders(&page);
     }
     assert!(dir.path().join("foreread.1").exists());
@@ -150,7 +197,8 @@ fn renders(page: &str) {
         println!("skipped: needs groff to render the manual pages");
         return;
     };
-    std::io::Write::write_all(&mut groff.stdin.take().expect("piped"), page.as_bytes()).expect("groff reads");
+    std::io::Write::write_all(&mut groff.stdin.take().expect("piped"), page.as_bytes())
+        .expect("groff reads");
     let output = groff.wait_with_output().expect("groff ends");
     assert!(output.status.success() && !output.stdout.is_empty());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

@@ -7,12 +7,28 @@ use std::path::Path;
 #[track_caller]
 fn inside(page: &Path) -> serde_json::Value {
     let html = std::fs::read_to_string(page).expect("written");
-    assert!(html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"), "{}", page.display());
-    let data = html.split("id=\"foreread-json\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    assert!(
+        html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"),
+        "{}",
+        page.display()
+    );
+    let data = html
+        .split("id=\"foreread-json\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next());
     serde_json::from_str(data.expect("the data")).expect("JSON")
 }
 
-const COMPARE: [&str; 8] = ["compare", "sequential", "--on", "model:rbd", "--size", "4M", "--runs", "2"];
+const COMPARE: [&str; 8] = [
+    "compare",
+    "sequential",
+    "--on",
+    "model:rbd",
+    "--size",
+    "4M",
+    "--runs",
+    "2",
+];
 
 #[test]
 fn the_page_has_the_json_and_a_map_of_each_policy() {
@@ -30,7 +46,13 @@ fn the_page_has_the_json_and_a_map_of_each_policy() {
         6,
         "none, auto, linux-6.18 with three windows, rbd-plain"
     );
-    let vary = ["--vary", "policy.max=16K,1M", "--html", &page_text, "--force"];
+    let vary = [
+        "--vary",
+        "policy.max=16K,1M",
+        "--html",
+        &page_text,
+        "--force",
+    ];
     foreread(COMPARE.iter().copied().chain(vary)).is_done();
     assert_eq!(inside(&page)["schema"], "foreread.vary/1");
 }
@@ -43,7 +65,16 @@ fn reproduce_and_probe_write_pages_too() {
     let got = foreread(["reproduce", "003", "--runs", "1", "--html", &text]);
     assert!(got.code.is_some_and(|code| code <= 1), "{}", got.err);
     assert_eq!(inside(&page)["schema"], "foreread.reproduce/1");
-    foreread(["probe", "model:hdd-theory", "--seconds", "1", "--html", &text, "--force"]).is_done();
+    foreread([
+        "probe",
+        "model:hdd-theory",
+        "--seconds",
+        "1",
+        "--html",
+        &text,
+        "--force",
+    ])
+    .is_done();
     assert_eq!(inside(&page)["schema"], "foreread.probe/1");
 }
 
@@ -52,11 +83,25 @@ fn a_page_that_cannot_be_written_is_refused_first() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let file = dir.path().join("one").to_string_lossy().into_owned();
     let both = ["--html", &file, "--json", &file];
-    let line = foreread(COMPARE.iter().copied().chain(both)).is_refused().to_string();
-    assert!(line.contains("one file named twice: --json and --html"), "{line}");
-    let nowhere = dir.path().join("no/where.html").to_string_lossy().into_owned();
+    let line = foreread(COMPARE.iter().copied().chain(both))
+        .is_refused()
+        .to_string();
+    assert!(
+        line.contains("one file named twice: --json and --html"),
+        "{line}"
+    );
+    let nowhere = dir
+        .path()
+        .join("no/where.html")
+        .to_string_lossy()
+        .into_owned();
     for command in [&COMPARE[..], &["reproduce", "000"], &["probe", "model:rbd"]] {
-        let line = foreread(command.iter().copied().chain(["--html", &nowhere])).is_refused().to_string();
-        assert!(line.contains("--html") && line.contains("does not exist"), "{command:?}: {line}");
+        let line = foreread(command.iter().copied().chain(["--html", &nowhere]))
+            .is_refused()
+            .to_string();
+        assert!(
+            line.contains("--html") && line.contains("does not exist"),
+            "{command:?}: {line}"
+        );
     }
 }

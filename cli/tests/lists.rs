@@ -16,16 +16,38 @@ fn policies_tell_everything_of_everyone() {
     let got = foreread(["policies"]);
     let text = got.is_done();
     for info in everyone() {
-        assert!(text.contains(info.name) && text.contains(info.params.first().map_or("", |p| p.key)), "{}", info.name);
+        assert!(
+            text.contains(info.name) && text.contains(info.params.first().map_or("", |p| p.key)),
+            "{}",
+            info.name
+        );
         for param in info.params {
-            assert!(text.contains(&format!("{}={}", param.key, param.default)), "{} {}", info.name, param.key);
+            assert!(
+                text.contains(&format!("{}={}", param.key, param.default)),
+                "{} {}",
+                info.name,
+                param.key
+            );
             assert!(text.contains(param.help), "{} {}", info.name, param.key);
         }
     }
-    assert!(text.matches("Origin: ").count() == everyone().len(), "{text}");
-    assert_eq!(text.matches("An imitation: ").count(), peer::ALL.len(), "{text}");
-    assert!(text.contains("max=capacity is no more than") && text.contains("0 to 1G, capacity  read_ahead_kb"));
-    assert!(!text.contains("seed 0"), "publications are named by author and year:\n{text}");
+    assert!(
+        text.matches("Origin: ").count() == everyone().len(),
+        "{text}"
+    );
+    assert_eq!(
+        text.matches("An imitation: ").count(),
+        peer::ALL.len(),
+        "{text}"
+    );
+    assert!(
+        text.contains("max=capacity is no more than")
+            && text.contains("0 to 1G, capacity  read_ahead_kb")
+    );
+    assert!(
+        !text.contains("seed 0"),
+        "publications are named by author and year:\n{text}"
+    );
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     assert!(!text.contains('\u{1b}'));
 }
@@ -39,12 +61,19 @@ fn policies_as_json() {
     assert_eq!(policies.len(), everyone().len());
     for (policy, info) in policies.iter().zip(everyone()) {
         assert_eq!(policy["name"], info.name);
-        assert_eq!(policy["group"], if peer::is_one(info) { "peer" } else { "policy" });
+        assert_eq!(
+            policy["group"],
+            if peer::is_one(info) { "peer" } else { "policy" }
+        );
         for key in ["summary", "origin", "scope", "page_bytes", "params"] {
             assert!(policy.get(key).is_some(), "{} has no {key}", info.name);
         }
-        let keys: Vec<&str> =
-            policy["params"].as_array().expect("array").iter().flat_map(|p| p["key"].as_str()).collect();
+        let keys: Vec<&str> = policy["params"]
+            .as_array()
+            .expect("array")
+            .iter()
+            .flat_map(|p| p["key"].as_str())
+            .collect();
         assert_eq!(keys, info.params.iter().map(|p| p.key).collect::<Vec<_>>());
     }
 }
@@ -52,19 +81,35 @@ fn policies_as_json() {
 #[test]
 fn models_and_workloads() {
     for preset in foreread_sim::device::presets::PRESETS {
-        assert!(foreread(["models"]).is_done().contains(&format!("{}\n  {}", preset.name, preset.summary)));
+        assert!(
+            foreread(["models"])
+                .is_done()
+                .contains(&format!("{}\n  {}", preset.name, preset.summary))
+        );
     }
     for info in foreread_sim::workload::ALL {
-        assert!(foreread(["workloads"]).is_done().contains(&format!("{}\n  ", info.name)), "{}", info.name);
+        assert!(
+            foreread(["workloads"])
+                .is_done()
+                .contains(&format!("{}\n  ", info.name)),
+            "{}",
+            info.name
+        );
     }
-    for (kind, count) in
-        [("models", foreread_sim::device::presets::PRESETS.len()), ("workloads", foreread_sim::workload::ALL.len())]
-    {
-        let json: serde_json::Value = serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");
+    for (kind, count) in [
+        ("models", foreread_sim::device::presets::PRESETS.len()),
+        ("workloads", foreread_sim::workload::ALL.len()),
+    ] {
+        let json: serde_json::Value =
+            serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");
         assert_eq!(json["schema"], format!("foreread.{kind}/1"));
         let entries = json[kind].as_array().expect("an array");
         assert_eq!(entries.len(), count);
-        assert!(entries.iter().all(|e| e["name"].is_string() && e["origin"].is_string() && e["params"].is_array()));
+        assert!(
+            entries.iter().all(|e| e["name"].is_string()
+                && e["origin"].is_string()
+                && e["params"].is_array())
+        );
     }
 }
 
@@ -89,10 +134,22 @@ fn models_tell_figures_origin_and_fit() {
     ] {
         assert!(words.join(" ").contains(figures), "{figures}\n{text}");
     }
-    let json: serde_json::Value = serde_json::from_str(foreread(["models", "--json"]).is_done()).expect("JSON");
-    for (entry, preset) in json["models"].as_array().expect("an array").iter().zip(presets) {
-        assert_eq!((&entry["name"], &entry["calibrated"]), (&preset.name.into(), &preset.calibrated.into()));
-        assert_eq!((&entry["fit_error"], &entry["origin"]), (&preset.fit_error.into(), &preset.origin.into()));
+    let json: serde_json::Value =
+        serde_json::from_str(foreread(["models", "--json"]).is_done()).expect("JSON");
+    for (entry, preset) in json["models"]
+        .as_array()
+        .expect("an array")
+        .iter()
+        .zip(presets)
+    {
+        assert_eq!(
+            (&entry["name"], &entry["calibrated"]),
+            (&preset.name.into(), &preset.calibrated.into())
+        );
+        assert_eq!(
+            (&entry["fit_error"], &entry["origin"]),
+            (&preset.fit_error.into(), &preset.origin.into())
+        );
         let figure = match entry["kind"].as_str().expect("a kind") {
             "disk" => "slopes",
             "hdd" => "seek_root_ns",
@@ -107,8 +164,13 @@ fn models_tell_figures_origin_and_fit() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error() {
-    for args in [&["policies"][..], &["policies", "--json"], &["completions", "bash"], &["man"], &["compare", "--help"]]
-    {
+    for args in [
+        &["policies"][..],
+        &["policies", "--json"],
+        &["completions", "bash"],
+        &["man"],
+        &["compare", "--help"],
+    ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_foreread"))
             .args(args)
             .stdin(Stdio::null())
@@ -119,7 +181,12 @@ fn a_reader_that_leaves_is_no_error() {
         // Closed before the command can have written: its write goes to a pipe without a reader.
         drop(child.stdout.take());
         let mut err = String::new();
-        child.stderr.take().expect("piped").read_to_string(&mut err).expect("UTF-8");
+        child
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut err)
+            .expect("UTF-8");
         let code = child.wait().expect("it ends").code();
         assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}");
     }

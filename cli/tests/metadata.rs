@@ -21,8 +21,14 @@ struct Disk {
 }
 
 fn runs(words: &[&str]) -> Option<String> {
-    let done = Command::new(words[0]).args(&words[1..]).stderr(Stdio::null()).output().ok()?;
-    done.status.success().then(|| String::from_utf8_lossy(&done.stdout).trim().to_string())
+    let done = Command::new(words[0])
+        .args(&words[1..])
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    done.status
+        .success()
+        .then(|| String::from_utf8_lossy(&done.stdout).trim().to_string())
 }
 
 impl Disk {
@@ -35,8 +41,13 @@ impl Disk {
             fs::create_dir_all(&folder).expect("room");
             (0..FILES).for_each(|n| fs::write(folder.join(n.to_string()), b"").expect("room"));
         }
-        fs::File::create(&image).and_then(|file| file.set_len(16 << 20)).expect("room");
-        let mut disk = Disk { dir, device: String::new() };
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(16 << 20))
+            .expect("room");
+        let mut disk = Disk {
+            dir,
+            device: String::new(),
+        };
         let device = runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)])
             .and_then(|_| runs(&["losetup", "-f", "--show", "-r", text(&image)]));
         disk.device = device.unwrap_or_default();
@@ -52,7 +63,14 @@ impl Disk {
     }
 
     fn mounts(&self) -> bool {
-        runs(&["mount", "-o", "ro,noload,noatime", &self.device, text(&self.mount())]).is_some()
+        runs(&[
+            "mount",
+            "-o",
+            "ro,noload,noatime",
+            &self.device,
+            text(&self.mount()),
+        ])
+        .is_some()
     }
 
     /// Mounts it anew: nothing of it is in memory.
@@ -71,12 +89,19 @@ impl Drop for Disk {
 /// Bytes of the device that the trace has as the file system's own.
 fn metadata_bytes(trace: &Path, device: &str) -> u64 {
     let (mut names, mut bytes) = (Vec::new(), 0);
-    for item in open::open(&[trace.to_path_buf()], None).expect("a trace").items {
+    for item in open::open(&[trace.to_path_buf()], None)
+        .expect("a trace")
+        .items
+    {
         match item.expect("whole") {
             Item::File(file) => names.push(file.name),
             Item::Record(r) if r.flags.has(Flags::METADATA) => {
                 assert!(r.flags.has(Flags::AHEAD) && r.end_ns >= r.start_ns, "{r:?}");
-                bytes += if names[r.file as usize] == device { r.len } else { 0 };
+                bytes += if names[r.file as usize] == device {
+                    r.len
+                } else {
+                    0
+                };
             }
             Item::Record(_) => {}
         }
@@ -85,8 +110,11 @@ fn metadata_bytes(trace: &Path, device: &str) -> u64 {
 }
 
 fn number(got: &Got, key: &str) -> u64 {
-    let json: Value = serde_json::from_str(&got.out).unwrap_or_else(|error| panic!("{error}: {}{}", got.out, got.err));
-    json[key].as_u64().unwrap_or_else(|| panic!("{key}: {json}"))
+    let json: Value = serde_json::from_str(&got.out)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", got.out, got.err));
+    json[key]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{key}: {json}"))
 }
 
 #[test]
@@ -96,13 +124,21 @@ fn names_and_dates_are_brought_in() {
     let mount = disk.mount();
     let look = ["find", text(&mount), "-size", "+1"];
     disk.forget();
-    let Some(_) = record(&trace, &[], &look) else { return };
+    let Some(_) = record(&trace, &[], &look) else {
+        return;
+    };
     let recorded = metadata_bytes(&trace, &disk.device);
     let folders = FOLDERS * 4096;
-    assert!(recorded > folders, "a block of each folder, and inodes: {recorded} bytes");
+    assert!(
+        recorded > folders,
+        "a block of each folder, and inodes: {recorded} bytes"
+    );
     foreread(["plan", "-o", text(&plan), text(&trace)]).is_done();
     let planned = fs::read_to_string(&plan).expect("a plan");
-    assert!(planned.contains(&format!("f {} - {}\n", 16 << 20, disk.device)), "{planned}");
+    assert!(
+        planned.contains(&format!("f {} - {}\n", 16 << 20, disk.device)),
+        "{planned}"
+    );
 
     disk.forget();
     let replay = ["replay", text(&plan), "--json", "-"];
@@ -110,12 +146,19 @@ fn names_and_dates_are_brought_in() {
     assert!(fetched >= folders, "{fetched} of {recorded} bytes");
     // What is there is not read again, by the file system either.
     assert_eq!(number(&foreread(replay), "fetched_bytes"), 0);
-    let Some(_) = record(&trace, &[], &look) else { return };
+    let Some(_) = record(&trace, &[], &look) else {
+        return;
+    };
     assert_eq!(metadata_bytes(&trace, &disk.device), 0);
 
     // A device that has no file system any more is left alone.
     assert!(runs(&["umount", text(&mount)]).is_some());
     let got = foreread(["replay", text(&plan)]);
-    assert!(got.err.contains("it is no block device with a mounted file system"), "{}", got.err);
+    assert!(
+        got.err
+            .contains("it is no block device with a mounted file system"),
+        "{}",
+        got.err
+    );
     assert!(disk.mounts());
 }

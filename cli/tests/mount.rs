@@ -8,8 +8,12 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 fn can_mount() -> bool {
-    let fuse = Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok();
-    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
+    let fuse =
+        Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok();
+    let root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|out| out.stdout == b"0\n");
     if !(fuse && root) {
         println!("skipped: needs /dev/fuse and fuse3");
     }
@@ -34,12 +38,23 @@ impl Mounted {
         let dir = tempfile::tempdir().expect("a folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
         let command = command.arg("mount").arg(source).arg(dir.path()).args(more);
-        let mut process =
-            command.envs(variables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        let mut process = command
+            .envs(variables)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
         let mut line = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("its line");
+        BufReader::new(process.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("its line");
         let err = BufReader::new(process.stderr.take().expect("piped"));
-        let mut mounted = Mounted { process, err, dir, begin: String::new() };
+        let mut mounted = Mounted {
+            process,
+            err,
+            dir,
+            begin: String::new(),
+        };
         if line.trim_end() != mounted.dir.path().display().to_string() {
             let mut err = String::new();
             let _ = mounted.err.read_to_string(&mut err);
@@ -47,14 +62,24 @@ impl Mounted {
         }
         // The last line before that says what the policy is.
         while !mounted.begin.contains("foreread: policy ") {
-            assert!(mounted.err.read_line(&mut mounted.begin).expect("a line") > 0, "{}", mounted.begin);
+            assert!(
+                mounted.err.read_line(&mut mounted.begin).expect("a line") > 0,
+                "{}",
+                mounted.begin
+            );
         }
         mounted
     }
 
     fn signal(&self, name: &str) {
         let id = self.process.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().expect("kill").success());
+        assert!(
+            Command::new("kill")
+                .args([name, &id])
+                .status()
+                .expect("kill")
+                .success()
+        );
     }
 
     /// Waits for the end with a timeout; returns what stderr had.
@@ -78,13 +103,19 @@ impl Drop for Mounted {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let mut command = Command::new("fusermount3");
-        let _ = command.args(["-u", "-z", "-q"]).arg(self.dir.path()).stderr(Stdio::null()).status();
+        let _ = command
+            .args(["-u", "-z", "-q"])
+            .arg(self.dir.path())
+            .stderr(Stdio::null())
+            .status();
     }
 }
 
 fn source() -> tempfile::TempDir {
     let source = tempfile::tempdir().expect("a folder");
-    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let bytes: Vec<u8> = (0..3_000_000u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     fs::write(source.path().join("file"), bytes).expect("written");
     source
 }
@@ -104,8 +135,14 @@ fn mounted_read_and_unmounted_by_a_signal() {
         let dir = mounted.dir.path().to_path_buf();
         let (status, err) = mounted.ended();
         assert!(status.success(), "{status}: {err}");
-        assert!(err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00 MB"), "{err}");
-        assert!(!dir.exists(), "the folder could be removed, so nothing is mounted there");
+        assert!(
+            err.contains("files 0 now, 1 in all; reads ") && err.contains("sent 3.00 MB"),
+            "{err}"
+        );
+        assert!(
+            !dir.exists(),
+            "the folder could be removed, so nothing is mounted there"
+        );
     }
 }
 
@@ -117,8 +154,13 @@ fn metrics_tell_which_file_has_readahead() {
     }
     let source = source();
     let mounted = Mounted::new(source.path(), &["--metrics", "127.0.0.1:0"]);
-    let host =
-        mounted.begin.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_string();
+    let host = mounted
+        .begin
+        .split("http://")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next())
+        .expect("an address")
+        .to_string();
     let mut file = File::open(mounted.dir.path().join("file")).expect("opened");
     assert_eq!(file.read_to_end(&mut Vec::new()).expect("read"), 3_000_000);
     let mut stream = std::net::TcpStream::connect(host).expect("connected");
@@ -126,7 +168,9 @@ fn metrics_tell_which_file_has_readahead() {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("text");
     let shown = |parts: &[&str]| {
-        let found = text.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        let found = text
+            .lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)));
         assert!(found, "{parts:?} in\n{text}");
     };
     shown(&["foreread_front_open 1"]);
@@ -144,15 +188,32 @@ fn a_single_file_is_a_folder_with_that_file() {
         return;
     }
     let source = source();
-    let mounted = Mounted::new(&source.path().join("file"), &["--cache", "16M", "--policy", "none"]);
-    let names: Vec<_> =
-        fs::read_dir(mounted.dir.path()).expect("listed").map(|e| e.expect("one").file_name()).collect();
+    let mounted = Mounted::new(
+        &source.path().join("file"),
+        &["--cache", "16M", "--policy", "none"],
+    );
+    let names: Vec<_> = fs::read_dir(mounted.dir.path())
+        .expect("listed")
+        .map(|e| e.expect("one").file_name())
+        .collect();
     assert_eq!(names, ["file"]);
-    assert_eq!(fs::read(mounted.dir.path().join("file")).expect("read").len(), 3_000_000);
-    let unmounted = Command::new("fusermount3").arg("-u").arg(mounted.dir.path()).status().expect("fusermount3");
+    assert_eq!(
+        fs::read(mounted.dir.path().join("file"))
+            .expect("read")
+            .len(),
+        3_000_000
+    );
+    let unmounted = Command::new("fusermount3")
+        .arg("-u")
+        .arg(mounted.dir.path())
+        .status()
+        .expect("fusermount3");
     assert!(unmounted.success());
     let (status, err) = mounted.ended();
-    assert!(status.success(), "unmounted by another program is a good end: {err}");
+    assert!(
+        status.success(),
+        "unmounted by another program is a good end: {err}"
+    );
 }
 
 #[test]
@@ -166,10 +227,19 @@ fn busy_it_is_detached_and_a_second_signal_ends_it() {
     mounted.signal("-TERM");
     let mut line = String::new();
     mounted.err.read_line(&mut line).expect("a line");
-    assert_eq!(line, "foreread: files are still open: detached now, ends when they are closed\n");
-    assert_eq!(fs::read_dir(mounted.dir.path()).expect("a folder").count(), 0);
+    assert_eq!(
+        line,
+        "foreread: files are still open: detached now, ends when they are closed\n"
+    );
+    assert_eq!(
+        fs::read_dir(mounted.dir.path()).expect("a folder").count(),
+        0
+    );
     let mut bytes = Vec::new();
-    assert_eq!(file.read_to_end(&mut bytes).expect("still served"), 3_000_000);
+    assert_eq!(
+        file.read_to_end(&mut bytes).expect("still served"),
+        3_000_000
+    );
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert_eq!(status.code(), Some(143), "{err}");
@@ -194,17 +264,35 @@ fn killed_it_leaves_enotconn_and_nothing_else() {
     let dead = |error: std::io::Error| error.raw_os_error() == Some(107);
     let start = Instant::now();
     while !fs::read_dir(mounted.dir.path()).is_err_and(dead) {
-        assert!(start.elapsed() < Duration::from_secs(30), "the mount of a killed process answers");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "the mount of a killed process answers"
+        );
     }
     assert!(file.read(&mut [0; 10]).is_err());
-    let again = foreread([Path::new("mount").as_os_str(), source.path().as_os_str(), mounted.dir.path().as_os_str()]);
+    let again = foreread([
+        Path::new("mount").as_os_str(),
+        source.path().as_os_str(),
+        mounted.dir.path().as_os_str(),
+    ]);
     let line = again.is_refused();
-    assert!(line.starts_with("foreread: a mount is there whose server is gone: "), "{line}");
+    assert!(
+        line.starts_with("foreread: a mount is there whose server is gone: "),
+        "{line}"
+    );
     let remedy = line.split('\'').nth(1).expect("a command").to_string();
     drop(file);
-    let helped = Command::new("sh").args(["-c", &remedy]).status().expect("a shell");
+    let helped = Command::new("sh")
+        .args(["-c", &remedy])
+        .status()
+        .expect("a shell");
     assert!(helped.success(), "what it says helps: {remedy}");
-    assert_eq!(fs::read_dir(mounted.dir.path()).expect("a folder again").count(), 0);
+    assert_eq!(
+        fs::read_dir(mounted.dir.path())
+            .expect("a folder again")
+            .count(),
+        0
+    );
 }
 
 #[test]
@@ -213,13 +301,27 @@ fn a_source_that_cannot_be_mounted_is_one_error_line() {
         return;
     }
     let (source, full) = (source(), source());
-    let mount = |from: &Path, to: &Path| foreread([Path::new("mount").as_os_str(), from.as_os_str(), to.as_os_str()]);
+    let mount = |from: &Path, to: &Path| {
+        foreread([
+            Path::new("mount").as_os_str(),
+            from.as_os_str(),
+            to.as_os_str(),
+        ])
+    };
     let line = mount(source.path(), full.path()).is_refused().to_string();
     assert!(line.contains("the folder is not empty"), "{line}");
-    let line = mount(&source.path().join("nothing"), full.path()).is_refused().to_string();
+    let line = mount(&source.path().join("nothing"), full.path())
+        .is_refused()
+        .to_string();
     assert!(line.contains("nothing"), "{line}");
     let empty = tempfile::tempdir().expect("a folder");
-    let wrong = foreread(["mount", ".", &empty.path().display().to_string(), "--policy", "best"]);
+    let wrong = foreread([
+        "mount",
+        ".",
+        &empty.path().display().to_string(),
+        "--policy",
+        "best",
+    ]);
     assert!(wrong.is_refused().contains("policy"));
 }
 
@@ -234,20 +336,42 @@ fn odd_keys_are_named_once() {
     for key in ["dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc"] {
         server.put(key, b"bytes".to_vec());
     }
-    let mounted = Mounted::with(Path::new("s3://bucket/"), &["--attr-ttl", "0s"], server.variables());
-    assert!(mounted.begin.contains("policy auto:max-overfetch=1.265;"), "{}", mounted.begin);
-    assert!(mounted.begin.contains("at most 16 requests at once (default for kind object)"), "{}", mounted.begin);
+    let mounted = Mounted::with(
+        Path::new("s3://bucket/"),
+        &["--attr-ttl", "0s"],
+        server.variables(),
+    );
+    assert!(
+        mounted.begin.contains("policy auto:max-overfetch=1.265;"),
+        "{}",
+        mounted.begin
+    );
+    assert!(
+        mounted
+            .begin
+            .contains("at most 16 requests at once (default for kind object)"),
+        "{}",
+        mounted.begin
+    );
     for _ in 0..2 {
-        let names: Vec<_> =
-            fs::read_dir(mounted.dir.path().join("dir")).expect("listed").map(|e| e.expect("one").path()).collect();
+        let names: Vec<_> = fs::read_dir(mounted.dir.path().join("dir"))
+            .expect("listed")
+            .map(|e| e.expect("one").path())
+            .collect();
         assert_eq!(names, [mounted.dir.path().join("dir/a")]);
     }
-    assert_eq!(fs::read(mounted.dir.path().join("dir/a")).expect("read"), b"bytes");
+    assert_eq!(
+        fs::read(mounted.dir.path().join("dir/a")).expect("read"),
+        b"bytes"
+    );
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert!(status.success(), "{err}");
     assert_eq!(err.matches("left out 4 keys").count(), 1, "{err}");
-    assert!(err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#), "{err}");
+    assert!(
+        err.contains(r#""dir/b\nc""#) && err.contains(r#""dir//""#),
+        "{err}"
+    );
 }
 
 /// Other mounts take a prefix without `/` at its end; the message names the slash.
@@ -258,11 +382,17 @@ fn a_prefix_without_its_slash_is_told_of_it() {
     server.put("dir/a", b"bytes".to_vec());
     let empty = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let command = command.args(["mount", "s3://bucket/dir"]).arg(empty.path()).envs(server.variables());
+    let command = command
+        .args(["mount", "s3://bucket/dir"])
+        .arg(empty.path())
+        .envs(server.variables());
     let output = command.output().expect("it ended");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("to mount the keys below it, write s3://bucket/dir/ with / at its end"), "{error}");
+    assert!(
+        error.contains("to mount the keys below it, write s3://bucket/dir/ with / at its end"),
+        "{error}"
+    );
 }
 
 /// A list of files by `next`: taken, counted, and refused where no mount listens.
@@ -276,28 +406,71 @@ fn a_mount_takes_the_order_of_files() {
     (0..50).for_each(|n| server.put(&format!("d/{n}"), vec![n; 1000]));
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("control").display().to_string();
-    let mounted = Mounted::with(Path::new("s3://bucket/"), &["--control", &socket], server.variables());
+    let mounted = Mounted::with(
+        Path::new("s3://bucket/"),
+        &["--control", &socket],
+        server.variables(),
+    );
     let list = folder.path().join("list");
-    let names: String = (0..50).rev().map(|n| format!("{}/d/{n}\n", mounted.dir.path().display())).collect();
+    let names: String = (0..50)
+        .rev()
+        .map(|n| format!("{}/d/{n}\n", mounted.dir.path().display()))
+        .collect();
     fs::write(&list, names + "d/none\n\n").expect("written");
     let list = list.display().to_string();
     let got = foreread(["next", &socket, &list]);
-    assert_eq!((got.code, got.out.as_str()), (Some(0), "50 files are read ahead in this order\n"), "{}", got.err);
-    assert!(got.err.contains("1 names are no files of the mount"), "{}", got.err);
+    assert_eq!(
+        (got.code, got.out.as_str()),
+        (Some(0), "50 files are read ahead in this order\n"),
+        "{}",
+        got.err
+    );
+    assert!(
+        got.err.contains("1 names are no files of the mount"),
+        "{}",
+        got.err
+    );
     let got = foreread(["next", &socket, &list, "--json"]);
-    assert_eq!(got.is_done(), "{\"files\":50,\"schema\":\"foreread.next/1\",\"unknown\":1}\n");
+    assert_eq!(
+        got.is_done(),
+        "{\"files\":50,\"schema\":\"foreread.next/1\",\"unknown\":1}\n"
+    );
     for n in (0..50).rev() {
-        assert_eq!(fs::read(mounted.dir.path().join(format!("d/{n}"))).expect("read"), vec![n; 1000]);
+        assert_eq!(
+            fs::read(mounted.dir.path().join(format!("d/{n}"))).expect("read"),
+            vec![n; 1000]
+        );
     }
     // A file in its place is not taken away, and a list that is none is named.
-    assert!(foreread(["next", &socket, "/no/list"]).is_refused().contains("cannot read the list: /no/list"));
+    assert!(
+        foreread(["next", &socket, "/no/list"])
+            .is_refused()
+            .contains("cannot read the list: /no/list")
+    );
     mounted.signal("-TERM");
     let (status, err) = mounted.ended();
     assert!(status.success() && !Path::new(&socket).exists(), "{err}");
     let gone = foreread(["next", &socket, &list]);
-    assert!(gone.is_refused().contains("the mount did not take the list"), "{}", gone.err);
-    let local = foreread(["mount", &folder.path().display().to_string(), "/tmp", "--control", &socket]);
-    assert!(local.is_refused().contains("--control needs a prefix of S3"), "{}", local.err);
+    assert!(
+        gone.is_refused()
+            .contains("the mount did not take the list"),
+        "{}",
+        gone.err
+    );
+    let local = foreread([
+        "mount",
+        &folder.path().display().to_string(),
+        "/tmp",
+        "--control",
+        &socket,
+    ]);
+    assert!(
+        local
+            .is_refused()
+            .contains("--control needs a prefix of S3"),
+        "{}",
+        local.err
+    );
 }
 
 /// What the kernel asks a mount for is in the trace when it is gone, under the file's name.
@@ -316,7 +489,9 @@ fn what_is_read_through_a_mount_is_recorded() {
     assert!(status.success(), "{said}");
     let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
     let items: Vec<Item> = import.items.map(|item| item.expect("readable")).collect();
-    let Item::File(file) = &items[0] else { panic!("a file comes first: {items:?}") };
+    let Item::File(file) = &items[0] else {
+        panic!("a file comes first: {items:?}")
+    };
     assert_eq!((file.name.as_str(), file.size), ("file", Some(3_000_000)));
     let mut ranges: Vec<(u64, u64)> = (items[1..].iter())
         .map(|item| match item {
@@ -325,7 +500,10 @@ fn what_is_read_through_a_mount_is_recorded() {
         })
         .collect();
     ranges.sort_unstable();
-    let end = ranges.iter().fold(0, |end, &(from, to)| if from <= end { end.max(to) } else { end });
+    let end = ranges.iter().fold(
+        0,
+        |end, &(from, to)| if from <= end { end.max(to) } else { end },
+    );
     assert_eq!(end, 3_000_000, "every byte was asked for: {ranges:?}");
 }
 
@@ -344,7 +522,10 @@ fn a_mount_follows_a_plan() {
     let mut mounted = Mounted::new(source.path(), &["--plan", place, "--stats-every", "1s"]);
     let mut seen = String::new();
     while !seen.contains("from the source 3.00 MB") {
-        assert!(seen.lines().count() < 120 && mounted.err.read_line(&mut seen).expect("a line") > 0, "{seen}");
+        assert!(
+            seen.lines().count() < 120 && mounted.err.read_line(&mut seen).expect("a line") > 0,
+            "{seen}"
+        );
     }
     let copy = fs::read(mounted.dir.path().join("file")).expect("read");
     assert_eq!(copy, fs::read(source.path().join("file")).expect("read"));
@@ -354,5 +535,10 @@ fn a_mount_follows_a_plan() {
     let dir = tempfile::tempdir().expect("a folder");
     let [from, to] = [source.path(), dir.path()].map(|path| path.to_str().expect("a name"));
     let got = foreread(["mount", from, to, "--plan", "/no/plan"]);
-    assert!(got.is_refused().contains("cannot read the plan: No such file"), "{}", got.err);
+    assert!(
+        got.is_refused()
+            .contains("cannot read the plan: No such file"),
+        "{}",
+        got.err
+    );
 }

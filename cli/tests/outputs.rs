@@ -14,9 +14,32 @@ const OPTIONS: &[&[&str]] = &[
     &["import", "IN", "-o", "OUT"],
     &["export", "IN", "--format", "csv", "-o", "OUT"],
     &["trace", "info", "IN", "--json", "OUT"],
-    &["compare", "sequential", "--on", "model:nvme", "--json", "OUT"],
-    &["compare", "sequential", "--on", "model:nvme", "--html", "OUT"],
-    &["compare", "sequential", "--on", "model:nvme", "--vary", "policy.max=16K,1M", "--svg", "OUT"],
+    &[
+        "compare",
+        "sequential",
+        "--on",
+        "model:nvme",
+        "--json",
+        "OUT",
+    ],
+    &[
+        "compare",
+        "sequential",
+        "--on",
+        "model:nvme",
+        "--html",
+        "OUT",
+    ],
+    &[
+        "compare",
+        "sequential",
+        "--on",
+        "model:nvme",
+        "--vary",
+        "policy.max=16K,1M",
+        "--svg",
+        "OUT",
+    ],
     &["explain", "IN", "--alone", "--json", "OUT"],
     &["tune", "IN", "--on", "model:nvme", "--json", "OUT"],
     &["probe", "model:hdd-theory", "-o", "OUT"],
@@ -50,13 +73,26 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
         };
         fs::write(path("kept"), "kept").expect("room");
         for is_link in [true, false] {
-            if is_link { symlink(path("kept"), &out) } else { fs::write(&out, "kept") }.expect("made");
+            if is_link {
+                symlink(path("kept"), &out)
+            } else {
+                fs::write(&out, "kept")
+            }
+            .expect("made");
             let got = foreread(arguments(&out));
-            assert!(got.is_refused().contains("it is there already"), "{option:?}: {}", got.err);
+            assert!(
+                got.is_refused().contains("it is there already"),
+                "{option:?}: {}",
+                got.err
+            );
             assert_eq!(fs::read(&out).expect("there"), b"kept", "{option:?}");
             fs::remove_file(&out).expect("removed");
         }
-        assert_eq!(fs::read(path("kept")).expect("there"), b"kept", "{option:?}");
+        assert_eq!(
+            fs::read(path("kept")).expect("there"),
+            b"kept",
+            "{option:?}"
+        );
     }
 }
 
@@ -90,7 +126,10 @@ fn force_replaces_the_link_and_not_what_it_points_to() {
         symlink(path("kept"), &out).expect("made");
         let got = foreread(arguments.iter().copied().chain([text(&out), "--force"]));
         assert_eq!(got.code, Some(0), "{arguments:?}: {}", got.err);
-        assert!(fs::symlink_metadata(&out).expect("there").is_file(), "{arguments:?}: the link is replaced");
+        assert!(
+            fs::symlink_metadata(&out).expect("there").is_file(),
+            "{arguments:?}: the link is replaced"
+        );
         assert!(!fs::read(&out).expect("there").is_empty());
         assert_eq!(fs::read(path("kept")).expect("there"), b"kept");
         fs::remove_file(&out).expect("removed");
@@ -99,7 +138,12 @@ fn force_replaces_the_link_and_not_what_it_points_to() {
     for out in ["/dev/null", "/dev/stdout"] {
         let got = foreread(["trace", "info", text(&source), "--json", out]);
         assert_eq!(got.code, Some(0), "{out}: {}", got.err);
-        assert_eq!(out == "/dev/stdout", got.out.contains("\"schema\""), "{out}: {}", got.out);
+        assert_eq!(
+            out == "/dev/stdout",
+            got.out.contains("\"schema\""),
+            "{out}: {}",
+            got.out
+        );
     }
 }
 
@@ -107,17 +151,46 @@ fn force_replaces_the_link_and_not_what_it_points_to() {
 #[test]
 fn an_event_log_is_no_link_and_replaces_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (data, logs, kept) = (dir.path().join("data"), dir.path().join("logs"), dir.path().join("kept"));
+    let (data, logs, kept) = (
+        dir.path().join("data"),
+        dir.path().join("logs"),
+        dir.path().join("kept"),
+    );
     fs::write(&data, vec![7; 1 << 20]).expect("room");
     fs::create_dir(&logs).expect("made");
     let run = |more: &[&str]| {
-        let args = ["compare", "sequential", "--on", text(&data), "--size", "1M", "--runs", "1", "--policy", "none"];
-        foreread(args.iter().copied().chain(["--event-log", text(&logs)]).chain(more.iter().copied()))
+        let args = [
+            "compare",
+            "sequential",
+            "--on",
+            text(&data),
+            "--size",
+            "1M",
+            "--runs",
+            "1",
+            "--policy",
+            "none",
+        ];
+        foreread(
+            args.iter()
+                .copied()
+                .chain(["--event-log", text(&logs)])
+                .chain(more.iter().copied()),
+        )
     };
     assert_eq!(run(&[]).code, Some(0));
-    let log = fs::read_dir(&logs).expect("there").next().expect("one").expect("readable").path();
+    let log = fs::read_dir(&logs)
+        .expect("there")
+        .next()
+        .expect("one")
+        .expect("readable")
+        .path();
     let again = run(&[]);
-    assert!(again.is_refused().contains("it is there already"), "{}", again.err);
+    assert!(
+        again.is_refused().contains("it is there already"),
+        "{}",
+        again.err
+    );
     fs::write(&kept, "kept").expect("room");
     fs::remove_file(&log).expect("removed");
     symlink(&kept, &log).expect("made");
@@ -134,9 +207,20 @@ fn manual_pages_follow_no_link() {
     fs::write(dir.path().join("kept"), "kept").expect("room");
     symlink(dir.path().join("kept"), dir.path().join("foreread.1")).expect("made");
     let got = foreread(["man", text(dir.path())]);
-    assert!(got.is_refused().contains("it is there already"), "{}", got.err);
+    assert!(
+        got.is_refused().contains("it is there already"),
+        "{}",
+        got.err
+    );
     assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
-    assert!(foreread(["man", text(dir.path()), "--force"]).is_done().is_empty());
+    assert!(
+        foreread(["man", text(dir.path()), "--force"])
+            .is_done()
+            .is_empty()
+    );
     assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
-    assert!(dir.path().join("foreread-compare.1").exists() && dir.path().join("foreread-bench-hit.1").exists());
+    assert!(
+        dir.path().join("foreread-compare.1").exists()
+            && dir.path().join("foreread-bench-hit.1").exists()
+    );
 }

@@ -17,7 +17,13 @@ fn folder() -> tempfile::TempDir {
 /// A safetensors file with the tensors `a` and `b` of 3 MiB each.
 fn model(at: &Path) -> PathBuf {
     let len = 3_u64 << 20;
-    let tensor = |n: u64| format!(r#"{{"dtype":"U8","shape":[{len}],"data_offsets":[{},{}]}}"#, n * len, (n + 1) * len);
+    let tensor = |n: u64| {
+        format!(
+            r#"{{"dtype":"U8","shape":[{len}],"data_offsets":[{},{}]}}"#,
+            n * len,
+            (n + 1) * len
+        )
+    };
     let header = format!(r#"{{"a":{},"b":{}}}"#, tensor(0), tensor(1));
     let mut bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     bytes.resize(bytes.len() + 2 * len as usize, 7);
@@ -28,10 +34,15 @@ fn model(at: &Path) -> PathBuf {
 
 /// Drops the pages of a file.
 fn cool(path: &Path) {
-    for way in [["of=", "oflag=nocache", "conv=notrunc,fdatasync"], ["if=", "iflag=nocache", "count=0"]] {
+    for way in [
+        ["of=", "oflag=nocache", "conv=notrunc,fdatasync"],
+        ["if=", "iflag=nocache", "count=0"],
+    ] {
         let name = format!("{}{}", way[0], path.display());
-        let done =
-            Command::new("dd").args([&name, way[1], way[2], "count=0", "status=none"]).stdin(Stdio::null()).status();
+        let done = Command::new("dd")
+            .args([&name, way[1], way[2], "count=0", "status=none"])
+            .stdin(Stdio::null())
+            .status();
         assert!(done.expect("dd runs").success());
     }
 }
@@ -48,24 +59,69 @@ fn text(path: &Path) -> &str {
 fn a_plan_of_headers_is_brought_in_once() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    let got = foreread(["plan", "--format", "safetensors", "--tensors", "b", "-o", text(&plan), text(&model)]);
-    assert!(got.is_done().contains("2 ranges of 1 files (3.15 MB), of headers"), "{}", got.out);
+    let got = foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "--tensors",
+        "b",
+        "-o",
+        text(&plan),
+        text(&model),
+    ]);
+    assert!(
+        got.is_done()
+            .contains("2 ranges of 1 files (3.15 MB), of headers"),
+        "{}",
+        got.out
+    );
     let info = foreread(["trace", "info", text(&plan)]);
-    assert!(info.is_done().starts_with("plan: 2 ranges of 1 files"), "{}", info.out);
+    assert!(
+        info.is_done().starts_with("plan: 2 ranges of 1 files"),
+        "{}",
+        info.out
+    );
     cool(&model);
     let first = json(&foreread(["replay", text(&plan), "--json", "-"]));
-    let number = |json: &Value, key: &str| json[key].as_u64().unwrap_or_else(|| panic!("{key}: {json}"));
+    let number = |json: &Value, key: &str| {
+        json[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key}: {json}"))
+    };
     let planned = number(&first, "planned_bytes");
-    assert_eq!(number(&first, "fetched_bytes") + number(&first, "cached_bytes"), planned, "{first}");
-    assert_eq!((first["used_bytes"].clone(), first["left_out_bytes"].as_u64()), (Value::Null, Some(0)));
+    assert_eq!(
+        number(&first, "fetched_bytes") + number(&first, "cached_bytes"),
+        planned,
+        "{first}"
+    );
+    assert_eq!(
+        (
+            first["used_bytes"].clone(),
+            first["left_out_bytes"].as_u64()
+        ),
+        (Value::Null, Some(0))
+    );
     let second = json(&foreread(["replay", text(&plan), "--json", "-"]));
-    assert_eq!((number(&second, "fetched_bytes"), number(&second, "cached_bytes")), (0, planned), "{second}");
+    assert_eq!(
+        (
+            number(&second, "fetched_bytes"),
+            number(&second, "cached_bytes")
+        ),
+        (0, planned),
+        "{second}"
+    );
     // The rest of the file is cold still, where its pages can be dropped at all.
     let rest = json(&foreread(["warm", "--json", text(&model)]));
     let size = fs::metadata(&model).expect("there").len();
-    assert_eq!(number(&rest, "fetched_bytes") + number(&rest, "cached_bytes"), size);
+    assert_eq!(
+        number(&rest, "fetched_bytes") + number(&rest, "cached_bytes"),
+        size
+    );
     if number(&first, "fetched_bytes") > 0 {
-        assert!(number(&first, "fetched_bytes") >= 3 << 20 && number(&rest, "fetched_bytes") >= 2 << 20, "{rest}");
+        assert!(
+            number(&first, "fetched_bytes") >= 3 << 20 && number(&rest, "fetched_bytes") >= 2 << 20,
+            "{rest}"
+        );
     }
 }
 
@@ -82,35 +138,80 @@ fn info_counts_the_file_systems_own_data() {
     fs::write(&plan, lines.join("\n")).expect("written");
     let info = foreread(["trace", "info", text(&plan)]);
     let expected = "of the ranges 2 (0.07 MB) are the file system's own data: inodes and folders";
-    assert!(info.is_done().lines().any(|line| line == expected), "{}", info.out);
+    assert!(
+        info.is_done().lines().any(|line| line == expected),
+        "{}",
+        info.out
+    );
     let info = json(&foreread(["trace", "info", text(&plan), "--json", "-"]));
-    assert_eq!((info["bytes"].as_u64(), info["metadata_bytes"].as_u64()), (Some(77_824), Some(69_632)));
+    assert_eq!(
+        (info["bytes"].as_u64(), info["metadata_bytes"].as_u64()),
+        (Some(77_824), Some(69_632))
+    );
     // A plan without any does not speak of it.
-    fs::write(&plan, lines.join("\n").replace("1048576 - /dev/sdz", "1048576 - dev/sdz")).expect("written");
-    assert!(!foreread(["trace", "info", text(&plan)]).is_done().contains("own data"));
+    fs::write(
+        &plan,
+        lines
+            .join("\n")
+            .replace("1048576 - /dev/sdz", "1048576 - dev/sdz"),
+    )
+    .expect("written");
+    assert!(
+        !foreread(["trace", "info", text(&plan)])
+            .is_done()
+            .contains("own data")
+    );
 }
 
 #[test]
 fn files_that_changed_are_left_out_and_named() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
-    fs::File::options().append(true).open(&model).expect("opened").set_len(5 << 20).expect("cut");
+    foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ])
+    .is_done();
+    fs::File::options()
+        .append(true)
+        .open(&model)
+        .expect("opened")
+        .set_len(5 << 20)
+        .expect("cut");
     let got = foreread(["replay", text(&plan), "--json", "-"]);
-    assert!(got.err.contains("left out") && got.err.contains("it has changed since the plan was made"), "{}", got.err);
+    assert!(
+        got.err.contains("left out") && got.err.contains("it has changed since the plan was made"),
+        "{}",
+        got.err
+    );
     assert_eq!(json(&got)["fetched_bytes"].as_u64(), Some(0));
     fs::remove_file(&model).expect("removed");
     let got = foreread(["replay", text(&plan), "--json", "-"]);
     assert!(
-        got.err.contains("No such file") && got.err.contains("every file of the plan was left out: "),
+        got.err.contains("No such file")
+            && got.err.contains("every file of the plan was left out: "),
         "{}",
         got.err
     );
     assert_eq!(got.code, Some(1));
     // A pipe where the file was is not waited for.
-    assert!(Command::new("mkfifo").arg(&model).status().expect("mkfifo runs").success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&model)
+            .status()
+            .expect("mkfifo runs")
+            .success()
+    );
     let got = foreread(["replay", text(&plan), "--", "true"]);
-    assert!(got.err.contains("it is a FIFO, not a regular file") || got.err.is_empty(), "{}", got.err);
+    assert!(
+        got.err.contains("it is a FIFO, not a regular file") || got.err.is_empty(),
+        "{}",
+        got.err
+    );
     assert_eq!(got.code, Some(0), "that of the command");
 }
 
@@ -119,7 +220,9 @@ fn run(at: &Path, name: &str, files: &[&str]) -> PathBuf {
     let mut lines = String::new();
     for (n, file) in files.iter().enumerate() {
         let path = at.join(file).display().to_string();
-        let line = format!("7 1700000000.00{n}000 pread64(3<{path}>, \"\"..., 8192, 0) = 8192 <0.000500>\n");
+        let line = format!(
+            "7 1700000000.00{n}000 pread64(3<{path}>, \"\"..., 8192, 0) = 8192 <0.000500>\n"
+        );
         lines.push_str(&line);
     }
     let trace = at.join(name);
@@ -137,41 +240,110 @@ fn runs_become_a_plan() {
     let second = run(at.path(), "2.strace", &["a", "c", "gone"]);
     let plan = at.path().join("p.plan");
     let make = |more: &[&str]| {
-        let fixed = ["plan", text(&first), text(&second), "-o", text(&plan), "--force", "--json"];
+        let fixed = [
+            "plan",
+            text(&first),
+            text(&second),
+            "-o",
+            text(&plan),
+            "--force",
+            "--json",
+        ];
         foreread(fixed.iter().chain(more).map(|word| (*word).to_string()))
     };
     let both = make(&[]);
-    assert!(both.err.contains("left out") && both.err.contains("gone: No such file"), "{}", both.err);
-    let figures = |got: &Got| (json(got)["files"].as_u64(), json(got)["bytes"].as_u64(), json(got)["runs"].as_u64());
-    assert_eq!(figures(&both), (Some(1), Some(8192), Some(2)), "what both read");
-    assert_eq!(figures(&make(&["--at-least", "1/2"])), (Some(3), Some(3 * 8192), Some(2)));
-    assert_eq!(figures(&make(&["--at-least", "1/2", "--max", "16K"])).1, Some(2 * 8192));
-    assert_eq!(figures(&make(&["--at-least", "1/2", "--since-start", "500us"])).0, Some(1));
+    assert!(
+        both.err.contains("left out") && both.err.contains("gone: No such file"),
+        "{}",
+        both.err
+    );
+    let figures = |got: &Got| {
+        (
+            json(got)["files"].as_u64(),
+            json(got)["bytes"].as_u64(),
+            json(got)["runs"].as_u64(),
+        )
+    };
+    assert_eq!(
+        figures(&both),
+        (Some(1), Some(8192), Some(2)),
+        "what both read"
+    );
+    assert_eq!(
+        figures(&make(&["--at-least", "1/2"])),
+        (Some(3), Some(3 * 8192), Some(2))
+    );
+    assert_eq!(
+        figures(&make(&["--at-least", "1/2", "--max", "16K"])).1,
+        Some(2 * 8192)
+    );
+    assert_eq!(
+        figures(&make(&["--at-least", "1/2", "--since-start", "500us"])).0,
+        Some(1)
+    );
     let got = foreread(["replay", text(&plan), "--json", "-"]);
-    assert_eq!((got.code, json(&got)["left_out_bytes"].as_u64()), (Some(0), Some(0)), "{}", got.err);
+    assert_eq!(
+        (got.code, json(&got)["left_out_bytes"].as_u64()),
+        (Some(0), Some(0)),
+        "{}",
+        got.err
+    );
     // A file that was written after the recording is not what the run read.
     std::thread::sleep(Duration::from_millis(20));
     fs::write(at.path().join("a"), vec![2; 20_000]).expect("written");
     let got = make(&["--at-least", "1/2"]);
-    assert!(got.err.contains("a: it was changed after the recording"), "{}", got.err);
+    assert!(
+        got.err.contains("a: it was changed after the recording"),
+        "{}",
+        got.err
+    );
 }
 
 #[test]
 fn the_command_has_its_output_and_exit_code() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
-    let got = foreread(["replay", text(&plan), "--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
-    assert_eq!((got.code, got.out.as_str(), got.err.as_str()), (Some(7), "out\n", "err\n"));
+    foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ])
+    .is_done();
+    let got = foreread([
+        "replay",
+        text(&plan),
+        "--",
+        "sh",
+        "-c",
+        "echo out; echo err >&2; exit 7",
+    ]);
+    assert_eq!(
+        (got.code, got.out.as_str(), got.err.as_str()),
+        (Some(7), "out\n", "err\n")
+    );
     let got = foreread(["replay", text(&plan), "--", "sh", "-c", "kill -9 $$"]);
     assert_eq!(got.code, Some(137));
     let got = foreread(["replay", text(&plan), "--", "no-such-command"]);
-    assert!(got.code == Some(127) && got.err.starts_with("foreread: cannot run: no-such-command: "), "{}", got.err);
+    assert!(
+        got.code == Some(127)
+            && got
+                .err
+                .starts_with("foreread: cannot run: no-such-command: "),
+        "{}",
+        got.err
+    );
     let script = at.path().join("script");
     fs::write(&script, "#!/bin/sh\n").expect("written");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o600)).expect("set");
     let got = foreread(["replay", text(&plan), "--", text(&script)]);
-    assert!(got.code == Some(126) && got.err.contains("ermission denied"), "{}", got.err);
+    assert!(
+        got.code == Some(126) && got.err.contains("ermission denied"),
+        "{}",
+        got.err
+    );
     assert!(got.err.contains("; check its permissions"), "{}", got.err);
 }
 
@@ -179,15 +351,35 @@ fn the_command_has_its_output_and_exit_code() {
 fn the_command_goes_on_when_replay_is_killed() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
-    let (begun, go, done) = (at.path().join("begun"), at.path().join("go"), at.path().join("done"));
-    let script = format!("touch {begun:?}; until [ -e {go:?} ]; do sleep 0.01; done; touch {done:?}");
+    foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ])
+    .is_done();
+    let (begun, go, done) = (
+        at.path().join("begun"),
+        at.path().join("go"),
+        at.path().join("done"),
+    );
+    let script =
+        format!("touch {begun:?}; until [ -e {go:?} ]; do sleep 0.01; done; touch {done:?}");
     let mut replay = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let mut replay = replay.args(["replay", text(&plan), "--", "sh", "-c", &script]).spawn().expect("it starts");
+    let mut replay = replay
+        .args(["replay", text(&plan), "--", "sh", "-c", &script])
+        .spawn()
+        .expect("it starts");
     let appears = |path: &Path| {
         let since = Instant::now();
         while !path.exists() {
-            assert!(since.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
+            assert!(
+                since.elapsed() < Duration::from_secs(60),
+                "{} does not appear",
+                path.display()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -202,12 +394,26 @@ fn the_command_goes_on_when_replay_is_killed() {
 fn what_is_no_plan_is_refused() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
+    foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ])
+    .is_done();
     let whole = fs::read_to_string(&plan).expect("read");
     for (bytes, expected) in [
-        (whole.replace("foreread-plan 1", "foreread-plan 9"), "has version 9, and this build reads version 1"),
+        (
+            whole.replace("foreread-plan 1", "foreread-plan 9"),
+            "has version 9, and this build reads version 1",
+        ),
         (whole.replace("end\n", ""), "the plan is cut short"),
-        (whole.replace("ranges: 1", "ranges: 99999999999"), "more than are possible"),
+        (
+            whole.replace("ranges: 1", "ranges: 99999999999"),
+            "more than are possible",
+        ),
         ("x".repeat(100_000), "a line is too long"),
         (String::new(), "the plan is cut short"),
     ] {
@@ -216,15 +422,56 @@ fn what_is_no_plan_is_refused() {
         let got = foreread(["replay", text(&plan), "--", "sh", "-c", "echo started"]);
         assert!(got.is_refused().contains(expected), "{}", got.err);
     }
-    let got = foreread(["plan", "--format", "gguf", "-o", text(&at.path().join("x")), text(&model)]);
-    assert!(got.is_refused().contains("no GGUF file, or a damaged one"), "{}", got.err);
-    let got =
-        foreread(["plan", "--format", "safetensors", "--tensors", "z*", "-o", text(&plan), "--force", text(&model)]);
-    assert!(got.is_refused().contains("no part of the file has a name like z*"), "{}", got.err);
-    let got = foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]);
-    assert!(got.is_refused().contains("it is there already"), "{}", got.err);
+    let got = foreread([
+        "plan",
+        "--format",
+        "gguf",
+        "-o",
+        text(&at.path().join("x")),
+        text(&model),
+    ]);
+    assert!(
+        got.is_refused().contains("no GGUF file, or a damaged one"),
+        "{}",
+        got.err
+    );
+    let got = foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "--tensors",
+        "z*",
+        "-o",
+        text(&plan),
+        "--force",
+        text(&model),
+    ]);
+    assert!(
+        got.is_refused()
+            .contains("no part of the file has a name like z*"),
+        "{}",
+        got.err
+    );
+    let got = foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ]);
+    assert!(
+        got.is_refused().contains("it is there already"),
+        "{}",
+        got.err
+    );
     let got = foreread(["replay", text(&at.path().join("none"))]);
-    assert!(got.is_refused().contains("cannot read the plan: No such file"), "{}", got.err);
+    assert!(
+        got.is_refused()
+            .contains("cannot read the plan: No such file"),
+        "{}",
+        got.err
+    );
 }
 
 #[test]
@@ -242,34 +489,73 @@ fn folders_are_warmed_within_the_limit() {
         eprintln!("skipped: the pages of this file system cannot be dropped");
         return;
     }
-    assert_eq!((limited.code, figures["fetched_bytes"].as_u64()), (Some(1), Some(1 << 20)), "{figures}");
-    assert!(limited.err.contains("the memory is full: 2.10 MB were not read"), "{}", limited.err);
+    assert_eq!(
+        (limited.code, figures["fetched_bytes"].as_u64()),
+        (Some(1), Some(1 << 20)),
+        "{figures}"
+    );
+    assert!(
+        limited
+            .err
+            .contains("the memory is full: 2.10 MB were not read"),
+        "{}",
+        limited.err
+    );
     let rest = json(&foreread(["warm", "--json", text(at.path())]));
     assert_eq!(
-        (rest["fetched_bytes"].as_u64(), rest["cached_bytes"].as_u64()),
+        (
+            rest["fetched_bytes"].as_u64(),
+            rest["cached_bytes"].as_u64()
+        ),
         (Some(2 << 20), Some(1 << 20)),
         "{rest}"
     );
     // A machine that is short of memory may drop a page that no program has used: then it is read once more.
-    let all_cached =
-        |_| foreread(["warm", text(at.path())]).is_done() == "0 bytes read in 0.000 s, 3.15 MB were cached\n";
+    let all_cached = |_| {
+        foreread(["warm", text(at.path())]).is_done()
+            == "0 bytes read in 0.000 s, 3.15 MB were cached\n"
+    };
     assert!((0..5).any(all_cached), "what is there is not read again");
     let got = foreread(["warm", text(&at.path().join("none"))]);
-    assert!(got.code == Some(1) && got.err.contains("none: No such file"), "{}", got.err);
+    assert!(
+        got.code == Some(1) && got.err.contains("none: No such file"),
+        "{}",
+        got.err
+    );
 }
 
 #[test]
 fn a_server_follows_a_plan_before_any_client_reads() {
     let at = folder();
     let (model, plan) = (model(at.path()), at.path().join("m.plan"));
-    foreread(["plan", "--format", "safetensors", "-o", text(&plan), text(&model)]).is_done();
+    foreread([
+        "plan",
+        "--format",
+        "safetensors",
+        "-o",
+        text(&plan),
+        text(&model),
+    ])
+    .is_done();
     let sockets = tempfile::tempdir().expect("a folder");
     let socket = sockets.path().join("s");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let serve = serve.args(["serve", text(&model), "--unix", text(&socket), "--plan", text(&plan)]);
-    let serve = serve.args(["--stats-every", "1s"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let serve = serve.args([
+        "serve",
+        text(&model),
+        "--unix",
+        text(&socket),
+        "--plan",
+        text(&plan),
+    ]);
+    let serve = serve
+        .args(["--stats-every", "1s"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let mut serve = serve.spawn().expect("it starts");
-    let lines = BufReader::new(serve.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let lines = BufReader::new(serve.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
     let mut seen = Vec::new();
     let followed = lines.take(60).any(|line| {
         let all = line.contains("reads 0,") && line.contains("from the source 6.29 MB");
@@ -281,6 +567,18 @@ fn a_server_follows_a_plan_before_any_client_reads() {
     assert!(followed, "{seen:#?}");
     let other = at.path().join("other");
     fs::write(&other, vec![1; 9000]).expect("written");
-    let got = foreread(["serve", text(&other), "--unix", text(&socket), "--plan", text(&plan)]);
-    assert!(got.is_refused().contains("the plan does not fit the source"), "{}", got.err);
+    let got = foreread([
+        "serve",
+        text(&other),
+        "--unix",
+        text(&socket),
+        "--plan",
+        text(&plan),
+    ]);
+    assert!(
+        got.is_refused()
+            .contains("the plan does not fit the source"),
+        "{}",
+        got.err
+    );
 }

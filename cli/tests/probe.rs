@@ -17,15 +17,40 @@ fn a_model_is_probed_written_and_simulated() {
     let path = dir.path().join("stick.toml");
     let got = foreread(["probe", "model:usb-2g", "-o", text(&path)]);
     let out = got.is_done();
-    assert!(out.lines().filter(|l| !l.starts_with("    ")).all(|l| l.chars().count() <= 80), "{out}");
-    for part in ["Model: disk: 310.000 us + 71.520 us/KiB, transfers of 120K", "rbd_cache_policy = writeback", "90 %"] {
+    assert!(
+        out.lines()
+            .filter(|l| !l.starts_with("    "))
+            .all(|l| l.chars().count() <= 80),
+        "{out}"
+    );
+    for part in [
+        "Model: disk: 310.000 us + 71.520 us/KiB, transfers of 120K",
+        "rbd_cache_policy = writeback",
+        "90 %",
+    ] {
         assert!(out.contains(part), "{part}\n{out}");
     }
     let times = |model: &str| {
-        let got = foreread(["compare", "sequential", "--on", model, "--size", "8M", "--runs", "2", "--json", "-"]);
-        json(got.is_done())["rows"][0]["time_s"]["mean"].as_f64().expect("a time")
+        let got = foreread([
+            "compare",
+            "sequential",
+            "--on",
+            model,
+            "--size",
+            "8M",
+            "--runs",
+            "2",
+            "--json",
+            "-",
+        ]);
+        json(got.is_done())["rows"][0]["time_s"]["mean"]
+            .as_f64()
+            .expect("a time")
     };
-    let (real, again) = (times("model:usb-2g"), times(&format!("model:{}", path.display())));
+    let (real, again) = (
+        times("model:usb-2g"),
+        times(&format!("model:{}", path.display())),
+    );
     assert!((again / real - 1.0).abs() < 1e-4, "{again} {real}");
 }
 
@@ -35,13 +60,34 @@ fn a_preset_is_printed_as_a_file_that_is_read_back() {
     let path = dir.path().join("rbd.toml");
     std::fs::write(&path, foreread(["models", "--toml", "rbd"]).is_done()).expect("written");
     let on = format!("model:{}", path.display());
-    let run = |on: &str| json(foreread(["compare", "boot-ide", "--on", on, "--runs", "2", "--json", "-"]).is_done());
-    assert_eq!(run(&on)["rows"][1]["time_s"], run("model:rbd")["rows"][1]["time_s"]);
-    assert!(foreread(["models", "--toml", "rdb"]).is_refused().contains("nearest: rbd"));
+    let run = |on: &str| {
+        json(
+            foreread([
+                "compare", "boot-ide", "--on", on, "--runs", "2", "--json", "-",
+            ])
+            .is_done(),
+        )
+    };
+    assert_eq!(
+        run(&on)["rows"][1]["time_s"],
+        run("model:rbd")["rows"][1]["time_s"]
+    );
+    assert!(
+        foreread(["models", "--toml", "rdb"])
+            .is_refused()
+            .contains("nearest: rbd")
+    );
     std::fs::write(&path, "schema = 1\n").expect("written");
-    for args in [["compare", "--on", on.as_str()], ["probe", on.as_str(), "--seconds=1"]] {
+    for args in [
+        ["compare", "--on", on.as_str()],
+        ["probe", on.as_str(), "--seconds=1"],
+    ] {
         let got = foreread(args);
-        assert!(got.is_refused().contains("bad model file") && got.err.contains("line 1"), "{}", got.err);
+        assert!(
+            got.is_refused().contains("bad model file") && got.err.contains("line 1"),
+            "{}",
+            got.err
+        );
     }
 }
 
@@ -51,16 +97,34 @@ fn a_file_is_probed() {
     // Beside the binary: the directory for temporary files is often in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let path = dir.path().join("disk.img");
-    let bytes: Vec<u8> = (0..4_u32 << 20).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let bytes: Vec<u8> = (0..4_u32 << 20)
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
     std::fs::write(&path, &bytes).expect("written");
     let model = dir.path().join("disk.toml");
     let is_deep = |points: &[serde_json::Value]| {
-        points.iter().any(|p| p["depth"] == 64) && points.iter().any(|p| p["request_bytes"] == 8 << 20)
+        points.iter().any(|p| p["depth"] == 64)
+            && points.iter().any(|p| p["request_bytes"] == 8 << 20)
     };
-    let ask = |seconds| foreread(["probe", text(&path), "--seconds", seconds, "-o", text(&model), "--json", "-"]);
+    let ask = |seconds| {
+        foreread([
+            "probe",
+            text(&path),
+            "--seconds",
+            seconds,
+            "-o",
+            text(&model),
+            "--json",
+            "-",
+        ])
+    };
     let mut got = ask("1");
     // One second is too short for every point while the disk is busy with something else.
-    if got.code == Some(0) && !json(&got.out)["points"].as_array().is_some_and(|points| is_deep(points)) {
+    if got.code == Some(0)
+        && !json(&got.out)["points"]
+            .as_array()
+            .is_some_and(|points| is_deep(points))
+    {
         got = ask("30");
     }
     if got.code == Some(2) && got.err.contains("O_DIRECT") {
@@ -69,22 +133,54 @@ fn a_file_is_probed() {
         return;
     }
     let probe = json(got.is_done());
-    assert_eq!((&probe["schema"], &probe["direct"]), (&"foreread.probe/1".into(), &true.into()));
+    assert_eq!(
+        (&probe["schema"], &probe["direct"]),
+        (&"foreread.probe/1".into(), &true.into())
+    );
     let points = probe["points"].as_array().expect("an array");
     assert!(is_deep(points), "{points:?}");
-    assert!(points.iter().all(|p| p["throughput_mb_s"]["median"].as_f64().is_some_and(|v| v > 0.0)));
-    assert!(probe["host_ns_per_kib"]["median"].as_f64().is_some_and(|v| v > 0.0));
-    assert_eq!(std::fs::read(&path).expect("still there"), bytes, "it was only read");
+    assert!(points.iter().all(|p| {
+        p["throughput_mb_s"]["median"]
+            .as_f64()
+            .is_some_and(|v| v > 0.0)
+    }));
+    assert!(
+        probe["host_ns_per_kib"]["median"]
+            .as_f64()
+            .is_some_and(|v| v > 0.0)
+    );
+    assert_eq!(
+        std::fs::read(&path).expect("still there"),
+        bytes,
+        "it was only read"
+    );
     let on = format!("model:{}", model.display());
-    let run = foreread(["compare", "random", "--on", &on, "--runs", "2", "--json", "-"]);
+    let run = foreread([
+        "compare", "random", "--on", &on, "--runs", "2", "--json", "-",
+    ]);
     assert_eq!(json(run.is_done())["notes"], serde_json::json!([]));
-    let args =
-        ["probe", text(&path), "--verify", text(&model), "--workload", "sequential", "--runs", "2", "--json", "-"];
+    let args = [
+        "probe",
+        text(&path),
+        "--verify",
+        text(&model),
+        "--workload",
+        "sequential",
+        "--runs",
+        "2",
+        "--json",
+        "-",
+    ];
     let check = foreread(args);
     // Two runs in a busy second may rank anything: the code follows the JSON.
     let checked = json(&check.out);
     assert_eq!(checked["schema"], "foreread.verify/1");
-    assert_eq!(check.code, Some(i32::from(checked["agrees"] != true)), "{}", check.err);
+    assert_eq!(
+        check.code,
+        Some(i32::from(checked["agrees"] != true)),
+        "{}",
+        check.err
+    );
 }
 
 /// README's own example: a block device by its node in /dev.
@@ -92,17 +188,28 @@ fn a_file_is_probed() {
 fn a_block_device_is_probed() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     file.as_file().set_len(16 << 20).expect("room");
-    let made = std::process::Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
+    let made = std::process::Command::new("losetup")
+        .args(["--find", "--show"])
+        .arg(file.path())
+        .output();
     let Some(made) = made.ok().filter(|made| made.status.success()) else {
         println!("skipped: needs root, loop devices and losetup (Debian package mount)");
         return;
     };
     let device = String::from_utf8(made.stdout).expect("a path");
     let got = foreread(["probe", device.trim(), "--seconds", "1", "--json", "-"]);
-    let given_back = std::process::Command::new("losetup").args(["--detach", device.trim()]).status();
+    let given_back = std::process::Command::new("losetup")
+        .args(["--detach", device.trim()])
+        .status();
     let probe = json(got.is_done());
-    assert_eq!((&probe["direct"], &probe["capacity_bytes"]), (&true.into(), &(16 << 20).into()));
-    assert!(given_back.is_ok_and(|status| status.success()), "losetup --detach");
+    assert_eq!(
+        (&probe["direct"], &probe["capacity_bytes"]),
+        (&true.into(), &(16 << 20).into())
+    );
+    assert!(
+        given_back.is_ok_and(|status| status.success()),
+        "losetup --detach"
+    );
 }
 
 #[test]
@@ -111,10 +218,22 @@ fn what_cannot_be_probed_is_refused_in_one_line() {
     let small = dir.path().join("small");
     std::fs::write(&small, [0; 8191]).expect("written");
     for (args, part) in [
-        (vec!["probe", text(&small), "--buffered"], "too few to measure"),
-        (vec!["probe", "model:rbd", "-o", "model.txt"], "name it FILE.toml"),
-        (vec!["probe", "model:rbd", "--verify", "x.toml"], "cannot vouch"),
-        (vec!["probe", text(&small), "--verify", "gone.toml"], "gone.toml"),
+        (
+            vec!["probe", text(&small), "--buffered"],
+            "too few to measure",
+        ),
+        (
+            vec!["probe", "model:rbd", "-o", "model.txt"],
+            "name it FILE.toml",
+        ),
+        (
+            vec!["probe", "model:rbd", "--verify", "x.toml"],
+            "cannot vouch",
+        ),
+        (
+            vec!["probe", text(&small), "--verify", "gone.toml"],
+            "gone.toml",
+        ),
         (vec!["probe", "model:rbd", "--seconds", "0"], "--seconds"),
         (vec!["probe", "model:rdb"], "nearest: rbd"),
         (vec!["probe", "model:gone.toml"], "No such file"),
@@ -136,11 +255,25 @@ fn the_page_cache_is_not_measured_unawares() {
     std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
     let got = foreread(["probe", text(file.path()), "--seconds", "1"]);
     if got.code == Some(0) {
-        println!("skipped: needs a file system that refuses direct I/O at {}", path.display());
+        println!(
+            "skipped: needs a file system that refuses direct I/O at {}",
+            path.display()
+        );
         return;
     }
-    assert!(got.is_refused().contains("page cache would answer"), "{}", got.err);
+    assert!(
+        got.is_refused().contains("page cache would answer"),
+        "{}",
+        got.err
+    );
     let got = foreread(["probe", text(file.path()), "--seconds", "1", "--buffered"]);
-    let out: String = got.is_done().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(out.contains("Note: Direct I/O is refused here: these are reads through the page cache"), "{out}");
+    let out: String = got
+        .is_done()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        out.contains("Note: Direct I/O is refused here: these are reads through the page cache"),
+        "{out}"
+    );
 }

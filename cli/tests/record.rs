@@ -46,13 +46,24 @@ fn every_call_is_recorded_with_its_bytes() {
         return;
     }
     let script = format!("import os; os.chdir({:?})\n{CALLS}", text(dir.path()));
-    let Some(got) = record(&trace, &["--json", "-"], &python(&script)) else { return };
+    let Some(got) = record(&trace, &["--json", "-"], &python(&script)) else {
+        return;
+    };
     assert_eq!(got.code, Some(0), "{}", got.err);
-    assert!(got.err.contains("next: foreread compare ") && got.err.contains(" 0 lost"), "{}", got.err);
+    assert!(
+        got.err.contains("next: foreread compare ") && got.err.contains(" 0 lost"),
+        "{}",
+        got.err
+    );
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert_eq!((&json["schema"], &json["lost_events"]), (&"foreread.record/1".into(), &0.into()));
+    assert_eq!(
+        (&json["schema"], &json["lost_events"]),
+        (&"foreread.record/1".into(), &0.into())
+    );
     assert_eq!(json["counts"]["contradicted"], 0);
-    let all = steps(&trace, None).remove(text(&data)).expect("the file has its name");
+    let all = steps(&trace, None)
+        .remove(text(&data))
+        .expect("the file has its name");
     let (will, sequential) = (Op::Hint(Advice::WillNeed), Op::Hint(Advice::Sequential));
     let want = [
         (sequential, 4096, 8192),
@@ -69,9 +80,15 @@ fn every_call_is_recorded_with_its_bytes() {
     assert_eq!(all[..want.len()], want, "{all:?}");
     // An offset in the program's memory: whole pages around it.
     let (op, offset, len) = all[want.len()];
-    assert!(op == Op::Read && offset <= 400_000 && offset > 390_000 && offset + len >= 405_000, "{all:?}");
+    assert!(
+        op == Op::Read && offset <= 400_000 && offset > 390_000 && offset + len >= 405_000,
+        "{all:?}"
+    );
     // A fork shares the position.
-    assert_eq!(all[want.len() + 1..][..2], [(Op::Read, 25_480, 11), (Op::Read, 25_491, 13)]);
+    assert_eq!(
+        all[want.len() + 1..][..2],
+        [(Op::Read, 25_480, 11), (Op::Read, 25_491, 13)]
+    );
     let touched = |(op, offset, _): &(Op, u64, u64)| *op == Op::Fault && *offset == 90 * 4096;
     assert!(all[want.len() + 3..].iter().any(touched), "{all:?}");
 }
@@ -88,25 +105,46 @@ fn what_was_open_before_and_what_threads_read_is_known() {
         [x.start() for x in t]\n[x.join() for x in t]\nos.read(0, 100)";
     let mut stdin = std::fs::File::open(&data).expect("there");
     std::io::Seek::seek(&mut stdin, std::io::SeekFrom::Start(12_345)).expect("a file");
-    let command = [&["record", "-q", "-o", text(&trace), "--"][..], &python(script)].concat();
-    let done = Command::new(env!("CARGO_BIN_EXE_foreread")).args(command).stdin(stdin).output().expect("runs");
+    let command = [
+        &["record", "-q", "-o", text(&trace), "--"][..],
+        &python(script),
+    ]
+    .concat();
+    let done = Command::new(env!("CARGO_BIN_EXE_foreread"))
+        .args(command)
+        .stdin(stdin)
+        .output()
+        .expect("runs");
     if done.status.code() == Some(3) {
         println!("skipped: needs root and tracefs");
         return;
     }
     assert_eq!((done.status.code(), done.stderr.len()), (Some(0), 0));
-    let mut all = steps(&trace, None).remove(text(&data)).expect("the file has its name");
-    assert_eq!((all[0], all.pop()), ((Op::Read, 12_345, 100), Some((Op::Read, 12_445, 100))));
+    let mut all = steps(&trace, None)
+        .remove(text(&data))
+        .expect("the file has its name");
+    assert_eq!(
+        (all[0], all.pop()),
+        ((Op::Read, 12_345, 100), Some((Op::Read, 12_445, 100)))
+    );
     let mut rest = all.split_off(1);
     rest.sort_by_key(|(_, offset, _)| *offset);
-    assert_eq!(rest, (1..9).map(|i| (Op::Read, 4096 * i, 50)).collect::<Vec<_>>());
+    assert_eq!(
+        rest,
+        (1..9).map(|i| (Op::Read, 4096 * i, 50)).collect::<Vec<_>>()
+    );
 }
 
 /// The ranges of a file that was open for too short a time to be found under its name: by its inode.
-fn nameless<'a>(ours: &'a BTreeMap<String, Vec<(u64, u64)>>, name: &str) -> Option<&'a Vec<(u64, u64)>> {
+fn nameless<'a>(
+    ours: &'a BTreeMap<String, Vec<(u64, u64)>>,
+    name: &str,
+) -> Option<&'a Vec<(u64, u64)>> {
     let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(name).ok()?);
     let start = format!("inode {inode} of ");
-    ours.iter().find(|(name, _)| name.starts_with(&start)).map(|(_, ranges)| ranges)
+    ours.iter()
+        .find(|(name, _)| name.starts_with(&start))
+        .map(|(_, ranges)| ranges)
 }
 
 /// strace and the recorder over the same command: what the first saw, the second has.
@@ -124,15 +162,38 @@ fn every_range_that_strace_saw_is_in_the_trace() {
     );
     let command = ["sh", "-c", &script, CALLS];
     // Once before: python writes what it has compiled, and reads that the next time.
-    assert!(Command::new(command[0]).args(&command[1..]).status().expect("it runs").success());
-    let Some(got) = record(&trace, &["-q"], &command) else { return };
+    assert!(
+        Command::new(command[0])
+            .args(&command[1..])
+            .status()
+            .expect("it runs")
+            .success()
+    );
+    let Some(got) = record(&trace, &["-q"], &command) else {
+        return;
+    };
     assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
     let ours = ranges(steps(&trace, None));
     std::fs::remove_file(&trace).expect("there");
     let calls = "trace=openat,open,close,read,pread64,readv,preadv,preadv2,lseek,dup,dup2,dup3,fcntl,clone,clone3,fork,\
         vfork,execve,sendfile,copy_file_range";
-    let args = ["-f", "-ttt", "-T", "-y", "-s", "0", "-e", calls, "-o", text(&seen)];
-    let done = Command::new("strace").args(args).args(command).status().expect("strace runs");
+    let args = [
+        "-f",
+        "-ttt",
+        "-T",
+        "-y",
+        "-s",
+        "0",
+        "-e",
+        calls,
+        "-o",
+        text(&seen),
+    ];
+    let done = Command::new("strace")
+        .args(args)
+        .args(command)
+        .status()
+        .expect("strace runs");
     assert!(done.success());
     let (mut files, mut bytes) = (0, 0);
     for (name, theirs) in ranges(steps(&seen, Some("strace"))) {
@@ -141,7 +202,10 @@ fn every_range_that_strace_saw_is_in_the_trace() {
             continue;
         }
         for (start, end) in theirs {
-            let all = ours.get(&name).or_else(|| nameless(&ours, &name)).map_or(&[][..], Vec::as_slice);
+            let all = ours
+                .get(&name)
+                .or_else(|| nameless(&ours, &name))
+                .map_or(&[][..], Vec::as_slice);
             let covered = all.iter().any(|(from, to)| *from <= start && end <= *to);
             assert!(covered, "{name}: {start}..{end} is not in {all:?}");
             bytes += end - start;
@@ -149,7 +213,11 @@ fn every_range_that_strace_saw_is_in_the_trace() {
         files += 1;
     }
     assert!(files > 5 && bytes > 1 << 19, "{files} files, {bytes} bytes");
-    println!("covered: {bytes} bytes of {files} files, {} of them {}", data.display(), files);
+    println!(
+        "covered: {bytes} bytes of {files} files, {} of them {}",
+        data.display(),
+        files
+    );
 }
 
 #[test]
@@ -159,16 +227,28 @@ fn lost_events_are_counted_and_fail_when_asked() {
     let (input, json) = (format!("if={}", text(&data)), dir.path().join("j.json"));
     let command = ["dd", &input, "of=/dev/null", "bs=16", "status=none"];
     let options = ["--buffer", "8K", "--strict", "--json", text(&json)];
-    let Some(got) = record(&trace, &options, &command) else { return };
+    let Some(got) = record(&trace, &options, &command) else {
+        return;
+    };
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
     let lost = json["lost_events"].as_u64().expect("a number");
-    assert!(lost > 0 && json["counts"]["gaps"].as_u64() > Some(0), "{json}");
+    assert!(
+        lost > 0 && json["counts"]["gaps"].as_u64() > Some(0),
+        "{json}"
+    );
     assert_eq!(got.code, Some(1), "{}", got.err);
-    assert!(got.err.contains("events were lost") && got.err.contains("--buffer"), "{}", got.err);
+    assert!(
+        got.err.contains("events were lost") && got.err.contains("--buffer"),
+        "{}",
+        got.err
+    );
     // What is there is readable, and no range is beyond the file.
     let all = steps(&trace, None).remove(text(&data)).unwrap_or_default();
-    assert!(all.iter().all(|(_, offset, len)| offset + len <= (1 << 20) + 8192));
+    assert!(
+        all.iter()
+            .all(|(_, offset, len)| offset + len <= (1 << 20) + 8192)
+    );
     let got = record(&trace, &["--strict"], &["true"]).expect("as before");
     assert_eq!(got.code, Some(0), "{}", got.err);
 }
@@ -177,22 +257,57 @@ fn lost_events_are_counted_and_fail_when_asked() {
 fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
     let (dir, _) = scratch();
     let trace = dir.path().join("t.frt");
-    let Some(got) = record(&trace, &["-q"], &["sh", "-c", "echo hello; exit 7"]) else { return };
-    assert_eq!((got.code, got.out.as_str(), got.err.as_str()), (Some(7), "hello\n", ""));
-    assert_eq!(record(&trace, &["-q"], &["sh", "-c", "kill -9 $$"]).expect("as before").code, Some(137));
-    let args = ["record", "-q", "--force", "-o", text(&trace), "--", "sh", "-c", "echo ready; exec sleep 600"];
-    let begin =
-        || Command::new(env!("CARGO_BIN_EXE_foreread")).args(args).stdout(Stdio::piped()).spawn().expect("runs");
+    let Some(got) = record(&trace, &["-q"], &["sh", "-c", "echo hello; exit 7"]) else {
+        return;
+    };
+    assert_eq!(
+        (got.code, got.out.as_str(), got.err.as_str()),
+        (Some(7), "hello\n", "")
+    );
+    assert_eq!(
+        record(&trace, &["-q"], &["sh", "-c", "kill -9 $$"])
+            .expect("as before")
+            .code,
+        Some(137)
+    );
+    let args = [
+        "record",
+        "-q",
+        "--force",
+        "-o",
+        text(&trace),
+        "--",
+        "sh",
+        "-c",
+        "echo ready; exec sleep 600",
+    ];
+    let begin = || {
+        Command::new(env!("CARGO_BIN_EXE_foreread"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("runs")
+    };
     let ready = |child: &mut std::process::Child| {
         let mut line = [0; 6];
-        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut line).expect("it says so");
+        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut line)
+            .expect("it says so");
     };
     let kill = |signal: &str, pid: u32| {
-        assert!(Command::new("kill").args([signal, &pid.to_string()]).status().expect("runs").success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid.to_string()])
+                .status()
+                .expect("runs")
+                .success()
+        );
     };
     let mut child = begin();
     ready(&mut child);
-    assert!(instance(child.id()).is_some(), "it is looked for where it is");
+    assert!(
+        instance(child.id()).is_some(),
+        "it is looked for where it is"
+    );
     kill("-TERM", child.id());
     assert_eq!(child.wait().expect("ends").code(), Some(143));
     assert!(!steps(&trace, None).is_empty());
@@ -202,42 +317,70 @@ fn the_code_of_the_command_is_passed_on_and_signals_reach_it() {
     ready(&mut child);
     // Left over, the command would hold our pipes.
     let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
-    assert!(child_called(child.id(), "--tracefs-guard").is_some(), "the guard");
+    assert!(
+        child_called(child.id(), "--tracefs-guard").is_some(),
+        "the guard"
+    );
     kill("-KILL", child.id());
     child.wait().expect("ends");
-    eventually("the instance to go", || instance(child.id()).is_none().then_some(()));
+    eventually("the instance to go", || {
+        instance(child.id()).is_none().then_some(())
+    });
     kill("-KILL", sleeper);
     // Where the guard is killed first, the next run removes it.
     let mut child = begin();
     ready(&mut child);
     let sleeper = eventually("the command", || child_called(child.id(), "sleep"));
-    kill("-KILL", child_called(child.id(), "--tracefs-guard").expect("the guard"));
+    kill(
+        "-KILL",
+        child_called(child.id(), "--tracefs-guard").expect("the guard"),
+    );
     kill("-KILL", child.id());
     child.wait().expect("ends");
     kill("-KILL", sleeper);
     assert!(instance(child.id()).is_some());
-    assert_eq!(record(&trace, &["-q"], &["true"]).expect("as before").code, Some(0));
+    assert_eq!(
+        record(&trace, &["-q"], &["true"]).expect("as before").code,
+        Some(0)
+    );
     assert_eq!(instance(child.id()), None);
 }
 
 /// The tracing instance of a recorder.
 fn instance(pid: u32) -> Option<PathBuf> {
-    let all = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|place| format!("{place}/instances"));
-    let mut all = all.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
-    all.find(|path| path.to_string_lossy().contains(&format!("/foreread-{pid}-")))
+    let all = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .map(|place| format!("{place}/instances"));
+    let mut all = all
+        .iter()
+        .flat_map(std::fs::read_dir)
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    all.find(|path| {
+        path.to_string_lossy()
+            .contains(&format!("/foreread-{pid}-"))
+    })
 }
 
 /// A child process by a word of its command line, whichever thread began it.
 fn child_called(pid: u32, word: &str) -> Option<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .ok()?
+        .flatten();
+    let of = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("children")).unwrap_or_default()
+    };
     let children: Vec<u32> = tasks.map(of).flat_map(|pids| numbers(&pids)).collect();
-    let called = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|all| all.contains(word));
+    let called = |pid: u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|all| all.contains(word))
+    };
     children.into_iter().find(|&child| called(child))
 }
 
 fn numbers(text: &str) -> Vec<u32> {
-    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    text.split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
 }
 
 /// Waits up to a minute, for a machine with much else to do.
@@ -259,11 +402,26 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
         return;
     }
     for (args, part) in [
-        (vec!["record", "-o", text(&trace), "--", "true"], "it is there already"),
-        (vec!["record", "-o", "no/such/t.frt", "--", "true"], "its directory does not exist"),
-        (vec!["record", "-o", text(dir.path()), "--", "true"], "it is a directory"),
-        (vec!["record", "--force", "-o", text(&trace), "--pid", "4194305"], "no such process: 4194305"),
-        (vec!["record", "--force", "-o", text(&trace)], "see 'foreread record -h'"),
+        (
+            vec!["record", "-o", text(&trace), "--", "true"],
+            "it is there already",
+        ),
+        (
+            vec!["record", "-o", "no/such/t.frt", "--", "true"],
+            "its directory does not exist",
+        ),
+        (
+            vec!["record", "-o", text(dir.path()), "--", "true"],
+            "it is a directory",
+        ),
+        (
+            vec!["record", "--force", "-o", text(&trace), "--pid", "4194305"],
+            "no such process: 4194305",
+        ),
+        (
+            vec!["record", "--force", "-o", text(&trace)],
+            "see 'foreread record -h'",
+        ),
     ] {
         assert!(foreread(&args).is_refused().contains(part), "{args:?}");
     }
@@ -271,17 +429,38 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     for (program, code) in [("/no/such/program", 127), (text(&data), 126)] {
         let got = foreread(["record", "--force", "-o", text(&trace), "--", program]);
         let said = format!("foreread: cannot run: {program}: ");
-        assert!(got.code == Some(code) && got.err.starts_with(&said), "{:?}: {}", got.code, got.err);
+        assert!(
+            got.code == Some(code) && got.err.starts_with(&said),
+            "{:?}: {}",
+            got.code,
+            got.err
+        );
     }
     if has(&["setpriv", "--version"]) {
-        let args =
-            ["--reuid", "65534", "--", env!("CARGO_BIN_EXE_foreread"), "record", "-o", "/tmp/t.frt", "--", "true"];
+        let args = [
+            "--reuid",
+            "65534",
+            "--",
+            env!("CARGO_BIN_EXE_foreread"),
+            "record",
+            "-o",
+            "/tmp/t.frt",
+            "--",
+            "true",
+        ];
         let done = Command::new("setpriv").args(args).output().expect("runs");
         let error = String::from_utf8_lossy(&done.stderr);
         // Where the binary cannot be reached by others there is nothing to see.
         if done.status.code() != Some(127) && done.status.code() != Some(126) {
-            assert_eq!((done.status.code(), error.lines().count()), (Some(3), 1), "{error}");
-            assert!(error.starts_with("foreread: not root") && error.contains("strace -f"), "{error}");
+            assert_eq!(
+                (done.status.code(), error.lines().count()),
+                (Some(3), 1),
+                "{error}"
+            );
+            assert!(
+                error.starts_with("foreread: not root") && error.contains("strace -f"),
+                "{error}"
+            );
         }
     }
 }
@@ -290,17 +469,32 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
 fn counted(json: &str, policy: &str) -> (u64, u64) {
     let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");
-    let row = rows.iter().find(|row| row["policy"] == policy).expect("a row of it");
+    let row = rows
+        .iter()
+        .find(|row| row["policy"] == policy)
+        .expect("a row of it");
     let number = |key: &str| row[key].as_u64().unwrap_or_else(|| panic!("{key}: {row}"));
     (number("demand_reads"), number("demand_bytes"))
 }
 
 /// The same reads explained on the real file: as many as `compare` counted, and no byte read ahead without its fate.
 fn explained_on(trace: &Path, (name, file): (&str, &Path), row: (u64, u64)) {
-    let args = ["explain", text(trace), "--only", name, "--on", text(file), "--alone"];
+    let args = [
+        "explain",
+        text(trace),
+        "--only",
+        name,
+        "--on",
+        text(file),
+        "--alone",
+    ];
     let told = foreread(args);
     assert_eq!(told.code, Some(0), "{name}: {}", told.err);
-    assert!(told.out.contains(&format!(" on file:{} (", file.display())), "{}", told.out);
+    assert!(
+        told.out.contains(&format!(" on file:{} (", file.display())),
+        "{}",
+        told.out
+    );
     let told = foreread(args.into_iter().chain(["--json", "-"]));
     let json: serde_json::Value = serde_json::from_str(&told.out).expect("JSON");
     assert_eq!(
@@ -308,36 +502,91 @@ fn explained_on(trace: &Path, (name, file): (&str, &Path), row: (u64, u64)) {
         (Some(&*format!("file:{}", file.display())), Some("auto"))
     );
     let total = &json["total"];
-    let number = |key: &str| total[key].as_u64().unwrap_or_else(|| panic!("{key}: {total}"));
-    assert_eq!((number("demand_reads"), number("demand_bytes")), row, "{name}");
-    let fates = ["used_bytes", "unused_bytes", "ra_failed_bytes", "unresolved_bytes"].map(number);
-    assert_eq!(number("ra_bytes"), fates.iter().sum::<u64>(), "{name}: {total}");
-    assert_eq!(number("hits") + number("late_hits") + number("misses"), number("demand_reads"), "{name}: {total}");
-    assert!(number("source_bytes") > 0 && number("stall_ns") > 0, "{name}: {total}");
+    let number = |key: &str| {
+        total[key]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{key}: {total}"))
+    };
+    assert_eq!(
+        (number("demand_reads"), number("demand_bytes")),
+        row,
+        "{name}"
+    );
+    let fates = [
+        "used_bytes",
+        "unused_bytes",
+        "ra_failed_bytes",
+        "unresolved_bytes",
+    ]
+    .map(number);
+    assert_eq!(
+        number("ra_bytes"),
+        fates.iter().sum::<u64>(),
+        "{name}: {total}"
+    );
+    assert_eq!(
+        number("hits") + number("late_hits") + number("misses"),
+        number("demand_reads"),
+        "{name}: {total}"
+    );
+    assert!(
+        number("source_bytes") > 0 && number("stall_ns") > 0,
+        "{name}: {total}"
+    );
     let streams = json["files"][0]["streams"].as_array().expect("streams");
-    assert!(streams.iter().all(|s| !s["because"]["words"].as_str().unwrap_or_default().is_empty()), "{name}");
+    assert!(
+        streams.iter().all(|s| !s["because"]["words"]
+            .as_str()
+            .unwrap_or_default()
+            .is_empty()),
+        "{name}"
+    );
 }
 
 /// Programs that people have, read back by `compare` and `explain` on a real file.
 #[test]
 fn traces_of_real_programs_are_compared_on_a_real_file() {
     let (dir, data) = scratch();
-    let (trace, db, npy) = (dir.path().join("t.frt"), dir.path().join("a.db"), dir.path().join("a.npy"));
+    let (trace, db, npy) = (
+        dir.path().join("t.frt"),
+        dir.path().join("a.db"),
+        dir.path().join("a.npy"),
+    );
     let tar = dir.path().join("a.tar");
     let sql = "create table t(a, b); with recursive c(n) as (select 1 union all select n + 1 from c where n < 20000) \
         insert into t select n, hex(randomblob(20)) from c;";
     let load = format!("import numpy; print(numpy.load({:?}).sum())", text(&npy));
-    let save = format!("import numpy; numpy.save({:?}, numpy.arange(200000))", text(&npy));
-    let runs = |program: &[&str]| Command::new(program[0]).args(&program[1..]).status().expect("runs").success();
-    let mut programs: Vec<(Vec<&str>, &Path)> = vec![(vec!["tar", "cf", text(&tar), text(&data)], &data)];
+    let save = format!(
+        "import numpy; numpy.save({:?}, numpy.arange(200000))",
+        text(&npy)
+    );
+    let runs = |program: &[&str]| {
+        Command::new(program[0])
+            .args(&program[1..])
+            .status()
+            .expect("runs")
+            .success()
+    };
+    let mut programs: Vec<(Vec<&str>, &Path)> =
+        vec![(vec!["tar", "cf", text(&tar), text(&data)], &data)];
     if has(&["sqlite3", "--version"]) {
         assert!(runs(&["sqlite3", text(&db), sql]));
-        programs.push((vec!["sqlite3", text(&db), "select count(distinct b) from t"], &db));
+        programs.push((
+            vec!["sqlite3", text(&db), "select count(distinct b) from t"],
+            &db,
+        ));
     }
     // Debian's numpy belongs to Debian's python, which is not always the first.
-    let has_numpy =
-        |python: &str| Command::new(python).args(["-c", "import numpy"]).output().is_ok_and(|o| o.status.success());
-    match ["/usr/bin/python3", "python3"].into_iter().find(|python| has_numpy(python)) {
+    let has_numpy = |python: &str| {
+        Command::new(python)
+            .args(["-c", "import numpy"])
+            .output()
+            .is_ok_and(|o| o.status.success())
+    };
+    match ["/usr/bin/python3", "python3"]
+        .into_iter()
+        .find(|python| has_numpy(python))
+    {
         Some(python) => {
             assert!(runs(&[python, "-c", &save]));
             programs.push((vec![python, "-c", &load], &npy));
@@ -345,14 +594,32 @@ fn traces_of_real_programs_are_compared_on_a_real_file() {
         None => println!("skipped: needs numpy (apt-get install python3-numpy)"),
     }
     for (program, file) in programs {
-        let Some(got) = record(&trace, &[], &program) else { return };
+        let Some(got) = record(&trace, &[], &program) else {
+            return;
+        };
         assert_eq!(got.code, Some(0), "{}", got.err);
         let size = std::fs::metadata(file).expect("there").len();
-        let seen = ranges(steps(&trace, None)).remove(text(file)).expect("the file has its name");
+        let seen = ranges(steps(&trace, None))
+            .remove(text(file))
+            .expect("the file has its name");
         let bytes: u64 = seen.iter().map(|(start, end)| end - start).sum();
         assert!(bytes >= size * 9 / 10, "{program:?}: {bytes} of {size}");
-        let name = file.file_name().and_then(|name| name.to_str()).expect("UTF-8");
-        let args = ["compare", text(&trace), "--only", name, "--on", text(file), "--runs", "2", "--json", "-"];
+        let name = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("UTF-8");
+        let args = [
+            "compare",
+            text(&trace),
+            "--only",
+            name,
+            "--on",
+            text(file),
+            "--runs",
+            "2",
+            "--json",
+            "-",
+        ];
         let got = foreread(args);
         assert_eq!(got.code, Some(0), "{program:?}: {}", got.err);
         assert!(got.out.contains("\"rows\""), "{}", got.out);
@@ -360,6 +627,10 @@ fn traces_of_real_programs_are_compared_on_a_real_file() {
         explained_on(&trace, (name, file), row);
         let told = foreread(["explain", text(&trace), "--file", name, "--json", "-"]);
         assert_eq!(told.code, Some(0), "{program:?}: {}", told.err);
-        assert!(told.out.contains("\"foreread.explain/1\"") && told.out.contains(name), "{}", told.out);
+        assert!(
+            told.out.contains("\"foreread.explain/1\"") && told.out.contains(name),
+            "{}",
+            told.out
+        );
     }
 }

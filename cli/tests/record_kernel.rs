@@ -17,7 +17,9 @@ const PAGE: u64 = 4096;
 /// Where tracefs is mounted, if it is.
 fn tracefs() -> Option<&'static Path> {
     let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(Path::new);
-    let found = places.into_iter().find(|place| place.join("instances").is_dir());
+    let found = places
+        .into_iter()
+        .find(|place| place.join("instances").is_dir());
     if found.is_none() {
         println!("skipped: needs tracefs mounted at /sys/kernel/tracing");
     }
@@ -76,10 +78,21 @@ impl Reader {
     fn new(folder: &Path) -> Reader {
         let words = python(READER);
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(&words[1..])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().expect("it runs");
-        let (input, output) = (process.stdin.take().expect("a pipe"), process.stdout.take().expect("a pipe"));
-        let mut reader = Reader { process, input, output: BufReader::new(output) };
+        let (input, output) = (
+            process.stdin.take().expect("a pipe"),
+            process.stdout.take().expect("a pipe"),
+        );
+        let mut reader = Reader {
+            process,
+            input,
+            output: BufReader::new(output),
+        };
         reader.hears("ready");
         reader
     }
@@ -105,8 +118,17 @@ impl Reader {
 fn begin(trace: &Path, pid: u32) -> Option<Child> {
     // A test that is begun in the background has no SIGINT to give on.
     let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread"), "record", "-q", "--force"]);
-    let mut recorder = command.args(["-o", text(trace), "--pid", &pid.to_string()]).spawn().expect("it runs");
+    command.args([
+        "--default-signal=INT",
+        env!("CARGO_BIN_EXE_foreread"),
+        "record",
+        "-q",
+        "--force",
+    ]);
+    let mut recorder = command
+        .args(["-o", text(trace), "--pid", &pid.to_string()])
+        .spawn()
+        .expect("it runs");
     let mut ended = None;
     // When it knows what is open its first thread polls the process.
     wait_until("it records", || {
@@ -125,10 +147,13 @@ fn begin(trace: &Path, pid: u32) -> Option<Child> {
 /// That the recorder ended well and has left nothing.
 fn is_over(status: ExitStatus, recorder: u32) {
     assert_eq!(status.code(), Some(0));
-    let instances = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(|place| format!("{place}/instances"));
+    let instances = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .map(|place| format!("{place}/instances"));
     let all = instances.iter().flat_map(fs::read_dir).flatten().flatten();
     let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let left: Vec<String> = names.filter(|name| name.starts_with(&format!("foreread-{recorder}-"))).collect();
+    let left: Vec<String> = names
+        .filter(|name| name.starts_with(&format!("foreread-{recorder}-")))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -143,11 +168,15 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     let pid = reader.process.id();
     reader.does("r 4321");
     // Until Ctrl-C: the process goes on.
-    let Some(mut recorder) = begin(&first, pid) else { return drop(reader.ends().wait()) };
+    let Some(mut recorder) = begin(&first, pid) else {
+        return drop(reader.ends().wait());
+    };
     for what in ["r 1000", "t 500000", "r 50", "c 100"] {
         reader.does(what);
     }
-    let kill = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status();
+    let kill = Command::new("kill")
+        .args(["-INT", &recorder.id().to_string()])
+        .status();
     assert!(kill.expect("it runs").success());
     is_over(recorder.wait().expect("ends"), recorder.id());
     reader.does("r 60");
@@ -159,13 +188,23 @@ fn a_process_that_runs_is_recorded_until_it_ends_or_we_have_enough() {
     is_over(recorder.wait().expect("ends"), recorder.id());
     assert!(ended.wait().expect("ends").success());
 
-    let of = |trace| steps(trace, None).remove(text(&data)).expect("the file has its name");
+    let of = |trace| {
+        steps(trace, None)
+            .remove(text(&data))
+            .expect("the file has its name")
+    };
     let read = |offset, bytes| (Op::Read, offset, bytes);
     let all: Vec<Step> = of(&first);
-    assert_eq!(all[..3], [read(104_321, 1000), read(500_000, 777), read(105_321, 50)]);
+    assert_eq!(
+        all[..3],
+        [read(104_321, 1000), read(500_000, 777), read(105_321, 50)]
+    );
     // A sharer may have moved the position: it is known by the page only.
     let (op, offset, len) = all[3];
-    assert!(all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0, "{all:?}");
+    assert!(
+        all.len() == 4 && op == Op::Read && offset <= 300_000 && offset % PAGE == 0,
+        "{all:?}"
+    );
     assert!(offset + len >= 300_100 && len <= 3 * PAGE, "{all:?}");
     assert_eq!(of(&second), [read(105_431, 70)]);
 }
@@ -175,7 +214,11 @@ struct Beside(PathBuf);
 
 impl Beside {
     fn new(tracefs: &Path) -> Beside {
-        let folder = tracefs.join(format!("instances/beside-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let folder = tracefs.join(format!(
+            "instances/beside-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
         fs::create_dir(&folder).expect("root may");
         let beside = Beside(folder);
         beside.set("buffer_size_kb", "8192");
@@ -200,13 +243,24 @@ impl Beside {
         let ino = format!("{ino:x}");
         let after = |line: &str, key: &str| {
             let words: Vec<&str> = line.split([' ', '=']).collect();
-            words.windows(2).find(|pair| pair[0] == key).map(|pair| pair[1].to_string())
+            words
+                .windows(2)
+                .find(|pair| pair[0] == key)
+                .map(|pair| pair[1].to_string())
         };
         let mut lines = Vec::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
-            if after(line, "dev").as_deref() == Some(dev) && after(line, "ino").as_deref() == Some(&ino) {
-                let event = ["ra_order", "ra_unbounded", "add_to"].into_iter().find(|name| line.contains(name));
-                let number = |key| after(line, key).and_then(|value| value.parse().ok()).unwrap_or(0);
+            if after(line, "dev").as_deref() == Some(dev)
+                && after(line, "ino").as_deref() == Some(&ino)
+            {
+                let event = ["ra_order", "ra_unbounded", "add_to"]
+                    .into_iter()
+                    .find(|name| line.contains(name));
+                let number = |key| {
+                    after(line, key)
+                        .and_then(|value| value.parse().ok())
+                        .unwrap_or(0)
+                };
                 lines.push((event.expect("one of ours").to_string(), keys.map(number)));
             }
         }
@@ -224,7 +278,10 @@ impl Drop for Beside {
 /// First page and pages of each decision in a trace, of the file whose name is `right`.
 fn decisions(trace: &Path, right: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
     let (mut names, mut all) = (Vec::new(), Vec::new());
-    for item in open::open(&[trace.to_path_buf()], None).expect("a trace").items {
+    for item in open::open(&[trace.to_path_buf()], None)
+        .expect("a trace")
+        .items
+    {
         match item.expect("whole") {
             Item::File(file) => names.push(file.name),
             Item::Record(r) if r.flags.has(Flags::AHEAD) && right(&names[r.file as usize]) => {
@@ -238,7 +295,10 @@ fn decisions(trace: &Path, right: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
 
 /// As stat(2) numbers a device, in the words of a tracepoint.
 fn device(dev: u64) -> String {
-    let (major, minor) = (((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff), (dev & 0xff) | ((dev >> 12) & !0xff));
+    let (major, minor) = (
+        ((dev >> 8) & 0xfff) | ((dev >> 32) & !0xfff),
+        (dev & 0xff) | ((dev >> 12) & !0xff),
+    );
     format!("{major}:{minor}")
 }
 
@@ -246,7 +306,8 @@ fn device(dev: u64) -> String {
 fn added(beside: &Beside, dev: &str, ino: u64) -> Vec<u64> {
     let lines = beside.lines(dev, ino, ["ofs", "order", "ino"]);
     let adds = lines.into_iter().filter(|(event, _)| event == "add_to");
-    adds.flat_map(|(_, [bytes, order, _])| bytes / PAGE..bytes / PAGE + (1 << order)).collect()
+    adds.flat_map(|(_, [bytes, order, _])| bytes / PAGE..bytes / PAGE + (1 << order))
+        .collect()
 }
 
 const DROPPED: &str = r#"
@@ -265,7 +326,9 @@ while os.read(fd, 65536): pass
 fn decisions_are_those_that_the_kernel_reports() {
     let (dir, data) = scratch();
     let trace = dir.path().join("t.frt");
-    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"])) else { return };
+    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"])) else {
+        return;
+    };
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
     }
@@ -278,7 +341,9 @@ fn decisions_are_those_that_the_kernel_reports() {
     // A decision that a file system without large folios carries out page by page is reported twice, at the same page.
     let mut theirs: Vec<(u64, u64)> = Vec::new();
     let mut before = None;
-    for (event, [index, size, pages]) in beside.lines(&dev, meta.ino(), ["index", "size", "nr_to_read"]) {
+    for (event, [index, size, pages]) in
+        beside.lines(&dev, meta.ino(), ["index", "size", "nr_to_read"])
+    {
         if event == "add_to" || (event == "ra_unbounded" && before == Some(index)) {
             before = None;
             continue;
@@ -291,7 +356,10 @@ fn decisions_are_those_that_the_kernel_reports() {
     // Every page in the page cache follows from a decision.
     let pages = added(&beside, &dev, meta.ino());
     assert!(pages.len() > 128, "{pages:?}");
-    let decided = |page: &u64| ours.iter().any(|(first, pages)| (*first..first + pages).contains(page));
+    let decided = |page: &u64| {
+        ours.iter()
+            .any(|(first, pages)| (*first..first + pages).contains(page))
+    };
     assert!(pages.iter().all(decided), "{pages:?} by {ours:?}");
 }
 
@@ -300,14 +368,24 @@ fn decisions_are_those_that_the_kernel_reports() {
 fn a_decision_that_is_carried_out_page_by_page_is_one() {
     let (dir, _) = scratch();
     let (trace, image) = (dir.path().join("t.frt"), dir.path().join("image"));
-    let Some(tracefs) = tracefs().filter(|_| has(&["python3", "--version"]) && has(&["mkfs.ext4", "-V"])) else {
+    let Some(tracefs) =
+        tracefs().filter(|_| has(&["python3", "--version"]) && has(&["mkfs.ext4", "-V"]))
+    else {
         return;
     };
     if record(&trace, &["-q"], &["true"]).is_none() {
         return;
     }
-    fs::File::create(&image).and_then(|file| file.set_len(32 << 20)).expect("room");
-    assert!(Command::new("mkfs.ext4").args(["-q", "-F", text(&image)]).status().expect("runs").success());
+    fs::File::create(&image)
+        .and_then(|file| file.set_len(32 << 20))
+        .expect("room");
+    assert!(
+        Command::new("mkfs.ext4")
+            .args(["-q", "-F", text(&image)])
+            .status()
+            .expect("runs")
+            .success()
+    );
     let (mount, told) = (dir.path().join("mount"), dir.path().join("told"));
     fs::create_dir(&mount).expect("room");
     let script = format!(
@@ -319,24 +397,44 @@ fn a_decision_that_is_carried_out_page_by_page_is_one() {
     );
     let beside = Beside::new(tracefs);
     const READ: &str = "import os, sys\nfd = os.open(sys.argv[1], 0)\nos.fsync(fd)\nos.posix_fadvise(fd, 0, 0, 4)\nwhile os.read(fd, 5000): pass";
-    let got = record(&trace, &["--kernel-decisions", "-q"], &["unshare", "-m", "sh", "-c", &script, READ])
-        .expect("as before");
+    let got = record(
+        &trace,
+        &["--kernel-decisions", "-q"],
+        &["unshare", "-m", "sh", "-c", &script, READ],
+    )
+    .expect("as before");
     if got.code == Some(77) || !told.exists() {
-        return println!("skipped: needs unshare, and a loop device with ext4 ({})", got.err.trim_end());
+        return println!(
+            "skipped: needs unshare, and a loop device with ext4 ({})",
+            got.err.trim_end()
+        );
     }
     assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
     let told = fs::read_to_string(&told).expect("written");
-    let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let numbers: Vec<u64> = told
+        .split_whitespace()
+        .map(|word| word.parse().expect("a number"))
+        .collect();
     let dev = device(numbers[0]);
     // It has a name where the recorder has looked while it was open.
     let named = format!("inode {} of {dev}", numbers[1]);
     let ours = decisions(&trace, |name| name == named || name.ends_with("/mount/f"));
     let last = 700_000_u64.div_ceil(PAGE);
-    let mut wanted: Vec<u64> = ours.iter().flat_map(|(first, pages)| *first..(first + pages).min(last)).collect();
+    let mut wanted: Vec<u64> = ours
+        .iter()
+        .flat_map(|(first, pages)| *first..(first + pages).min(last))
+        .collect();
     wanted.sort_unstable();
-    assert_eq!(wanted, (0..last).collect::<Vec<u64>>(), "each page once: {ours:?}");
+    assert_eq!(
+        wanted,
+        (0..last).collect::<Vec<u64>>(),
+        "each page once: {ours:?}"
+    );
     let seen = beside.lines(&dev, numbers[1], ["index", "size", "nr_to_read"]);
-    assert!(seen.iter().any(|(event, _)| event == "ra_unbounded"), "it has large folios: {seen:?}");
+    assert!(
+        seen.iter().any(|(event, _)| event == "ra_unbounded"),
+        "it has large folios: {seen:?}"
+    );
 }
 
 /// Another foreread begins in a new PID namespace, where this one has no process id, and removes what dead ones
@@ -355,10 +453,21 @@ fn a_recorder_in_another_pid_namespace_switches_nothing_off() {
          dd if='{of}' of=/dev/null bs=65536 status=none",
         text(&inner)
     );
-    let Some(got) = record(&outer, &["-q", "--strict"], &["sh", "-c", &script]) else { return };
+    let Some(got) = record(&outer, &["-q", "--strict"], &["sh", "-c", &script]) else {
+        return;
+    };
     assert_eq!(got.code, Some(0), "{}", got.err);
-    assert!(got.err.contains("cannot record in a PID namespace") && !inner.exists(), "{}", got.err);
-    let read: u64 = steps(&outer, None).get(of).into_iter().flatten().map(|(_, _, bytes)| bytes).sum();
+    assert!(
+        got.err.contains("cannot record in a PID namespace") && !inner.exists(),
+        "{}",
+        got.err
+    );
+    let read: u64 = steps(&outer, None)
+        .get(of)
+        .into_iter()
+        .flatten()
+        .map(|(_, _, bytes)| bytes)
+        .sum();
     assert!(read >= 1 << 20, "{read} bytes");
 }
 
@@ -376,15 +485,35 @@ fn a_recording_that_is_switched_off_says_so() {
         text(dir.path()),
         text(&data)
     );
-    let Some(got) = record(&trace, &[], &["sh", "-c", &script]) else { return };
+    let Some(got) = record(&trace, &[], &["sh", "-c", &script]) else {
+        return;
+    };
     assert_eq!(got.code, Some(0), "{}", got.err);
-    assert!(got.err.contains("note: another program switched the recording off before"), "{}", got.err);
-    assert!(!steps(&trace, None).contains_key(text(&data)), "nothing was switched off");
-    let got = record(&trace, &["--strict", "--json", "-"], &["sh", "-c", &script]).expect("as before");
+    assert!(
+        got.err
+            .contains("note: another program switched the recording off before"),
+        "{}",
+        got.err
+    );
+    assert!(
+        !steps(&trace, None).contains_key(text(&data)),
+        "nothing was switched off"
+    );
+    let got =
+        record(&trace, &["--strict", "--json", "-"], &["sh", "-c", &script]).expect("as before");
     assert_eq!(got.code, Some(1), "{}", got.err);
-    assert!(got.err.contains("tracing_on is 0") && got.err.contains("no other program uses tracefs"), "{}", got.err);
+    assert!(
+        got.err.contains("tracing_on is 0") && got.err.contains("no other program uses tracefs"),
+        "{}",
+        got.err
+    );
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert!(json["switched_off"].as_str().is_some_and(|text| text.contains("is missing")), "{json}");
+    assert!(
+        json["switched_off"]
+            .as_str()
+            .is_some_and(|text| text.contains("is missing")),
+        "{json}"
+    );
 }
 
 const SCAN: &str = r#"
@@ -413,13 +542,27 @@ fn a_scanned_mapping_is_sequential() {
         let words = [&python(SCAN)[..], &[text(&data), how]].concat();
         let got = record(&trace, &["-q"], &words)?;
         assert_eq!((got.code, got.err.as_str()), (Some(0), ""));
-        let options = ["explain", text(&trace), "--on", "model:nvme", "--only", text(&data), "--json", "-"];
+        let options = [
+            "explain",
+            text(&trace),
+            "--on",
+            "model:nvme",
+            "--only",
+            text(&data),
+            "--json",
+            "-",
+        ];
         let json: serde_json::Value = serde_json::from_str(&output_of(&options)).expect("JSON");
         Some(json["files"][0].clone())
     };
-    let Some(scan) = explained("scan") else { return };
+    let Some(scan) = explained("scan") else {
+        return;
+    };
     assert_eq!(scan["pattern"]["words"], "sequential", "{scan:#}");
-    let (unused, bytes) = (scan["share"]["unused_bytes"].as_u64(), scan["share"]["demand_bytes"].as_u64());
+    let (unused, bytes) = (
+        scan["share"]["unused_bytes"].as_u64(),
+        scan["share"]["demand_bytes"].as_u64(),
+    );
     assert_eq!((unused, bytes), (Some(0), Some(32 << 20)), "{scan:#}");
     let random = explained("random").expect("as before");
     assert_eq!(random["pattern"]["words"], "random", "{random:#}");

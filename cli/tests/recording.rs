@@ -19,17 +19,35 @@ struct Recorded {
 impl Recorded {
     fn new(more: &[&str]) -> Recorded {
         let folder = tempfile::tempdir().expect("a folder");
-        let bytes: Vec<u8> = (0..SIZE as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..SIZE as u32)
+            .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("disk"), bytes).expect("room");
         let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-        let command = command.arg("serve").arg(at("disk")).arg("--unix").arg(at("s")).arg("--record").arg(at("t.frt"));
-        let mut process =
-            command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let command = command
+            .arg("serve")
+            .arg(at("disk"))
+            .arg("--unix")
+            .arg(at("s"))
+            .arg("--record")
+            .arg(at("t.frt"));
+        let mut process = command
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
         let mut uri = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut uri).expect("its line");
+        BufReader::new(process.stdout.take().expect("piped"))
+            .read_line(&mut uri)
+            .expect("its line");
         let (uri, trace) = (uri.trim_end().to_string(), at("t.frt"));
-        let recorded = Recorded { process, uri, folder };
+        let recorded = Recorded {
+            process,
+            uri,
+            folder,
+        };
         assert!(!recorded.uri.is_empty(), "it serves");
         assert!(!trace.exists(), "a trace is there when it is whole");
         recorded
@@ -46,12 +64,27 @@ impl Recorded {
 
     fn ended_by(mut self, signal: &str) -> (String, String, Vec<Record>) {
         let id = self.process.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().expect("kill").success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &id])
+                .status()
+                .expect("kill")
+                .success()
+        );
         assert!(self.process.wait().expect("waited").success());
         let mut said = String::new();
-        self.process.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        self.process
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut said)
+            .expect("text");
         let (name, records) = records(&self.at("t.frt"));
-        (said.lines().last().unwrap_or_default().to_string(), name, records)
+        (
+            said.lines().last().unwrap_or_default().to_string(),
+            name,
+            records,
+        )
     }
 }
 
@@ -87,21 +120,39 @@ fn ranges(records: &[Record]) -> Vec<(u64, u64)> {
 fn what_one_client_asks_for_is_recorded_in_its_order() {
     let served = Recorded::new(&["--export", "disk-of-a-vm"]);
     let client = Nbd::open(&served.uri).expect("connected");
-    let asked: Vec<(u64, u64)> = (0..500).map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000)).collect();
+    let asked: Vec<(u64, u64)> = (0..500)
+        .map(|n| (n * 7919 * 13 % (SIZE - 700_000), 1 + n * 1511 % 700_000))
+        .collect();
     for &(offset, len) in &asked {
         let mut bytes = vec![0; len as usize];
-        assert_eq!(client.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("read"), len as usize);
+        assert_eq!(
+            client
+                .read_at(&mut [IoSliceMut::new(&mut bytes)], offset)
+                .expect("read"),
+            len as usize
+        );
     }
     drop(client);
     let (said, name, records) = served.ended();
     assert!(said.ends_with("t.frt: 500 records"), "{said}");
     assert_eq!(name, "disk-of-a-vm");
     assert_eq!(ranges(&records), asked);
-    assert_eq!(records[0].start_ns, Some(0), "times count from the first request");
-    assert!(records.iter().all(|r| r.op == Op::Read && r.returned.is_none()));
+    assert_eq!(
+        records[0].start_ns,
+        Some(0),
+        "times count from the first request"
+    );
+    assert!(
+        records
+            .iter()
+            .all(|r| r.op == Op::Read && r.returned.is_none())
+    );
     // It waited for each answer before it asked on.
     for pair in records.windows(2) {
-        assert!(pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns, "{pair:?}");
+        assert!(
+            pair[0].end_ns.is_some() && pair[0].end_ns <= pair[1].start_ns,
+            "{pair:?}"
+        );
     }
 }
 
@@ -113,9 +164,16 @@ fn a_copy_reads_every_byte_once() {
         return;
     }
     let served = Recorded::new(&[]);
-    let copied = Command::new("nbdcopy").arg(&served.uri).arg(served.at("copy")).status().expect("nbdcopy");
+    let copied = Command::new("nbdcopy")
+        .arg(&served.uri)
+        .arg(served.at("copy"))
+        .status()
+        .expect("nbdcopy");
     assert!(copied.success());
-    assert!(std::fs::read(served.at("copy")).expect("there") == std::fs::read(served.at("disk")).expect("there"));
+    assert!(
+        std::fs::read(served.at("copy")).expect("there")
+            == std::fs::read(served.at("disk")).expect("there")
+    );
     let (_, _, records) = served.ended();
     let mut read = ranges(&records);
     read.sort_unstable();
@@ -134,19 +192,43 @@ fn writes_are_recorded_and_what_is_no_request_for_bytes_is_counted() {
         return;
     }
     let served = Recorded::new(&["--writable"]);
-    let commands = ["read 4096 8192", "write -P 7 65536 4096", "flush", "read 65536 512"];
+    let commands = [
+        "read 4096 8192",
+        "write -P 7 65536 4096",
+        "flush",
+        "read 65536 512",
+    ];
     let mut command = Command::new("qemu-io");
     for line in commands {
         command.args(["-c", line]);
     }
-    assert!(command.args(["-f", "raw"]).arg(&served.uri).stdout(Stdio::null()).status().expect("qemu-io").success());
+    assert!(
+        command
+            .args(["-f", "raw"])
+            .arg(&served.uri)
+            .stdout(Stdio::null())
+            .status()
+            .expect("qemu-io")
+            .success()
+    );
     let (said, _, records) = served.ended();
-    let asked = |op: Op| ranges(&records.iter().filter(|r| r.op == op).cloned().collect::<Vec<_>>());
+    let asked = |op: Op| {
+        ranges(
+            &records
+                .iter()
+                .filter(|r| r.op == op)
+                .cloned()
+                .collect::<Vec<_>>(),
+        )
+    };
     // A block driver may read the disk before any command.
     let reads = asked(Op::Read);
     assert!(reads.ends_with(&[(4096, 8192), (65536, 512)]), "{reads:?}");
     assert_eq!(asked(Op::Write), [(65536, 4096)]);
-    assert!(said.contains(" records, left out ") && said.contains(" flush"), "{said}");
+    assert!(
+        said.contains(" records, left out ") && said.contains(" flush"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -155,10 +237,33 @@ fn a_file_that_is_there_is_not_replaced() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(path("t.frt"), "mine").expect("room");
     std::fs::write(path("disk"), [0; 4096]).expect("room");
-    let got = foreread(["serve", &path("disk"), "--unix", &path("s"), "--record", &path("t.frt")]);
-    assert!(got.is_refused().contains("it is there already: "), "{}", got.err);
-    let got = foreread(["serve", &path("disk"), "--unix", &path("s"), "--record", &path("no/t.frt")]);
-    assert!(got.is_refused().contains("name another file after --record"), "{}", got.err);
+    let got = foreread([
+        "serve",
+        &path("disk"),
+        "--unix",
+        &path("s"),
+        "--record",
+        &path("t.frt"),
+    ]);
+    assert!(
+        got.is_refused().contains("it is there already: "),
+        "{}",
+        got.err
+    );
+    let got = foreread([
+        "serve",
+        &path("disk"),
+        "--unix",
+        &path("s"),
+        "--record",
+        &path("no/t.frt"),
+    ]);
+    assert!(
+        got.is_refused()
+            .contains("name another file after --record"),
+        "{}",
+        got.err
+    );
     assert_eq!(std::fs::read(path("t.frt")).expect("there"), b"mine");
 }
 
@@ -167,16 +272,27 @@ fn a_file_that_is_there_is_not_replaced() {
 fn a_hang_up_ends_it_in_good_order_unless_it_is_ignored() {
     let served = Recorded::new(&[]);
     let client = Nbd::open(&served.uri).expect("connected");
-    client.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192).expect("read");
+    client
+        .read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 8192)
+        .expect("read");
     drop(client);
     let (_, _, records) = served.ended_by("-HUP");
     assert_eq!(ranges(&records), [(8192, 4096)]);
 
     let mut running = Running::new("trap '' HUP; exec \"$@\"", &["--tcp", "0"], |_| ());
     let id = running.process.id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &id]).status().expect("kill").success());
+    assert!(
+        Command::new("kill")
+            .args(["-HUP", &id])
+            .status()
+            .expect("kill")
+            .success()
+    );
     std::thread::sleep(std::time::Duration::from_millis(100));
-    assert!(running.process.try_wait().expect("waited").is_none(), "it goes on");
+    assert!(
+        running.process.try_wait().expect("waited").is_none(),
+        "it goes on"
+    );
     drop(Nbd::open(&running.uri).expect("it still serves"));
     running.ended();
 }
@@ -197,24 +313,50 @@ impl Running {
         std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
         let err = std::fs::File::create(folder.path().join("err")).expect("room");
         let mut command = Command::new("bash");
-        command.args(["-c", script, "bash", env!("CARGO_BIN_EXE_foreread"), "serve"]).arg(&disk).args(more);
+        command
+            .args([
+                "-c",
+                script,
+                "bash",
+                env!("CARGO_BIN_EXE_foreread"),
+                "serve",
+            ])
+            .arg(&disk)
+            .args(more);
         set(command.stdout(Stdio::piped()).stderr(err));
         let mut process = command.spawn().expect("a shell");
         let mut uri = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut uri).expect("its line");
-        let running = Running { process, uri: uri.trim_end().to_string(), folder };
+        BufReader::new(process.stdout.take().expect("piped"))
+            .read_line(&mut uri)
+            .expect("its line");
+        let running = Running {
+            process,
+            uri: uri.trim_end().to_string(),
+            folder,
+        };
         assert!(!running.uri.is_empty(), "it serves: {}", running.said());
         running
     }
 
     fn said(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("err")).expect("there")).into_owned()
+        String::from_utf8_lossy(&std::fs::read(self.folder.path().join("err")).expect("there"))
+            .into_owned()
     }
 
     fn ended(mut self) -> String {
         let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
-        assert!(self.process.wait().expect("waited").success(), "{}", self.said());
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .expect("kill")
+                .success()
+        );
+        assert!(
+            self.process.wait().expect("waited").success(),
+            "{}",
+            self.said()
+        );
         self.said()
     }
 }
@@ -231,14 +373,22 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
     let plain = Running::new("exec \"$@\"", &["--tcp", "0", "--log", "info"], |_| ());
     drop(Nbd::open(&plain.uri).expect("connected"));
     let said = plain.ended();
-    for part in ["  INFO NBD client connected client=0 peer=127.0.0.1:", "  INFO NBD client gone client=0 requests="] {
+    for part in [
+        "  INFO NBD client connected client=0 peer=127.0.0.1:",
+        "  INFO NBD client gone client=0 requests=",
+    ] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
     let timed = |line: &str| line.starts_with("20") && line.contains("Z  INFO NBD client");
-    assert_eq!(said.lines().filter(|line| timed(line)).count(), 2, "with the time: {said}");
+    assert_eq!(
+        said.lines().filter(|line| timed(line)).count(),
+        2,
+        "with the time: {said}"
+    );
     // Below the level that is asked for nothing is said, and the journal adds the time itself.
     for (level, count) in [("info", 2), ("warn", 0)] {
-        let script = "exec 2>\"$ERR\"; export JOURNAL_STREAM=$(stat -c %d:%i \"$ERR\"); exec \"$@\"";
+        let script =
+            "exec 2>\"$ERR\"; export JOURNAL_STREAM=$(stat -c %d:%i \"$ERR\"); exec \"$@\"";
         let err = tempfile::NamedTempFile::new().expect("room");
         let journal = Running::new(script, &["--tcp", "0"], |command| {
             command.env("ERR", err.path()).env("FOREREAD_LOG", level);
@@ -247,7 +397,13 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
         drop(Nbd::open(&journal.uri).expect("connected"));
         journal.ended();
         let said = std::fs::read_to_string(err.path()).expect("there");
-        assert_eq!(said.lines().filter(|line| line.starts_with("<6>NBD client ")).count(), count, "{said}");
+        assert_eq!(
+            said.lines()
+                .filter(|line| line.starts_with("<6>NBD client "))
+                .count(),
+            count,
+            "{said}"
+        );
     }
 }
 
@@ -255,16 +411,24 @@ fn clients_are_logged_for_a_terminal_and_for_the_journal() {
 #[test]
 fn a_cache_is_no_larger_than_the_control_group_allows() {
     let groups = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
-    let v1 = groups.lines().find_map(|line| line.split_once(":memory:")).map(|(_, path)| format!("memory{path}"));
-    let v2 =
-        groups.lines().find_map(|line| line.strip_prefix("0::")).map(|path| path.trim_start_matches('/').to_string());
+    let v1 = groups
+        .lines()
+        .find_map(|line| line.split_once(":memory:"))
+        .map(|(_, path)| format!("memory{path}"));
+    let v2 = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(|path| path.trim_start_matches('/').to_string());
     let (own, file) = match (v1, v2) {
         (Some(v1), _) => (v1, "memory.limit_in_bytes"),
         (None, v2) => (v2.unwrap_or_default(), "memory.max"),
     };
-    let outer = Path::new("/sys/fs/cgroup").join(own).join(format!("foreread-test-{}", std::process::id()));
+    let outer = Path::new("/sys/fs/cgroup")
+        .join(own)
+        .join(format!("foreread-test-{}", std::process::id()));
     let inner = outer.join("inner");
-    let made = std::fs::create_dir_all(&inner).and_then(|()| std::fs::write(outer.join(file), (64 << 20).to_string()));
+    let made = std::fs::create_dir_all(&inner)
+        .and_then(|()| std::fs::write(outer.join(file), (64 << 20).to_string()));
     if let Err(error) = made {
         drop((std::fs::remove_dir(&inner), std::fs::remove_dir(&outer)));
         println!("skipped: needs root and a control group with memory ({error})");

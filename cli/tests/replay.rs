@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/traces").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../trace/tests/traces")
+        .join(name)
 }
 
 fn text(path: &Path) -> &str {
@@ -16,9 +18,13 @@ fn text(path: &Path) -> &str {
 /// The bytes of a fixture in hexadecimal digits, as a file.
 fn from_hex(name: &str, folder: &Path) -> PathBuf {
     let digits = std::fs::read_to_string(fixture(name)).expect("there");
-    let digits: String = digits.lines().filter(|line| !line.starts_with('#')).collect();
+    let digits: String = digits
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
     let digits: Vec<char> = digits.chars().filter(char::is_ascii_hexdigit).collect();
-    let byte = |two: &[char]| u8::from_str_radix(&two.iter().collect::<String>(), 16).expect("digits");
+    let byte =
+        |two: &[char]| u8::from_str_radix(&two.iter().collect::<String>(), 16).expect("digits");
     let path = folder.join("rbd.trace");
     std::fs::write(&path, digits.chunks(2).map(byte).collect::<Vec<_>>()).expect("room");
     path
@@ -30,7 +36,13 @@ fn table(folder: &Path, columns: usize) -> PathBuf {
     let head = ["offset", "length", "start_ns", "end_ns"];
     let mut table = head[..columns].join(",") + "\n";
     for n in 0..40_u64 {
-        let row = [n % 20 * 65_536, 4096, n * 3_000_000, n * 3_000_000 + 1_000_000].map(|figure| figure.to_string());
+        let row = [
+            n % 20 * 65_536,
+            4096,
+            n * 3_000_000,
+            n * 3_000_000 + 1_000_000,
+        ]
+        .map(|figure| figure.to_string());
         table.push_str(&(row[..columns].join(",") + "\n"));
     }
     std::fs::write(&path, table).expect("room");
@@ -39,7 +51,16 @@ fn table(folder: &Path, columns: usize) -> PathBuf {
 
 /// Compares in the simulator: two runs of each policy, as JSON.
 fn compare(trace: &Path, more: &[&str]) -> Value {
-    let fixed = ["compare", text(trace), "--on", "model:ssd-sata", "--policy", "none,linux-6.18", "--runs", "2"];
+    let fixed = [
+        "compare",
+        text(trace),
+        "--on",
+        "model:ssd-sata",
+        "--policy",
+        "none,linux-6.18",
+        "--runs",
+        "2",
+    ];
     let got = foreread(fixed.iter().chain(&["--json", "-"]).chain(more));
     serde_json::from_str(got.is_done()).expect("JSON")
 }
@@ -50,7 +71,9 @@ fn refusal(trace: &Path, more: &[&str]) -> String {
 }
 
 fn time(table: &Value) -> f64 {
-    table["rows"][0]["time_s"]["mean"].as_f64().expect("measured")
+    table["rows"][0]["time_s"]["mean"]
+        .as_f64()
+        .expect("measured")
 }
 
 #[test]
@@ -66,9 +89,17 @@ fn without_a_mode_each_trace_is_replayed_in_its_best() {
     ];
     for (trace, mode, think) in all {
         let table = compare(&trace, &[]);
-        let name = trace.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let name = trace
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("UTF-8");
         let got = (&table["workload"], &table["mode"], &table["think"]);
-        assert_eq!(got, (&json!(name), &json!(mode), &think), "{}", trace.display());
+        assert_eq!(
+            got,
+            (&json!(name), &json!(mode), &think),
+            "{}",
+            trace.display()
+        );
         assert_eq!(table["rows"].as_array().map(Vec::len), Some(2));
         assert!(time(&table) > 0.0);
     }
@@ -91,7 +122,10 @@ fn each_mode_keeps_the_time_that_it_promises() {
     let (mode, think, open) = of(&["--mode", "open"]);
     assert_eq!((mode, think), (json!("open"), Value::Null));
     // 39 pauses of 2 ms, or the last read 117 ms after the first: what the device takes comes on top.
-    assert!(closed > 0.078 && closed - half > 0.038 && half > 0.039 && half > asap, "{closed} {half} {asap}");
+    assert!(
+        closed > 0.078 && closed - half > 0.038 && half > 0.039 && half > asap,
+        "{closed} {half} {asap}"
+    );
     assert!(open > 0.117 && open < 0.12 && asap < 0.038, "{open} {asap}");
     // The old word of the mode still works.
     let gaps = of(&["--mode", "afap", "--think", "1"]);
@@ -105,7 +139,10 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let without_ends = table(folder.path(), 3);
     let line = refusal(&without_ends, &["--mode", "closed"]);
-    assert!(line.contains("does not say when reads ended: reads.csv, mode closed; use --mode asap"), "{line}");
+    assert!(
+        line.contains("does not say when reads ended: reads.csv, mode closed; use --mode asap"),
+        "{line}"
+    );
     let line = refusal(&without_ends, &["--mode", "deps"]);
     assert!(
         line.contains("neither what its records wait for nor when they ended: reads.csv, mode deps; use --mode"),
@@ -114,7 +151,10 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
     assert_eq!(compare(&without_ends, &["--mode", "open"])["mode"], "open");
     let without_times = table(folder.path(), 2);
     let line = refusal(&without_times, &["--mode", "open"]);
-    assert!(line.contains("when each read began: reads.csv, mode open; use --mode asap"), "{line}");
+    assert!(
+        line.contains("when each read began: reads.csv, mode open; use --mode asap"),
+        "{line}"
+    );
     let line = refusal(&without_times, &["--think", "2"]);
     assert!(line.contains("because the trace has no times"), "{line}");
     for (factor, refused) in [("100", false), ("100.5", true), ("-1", true), ("NaN", true)] {
@@ -122,9 +162,15 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
         let more = [think.as_str(), "--mode", "deps", "--runs", "1"];
         if refused {
             let line = refusal(&fixture("foreread/v1.frt"), &more);
-            assert!(line.contains("a factor on pauses below 0 or above 100"), "{line}");
+            assert!(
+                line.contains("a factor on pauses below 0 or above 100"),
+                "{line}"
+            );
         } else {
-            assert_eq!(compare(&fixture("foreread/v1.frt"), &more[..3])["think"], json!(100.0));
+            assert_eq!(
+                compare(&fixture("foreread/v1.frt"), &more[..3])["think"],
+                json!(100.0)
+            );
         }
     }
 }
@@ -133,13 +179,31 @@ fn a_mode_that_the_trace_cannot_do_is_refused_in_a_line() {
 fn what_the_content_leaves_open_the_user_says() {
     let unsure = fixture("alibaba/unsure.csv");
     let line = refusal(&unsure, &[]);
-    assert!(line.contains("it could be alibaba: ") && line.contains("--format"), "{line}");
+    assert!(
+        line.contains("it could be alibaba: ") && line.contains("--format"),
+        "{line}"
+    );
     let table = compare(&unsure, &["--format", "alibaba"]);
-    assert_eq!((&table["workload"], &table["mode"]), (&json!("unsure.csv"), &json!("afap")));
+    assert_eq!(
+        (&table["workload"], &table["mode"]),
+        (&json!("unsure.csv"), &json!("afap"))
+    );
     let line = refusal(&unsure, &["--format", "nonesuch"]);
     assert!(line.contains("unknown format 'nonesuch'"), "{line}");
-    let line = foreread(["compare", "random", "--on", "model:ssd-sata", "--format", "csv"]).is_refused().to_string();
-    assert!(line.contains("only a trace can be replayed that way: --format"), "{line}");
+    let line = foreread([
+        "compare",
+        "random",
+        "--on",
+        "model:ssd-sata",
+        "--format",
+        "csv",
+    ])
+    .is_refused()
+    .to_string();
+    assert!(
+        line.contains("only a trace can be replayed that way: --format"),
+        "{line}"
+    );
 }
 
 /// `trace:FILE` is a trace even where it is called like a workload.
@@ -150,7 +214,10 @@ fn a_trace_may_be_called_like_a_workload() {
     std::fs::rename(table(folder.path(), 4), &path).expect("one file system");
     let marked = format!("trace:{}", path.display());
     let table = compare(Path::new(&marked), &[]);
-    assert_eq!((&table["workload"], &table["mode"]), (&json!("random"), &json!("afap")));
+    assert_eq!(
+        (&table["workload"], &table["mode"]),
+        (&json!("random"), &json!("afap"))
+    );
 }
 
 #[test]
@@ -178,10 +245,25 @@ fn a_trace_that_was_imported_gives_the_same_figures() {
 #[test]
 fn words_name_the_file_and_an_error_its_path() {
     let trace = fixture("csv/dftracer.csv");
-    let got = foreread(["compare", text(&trace), "--on", "model:ssd-sata", "--runs", "2", "--policy", "linux-6.18"]);
+    let got = foreread([
+        "compare",
+        text(&trace),
+        "--on",
+        "model:ssd-sata",
+        "--runs",
+        "2",
+        "--policy",
+        "linux-6.18",
+    ]);
     let shown = got.is_done();
-    assert!(shown.contains("\n\ndftracer.csv on model:ssd-sata (") && !shown.contains("tests/traces"), "{shown}");
-    assert!(!shown.contains("For all: ") && shown.contains("Replayed in mode asap, because "), "{shown}");
+    assert!(
+        shown.contains("\n\ndftracer.csv on model:ssd-sata (") && !shown.contains("tests/traces"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("For all: ") && shown.contains("Replayed in mode asap, because "),
+        "{shown}"
+    );
     let line = refusal(&fixture("csv/bad-quote.csv"), &[]);
     assert!(line.contains("tests/traces/csv/bad-quote.csv, "), "{line}");
 }

@@ -14,14 +14,32 @@ use std::process::Command;
 fn write_log(path: &Path) -> (u64, u64) {
     let config = Config::new(PageSize::new(4096).expect("a page size"), 1 << 20);
     let policy = PolicySpec::parse("linux-6.18").expect("a policy");
-    let mut log = EventLog::new(Box::new(File::create(path).expect("created")), &config, &policy);
+    let mut log = EventLog::new(
+        Box::new(File::create(path).expect("created")),
+        &config,
+        &policy,
+    );
     let mut machine = Machine::new(config, policy);
     let (open, file) = (OpenId(0), FileId(0));
     let read = |n: u64| {
         let range = ByteRange::new(n * 4096, 4096).expect("in range");
-        Event::Read { read: ReadId(n), open, range, random: false }
+        Event::Read {
+            read: ReadId(n),
+            open,
+            range,
+            random: false,
+        }
     };
-    let events = [Event::Open { open, file, size: 1 << 20 }, read(0), read(1), read(2)];
+    let events = [
+        Event::Open {
+            open,
+            file,
+            size: 1 << 20,
+        },
+        read(0),
+        read(1),
+        read(2),
+    ];
     let mut actions = 0;
     for (n, event) in events.iter().enumerate() {
         log.event(Nanos(n as u64), event);
@@ -42,7 +60,10 @@ fn a_log_of_our_own_is_identical() {
     let (events, actions) = write_log(&path);
     assert!(actions > 0);
     let got = foreread([Path::new("replay-log"), &path]);
-    assert_eq!(got.is_done(), format!("identical: {events} events, {actions} actions\n"));
+    assert_eq!(
+        got.is_done(),
+        format!("identical: {events} events, {actions} actions\n")
+    );
 }
 
 /// A compressed log is known by its content: the names say nothing, or the wrong thing.
@@ -53,7 +74,12 @@ fn a_compressed_log_is_replayed() {
     let (events, actions) = write_log(&path);
     let identical = format!("identical: {events} events, {actions} actions\n");
     let mut ran = 0;
-    for (tool, name) in [("gzip", "run.zst"), ("zstd", "run.gz"), ("xz", "plain.log"), ("bzip2", "x")] {
+    for (tool, name) in [
+        ("gzip", "run.zst"),
+        ("zstd", "run.gz"),
+        ("xz", "plain.log"),
+        ("bzip2", "x"),
+    ] {
         let packed = Command::new(tool).arg("-c").arg(&path).output();
         let Ok(packed) = packed else {
             println!("skipped: needs {tool}");
@@ -62,7 +88,11 @@ fn a_compressed_log_is_replayed() {
         ran += 1;
         let other = dir.path().join(name);
         std::fs::write(&other, &packed.stdout).expect("written");
-        assert_eq!(foreread([Path::new("replay-log"), &other]).is_done(), identical, "{tool}");
+        assert_eq!(
+            foreread([Path::new("replay-log"), &other]).is_done(),
+            identical,
+            "{tool}"
+        );
         std::fs::write(&other, &packed.stdout[..packed.stdout.len() / 2]).expect("written");
         let cut = foreread([Path::new("replay-log"), &other]);
         assert!(
@@ -71,9 +101,16 @@ fn a_compressed_log_is_replayed() {
             cut.err
         );
     }
-    assert!(ran > 0 || Command::new("gzip").arg("-V").output().is_err(), "gzip is there and was not tried");
+    assert!(
+        ran > 0 || Command::new("gzip").arg("-V").output().is_err(),
+        "gzip is there and was not tried"
+    );
     std::fs::write(&path, [0x04, 0x22, 0x4d, 0x18, 0, 0]).expect("written");
-    assert!(foreread([Path::new("replay-log"), &path]).is_refused().contains("compressed by lz4"));
+    assert!(
+        foreread([Path::new("replay-log"), &path])
+            .is_refused()
+            .contains("compressed by lz4")
+    );
 }
 
 /// `compare --event-log` makes the folder that it is given, and each log in it replays.
@@ -83,24 +120,60 @@ fn the_folder_of_event_logs_is_made() {
     let (disk, logs) = (dir.path().join("disk"), dir.path().join("new/logs"));
     std::fs::write(&disk, vec![7; 1 << 20]).expect("room");
     let on = disk.display().to_string();
-    let args = ["compare", "sequential", "--on", &on, "--policy", "linux-6.18:max=128K", "--runs", "1", "--event-log"];
+    let args = [
+        "compare",
+        "sequential",
+        "--on",
+        &on,
+        "--policy",
+        "linux-6.18:max=128K",
+        "--runs",
+        "1",
+        "--event-log",
+    ];
     let got = foreread(args.iter().copied().chain([logs.to_str().expect("a path")]));
     assert_eq!(got.code, Some(0), "{}", got.err);
-    let names: Vec<_> =
-        std::fs::read_dir(&logs).expect("it is made").map(|entry| entry.expect("an entry").path()).collect();
+    let names: Vec<_> = std::fs::read_dir(&logs)
+        .expect("it is made")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     assert_eq!(names.len(), 2, "none and linux-6.18: {names:?}");
     for log in &names {
-        assert!(foreread([Path::new("replay-log"), log]).is_done().starts_with("identical: "), "{}", log.display());
+        assert!(
+            foreread([Path::new("replay-log"), log])
+                .is_done()
+                .starts_with("identical: "),
+            "{}",
+            log.display()
+        );
     }
     // A folder that cannot be made is said before anything is measured.
     let below = disk.join("logs").display().to_string();
     let got = foreread(args.iter().copied().chain([below.as_str()]));
-    assert!(got.is_refused().contains("making the folder of event logs"), "{}", got.err);
+    assert!(
+        got.is_refused().contains("making the folder of event logs"),
+        "{}",
+        got.err
+    );
     // On a model there are no logs, and no folder is made.
     let none = dir.path().join("none").display().to_string();
-    let got =
-        foreread(["compare", "sequential", "--on", "model:nvme", "--size", "1M", "--runs", "1", "--event-log", &none]);
-    assert!(got.code == Some(0) && !Path::new(&none).exists(), "{}", got.err);
+    let got = foreread([
+        "compare",
+        "sequential",
+        "--on",
+        "model:nvme",
+        "--size",
+        "1M",
+        "--runs",
+        "1",
+        "--event-log",
+        &none,
+    ]);
+    assert!(
+        got.code == Some(0) && !Path::new(&none).exists(),
+        "{}",
+        got.err
+    );
 }
 
 #[test]
@@ -109,12 +182,21 @@ fn one_changed_action_is_found() {
     let path = dir.path().join("run.log");
     write_log(&path);
     let log = std::fs::read_to_string(&path).expect("text");
-    let line = log.lines().position(|l| l.starts_with("A submit")).expect("a submit");
+    let line = log
+        .lines()
+        .position(|l| l.starts_with("A submit"))
+        .expect("a submit");
     std::fs::write(&path, log.replacen(" demand\n", " ahead\n", 1)).expect("written");
     let got = foreread([Path::new("replay-log"), &path]);
-    assert_eq!((got.code, got.out.as_str(), got.err.lines().count()), (Some(1), "", 1), "{}", got.err);
+    assert_eq!(
+        (got.code, got.out.as_str(), got.err.lines().count()),
+        (Some(1), "", 1),
+        "{}",
+        got.err
+    );
     assert!(
-        got.err.starts_with("foreread: different: ") && got.err.contains(&format!("line {}", line + 1)),
+        got.err.starts_with("foreread: different: ")
+            && got.err.contains(&format!("line {}", line + 1)),
         "{}",
         got.err
     );
@@ -124,12 +206,21 @@ fn one_changed_action_is_found() {
 fn what_is_no_log_is_refused() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("no.log");
-    for bytes in [&b""[..], b"\x00\xff\x00", b"foreread-events 99\n", b"foreread-events 1\nconfig\n"] {
+    for bytes in [
+        &b""[..],
+        b"\x00\xff\x00",
+        b"foreread-events 99\n",
+        b"foreread-events 1\nconfig\n",
+    ] {
         std::fs::write(&path, bytes).expect("written");
         let got = foreread([Path::new("replay-log"), &path]);
         assert!(got.is_refused().contains("bad event log"), "{}", got.err);
     }
-    assert!(foreread([Path::new("replay-log"), &dir.path().join("gone")]).is_refused().contains("cannot read"));
+    assert!(
+        foreread([Path::new("replay-log"), &dir.path().join("gone")])
+            .is_refused()
+            .contains("cannot read")
+    );
     foreread([Path::new("replay-log"), dir.path()]).is_refused();
 }
 
@@ -151,20 +242,37 @@ fn a_short_log_takes_little_memory() {
     let path = dir.path().join("large.log");
     let run = |text: String| {
         std::fs::write(&path, text).expect("written");
-        let limited =
-            format!("ulimit -v 1500000; exec '{}' replay-log '{}'", env!("CARGO_BIN_EXE_foreread"), path.display());
-        let got = std::process::Command::new("sh").args(["-c", &limited]).output().expect("a shell");
-        (got.status.code(), String::from_utf8_lossy(&got.stderr).into_owned())
+        let limited = format!(
+            "ulimit -v 1500000; exec '{}' replay-log '{}'",
+            env!("CARGO_BIN_EXE_foreread"),
+            path.display()
+        );
+        let got = std::process::Command::new("sh")
+            .args(["-c", &limited])
+            .output()
+            .expect("a shell");
+        (
+            got.status.code(),
+            String::from_utf8_lossy(&got.stderr).into_owned(),
+        )
     };
     let far = 1_u64 << 60;
-    let all = [format!("advise 0 willneed 0 {far}"), format!("want 0 0 {far}"), format!("read 0 0 0 {far} 0")];
+    let all = [
+        format!("advise 0 willneed 0 {far}"),
+        format!("want 0 0 {far}"),
+        format!("read 0 0 0 {far} 0"),
+    ];
     for event in &all {
         for policy in ["none", "linux-6.18"] {
-            for (pages, max_fetch, what) in
-                [(1 << 36, 4 << 20, "capacity_pages"), (1 << 28, 4096, "in fetches of max_fetch_bytes")]
-            {
+            for (pages, max_fetch, what) in [
+                (1 << 36, 4 << 20, "capacity_pages"),
+                (1 << 28, 4096, "in fetches of max_fetch_bytes"),
+            ] {
                 let (code, error) = run(five_lines(pages, max_fetch, policy, event));
-                assert!(code == Some(2) && error.contains(what) && error.contains("line 2"), "{event}: {error}");
+                assert!(
+                    code == Some(2) && error.contains(what) && error.contains("line 2"),
+                    "{event}: {error}"
+                );
             }
             let (code, error) = run(five_lines(1 << 28, 4 << 20, policy, event));
             // A policy without readahead answers advice with nothing, as the log does.
@@ -172,6 +280,11 @@ fn a_short_log_takes_little_memory() {
             assert!(ended, "{event} under {policy}: {code:?} {error}");
         }
     }
-    let (code, error) = run(five_lines(1 << 28, 4 << 20, "none", "open 1048576 1048576 1"));
+    let (code, error) = run(five_lines(
+        1 << 28,
+        4 << 20,
+        "none",
+        "open 1048576 1048576 1",
+    ));
     assert_eq!((code, error.as_str()), (Some(0), ""));
 }

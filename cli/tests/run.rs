@@ -9,7 +9,11 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(cargo_bin("foreread")).arg("run").args(arguments).output().expect("foreread runs")
+    Command::new(cargo_bin("foreread"))
+        .arg("run")
+        .args(arguments)
+        .output()
+        .expect("foreread runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -27,9 +31,14 @@ fn can_watch() -> bool {
 
 /// Instances of tracefs that a process has left.
 fn instances_of(pid: u32) -> Vec<String> {
-    let folder = fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+    let folder = fs::read_dir("/sys/kernel/tracing/instances")
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = folder.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("foreread-{pid}-"))).collect()
+    names
+        .filter(|name| name.starts_with(&format!("foreread-{pid}-")))
+        .collect()
 }
 
 /// Waits until a process has left none. Only a test that fails comes to the end of it.
@@ -46,13 +55,25 @@ fn the_exit_code_and_the_output_are_the_commands() {
         return;
     }
     let done = run(&["--", "sh", "-c", "echo out; echo err >&2; exit 7"]);
-    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(7), "out\n"));
+    assert_eq!(
+        (done.status.code(), text(&done.stdout).as_str()),
+        (Some(7), "out\n")
+    );
     let said = text(&done.stderr);
-    assert!(said.starts_with("err\nforeread: nothing to gain: "), "{said}");
+    assert!(
+        said.starts_with("err\nforeread: nothing to gain: "),
+        "{said}"
+    );
     let done = run(&["-q", "--json", "-", "--", "sh", "-c", "kill -TERM $$"]);
-    assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(128 + 15), ""));
+    assert_eq!(
+        (done.status.code(), text(&done.stderr).as_str()),
+        (Some(128 + 15), "")
+    );
     let json = text(&done.stdout);
-    assert!(json.contains("\"schema\": \"foreread.run/1\"") && json.contains("\"exit_code\": 143"), "{json}");
+    assert!(
+        json.contains("\"schema\": \"foreread.run/1\"") && json.contains("\"exit_code\": 143"),
+        "{json}"
+    );
 }
 
 #[test]
@@ -60,7 +81,11 @@ fn a_command_that_cannot_run_has_a_shells_code() {
     if can_watch() {
         let done = run(&["--", "/no/such/command"]);
         assert_eq!(done.status.code(), Some(127));
-        assert!(text(&done.stderr).contains("cannot run: /no/such/command"), "{}", text(&done.stderr));
+        assert!(
+            text(&done.stderr).contains("cannot run: /no/such/command"),
+            "{}",
+            text(&done.stderr)
+        );
         let done = run(&["--", "/etc/passwd"]);
         assert_eq!(done.status.code(), Some(126));
     }
@@ -69,9 +94,17 @@ fn a_command_that_cannot_run_has_a_shells_code() {
 #[test]
 fn preload_was_withdrawn_and_says_why() {
     let done = run(&["--preload", "-q", "--", "sh", "-c", "echo it ran"]);
-    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(2), ""));
+    assert_eq!(
+        (done.status.code(), text(&done.stdout).as_str()),
+        (Some(2), "")
+    );
     let said = text(&done.stderr);
-    for words in ["--preload was withdrawn: ", "POSIX locks", "small stacks", "run as root"] {
+    for words in [
+        "--preload was withdrawn: ",
+        "POSIX locks",
+        "small stacks",
+        "run as root",
+    ] {
         assert!(said.contains(words), "{said}");
     }
 }
@@ -83,9 +116,18 @@ fn ignored_signals_stay_ignored_for_the_command() {
     let plan = dir.path().join("plan");
     fs::write(dir.path().join("data"), "x").expect("room");
     let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    fs::write(&plan, format!("{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n", dir.path().join("data").display()))
-        .expect("room");
-    let (foreread, plan) = (cargo_bin("foreread").display().to_string(), plan.display().to_string());
+    fs::write(
+        &plan,
+        format!(
+            "{head}f 1 - {}\nr 0 0 1 - - - 1 0\nend\n",
+            dir.path().join("data").display()
+        ),
+    )
+    .expect("room");
+    let (foreread, plan) = (
+        cargo_bin("foreread").display().to_string(),
+        plan.display().to_string(),
+    );
     let trace = dir.path().join("t.frt").display().to_string();
     let signals = |traps: &str, before: &[&str]| {
         let script = format!("{traps} exec \"$@\"");
@@ -96,9 +138,15 @@ fn ignored_signals_stay_ignored_for_the_command() {
             .output()
             .expect("sh runs");
         // Signals 32 and 33 are the C library's: it needs them for threads.
-        let of =
-            |line: &str| u64::from_str_radix(line.split('\t').next_back()?, 16).ok().map(|mask| mask & 0x7fff_ffff);
-        (done.status.code(), text(&done.stdout).lines().map(of).collect::<Vec<_>>())
+        let of = |line: &str| {
+            u64::from_str_radix(line.split('\t').next_back()?, 16)
+                .ok()
+                .map(|mask| mask & 0x7fff_ffff)
+        };
+        (
+            done.status.code(),
+            text(&done.stdout).lines().map(of).collect::<Vec<_>>(),
+        )
     };
     for traps in ["", "trap '' HUP;", "trap '' HUP INT QUIT TERM PIPE USR1;"] {
         let alone = signals(traps, &[]);
@@ -107,7 +155,9 @@ fn ignored_signals_stay_ignored_for_the_command() {
         if can_watch() {
             ways.push(vec![&foreread, "replay", &plan, "--report", "--"]);
             ways.push(vec![&foreread, "run", "-q", "--"]);
-            ways.push(vec![&foreread, "record", "-q", "--force", "-o", &trace, "--"]);
+            ways.push(vec![
+                &foreread, "record", "-q", "--force", "-o", &trace, "--",
+            ]);
         }
         for way in ways {
             assert_eq!(signals(traps, &way), alone, "{traps} {way:?}");
@@ -123,7 +173,12 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     }
     let begin = |words: &[&str]| {
         let mut command = Command::new(cargo_bin("foreread"));
-        command.arg("run").arg("--").args(words).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg("run")
+            .arg("--")
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         command.spawn().expect("foreread runs")
     };
     let read_line = |child: &mut std::process::Child| {
@@ -133,10 +188,17 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
         line.trim().to_string()
     };
     let send = |signal: &str, pid: &str| {
-        let done = Command::new("kill").args([signal, pid]).status().expect("kill runs");
+        let done = Command::new("kill")
+            .args([signal, pid])
+            .status()
+            .expect("kill runs");
         assert!(done.success());
     };
-    let mut child = begin(&["sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done"]);
+    let mut child = begin(&[
+        "sh",
+        "-c",
+        "trap 'exit 9' TERM; echo ready; while :; do sleep 0.02; done",
+    ]);
     assert_eq!(read_line(&mut child), "ready");
     send("-TERM", &child.id().to_string());
     assert_eq!(child.wait().expect("it ends").code(), Some(9));
@@ -146,6 +208,9 @@ fn signals_are_passed_on_and_a_kill_leaves_nothing() {
     send("-KILL", &child.id().to_string());
     assert_eq!(child.wait().expect("it ends").signal(), Some(9));
     assert!(is_removed(child.id()), "the guard removes the instance");
-    assert!(PathBuf::from(format!("/proc/{command}")).exists(), "the command goes on");
+    assert!(
+        PathBuf::from(format!("/proc/{command}")).exists(),
+        "the command goes on"
+    );
     send("-KILL", &command);
 }

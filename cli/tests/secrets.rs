@@ -15,29 +15,49 @@ const NOWHERE: &str = "127.0.0.1:1";
 /// The command, as talkative as it can be, with no way to a real cloud.
 fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
-    command.args(args).env("FOREREAD_LOG", "trace").env("FOREREAD_OBJECT", "retries=0").env("RUST_BACKTRACE", "1");
-    command.env("AWS_ENDPOINT_URL", format!("http://{NOWHERE}")).env("AWS_ALLOW_HTTP", "true");
-    command.env("AWS_ACCESS_KEY_ID", CANARY).env("AWS_SECRET_ACCESS_KEY", CANARY).env("AWS_SESSION_TOKEN", CANARY);
+    command
+        .args(args)
+        .env("FOREREAD_LOG", "trace")
+        .env("FOREREAD_OBJECT", "retries=0")
+        .env("RUST_BACKTRACE", "1");
+    command
+        .env("AWS_ENDPOINT_URL", format!("http://{NOWHERE}"))
+        .env("AWS_ALLOW_HTTP", "true");
+    command
+        .env("AWS_ACCESS_KEY_ID", CANARY)
+        .env("AWS_SECRET_ACCESS_KEY", CANARY)
+        .env("AWS_SESSION_TOKEN", CANARY);
     command
 }
 
 #[track_caller]
 fn is_clean(what: &str, bytes: &[u8]) {
-    let found = bytes.windows(CANARY.len()).any(|part| part.eq_ignore_ascii_case(CANARY.as_bytes()));
-    assert!(!found, "{what} shows it: {}", String::from_utf8_lossy(&bytes[..bytes.len().min(4000)]));
+    let found = bytes
+        .windows(CANARY.len())
+        .any(|part| part.eq_ignore_ascii_case(CANARY.as_bytes()));
+    assert!(
+        !found,
+        "{what} shows it: {}",
+        String::from_utf8_lossy(&bytes[..bytes.len().min(4000)])
+    );
 }
 
 /// Every file in a folder and below. How many there are.
 #[track_caller]
 fn files_are_clean(folder: &Path) -> usize {
-    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let entries = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path());
     let look = |path: std::path::PathBuf| {
         is_clean("a file's name", path.as_os_str().as_encoded_bytes());
         if path.is_dir() {
             return files_are_clean(&path);
         }
         if path.is_file() {
-            is_clean(&path.display().to_string(), &std::fs::read(&path).expect("readable"));
+            is_clean(
+                &path.display().to_string(),
+                &std::fs::read(&path).expect("readable"),
+            );
         }
         1
     };
@@ -70,7 +90,16 @@ fn spellings() -> Vec<String> {
 fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
     let at = |file: &str| folder.join(file).display().to_string();
     let rows: Vec<Vec<&str>> = vec![
-        vec!["compare", "sequential", "--size", "1M", "--runs", "1", "--on", name],
+        vec![
+            "compare",
+            "sequential",
+            "--size",
+            "1M",
+            "--runs",
+            "1",
+            "--on",
+            name,
+        ],
         vec!["compare", "--on", "model:nvme", name],
         vec!["explain", "sequential", "--alone", "--on", name],
         vec!["explain", name],
@@ -85,10 +114,16 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
         vec!["conform", "linux", "--check", name],
         vec!["policies", "--log", name],
     ];
-    let mut rows: Vec<Vec<String>> =
-        rows.into_iter().map(|row| row.into_iter().map(str::to_string).collect()).collect();
+    let mut rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|row| row.into_iter().map(str::to_string).collect())
+        .collect();
     std::fs::write(at("t.csv"), "offset,size\n0,4096\n4096,4096\n").expect("room");
-    rows.push(["tune", &at("t.csv"), "--on", name].map(str::to_string).into());
+    rows.push(
+        ["tune", &at("t.csv"), "--on", name]
+            .map(str::to_string)
+            .into(),
+    );
     if cfg!(feature = "fuse") {
         rows.push(["mount", name, &at("mnt")].map(str::to_string).into());
     }
@@ -101,11 +136,18 @@ fn no_command_prints_what_a_name_hides() {
     std::fs::create_dir(folder.path().join("mnt")).expect("made");
     for name in spellings() {
         for args in places(&name, folder.path()) {
-            let output = command(&args).stdin(Stdio::null()).output().expect("the binary starts");
+            let output = command(&args)
+                .stdin(Stdio::null())
+                .output()
+                .expect("the binary starts");
             let what = args.join(" ");
             is_clean(&format!("stdout of {what}"), &output.stdout);
             is_clean(&format!("stderr of {what}"), &output.stderr);
-            assert!(matches!(output.status.code(), Some(1..=3)), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                matches!(output.status.code(), Some(1..=3)),
+                "{what}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             assert!(!output.stderr.is_empty(), "{what} says nothing");
         }
     }
@@ -118,7 +160,10 @@ fn served() -> (RangeServer, String) {
 
 fn served_with(bytes: usize) -> (RangeServer, String) {
     let server = RangeServer::start(Mem::new(pattern(0, bytes, 0))).expect("a port");
-    let name = format!("http://user:{CANARY}@{}/object?token={CANARY}", server.address());
+    let name = format!(
+        "http://user:{CANARY}@{}/object?token={CANARY}",
+        server.address()
+    );
     (server, name)
 }
 
@@ -128,12 +173,58 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |file: &str| folder.path().join(file).display().to_string();
     std::fs::create_dir(folder.path().join("logs")).expect("made");
-    let json = [at("c.json"), at("e.json"), at("c.html"), at("v.json"), at("v.svg"), at("v.html")];
-    let quick = ["--size", "256K", "--runs", "2", "--policy", "none,linux-6.18", "--on", &name];
-    let compare = ["compare", "sequential", "--html", &json[2], "--event-log", &at("logs"), "--json", &json[0]];
-    let vary =
-        ["compare", "sequential", "--vary", "cache=1M,2M", "--html", &json[5], "--svg", &json[4], "--json", &json[3]];
-    let explain = ["explain", "sequential", "--on", &name, "--runs", "2", "--against", "none", "--json", &json[1]];
+    let json = [
+        at("c.json"),
+        at("e.json"),
+        at("c.html"),
+        at("v.json"),
+        at("v.svg"),
+        at("v.html"),
+    ];
+    let quick = [
+        "--size",
+        "256K",
+        "--runs",
+        "2",
+        "--policy",
+        "none,linux-6.18",
+        "--on",
+        &name,
+    ];
+    let compare = [
+        "compare",
+        "sequential",
+        "--html",
+        &json[2],
+        "--event-log",
+        &at("logs"),
+        "--json",
+        &json[0],
+    ];
+    let vary = [
+        "compare",
+        "sequential",
+        "--vary",
+        "cache=1M,2M",
+        "--html",
+        &json[5],
+        "--svg",
+        &json[4],
+        "--json",
+        &json[3],
+    ];
+    let explain = [
+        "explain",
+        "sequential",
+        "--on",
+        &name,
+        "--runs",
+        "2",
+        "--against",
+        "none",
+        "--json",
+        &json[1],
+    ];
     let compare: Vec<&str> = compare.into_iter().chain(quick).collect();
     let vary: Vec<&str> = vary.into_iter().chain(quick).collect();
     for args in [&compare[..], &vary, &explain] {
@@ -151,9 +242,19 @@ fn what_is_measured_on_a_source_is_written_without_its_password() {
         );
     }
     assert!(json.iter().all(|path| Path::new(path).exists()));
-    assert!(files_are_clean(folder.path()) >= json.len() + 2, "event logs of two policies");
-    let sent = server.seen().iter().filter(|seen| seen.target.contains(CANARY) && seen.authorization.is_some()).count();
-    assert!(sent > 0, "the server was asked with the token and the password");
+    assert!(
+        files_are_clean(folder.path()) >= json.len() + 2,
+        "event logs of two policies"
+    );
+    let sent = server
+        .seen()
+        .iter()
+        .filter(|seen| seen.target.contains(CANARY) && seen.authorization.is_some())
+        .count();
+    assert!(
+        sent > 0,
+        "the server was asked with the token and the password"
+    );
 }
 
 /// The command line of a recorded program may hold a password: neither the trace nor what is said of it does.
@@ -165,18 +266,39 @@ fn a_recorded_command_line_is_not_kept() {
     std::fs::write(at("data"), vec![7; 1 << 20]).expect("room");
     let script = ["sh", "-c", "cat \"$1\" > /dev/null", &url, &at("data")];
     let record = ["record", "-o", &at("t.frt"), "--json", &at("t.json"), "--"];
-    let output = command(record.iter().chain(&script)).output().expect("the binary starts");
+    let output = command(record.iter().chain(&script))
+        .output()
+        .expect("the binary starts");
     is_clean("record", &output.stdout);
     is_clean("record", &output.stderr);
     if output.status.code() == Some(3) {
         println!("skipped: needs root and tracefs");
         return;
     }
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let explain = ["explain", &at("t.frt"), "--on", "model:nvme", "--alone", "--json", &at("e.json")];
-    for args in [&explain[..], &["trace", "info", &at("t.frt"), "--json", &at("i.json")]] {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let explain = [
+        "explain",
+        &at("t.frt"),
+        "--on",
+        "model:nvme",
+        "--alone",
+        "--json",
+        &at("e.json"),
+    ];
+    for args in [
+        &explain[..],
+        &["trace", "info", &at("t.frt"), "--json", &at("i.json")],
+    ] {
         let output = command(args).output().expect("the binary starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         is_clean(args[0], &output.stdout);
     }
     assert_eq!(files_are_clean(folder.path()), 5);
@@ -188,22 +310,45 @@ struct Running(Child);
 impl Running {
     fn start(args: &[&str]) -> Running {
         let mut command = command(args);
-        Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
+        Running(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the binary starts"),
+        )
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(self.0.stdout.as_mut().expect("piped"))
+            .read_line(&mut line)
+            .expect("a line");
         line.trim_end().to_string()
     }
 
     /// Ends it by SIGTERM; what it wrote to stderr.
     fn ended(mut self) -> Vec<u8> {
         let id = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill").success());
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &id])
+                .status()
+                .expect("kill")
+                .success()
+        );
         let mut err = Vec::new();
-        self.0.stderr.take().expect("piped").read_to_end(&mut err).expect("text");
-        assert!(self.0.wait().expect("waited").success(), "{}", String::from_utf8_lossy(&err));
+        self.0
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_end(&mut err)
+            .expect("text");
+        assert!(
+            self.0.wait().expect("waited").success(),
+            "{}",
+            String::from_utf8_lossy(&err)
+        );
         err
     }
 }
@@ -216,14 +361,19 @@ impl Drop for Running {
 
 fn get(port: u16) -> Vec<u8> {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("sent");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .expect("sent");
     let mut text = Vec::new();
     stream.read_to_end(&mut text).expect("text");
     text
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .expect("a port")
+        .port()
 }
 
 #[test]
@@ -234,29 +384,55 @@ fn a_server_of_a_source_with_a_password_shows_none() {
     let trace = folder.path().join("t.frt").display().to_string();
     let port = free_port();
     let metrics = port.to_string();
-    let serve =
-        ["serve", &name, "--tcp", "0.0.0.0:0", "--record", &trace, "--stats-every", "100ms", "--metrics", &metrics];
+    let serve = [
+        "serve",
+        &name,
+        "--tcp",
+        "0.0.0.0:0",
+        "--record",
+        &trace,
+        "--stats-every",
+        "100ms",
+        "--metrics",
+        &metrics,
+    ];
     let mut running = Running::start(&serve);
     let uri = running.line();
     let nbd = Nbd::open(&uri.replace("0.0.0.0", "127.0.0.1")).expect("connected");
     let mut bytes = vec![0; 65536];
-    assert_eq!(nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 0).expect("read"), 65536);
+    assert_eq!(
+        nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 0)
+            .expect("read"),
+        65536
+    );
     // What the server sends a client about the export.
-    let listed = Command::new("nbdinfo").args(["--list", &uri.replace("0.0.0.0", "127.0.0.1")]).output();
-    listed.iter().for_each(|output| is_clean("nbdinfo", &output.stdout));
+    let listed = Command::new("nbdinfo")
+        .args(["--list", &uri.replace("0.0.0.0", "127.0.0.1")])
+        .output();
+    listed
+        .iter()
+        .for_each(|output| is_clean("nbdinfo", &output.stdout));
     is_clean("metrics", &get(port));
     // A failing source is logged.
     server.lie(Lie::Status(403, None), 100);
-    assert!(nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 60 << 20).is_err());
+    assert!(
+        nbd.read_at(&mut [IoSliceMut::new(&mut bytes)], 60 << 20)
+            .is_err()
+    );
     std::thread::sleep(Duration::from_millis(150));
     drop(nbd);
     let err = running.ended();
     is_clean("stderr of serve", &err);
     let err = String::from_utf8_lossy(&err);
-    assert!(err.contains("there is no password") && err.contains("/object?..."), "{err}");
+    assert!(
+        err.contains("there is no password") && err.contains("/object?..."),
+        "{err}"
+    );
     assert!(err.contains("403"), "the source's error is logged: {err}");
     let exported = folder.path().join("t.csv").display().to_string();
-    let output = command(["export", &trace, "--to", "csv", "-o", &exported]).output().expect("the binary starts");
+    let output = command(["export", &trace, "--to", "csv", "-o", &exported])
+        .output()
+        .expect("the binary starts");
     is_clean("export", &output.stderr);
     assert!(files_are_clean(folder.path()) >= 1, "the recording");
 }
@@ -264,22 +440,53 @@ fn a_server_of_a_source_with_a_password_shows_none() {
 #[cfg(feature = "fuse")]
 #[test]
 fn a_mount_of_a_source_with_a_password_shows_none() {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|out| out.stdout == b"0\n");
-    if !(root && Path::new("/dev/fuse").exists() && Command::new("fusermount3").arg("-V").output().is_ok()) {
+    let root = Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|out| out.stdout == b"0\n");
+    if !(root
+        && Path::new("/dev/fuse").exists()
+        && Command::new("fusermount3").arg("-V").output().is_ok())
+    {
         println!("skipped: needs /dev/fuse and fuse3");
         return;
     }
     let (_server, name) = served();
-    let (folder, mnt) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let (trace, dir) = (folder.path().join("t.frt").display().to_string(), mnt.path().display().to_string());
+    let (folder, mnt) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let (trace, dir) = (
+        folder.path().join("t.frt").display().to_string(),
+        mnt.path().display().to_string(),
+    );
     let port = free_port();
-    let mut running = Running::start(&["mount", &name, &dir, "--record", &trace, "--metrics", &port.to_string()]);
+    let mut running = Running::start(&[
+        "mount",
+        &name,
+        &dir,
+        "--record",
+        &trace,
+        "--metrics",
+        &port.to_string(),
+    ]);
     assert_eq!(running.line(), dir);
-    let names: Vec<_> = std::fs::read_dir(&dir).expect("listed").map(|e| e.expect("one").file_name()).collect();
+    let names: Vec<_> = std::fs::read_dir(&dir)
+        .expect("listed")
+        .map(|e| e.expect("one").file_name())
+        .collect();
     assert_eq!(names, ["object"]);
-    assert_eq!(std::fs::read(mnt.path().join("object")).expect("read").len(), 1 << 20);
+    assert_eq!(
+        std::fs::read(mnt.path().join("object"))
+            .expect("read")
+            .len(),
+        1 << 20
+    );
     is_clean("metrics", &get(port));
-    is_clean("the mount table", &std::fs::read("/proc/self/mountinfo").expect("readable"));
+    is_clean(
+        "the mount table",
+        &std::fs::read("/proc/self/mountinfo").expect("readable"),
+    );
     is_clean("stderr of mount", &running.ended());
     assert_eq!(files_are_clean(folder.path()), 1, "the recording");
 }

@@ -7,7 +7,16 @@ use std::path::Path;
 
 fn sweep(dir: &Path, more: &[&str]) -> Vec<Value> {
     let dir = dir.display().to_string();
-    let usual = ["sweep", "boot-virtio", "--on", "model:object-near,model:nvme", "--out", &dir, "--json", "-"];
+    let usual = [
+        "sweep",
+        "boot-virtio",
+        "--on",
+        "model:object-near,model:nvme",
+        "--out",
+        &dir,
+        "--json",
+        "-",
+    ];
     let got = foreread(usual.iter().chain(more));
     serde_json::from_str(got.is_done()).expect("JSON")
 }
@@ -17,15 +26,42 @@ fn a_cell_is_the_row_of_compare() {
     let dir = tempfile::tempdir().expect("a directory");
     let cells = sweep(dir.path(), &["--policy", "linux-6.18", "--cache", "16M"]);
     assert_eq!(cells.len(), 2, "no row of none that was not asked for");
-    let cell = cells.iter().find(|cell| cell["key"]["device"] == "model:object-near").expect("it was asked for");
+    let cell = cells
+        .iter()
+        .find(|cell| cell["key"]["device"] == "model:object-near")
+        .expect("it was asked for");
     assert_eq!(cell["schema"], "foreread.sweep/1");
-    let asked = ["compare", "boot-virtio", "--on", "model:object-near", "--policy", "linux-6.18", "--cache", "16M"];
+    let asked = [
+        "compare",
+        "boot-virtio",
+        "--on",
+        "model:object-near",
+        "--policy",
+        "linux-6.18",
+        "--cache",
+        "16M",
+    ];
     let got = foreread(asked.iter().chain(&["--runs", "1", "--json", "-"]));
     let compared: Value = serde_json::from_str(got.is_done()).expect("JSON");
-    let row =
-        compared["rows"].as_array().expect("rows").iter().find(|row| row["policy"] == "linux-6.18").expect("there");
-    assert!(row["ra_bytes"].as_u64() > Some(0), "a workload that the policy reads ahead");
-    for key in ["ra_bytes", "time_s", "source_bytes", "hits", "misses", "stall_s", "p99_us"] {
+    let row = compared["rows"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .find(|row| row["policy"] == "linux-6.18")
+        .expect("there");
+    assert!(
+        row["ra_bytes"].as_u64() > Some(0),
+        "a workload that the policy reads ahead"
+    );
+    for key in [
+        "ra_bytes",
+        "time_s",
+        "source_bytes",
+        "hits",
+        "misses",
+        "stall_s",
+        "p99_us",
+    ] {
         assert_eq!(cell["row"][key], row[key], "{key}");
     }
 }
@@ -35,9 +71,17 @@ fn a_second_sweep_measures_only_what_is_missing() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = sweep(dir.path(), &["--policy", "none"]);
     let files = || {
-        let entries = std::fs::read_dir(dir.path()).expect("it was made").flatten();
-        let mut all: Vec<_> =
-            entries.map(|e| (e.path(), e.metadata().and_then(|m| m.modified()).expect("a time"))).collect();
+        let entries = std::fs::read_dir(dir.path())
+            .expect("it was made")
+            .flatten();
+        let mut all: Vec<_> = entries
+            .map(|e| {
+                (
+                    e.path(),
+                    e.metadata().and_then(|m| m.modified()).expect("a time"),
+                )
+            })
+            .collect();
         all.sort();
         all
     };
@@ -48,11 +92,17 @@ fn a_second_sweep_measures_only_what_is_missing() {
     let broken = files();
     let second = sweep(dir.path(), &["--policy", "none,linux-6.18"]);
     assert_eq!(second.len(), 4);
-    assert!(first.iter().all(|cell| second.contains(cell)), "the same cell is the same result");
+    assert!(
+        first.iter().all(|cell| second.contains(cell)),
+        "the same cell is the same result"
+    );
     let after = files();
     assert_eq!(after.len(), 4);
     let unchanged = broken.iter().filter(|one| after.contains(one)).count();
-    assert_eq!(unchanged, 1, "the cut one was measured anew, the whole one was not");
+    assert_eq!(
+        unchanged, 1,
+        "the cut one was measured anew, the whole one was not"
+    );
 }
 
 #[test]
@@ -61,7 +111,17 @@ fn missing_cells_are_listed_for_others_to_measure() {
     sweep(dir.path(), &["--policy", "none"]);
     let out = dir.path().display().to_string();
     let list = |policies: &str| {
-        let asked = ["sweep", "boot-virtio", "--on", "model:nvme", "--out", &out, "--policy", policies, "--missing"];
+        let asked = [
+            "sweep",
+            "boot-virtio",
+            "--on",
+            "model:nvme",
+            "--out",
+            &out,
+            "--policy",
+            policies,
+            "--missing",
+        ];
         serde_json::from_str::<Vec<Value>>(foreread(asked).is_done()).expect("JSON")
     };
     let missing = list("none,linux-6.18");
@@ -79,30 +139,64 @@ fn missing_cells_are_listed_for_others_to_measure() {
 /// At the end of a sweep its threads and workers wait for a short cell.
 #[test]
 fn missing_cells_of_large_traces_are_listed_first() {
-    let traces =
-        ["boot-virtio", "../lab/traces/grep-virtio.frt", "../lab/traces/boot-ide.frt", "../lab/traces/grep-ide.frt"];
-    let got = foreread(["sweep"].iter().chain(&traces).chain(&["--on", "model:nvme", "--missing"]));
+    let traces = [
+        "boot-virtio",
+        "../lab/traces/grep-virtio.frt",
+        "../lab/traces/boot-ide.frt",
+        "../lab/traces/grep-ide.frt",
+    ];
+    let got = foreread(
+        ["sweep"]
+            .iter()
+            .chain(&traces)
+            .chain(&["--on", "model:nvme", "--missing"]),
+    );
     let missing: Vec<Value> = serde_json::from_str(got.is_done()).expect("JSON");
-    let bytes: Vec<_> = missing.iter().map(|cell| cell["key"]["trace_bytes"].as_u64()).collect();
-    assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1], "{bytes:?}");
+    let bytes: Vec<_> = missing
+        .iter()
+        .map(|cell| cell["key"]["trace_bytes"].as_u64())
+        .collect();
+    assert!(
+        bytes.is_sorted_by(|a, b| a >= b) && bytes[0] > bytes[bytes.len() - 1],
+        "{bytes:?}"
+    );
 }
 
 /// One cell a trace, in three threads: each loads its trace, and the results are those of one thread.
 #[test]
 fn cells_of_many_traces_are_the_same_on_any_number_of_threads() {
     let on = |jobs: &str, policies: &str| {
-        let traces = ["../lab/traces/grep-ide.frt", "boot-virtio", "../lab/traces/grep-virtio.frt"];
-        let more = ["--on", "model:object-near", "--policy", policies, "--jobs", jobs, "--json", "-"];
+        let traces = [
+            "../lab/traces/grep-ide.frt",
+            "boot-virtio",
+            "../lab/traces/grep-virtio.frt",
+        ];
+        let more = [
+            "--on",
+            "model:object-near",
+            "--policy",
+            policies,
+            "--jobs",
+            jobs,
+            "--json",
+            "-",
+        ];
         let got = foreread(["sweep"].iter().chain(&traces).chain(&more));
         serde_json::from_str::<Vec<Value>>(got.is_done()).expect("JSON")
     };
     let (one, three) = (on("1", "none"), on("3", "none"));
     assert_eq!((one.len(), &one), (3, &three));
-    let reads: BTreeSet<_> = one.iter().map(|cell| cell["row"]["demand_bytes"].as_u64()).collect();
+    let reads: BTreeSet<_> = one
+        .iter()
+        .map(|cell| cell["row"]["demand_bytes"].as_u64())
+        .collect();
     assert!(reads.len() > 1, "each its trace: {reads:?}");
     let two = on("2", "none,linux-6.18");
     assert_eq!(two.len(), 6);
-    assert!(one.iter().all(|cell| two.contains(cell)), "a trace that cells share is the same trace");
+    assert!(
+        one.iter().all(|cell| two.contains(cell)),
+        "a trace that cells share is the same trace"
+    );
 }
 
 /// A trace is looked at when its first cell begins; what is wrong with it ends the sweep.
@@ -113,8 +207,19 @@ fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
     std::fs::write(&broken, "FRTRACE and nothing that follows").expect("written");
     let (broken, out) = (broken.display().to_string(), out.display().to_string());
     let whole = "../lab/traces/grep-ide.frt";
-    let got =
-        foreread(["sweep", &broken, whole, "--on", "model:nvme", "--policy", "none", "--jobs", "1", "--out", &out]);
+    let got = foreread([
+        "sweep",
+        &broken,
+        whole,
+        "--on",
+        "model:nvme",
+        "--policy",
+        "none",
+        "--jobs",
+        "1",
+        "--out",
+        &out,
+    ]);
     assert!(got.is_refused().contains("broken.frt"), "{}", got.err);
     // The larger trace comes first: its cell was measured, and is kept.
     assert_eq!(std::fs::read_dir(&out).expect("made").count(), 1);
@@ -123,7 +228,10 @@ fn a_trace_that_cannot_be_read_ends_the_sweep_by_its_name() {
 #[test]
 fn what_cannot_be_swept_is_refused() {
     for (asked, why) in [
-        (&["sweep", "sequential", "--on", "Cargo.toml"][..], "simulated"),
+        (
+            &["sweep", "sequential", "--on", "Cargo.toml"][..],
+            "simulated",
+        ),
         (&["sweep", "sequential", "--on", "model:none-such"], "model"),
         (&["sweep", "sequentiel"], "sequential"),
         (&["sweep", "sequential", "--policy", "linux"], "linux-2.6.0"),

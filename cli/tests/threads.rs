@@ -16,7 +16,11 @@ struct Group(PathBuf);
 impl Group {
     fn new() -> Option<Group> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("foreread-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "foreread-test-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
         for root in ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"] {
             // Elsewhere it would be a plain folder.
             if !Path::new(root).join("cgroup.procs").exists() {
@@ -40,16 +44,26 @@ impl Group {
         // The shell joins, and becomes the command: no process more.
         let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
         let mut command = Command::new("sh");
-        command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_foreread")]).args(arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_foreread")])
+            .args(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.spawn().expect("sh runs")
     }
 
     /// Processes of it with this name.
     fn named(&self, name: &str) -> Vec<u32> {
         let all = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
-        let is_it = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
-        all.lines().filter_map(|line| line.parse().ok()).filter(is_it).collect()
+        let is_it = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        all.lines()
+            .filter_map(|line| line.parse().ok())
+            .filter(is_it)
+            .collect()
     }
 
     /// Waits until no process is in it. Only a test that fails comes to the end of it.
@@ -72,26 +86,44 @@ impl Drop for Group {
 }
 
 /// Waits for the end, and calls `meanwhile` until then.
-fn ended(what: &str, child: &mut Child, mut meanwhile: impl FnMut(&mut Child)) -> (ExitStatus, String) {
+fn ended(
+    what: &str,
+    child: &mut Child,
+    mut meanwhile: impl FnMut(&mut Child),
+) -> (ExitStatus, String) {
     let begun = Instant::now();
     let status = loop {
         meanwhile(child);
         if let Some(status) = child.try_wait().expect("waited") {
             break status;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}: it does not end");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{what}: it does not end"
+        );
         std::thread::sleep(Duration::from_millis(5));
     };
     let mut err = String::new();
-    child.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+    child
+        .stderr
+        .take()
+        .expect("piped")
+        .read_to_string(&mut err)
+        .expect("text");
     (status, err)
 }
 
 #[track_caller]
 fn is_no_bug(what: &str, status: ExitStatus, err: &str) {
     let code = status.code();
-    assert!(!err.contains("internal error") && code.is_some_and(|code| code != 70 && code != 101), "{what}: {err}");
-    assert!(code == Some(0) || err.contains("ulimit -u"), "{what}: {code:?} and no remedy: {err}");
+    assert!(
+        !err.contains("internal error") && code.is_some_and(|code| code != 70 && code != 101),
+        "{what}: {err}"
+    );
+    assert!(
+        code == Some(0) || err.contains("ulimit -u"),
+        "{what}: {code:?} and no remedy: {err}"
+    );
 }
 
 #[test]
@@ -101,12 +133,30 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(path("data"), vec![7; 1 << 16]).expect("room");
     let head = "foreread-plan 1\nruns: 1\nfiles: 1\nranges: 1\n";
-    fs::write(path("plan"), format!("{head}f 65536 - {}\nr 0 0 65536 - - - 1 0\nend\n", path("data"))).expect("room");
+    fs::write(
+        path("plan"),
+        format!(
+            "{head}f 65536 - {}\nr 0 0 65536 - - - 1 0\nend\n",
+            path("data")
+        ),
+    )
+    .expect("room");
     let (plan, trace, data) = (path("plan"), path("t.frt"), path("data"));
     let alone: [&[&str]; 5] = [
         &["warm", &data],
         &["replay", &plan],
-        &["compare", "interleaved", "--on", &data, "--size", "64K", "--runs", "1", "--policy", "none"],
+        &[
+            "compare",
+            "interleaved",
+            "--on",
+            &data,
+            "--size",
+            "64K",
+            "--runs",
+            "1",
+            "--policy",
+            "none",
+        ],
         &[
             "sweep",
             "sequential",
@@ -119,7 +169,19 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
             "--out",
             dir.path().to_str().expect("UTF-8"),
         ],
-        &["tune", "--on", "model:nvme", "--runs", "1", "-o", &trace, "--force", "--", "cat", &data],
+        &[
+            "tune",
+            "--on",
+            "model:nvme",
+            "--runs",
+            "1",
+            "-o",
+            &trace,
+            "--force",
+            "--",
+            "cat",
+            &data,
+        ],
     ];
     let beside: [&[&str]; 4] = [
         &["run", "--"],
@@ -131,7 +193,10 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
         for arguments in alone {
             let what = format!("{most}: {arguments:?}");
             let (status, err) = ended(&what, &mut group.start(most, arguments), |_| {});
-            if !err.contains("not root") && !err.contains("tracefs") && !err.contains("unexpected argument") {
+            if !err.contains("not root")
+                && !err.contains("tracefs")
+                && !err.contains("unexpected argument")
+            {
                 is_no_bug(&what, status, &err);
             }
         }
@@ -141,12 +206,21 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
             let mut input = child.stdin.take();
             let what = format!("{most}: {arguments:?}");
             let (status, err) = ended(&what, &mut child, |child| {
-                if !group.named("cat").is_empty() && child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                if !group.named("cat").is_empty()
+                    && child.try_wait().is_ok_and(|ended| ended.is_none())
+                {
                     drop(input.take());
                 }
             });
-            let left = if input.is_some() { group.named("cat") } else { Vec::new() };
-            assert!(left.is_empty(), "{what}: the command was left behind: {err}");
+            let left = if input.is_some() {
+                group.named("cat")
+            } else {
+                Vec::new()
+            };
+            assert!(
+                left.is_empty(),
+                "{what}: the command was left behind: {err}"
+            );
             if !err.contains("not root") && !err.contains("tracefs") {
                 is_no_bug(&what, status, &err);
             }
@@ -162,11 +236,18 @@ fn a_refused_thread_leaves_no_dead_mount() {
         return;
     }
     let Some(group) = Group::new() else { return };
-    let (source, dir) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (source, dir) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
     fs::write(source.path().join("file"), "text").expect("room");
     let text = |path: &Path| path.to_str().expect("UTF-8").to_string();
     let (from, at) = (text(source.path()), text(dir.path()));
-    let is_mounted = || fs::read_to_string("/proc/self/mountinfo").expect("a list").contains(&format!(" {at} "));
+    let is_mounted = || {
+        fs::read_to_string("/proc/self/mountinfo")
+            .expect("a list")
+            .contains(&format!(" {at} "))
+    };
     let mut has_run = false;
     for most in (1..40).step_by(3) {
         let mut child = group.start(most, &["mount", &from, &at]);
@@ -174,7 +255,10 @@ fn a_refused_thread_leaves_no_dead_mount() {
         let mut is_asked = false;
         let (status, err) = ended(&format!("{most}: mount"), &mut child, |_| {
             // It runs: it is ended as a user does. A second signal would end it at once.
-            if !is_asked && is_mounted() && fs::read(dir.path().join("file")).is_ok_and(|bytes| bytes == b"text") {
+            if !is_asked
+                && is_mounted()
+                && fs::read(dir.path().join("file")).is_ok_and(|bytes| bytes == b"text")
+            {
                 (has_run, is_asked) = (true, true);
                 let _ = Command::new("kill").args(["-TERM", &pid]).status();
             }

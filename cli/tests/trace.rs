@@ -10,7 +10,9 @@ fn example() -> PathBuf {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("readable").flatten();
-    let mut names: Vec<String> = entries.map(|entry| entry.file_name().display().to_string()).collect();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().display().to_string())
+        .collect();
     names.sort();
     names
 }
@@ -25,15 +27,31 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
     let (trace, out) = (example(), folder.path().join("out.frt"));
     let (trace, out) = (text(&trace), text(&out));
     let got = foreread(["import", trace, "-o", out]);
-    assert!(got.is_done().contains("out.frt: 5 records, 292 bytes, from example\nnote: made by hand\n"), "{}", got.out);
-    let (was, is) = (std::fs::read(trace).expect("there"), std::fs::read(out).expect("there"));
+    assert!(
+        got.is_done()
+            .contains("out.frt: 5 records, 292 bytes, from example\nnote: made by hand\n"),
+        "{}",
+        got.out
+    );
+    let (was, is) = (
+        std::fs::read(trace).expect("there"),
+        std::fs::read(out).expect("there"),
+    );
     assert!(was == is, "a trace of our own comes back as it was");
     let again = foreread(["import", trace, "-o", out]);
-    assert!(again.is_refused().contains("it is there already: "), "{}", again.err);
+    assert!(
+        again.is_refused().contains("it is there already: "),
+        "{}",
+        again.err
+    );
     foreread(["import", trace, "-o", out, "--force"]).is_done();
     let copy = folder.path().join("copy");
     std::fs::copy(trace, &copy).expect("room");
-    assert!(foreread(["import", text(&copy)]).is_refused().contains("a foreread trace already: "));
+    assert!(
+        foreread(["import", text(&copy)])
+            .is_refused()
+            .contains("a foreread trace already: ")
+    );
     let to = foreread(["export", trace, "-o", "-", "--format", "foreread"]);
     assert!(to.is_done().contains("FRT\r\n"), "{}", to.out);
     assert_eq!(names(folder.path()), ["copy", "out.frt"]);
@@ -43,17 +61,41 @@ fn a_trace_is_converted_and_nothing_is_overwritten_by_chance() {
 fn what_is_no_trace_is_one_line_and_leaves_no_file() {
     let folder = tempfile::tempdir().expect("a scratch directory");
     let whole = std::fs::read(example()).expect("there");
-    let (cut, out) = (folder.path().join("cut\u{1b}.frt"), folder.path().join("out.frt"));
+    let (cut, out) = (
+        folder.path().join("cut\u{1b}.frt"),
+        folder.path().join("out.frt"),
+    );
     std::fs::write(&cut, &whole[..whole.len() - 40]).expect("room");
     let got = foreread(["import", text(&cut), "-o", text(&out)]);
-    assert!(got.is_refused().contains("cut\\u{1b}.frt, record 6; the file is damaged"), "{}", got.err);
+    assert!(
+        got.is_refused()
+            .contains("cut\\u{1b}.frt, record 6; the file is damaged"),
+        "{}",
+        got.err
+    );
     assert_eq!(names(folder.path()), ["cut\u{1b}.frt"]);
     let info = foreread(["trace", "info", "Cargo.toml"]);
-    assert!(info.is_refused().contains("no known format of traces: Cargo.toml; name its format with --format"));
-    assert!(foreread(["trace", "info", "/"]).is_refused().contains("a directory is no trace"));
-    assert!(foreread(["trace", "info", text(&cut), "--format", "nope"]).is_refused().contains("unknown format 'nope'"));
+    assert!(
+        info.is_refused()
+            .contains("no known format of traces: Cargo.toml; name its format with --format")
+    );
+    assert!(
+        foreread(["trace", "info", "/"])
+            .is_refused()
+            .contains("a directory is no trace")
+    );
+    assert!(
+        foreread(["trace", "info", text(&cut), "--format", "nope"])
+            .is_refused()
+            .contains("unknown format 'nope'")
+    );
     let both = foreread(["trace", "info", text(&example()), text(&example())]);
-    assert!(both.is_refused().contains("a trace in the format foreread is one file"), "{}", both.err);
+    assert!(
+        both.is_refused()
+            .contains("a trace in the format foreread is one file"),
+        "{}",
+        both.err
+    );
 }
 
 /// Killed while it writes, it leaves nothing: the file has no name yet.
@@ -74,7 +116,10 @@ fn a_kill_leaves_no_half_file() {
         .expect("the binary starts");
     // The head of a trace comes, and then nothing more: it waits in the middle.
     let whole = std::fs::read(example()).expect("there");
-    let mut writer = std::fs::OpenOptions::new().write(true).open(&pipe).expect("a pipe");
+    let mut writer = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&pipe)
+        .expect("a pipe");
     std::io::Write::write_all(&mut writer, &whole[..200]).expect("read");
     child.kill().expect("it runs");
     child.wait().expect("it has ended");
@@ -85,16 +130,35 @@ fn a_kill_leaves_no_half_file() {
 fn info_and_formats_speak_to_people_and_programs() {
     let trace = example();
     let shown = foreread(["trace", "info", text(&trace)]);
-    assert!(shown.is_done().contains("5: 1 faults (4096 B), 1 hints (512 B), 2 reads (8192 B), 1 writes (512 B)"));
-    for line in ["taken below a cache: hits are missing and someone's readahead", "not which open file it was"] {
+    assert!(
+        shown
+            .is_done()
+            .contains("5: 1 faults (4096 B), 1 hints (512 B), 2 reads (8192 B), 1 writes (512 B)")
+    );
+    for line in [
+        "taken below a cache: hits are missing and someone's readahead",
+        "not which open file it was",
+    ] {
         assert!(shown.out.contains(line), "{}", shown.out);
     }
     let json = foreread(["trace", "info", text(&trace), "--json", "-"]);
     let json: serde_json::Value = serde_json::from_str(json.is_done()).expect("JSON");
-    assert_eq!((&json["schema"], &json["span_ns"]), (&"foreread.trace-info/1".into(), &1500.into()));
+    assert_eq!(
+        (&json["schema"], &json["span_ns"]),
+        (&"foreread.trace-info/1".into(), &1500.into())
+    );
     let formats = foreread(["trace", "formats", "--json"]);
     let formats: serde_json::Value = serde_json::from_str(formats.is_done()).expect("JSON");
-    let ours = formats["formats"].as_array().and_then(|all| all.iter().find(|one| one["name"] == "foreread"));
-    assert_eq!(ours.map(|one| (&one["read"], &one["write"])), Some((&true.into(), &true.into())));
-    assert!(foreread(["trace", "formats"]).is_done().starts_with("foreread (read and written)\n"));
+    let ours = formats["formats"]
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["name"] == "foreread"));
+    assert_eq!(
+        ours.map(|one| (&one["read"], &one["write"])),
+        Some((&true.into(), &true.into()))
+    );
+    assert!(
+        foreread(["trace", "formats"])
+            .is_done()
+            .starts_with("foreread (read and written)\n")
+    );
 }

@@ -27,13 +27,19 @@ struct Bench {
 
 fn instances() -> BTreeSet<String> {
     let all = std::fs::read_dir(INSTANCES).into_iter().flatten().flatten();
-    all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    all.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 impl Bench {
     fn new() -> Bench {
-        let folder = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-        let bench = Bench { data: folder(), scratch: folder(), instances: instances() };
+        let folder =
+            || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+        let bench = Bench {
+            data: folder(),
+            scratch: folder(),
+            instances: instances(),
+        };
         std::fs::write(bench.data.path().join("data"), vec![7; 16 << 20]).expect("room");
         bench
     }
@@ -41,10 +47,22 @@ impl Bench {
     /// The command with the data's folder around it; nothing where this machine cannot record.
     fn tune(&self, options: &[&str], command: &[&str]) -> Option<Got> {
         let mut tune = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
-        tune.current_dir(self.data.path()).env("TMPDIR", self.scratch.path()).env_remove("COLUMNS");
-        let output = tune.arg("tune").args(options).arg("--").args(command).output().expect("the binary starts");
+        tune.current_dir(self.data.path())
+            .env("TMPDIR", self.scratch.path())
+            .env_remove("COLUMNS");
+        let output = tune
+            .arg("tune")
+            .args(options)
+            .arg("--")
+            .args(command)
+            .output()
+            .expect("the binary starts");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let got = Got { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
+        let got = Got {
+            code: output.status.code(),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        };
         if got.code == Some(3) {
             println!("skipped: needs root and tracefs ({})", got.err.trim_end());
             return None;
@@ -57,7 +75,9 @@ impl Bench {
     fn only_the_traces_are_left(&self, traces: &[&str]) {
         let names = |path: &Path| -> Vec<String> {
             let all = std::fs::read_dir(path).expect("a folder").flatten();
-            let mut names: Vec<String> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+            let mut names: Vec<String> = all
+                .map(|entry| entry.file_name().to_string_lossy().into_owned())
+                .collect();
             names.sort_unstable();
             names
         };
@@ -66,7 +86,9 @@ impl Bench {
         expected.sort_unstable();
         assert_eq!(names(self.data.path()), expected, "files beside the data");
         let dead = |name: &&String| {
-            let pid = name.strip_prefix("foreread-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+            let pid = name
+                .strip_prefix("foreread-")
+                .and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
             pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
         };
         let now = instances();
@@ -82,7 +104,9 @@ const IN_ORDER: [&str; 5] = ["dd", "if=data", "of=/dev/null", "bs=32k", "status=
 fn a_command_is_recorded_and_gets_advice() {
     let bench = Bench::new();
     let options = ["--on", "model:object-near", "--runs", "5", "--only", "data"];
-    let Some(got) = bench.tune(&options, &IN_ORDER) else { return };
+    let Some(got) = bench.tune(&options, &IN_ORDER) else {
+        return;
+    };
     assert_eq!(got.code, Some(0), "{}", got.err);
     for part in [
         "\nthe kernel:\n    echo ",
@@ -92,10 +116,22 @@ fn a_command_is_recorded_and_gets_advice() {
     ] {
         assert!(got.out.contains(part), "{part} is missing:\n{}", got.out);
     }
-    assert!(got.out.starts_with("Set the kernel's readahead to ") && got.out.contains("Expected: x0."), "{}", got.out);
-    assert!(got.out.lines().all(|line| line.chars().count() <= 100), "{}", got.out);
+    assert!(
+        got.out.starts_with("Set the kernel's readahead to ") && got.out.contains("Expected: x0."),
+        "{}",
+        got.out
+    );
+    assert!(
+        got.out.lines().all(|line| line.chars().count() <= 100),
+        "{}",
+        got.out
+    );
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(flat.contains("Only part of the trace was used (--only, --limit)."), "{}", got.out);
+    assert!(
+        flat.contains("Only part of the trace was used (--only, --limit)."),
+        "{}",
+        got.out
+    );
     // The next step for the user is printed.
     assert!(got.err.contains("foreread-dd.frt"), "{}", got.err);
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
@@ -108,7 +144,12 @@ fn a_command_is_recorded_and_gets_advice() {
     assert_eq!(again.code, Some(0), "{}", again.err);
     // A second one does not take its place.
     bench.tune(&options, &["true"]).expect("as before");
-    bench.tune(&["--on", "model:object-near"], &["dd", "if=data", "of=/dev/null", "count=9"]).expect("as before");
+    bench
+        .tune(
+            &["--on", "model:object-near"],
+            &["dd", "if=data", "of=/dev/null", "count=9"],
+        )
+        .expect("as before");
     let traces = ["foreread-dd-2.frt", "foreread-dd.frt", "foreread-true.frt"];
     bench.only_the_traces_are_left(&traces);
 }
@@ -122,19 +163,49 @@ fn text(path: &Path) -> &str {
 #[test]
 fn the_json_is_whole() {
     let bench = Bench::new();
-    let options = ["--on", "model:object-near", "--runs", "5", "--only", "data", "--json", "-"];
-    let talks = ["sh", "-c", "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7"];
-    let Some(got) = bench.tune(&options, &talks) else { return };
+    let options = [
+        "--on",
+        "model:object-near",
+        "--runs",
+        "5",
+        "--only",
+        "data",
+        "--json",
+        "-",
+    ];
+    let talks = [
+        "sh",
+        "-c",
+        "echo a line by the command; dd if=data of=/dev/null bs=32k status=none; exit 7",
+    ];
+    let Some(got) = bench.tune(&options, &talks) else {
+        return;
+    };
     assert_eq!(got.code, Some(7), "{}", got.err);
     assert!(got.err.contains("a line by the command"), "{}", got.err);
-    let json: serde_json::Value = serde_json::from_str(&got.out).unwrap_or_else(|e| panic!("{e}: {}", got.out));
+    let json: serde_json::Value =
+        serde_json::from_str(&got.out).unwrap_or_else(|e| panic!("{e}: {}", got.out));
     assert_eq!(
         (json["schema"].as_str(), json["storage"].as_str()),
         (Some("foreread.tune/1"), Some("model:object-near"))
     );
-    assert!(json["policy"]["what"].as_str().is_some_and(|what| what.contains("max=")), "{}", json["policy"]);
-    let places: Vec<_> = json["settings"].as_array().expect("a list").iter().map(|s| s["place"].as_str()).collect();
-    assert!(places.contains(&Some("the kernel")) && places.contains(&Some("foreread")), "{places:?}");
+    assert!(
+        json["policy"]["what"]
+            .as_str()
+            .is_some_and(|what| what.contains("max=")),
+        "{}",
+        json["policy"]
+    );
+    let places: Vec<_> = json["settings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|s| s["place"].as_str())
+        .collect();
+    assert!(
+        places.contains(&Some("the kernel")) && places.contains(&Some("foreread")),
+        "{places:?}"
+    );
     bench.only_the_traces_are_left(&["foreread-sh.frt"]);
 }
 
@@ -143,16 +214,36 @@ fn the_json_is_whole() {
 #[test]
 fn the_storage_is_found_and_measured() {
     let bench = Bench::new();
-    let Some(got) = bench.tune(&["--seconds", "1", "--runs", "3", "--only", "data"], &IN_ORDER) else { return };
+    let Some(got) = bench.tune(
+        &["--seconds", "1", "--runs", "3", "--only", "data"],
+        &IN_ORDER,
+    ) else {
+        return;
+    };
     assert_eq!(got.code, Some(0), "{}", got.err);
     let storage = format!("Storage: file:{}", bench.data.path().join("data").display());
     let flat = got.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let verdicts =
-        ["Set the kernel's", "Call posix_fadvise(", "Use foreread with", "Nothing to change", "Readahead costs"];
-    assert!(verdicts.iter().any(|verdict| flat.starts_with(verdict)) && flat.contains(&storage), "{}", got.out);
-    let measured =
-        format!("Measured: {}, the file there that most was read of.", bench.data.path().join("data").display());
-    assert!(flat.contains("Chosen: ") && flat.contains(&measured), "{}", got.out);
+    let verdicts = [
+        "Set the kernel's",
+        "Call posix_fadvise(",
+        "Use foreread with",
+        "Nothing to change",
+        "Readahead costs",
+    ];
+    assert!(
+        verdicts.iter().any(|verdict| flat.starts_with(verdict)) && flat.contains(&storage),
+        "{}",
+        got.out
+    );
+    let measured = format!(
+        "Measured: {}, the file there that most was read of.",
+        bench.data.path().join("data").display()
+    );
+    assert!(
+        flat.contains("Chosen: ") && flat.contains(&measured),
+        "{}",
+        got.out
+    );
     bench.only_the_traces_are_left(&["foreread-dd.frt"]);
 }
 
@@ -160,10 +251,13 @@ fn the_storage_is_found_and_measured() {
 #[test]
 fn a_command_that_is_not_there() {
     let bench = Bench::new();
-    let Some(got) = bench.tune(&["--on", "model:rbd"], &["/no/such/program"]) else { return };
+    let Some(got) = bench.tune(&["--on", "model:rbd"], &["/no/such/program"]) else {
+        return;
+    };
     assert_eq!((got.code, got.out.as_str()), (Some(2), ""), "{}", got.err);
     assert!(
-        got.err.contains("cannot run: /no/such/program") && got.err.contains("nothing was recorded"),
+        got.err.contains("cannot run: /no/such/program")
+            && got.err.contains("nothing was recorded"),
         "{}",
         got.err
     );
@@ -174,36 +268,73 @@ fn a_command_that_is_not_there() {
 #[test]
 fn after_ctrl_c_the_advice_follows() {
     let bench = Bench::new();
-    if bench.tune(&["--on", "model:rbd"], &["head", "-c", "1000", "data"]).is_none() {
+    if bench
+        .tune(&["--on", "model:rbd"], &["head", "-c", "1000", "data"])
+        .is_none()
+    {
         return;
     }
     let begin = |words: &[&str]| {
         // A test that is begun in the background has no SIGINT to give on.
         let mut command = std::process::Command::new("env");
-        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_foreread"), "tune", "--on", "model:object-near"]);
-        command.args(["--runs", "5", "--only", "data"]).args(words).current_dir(bench.data.path());
-        command.env("TMPDIR", bench.scratch.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args([
+            "--default-signal=INT",
+            env!("CARGO_BIN_EXE_foreread"),
+            "tune",
+            "--on",
+            "model:object-near",
+        ]);
+        command
+            .args(["--runs", "5", "--only", "data"])
+            .args(words)
+            .current_dir(bench.data.path());
+        command
+            .env("TMPDIR", bench.scratch.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.spawn().expect("it starts")
     };
     let ended = |child: Child| {
-        let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let kill = std::process::Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status();
         assert!(kill.expect("it runs").success());
         let output = child.wait_with_output().expect("it ends");
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(out.starts_with("Set the kernel's readahead to ") && out.contains("\nthe kernel:\n"), "{out}{err}");
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(
+            out.starts_with("Set the kernel's readahead to ") && out.contains("\nthe kernel:\n"),
+            "{out}{err}"
+        );
         output.status.code()
     };
     let all_read = "dd if=data of=/dev/null bs=32k status=none; : > ready; exec sleep 100";
     let ready = bench.data.path().join("ready");
     let tune = begin(&["--", "sh", "-c", all_read]);
     wait_until(|| ready.exists());
-    assert_eq!(ended(tune), Some(130), "as the command, which SIGINT has ended");
+    assert_eq!(
+        ended(tune),
+        Some(130),
+        "as the command, which SIGINT has ended"
+    );
     std::fs::remove_file(&ready).expect("it is there");
 
     // A process that runs already reads when the recorder has begun, and goes on when it has ended.
     let mut reader = std::process::Command::new("sh");
-    reader.args(["-c", &format!("read go; {}", all_read.replace("exec sleep 100", "read end"))]);
-    let mut reader = reader.current_dir(bench.data.path()).stdin(Stdio::piped()).spawn().expect("it starts");
+    reader.args([
+        "-c",
+        &format!(
+            "read go; {}",
+            all_read.replace("exec sleep 100", "read end")
+        ),
+    ]);
+    let mut reader = reader
+        .current_dir(bench.data.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     let tune = begin(&["--pid", &reader.id().to_string(), "--out", "by-pid.frt"]);
     let mut input = reader.stdin.take().expect("a pipe");
     let recorder = || children(tune.id()).into_iter().next();
@@ -213,22 +344,37 @@ fn after_ctrl_c_the_advice_follows() {
     wait_until(|| ready.exists());
     assert_eq!(ended(tune), Some(0));
     writeln!(input).expect("it still listens");
-    assert!(reader.wait().expect("ends").success(), "the process was ended too");
+    assert!(
+        reader.wait().expect("ends").success(),
+        "the process was ended too"
+    );
     std::fs::remove_file(&ready).expect("it is there");
     bench.only_the_traces_are_left(&["by-pid.frt", "foreread-head.frt", "foreread-sh.frt"]);
 }
 
 fn wait_until(mut so: impl FnMut() -> bool) {
     // Only a test that fails comes to the end of it.
-    assert!((0..6000).any(|_| so() || (std::thread::sleep(Duration::from_millis(10)), false).1), "it never happened");
+    assert!(
+        (0..6000).any(|_| so() || (std::thread::sleep(Duration::from_millis(10)), false).1),
+        "it never happened"
+    );
 }
 
 fn children(pid: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let of = |task: std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("children")).unwrap_or_default()
+    };
     tasks
         .map(of)
-        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+        .flat_map(|text| {
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
         .collect()
 }
 
@@ -249,13 +395,27 @@ static TURN: Mutex<()> = Mutex::new(());
 /// What `tune` says of a command on the slow disk, and the readahead in KiB that it advises for it, if it does.
 fn advised(disk: &SlowDisk, got: &Got) -> (serde_json::Value, Option<u64>) {
     let json: serde_json::Value = serde_json::from_str(&got.out).expect("JSON");
-    assert_eq!(json["chosen"]["disk"]["disk"], disk.name(), "{:#}", json["chosen"]);
-    assert_eq!((json["today"].as_str(), json["today_is_known"].as_bool()), (Some("linux-6.18:max=128K"), Some(true)));
-    let kernel = json["settings"].as_array().expect("a list").iter().find(|one| one["place"] == "the kernel");
+    assert_eq!(
+        json["chosen"]["disk"]["disk"],
+        disk.name(),
+        "{:#}",
+        json["chosen"]
+    );
+    assert_eq!(
+        (json["today"].as_str(), json["today_is_known"].as_bool()),
+        (Some("linux-6.18:max=128K"), Some(true))
+    );
+    let kernel = json["settings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|one| one["place"] == "the kernel");
     let kib = kernel.map(|one| {
         let setting = one["text"].as_str().expect("a text");
         let end = format!(" > /sys/block/{}/queue/read_ahead_kb", disk.name());
-        let kib = setting.strip_prefix("echo ").and_then(|rest| rest.strip_suffix(&end)?.parse::<u64>().ok());
+        let kib = setting
+            .strip_prefix("echo ")
+            .and_then(|rest| rest.strip_suffix(&end)?.parse::<u64>().ok());
         kib.unwrap_or_else(|| panic!("{setting}"))
     });
     (json, kib)
@@ -263,8 +423,23 @@ fn advised(disk: &SlowDisk, got: &Got) -> (serde_json::Value, Option<u64>) {
 
 /// The readahead that is advised for a command makes it faster: tuned, set and measured. Gives what is said.
 #[track_caller]
-fn gets_advice_that_helps(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
-    let options = ["--seconds", "2", "--runs", "5", "--json", "-", "--out", "t.frt", "--force"];
+fn gets_advice_that_helps(
+    bench: &Bench,
+    disk: &SlowDisk,
+    words: &[&str],
+    code: i32,
+) -> Option<serde_json::Value> {
+    let options = [
+        "--seconds",
+        "2",
+        "--runs",
+        "5",
+        "--json",
+        "-",
+        "--out",
+        "t.frt",
+        "--force",
+    ];
     disk.forget();
     let got = bench.tune(&options, words)?;
     assert_eq!(got.code, Some(code), "{}", got.err);
@@ -277,28 +452,62 @@ fn gets_advice_that_helps(bench: &Bench, disk: &SlowDisk, words: &[&str], code: 
     let after = least();
     disk.set(128);
     println!("{words:?}: {before:?} with 128 KiB, {after:?} with {kib} KiB");
-    assert!(after.as_secs_f64() < before.as_secs_f64() * 0.75, "{before:?} before, {after:?} with {kib} KiB");
+    assert!(
+        after.as_secs_f64() < before.as_secs_f64() * 0.75,
+        "{before:?} before, {after:?} with {kib} KiB"
+    );
     Some(json)
 }
 
 /// No readahead is advised for a command, and none of 512 KiB and 8 MiB, which are tried, makes it faster.
 #[track_caller]
-fn is_left_alone(bench: &Bench, disk: &SlowDisk, words: &[&str], code: i32) -> Option<serde_json::Value> {
+fn is_left_alone(
+    bench: &Bench,
+    disk: &SlowDisk,
+    words: &[&str],
+    code: i32,
+) -> Option<serde_json::Value> {
     let only = disk.mount();
-    let options = ["--seconds", "2", "--runs", "3", "--json", "-", "--out", "t.frt", "--force", "--only", text(&only)];
+    let options = [
+        "--seconds",
+        "2",
+        "--runs",
+        "3",
+        "--json",
+        "-",
+        "--out",
+        "t.frt",
+        "--force",
+        "--only",
+        text(&only),
+    ];
     disk.forget();
     let got = bench.tune(&options, words)?;
     assert_eq!(got.code, Some(code), "{}", got.err);
     let (json, kib) = advised(disk, &got);
-    assert_eq!((kib, &json["kernel"]), (None, &serde_json::Value::Null), "{:#}", json["settings"]);
-    assert!(json["verdict"].as_str().is_some_and(|text| text.contains("Nothing to change")), "{}", json["verdict"]);
+    assert_eq!(
+        (kib, &json["kernel"]),
+        (None, &serde_json::Value::Null),
+        "{:#}",
+        json["settings"]
+    );
+    assert!(
+        json["verdict"]
+            .as_str()
+            .is_some_and(|text| text.contains("Nothing to change")),
+        "{}",
+        json["verdict"]
+    );
     let least = || (0..3).map(|_| disk.time(words, code)).min().expect("three");
     let before = least();
     for kib in [512, 8192] {
         disk.set(kib);
         let after = least();
         println!("{words:?}: {before:?} with 128 KiB, {after:?} with {kib} KiB");
-        assert!(after.as_secs_f64() > before.as_secs_f64() * 0.75, "{before:?} before, {after:?} with {kib} KiB");
+        assert!(
+            after.as_secs_f64() > before.as_secs_f64() * 0.75,
+            "{before:?} before, {after:?} with {kib} KiB"
+        );
     }
     disk.set(128);
     Some(json)
@@ -313,15 +522,24 @@ fn a_mapping_on_a_slow_disk_gets_advice_that_helps() {
     let Some(disk) = SlowDisk::new() else { return };
     let (big, fast) = (disk.mount().join("big"), bench.data.path().join("data"));
     let script = "cat \"$2\" \"$2\" > /dev/null; exec python3 -S -c \"$0\" \"$1\"";
-    let Some(json) = gets_advice_that_helps(&bench, &disk, &["sh", "-c", script, SCAN, text(&big), text(&fast)], 0)
-    else {
+    let Some(json) = gets_advice_that_helps(
+        &bench,
+        &disk,
+        &["sh", "-c", script, SCAN, text(&big), text(&fast)],
+        0,
+    ) else {
         return;
     };
     let share = json["chosen"]["bytes_share"].as_f64().expect("a number");
     assert!((0.2..0.5).contains(&share), "{share}");
     let why = json["settings"][0]["why"].as_str().expect("a text");
     let part = "Only part of the program's reads is on this storage: ";
-    assert!(why.split(part).nth(1).is_some_and(|rest| rest.contains(" % of its bytes")), "{why}");
+    assert!(
+        why.split(part)
+            .nth(1)
+            .is_some_and(|rest| rest.contains(" % of its bytes")),
+        "{why}"
+    );
 }
 
 /// A search through files of 1 MiB reads each in order.
@@ -330,7 +548,12 @@ fn a_search_through_large_files_gets_advice_that_helps() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let bench = Bench::new();
     let Some(disk) = SlowDisk::new() else { return };
-    gets_advice_that_helps(&bench, &disk, &["grep", "-r", "nothing", text(&disk.mount().join("logs"))], 1);
+    gets_advice_that_helps(
+        &bench,
+        &disk,
+        &["grep", "-r", "nothing", text(&disk.mount().join("logs"))],
+        1,
+    );
 }
 
 /// A database: a query over a whole table reads it in order; look-ups by key read a page here and there.
@@ -344,7 +567,12 @@ fn a_query_gets_advice_that_helps_and_look_ups_are_left_alone() {
     }
     // It cannot be written, so the files that SQLite makes beside it cannot be made.
     let name = format!("file:{}?immutable=1", text(&disk.mount().join("db")));
-    gets_advice_that_helps(&bench, &disk, &["sqlite3", &name, "select sum(length(text)) from rows"], 0);
+    gets_advice_that_helps(
+        &bench,
+        &disk,
+        &["sqlite3", &name, "select sum(length(text)) from rows"],
+        0,
+    );
     let here_and_there = "with recursive r(n, i) as \
         (select 0, 1 union all select n + 1, (i * 7919 + 13) % 12000 from r where n < 300) \
         select sum(length(text)) from r join rows on rows.id = r.i";
@@ -358,10 +586,15 @@ fn small_files_are_tuned_by_their_disk() {
     let bench = Bench::new();
     let Some(disk) = SlowDisk::new() else { return };
     let src = disk.mount().join("src");
-    let Some(json) = is_left_alone(&bench, &disk, &["grep", "-r", "nothing", text(&src)], 1) else { return };
+    let Some(json) = is_left_alone(&bench, &disk, &["grep", "-r", "nothing", text(&src)], 1) else {
+        return;
+    };
     let probed = json["chosen"]["probed"].as_str().expect("a text");
     let beside = disk.mount().join("big");
     let is_there = probed.starts_with(&disk.device) || probed.starts_with(text(&beside));
-    assert!(is_there && probed.contains("no file of the trace there has 8 MiB"), "{probed}");
+    assert!(
+        is_there && probed.contains("no file of the trace there has 8 MiB"),
+        "{probed}"
+    );
     assert_eq!(json["chosen"]["disk"]["files"], 300);
 }

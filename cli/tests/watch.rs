@@ -24,7 +24,10 @@ fn text(path: &Path) -> &str {
 
 fn runs(words: &[&str]) -> bool {
     let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(&words[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -35,29 +38,50 @@ impl Disk {
         fs::create_dir_all(&files).expect("room");
         fs::create_dir_all(dir.path().join("mount")).expect("room");
         fs::write(files.join("big"), vec![7; 16 << 20]).expect("room");
-        fs::File::create(&image).and_then(|file| file.set_len(48 << 20)).expect("room");
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(48 << 20))
+            .expect("room");
         let made = runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)]);
-        let loops = Command::new("losetup").args(["-f", "--show", text(&image)]).output();
-        let device = String::from_utf8_lossy(&loops.map_or(Vec::new(), |done| done.stdout)).trim().to_string();
-        let mut disk = Disk { dir, device, reader: None };
+        let loops = Command::new("losetup")
+            .args(["-f", "--show", text(&image)])
+            .output();
+        let device = String::from_utf8_lossy(&loops.map_or(Vec::new(), |done| done.stdout))
+            .trim()
+            .to_string();
+        let mut disk = Disk {
+            dir,
+            device,
+            reader: None,
+        };
         let ready = made && disk.device.starts_with("/dev/loop") && {
             disk.set(128);
-            runs(&["mount", "-o", "ro", &disk.device, text(&disk.dir.path().join("mount"))])
+            runs(&[
+                "mount",
+                "-o",
+                "ro",
+                &disk.device,
+                text(&disk.dir.path().join("mount")),
+            ])
         };
-        let ready = ready && foreread(["watch", &disk.device, "--once", "--for", "100ms"]).code == Some(0);
+        let ready =
+            ready && foreread(["watch", &disk.device, "--once", "--for", "100ms"]).code == Some(0);
         if !ready {
             println!("skipped: needs root, tracefs, mkfs.ext4 and a loop device");
             return None;
         }
         let script = "while :; do dd if=$0 iflag=nocache count=0 2>&-; dd if=$0 of=/dev/null bs=32k status=none; done";
         let mut reader = Command::new("sh");
-        reader.args(["-c", script, text(&disk.dir.path().join("mount/big"))]).stderr(Stdio::null());
+        reader
+            .args(["-c", script, text(&disk.dir.path().join("mount/big"))])
+            .stderr(Stdio::null());
         disk.reader = Some(reader.spawn().expect("a shell"));
         Some(disk)
     }
 
     fn setting(&self) -> PathBuf {
-        Path::new("/sys/block").join(self.device.trim_start_matches("/dev/")).join("queue/read_ahead_kb")
+        Path::new("/sys/block")
+            .join(self.device.trim_start_matches("/dev/"))
+            .join("queue/read_ahead_kb")
     }
 
     /// This device is the test's own.
@@ -66,14 +90,33 @@ impl Disk {
     }
 
     fn now(&self) -> u64 {
-        fs::read_to_string(self.setting()).expect("it is there").trim().parse().expect("a number")
+        fs::read_to_string(self.setting())
+            .expect("it is there")
+            .trim()
+            .parse()
+            .expect("a number")
     }
 
     fn watch(&self, more: &[&str]) -> Watch {
         let mut command = Command::new("env");
         // A test that is begun in the background has no SIGINT to give on.
-        command.args(["--default-signal=INT", text(&cargo_bin("foreread")), "watch", &self.device, "--json"]);
-        command.args(["--every", "1s", "--for", "700ms", "--on", "model:object-far"]).args(more);
+        command.args([
+            "--default-signal=INT",
+            text(&cargo_bin("foreread")),
+            "watch",
+            &self.device,
+            "--json",
+        ]);
+        command
+            .args([
+                "--every",
+                "1s",
+                "--for",
+                "700ms",
+                "--on",
+                "model:object-far",
+            ])
+            .args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         Watch { child, lines }
@@ -88,8 +131,10 @@ impl Drop for Disk {
         }
         let mount = self.dir.path().join("mount");
         // A dd that the shell has begun may still read.
-        let _ = (0..100)
-            .any(|_| runs(&["umount", text(&mount)]) || (std::thread::sleep(Duration::from_millis(20)), false).1);
+        let _ = (0..100).any(|_| {
+            runs(&["umount", text(&mount)])
+                || (std::thread::sleep(Duration::from_millis(20)), false).1
+        });
         if !self.device.is_empty() {
             // A loop device keeps its value for the next user.
             self.set(128);
@@ -124,7 +169,11 @@ impl Watch {
     }
 
     fn signal(&self, name: &str) {
-        assert!(runs(&["kill", &format!("-{name}"), &self.child.id().to_string()]));
+        assert!(runs(&[
+            "kill",
+            &format!("-{name}"),
+            &self.child.id().to_string()
+        ]));
     }
 
     fn code(mut self) -> Option<i32> {
@@ -142,9 +191,14 @@ impl Drop for Watch {
 
 /// Tracing instances of a process.
 fn instances_of(pid: u32) -> Vec<String> {
-    let folder = fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+    let folder = fs::read_dir("/sys/kernel/tracing/instances")
+        .into_iter()
+        .flatten()
+        .flatten();
     let names = folder.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("foreread-{pid}-"))).collect()
+    names
+        .filter(|name| name.starts_with(&format!("foreread-{pid}-")))
+        .collect()
 }
 
 #[track_caller]
@@ -163,21 +217,38 @@ fn two_recordings_change_it_and_every_end_puts_it_back() {
         let mut watch = disk.watch(&[]);
         assert_eq!(watch.next("started")["read_ahead_kb"], 128);
         let first = watch.next("recorded");
-        assert_eq!((&first["decision"], disk.now()), (&"once".into(), 128), "{first}");
-        assert!(first["reads"].as_u64() > Some(100) && first["best_ratio"].as_f64() < Some(0.5), "{first}");
+        assert_eq!(
+            (&first["decision"], disk.now()),
+            (&"once".into(), 128),
+            "{first}"
+        );
+        assert!(
+            first["reads"].as_u64() > Some(100) && first["best_ratio"].as_f64() < Some(0.5),
+            "{first}"
+        );
         let set = watch.next("set");
         let kib = set["read_ahead_kb"].as_u64().expect("a number");
         assert!(kib > 128 && disk.now() == kib, "{set}");
         let other = foreread(["watch", &disk.device]);
-        assert!(other.is_refused().contains("another 'foreread watch' has it"), "{}", other.err);
+        assert!(
+            other
+                .is_refused()
+                .contains("another 'foreread watch' has it"),
+            "{}",
+            other.err
+        );
         let pid = watch.child.id();
         watch.signal(end);
         if end == "KILL" {
             let _ = watch.child.wait();
             within_10_s("the guard puts it back", || disk.now() == 128);
-            within_10_s("the guard removes the instance", || instances_of(pid).is_empty());
+            within_10_s("the guard removes the instance", || {
+                instances_of(pid).is_empty()
+            });
             // The guard has given up its lock as well: it can be watched again.
-            within_10_s("the lock", || foreread(["watch", &disk.device, "--once", "--for", "100ms"]).code == Some(0));
+            within_10_s("the lock", || {
+                foreread(["watch", &disk.device, "--once", "--for", "100ms"]).code == Some(0)
+            });
         } else {
             assert_eq!(watch.next("ended")["is_old"], true);
             assert_eq!((watch.code(), disk.now()), (Some(0), 128), "{end}");
@@ -197,14 +268,20 @@ fn what_another_program_sets_stays() {
         let decided = |watch: &mut Watch| watch.next("recorded")["decision"].clone();
         // A recording that was under way may have been decided before.
         assert!((0..2).any(|_| decided(&mut watch) == "foreign"));
-        assert_eq!((decided(&mut watch), disk.now()), ("foreign".into(), 96), "also after it");
+        assert_eq!(
+            (decided(&mut watch), disk.now()),
+            ("foreign".into(), 96),
+            "also after it"
+        );
         watch.signal(end);
         if end == "TERM" {
             assert_eq!(watch.next("ended")["is_old"], false);
         }
         watch.code();
         // A guard that lives has the lock.
-        within_10_s("the guard ends", || runs(&["flock", "-n", text(&disk.setting()), "true"]));
+        within_10_s("the guard ends", || {
+            runs(&["flock", "-n", text(&disk.setting()), "true"])
+        });
         assert_eq!(disk.now(), 96, "{end}");
     }
 }
@@ -213,13 +290,27 @@ fn what_another_program_sets_stays() {
 fn a_dry_run_sets_nothing_and_one_recording_neither() {
     let Some(disk) = Disk::new() else { return };
     let mut watch = disk.watch(&["--dry-run"]);
-    let decisions: Vec<_> = (0..3).map(|_| watch.next("recorded")["decision"].clone()).collect();
-    assert!(decisions.contains(&"set".into()) && disk.now() == 128, "{decisions:?}");
+    let decisions: Vec<_> = (0..3)
+        .map(|_| watch.next("recorded")["decision"].clone())
+        .collect();
+    assert!(
+        decisions.contains(&"set".into()) && disk.now() == 128,
+        "{decisions:?}"
+    );
     // It takes no lock, so that it can run beside another.
-    let got = foreread(["watch", &disk.device, "--once", "--for", "700ms", "--on", "model:object-far"]);
+    let got = foreread([
+        "watch",
+        &disk.device,
+        "--once",
+        "--for",
+        "700ms",
+        "--on",
+        "model:object-far",
+    ]);
     let said = got.is_done();
     assert!(
-        said.contains("the next recording has to say so too") && said.contains("ended; read_ahead_kb is 128"),
+        said.contains("the next recording has to say so too")
+            && said.contains("ended; read_ahead_kb is 128"),
         "{said}"
     );
     watch.signal("TERM");
@@ -237,17 +328,27 @@ fn without_reads_there_is_no_answer() {
     }
     std::thread::sleep(Duration::from_millis(500));
     let got = foreread(["watch", &disk.device, "--once", "--for", "300ms"]);
-    assert!(got.is_done().contains("too little to say anything"), "{}", got.out);
+    assert!(
+        got.is_done().contains("too little to say anything"),
+        "{}",
+        got.out
+    );
 }
 
 #[test]
 fn what_cannot_be_watched_is_refused_by_what_it_is() {
-    let refused = |words: &[&str]| foreread(["watch"].iter().chain(words)).is_refused().to_string();
+    let refused = |words: &[&str]| {
+        foreread(["watch"].iter().chain(words))
+            .is_refused()
+            .to_string()
+    };
     assert!(refused(&["/dev/no-such-disk"]).contains("no such device: /dev/no-such-disk"));
     assert!(refused(&["/dev/null"]).contains("not a block device: /dev/null"));
     assert!(refused(&["/"]).contains("not a block device: /; 'findmnt"));
     assert!(refused(&["/dev/null", "--min-gain", "5%"]).contains("10% to 90%"));
-    assert!(refused(&["/dev/null", "--every", "10s"]).contains("a recording longer than its interval"));
+    assert!(
+        refused(&["/dev/null", "--every", "10s"]).contains("a recording longer than its interval")
+    );
     assert!(refused(&["/dev/null", "--every", "1h", "--for", "11m"]).contains("at most 10m"));
 }
 
@@ -261,13 +362,20 @@ impl Partitioned {
     fn new() -> Option<Partitioned> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
         let image = dir.path().join("image");
-        fs::File::create(&image).and_then(|file| file.set_len(4 << 20)).expect("room");
-        let loops = Command::new("losetup").args(["-f", "--show", text(&image)]).output();
-        let device = String::from_utf8_lossy(&loops.map_or(Vec::new(), |done| done.stdout)).trim().to_string();
+        fs::File::create(&image)
+            .and_then(|file| file.set_len(4 << 20))
+            .expect("room");
+        let loops = Command::new("losetup")
+            .args(["-f", "--show", text(&image)])
+            .output();
+        let device = String::from_utf8_lossy(&loops.map_or(Vec::new(), |done| done.stdout))
+            .trim()
+            .to_string();
         let one = Partitioned { dir, device };
         let number = || fs::read_to_string(format!("/sys/class/block/{}p1/dev", one.name())).ok();
         // From sector 2048 on, 4096 sectors.
-        let made = one.device.starts_with("/dev/loop") && runs(&["addpart", &one.device, "1", "2048", "4096"]);
+        let made = one.device.starts_with("/dev/loop")
+            && runs(&["addpart", &one.device, "1", "2048", "4096"]);
         let numbers = number().filter(|_| made);
         let is_ready = numbers.is_some_and(|numbers| {
             let (major, minor) = numbers.trim().split_once(':').expect("two numbers");
@@ -303,14 +411,24 @@ fn a_partition_is_refused_with_the_name_of_its_disk() {
     let got = foreread(["watch", text(&disk.node())]);
     let said = got.is_refused();
     let expected = format!("a partition: {} ", disk.node().display());
-    assert!(said.contains(&expected) && said.contains(&format!("name the disk, {}", disk.device)), "{said}");
+    assert!(
+        said.contains(&expected) && said.contains(&format!("name the disk, {}", disk.device)),
+        "{said}"
+    );
 }
 
 #[test]
 fn without_root_it_says_so() {
     let Some(disk) = Disk::new() else { return };
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--clear-groups", text(&cargo_bin("foreread")), "watch", &disk.device]);
+    command.args([
+        "--reuid",
+        "65534",
+        "--clear-groups",
+        text(&cargo_bin("foreread")),
+        "watch",
+        &disk.device,
+    ]);
     let Ok(done) = command.output() else {
         println!("skipped: needs setpriv");
         return;
@@ -320,5 +438,8 @@ fn without_root_it_says_so() {
         println!("skipped: the binary cannot be run by another user ({said})");
         return;
     }
-    assert!(done.status.code() == Some(3) && said.ends_with("run it as root\n"), "{said}");
+    assert!(
+        done.status.code() == Some(3) && said.ends_with("run it as root\n"),
+        "{said}"
+    );
 }

@@ -115,7 +115,8 @@ impl Cache {
 
     /// The group, or an empty one.
     pub fn group(&self, file: FileId, number: u64) -> Group {
-        self.find(file, number).map_or_else(Group::default, |slot| self.groups[slot as usize])
+        self.find(file, number)
+            .map_or_else(Group::default, |slot| self.groups[slot as usize])
     }
 
     /// Where the group of `pages` is and which of its pages are settled, if they are in one group and all of them are.
@@ -123,7 +124,8 @@ impl Cache {
         let number = one_group(pages)?;
         let slot = self.find(file, number)?;
         let settled = self.groups[slot as usize].settled();
-        (mask_of(number, pages.first, pages.end) & !settled == 0).then_some((GroupSlot(slot), settled))
+        (mask_of(number, pages.first, pages.end) & !settled == 0)
+            .then_some((GroupSlot(slot), settled))
     }
 
     /// Where a page is in its life.
@@ -165,7 +167,9 @@ impl Cache {
             let mask = mask_of(number, pages.first, pages.end);
             u64::from((mask & !self.group(file, number).cached()).count_ones())
         };
-        (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(absent).sum()
+        (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES))
+            .map(absent)
+            .sum()
     }
 
     /// Absent pages in a row from the start of the range.
@@ -189,19 +193,27 @@ impl Cache {
             let run = u64::from((group.cached() >> shift).trailing_ones()).min(room);
             let to_mark = u64::from((group.marked() >> shift).trailing_zeros());
             if to_mark < run {
-                return Run { pages: at + to_mark + 1 - pages.first, marked: true };
+                return Run {
+                    pages: at + to_mark + 1 - pages.first,
+                    marked: true,
+                };
             }
             at += run;
             if run < room {
                 break;
             }
         }
-        Run { pages: at - pages.first, marked: false }
+        Run {
+            pages: at - pages.first,
+            marked: false,
+        }
     }
 
     /// Groups from the cold end of the eviction order.
     pub fn victims(&self) -> impl Iterator<Item = &Group> + '_ {
-        self.evictor.victims().map(|slot| &self.groups[slot as usize])
+        self.evictor
+            .victims()
+            .map(|slot| &self.groups[slot as usize])
     }
 
     /// Every group in use, in the order of slots.
@@ -225,17 +237,25 @@ impl Cache {
 
     /// Pages in flight have arrived. All pages of the range must be in flight.
     pub fn land(&mut self, file: FileId, pages: PageRange) {
-        self.each_group(file, pages, |cache, slot, mask| cache.groups[slot as usize].land(mask));
+        self.each_group(file, pages, |cache, slot, mask| {
+            cache.groups[slot as usize].land(mask)
+        });
         self.flight -= pages.len();
     }
 
     /// The pages of the range that lie in group `number` are demanded: all must be cached.
     pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> Touched {
-        let Some(slot) = self.find(file, number) else { return Touched::default() };
+        let Some(slot) = self.find(file, number) else {
+            return Touched::default();
+        };
         self.evictor.touch(slot);
         let group = &mut self.groups[slot as usize];
         let first = group.touch(mask);
-        Touched { first, late: first & group.flight(), planner: group.planner }
+        Touched {
+            first,
+            late: first & group.flight(),
+            planner: group.planner,
+        }
     }
 
     /// The short way of a hit: if every page of the range, all in one group, is present and none is marked,
@@ -252,7 +272,11 @@ impl Cache {
         group.pins += 1;
         let planner = group.planner;
         self.evictor.touch(slot);
-        Some(Touched { first, late: 0, planner })
+        Some(Touched {
+            first,
+            late: 0,
+            planner,
+        })
     }
 
     /// Makes the groups of the range the last to leave.
@@ -288,12 +312,17 @@ impl Cache {
         self.pages -= u64::from((before.cached() & mask).count_ones());
         self.flight -= u64::from((before.flight() & mask).count_ones());
         self.give_up_if_idle(slot);
-        Some(Removed { slot: GroupSlot(slot), before })
+        Some(Removed {
+            slot: GroupSlot(slot),
+            before,
+        })
     }
 
     /// Keeps the groups of the range from being evicted as a whole.
     pub fn pin(&mut self, file: FileId, pages: PageRange) {
-        self.each_group(file, pages, |cache, slot, _| cache.groups[slot as usize].pins += 1);
+        self.each_group(file, pages, |cache, slot, _| {
+            cache.groups[slot as usize].pins += 1
+        });
     }
 
     /// Takes back one [`Cache::pin`] of the same range.
@@ -362,7 +391,12 @@ impl Cache {
         }
     }
 
-    fn each_group(&mut self, file: FileId, pages: PageRange, mut each: impl FnMut(&mut Cache, u32, u64)) {
+    fn each_group(
+        &mut self,
+        file: FileId,
+        pages: PageRange,
+        mut each: impl FnMut(&mut Cache, u32, u64),
+    ) {
         if pages.is_empty() {
             return;
         }

@@ -10,7 +10,11 @@ use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Event {
     /// A reader opened a file of `size` bytes. The first open makes the file known.
-    Open { open: OpenId, file: FileId, size: u64 },
+    Open {
+        open: OpenId,
+        file: FileId,
+        size: u64,
+    },
     /// The reader is gone. Its file's pages stay until evicted or forgotten; what is in flight ahead of the last reader is cancelled.
     Close { open: OpenId },
     /// This file will not be opened again: drop all its pages. A listed one is not known any more.
@@ -18,16 +22,39 @@ pub enum Event {
     /// The source has this file of `size` bytes, which need not be open. In the order of its listing the file comes after
     /// `after`, if that is known. `planned`: the caller has said that it will read the file in its turn. A file that is
     /// known keeps its size.
-    List { file: FileId, size: u64, after: Option<FileId>, planned: bool },
+    List {
+        file: FileId,
+        size: u64,
+        after: Option<FileId>,
+        planned: bool,
+    },
     /// A demand read of these bytes. `random`: the caller states that this read does not predict the next one.
-    Read { read: ReadId, open: OpenId, range: ByteRange, random: bool },
+    Read {
+        read: ReadId,
+        open: OpenId,
+        range: ByteRange,
+        random: bool,
+    },
     /// A reader has taken these bytes without asking: all of them lay in pages that [`crate::machine::Machine::settled`] gave.
     /// It may be reported late, and is answered by nothing.
-    Hit { read: ReadId, open: OpenId, range: ByteRange },
+    Hit {
+        read: ReadId,
+        open: OpenId,
+        range: ByteRange,
+    },
     /// A mapped page was touched and is not mapped yet.
-    Fault { read: ReadId, open: OpenId, at: u64, map: Mapping },
+    Fault {
+        read: ReadId,
+        open: OpenId,
+        at: u64,
+        map: Mapping,
+    },
     /// A hint. An empty range reaches to the end of the file.
-    Advise { open: OpenId, advice: Advice, range: ByteRange },
+    Advise {
+        open: OpenId,
+        advice: Advice,
+        range: ByteRange,
+    },
     /// The caller will read these bytes: readahead that needs no policy, within the limits of any other. An empty range
     /// is nothing.
     Prefetch { open: OpenId, range: ByteRange },
@@ -62,16 +89,32 @@ pub enum Event {
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Action {
     /// Read these bytes from the source and answer with `Done` or `Failed`. The range is clipped to the file.
-    Submit { fetch: FetchId, file: FileId, range: ByteRange, class: Class },
+    Submit {
+        fetch: FetchId,
+        file: FileId,
+        range: ByteRange,
+        class: Class,
+    },
     /// The result of this fetch is of no more use, as far as is known now. It must still be answered: by `Failed` where it was ended, or
     /// by what it brings.
     Cancel { fetch: FetchId },
     /// Hand these bytes to the reader; they stay put until `Event::Release`. More follows unless `last`.
-    Serve { read: ReadId, lease: LeaseId, file: FileId, range: ByteRange, last: bool },
+    Serve {
+        read: ReadId,
+        lease: LeaseId,
+        file: FileId,
+        range: ByteRange,
+        last: bool,
+    },
     /// Tell the reader that it failed. Nothing more follows for this read.
     Fail { read: ReadId, error: Error },
     /// Forget the bytes of these pages: bit `n` of `pages` is page `64 * number + n` of the file.
-    Drop { slot: GroupSlot, file: FileId, number: u64, pages: u64 },
+    Drop {
+        slot: GroupSlot,
+        file: FileId,
+        number: u64,
+        pages: u64,
+    },
     /// Send `Event::Timer` at this time.
     WakeAt { at: Nanos },
 }

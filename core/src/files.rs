@@ -67,22 +67,31 @@ impl FileTable {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
         }
-        self.0[at].get_or_insert_with(|| KnownFile { size, ..KnownFile::default() })
+        self.0[at].get_or_insert_with(|| KnownFile {
+            size,
+            ..KnownFile::default()
+        })
     }
 
     /// A listing has `file` behind `after`. What the two were next to before is forgotten.
     pub fn list(&mut self, file: FileId, size: u64, after: Option<FileId>, planned: bool) {
         self.get_or_add(file, size).planned = planned;
-        let Some(after) = after.filter(|after| *after != file && self.get(*after).is_some()) else { return };
+        let Some(after) = after.filter(|after| *after != file && self.get(*after).is_some()) else {
+            return;
+        };
         self.part(Some(after), self.get(after).and_then(|entry| entry.after));
         self.part(self.get(file).and_then(|entry| entry.before), Some(file));
         self.link(Some(after), Some(file), |entry, next| entry.after = next);
-        self.link(Some(file), Some(after), |entry, previous| entry.before = previous);
+        self.link(Some(file), Some(after), |entry, previous| {
+            entry.before = previous
+        });
     }
 
     /// The file is not known any more. Its neighbours have none on its side.
     pub fn remove(&mut self, file: FileId) {
-        let Some(entry) = self.0.get_mut(file.0 as usize).and_then(Option::take) else { return };
+        let Some(entry) = self.0.get_mut(file.0 as usize).and_then(Option::take) else {
+            return;
+        };
         self.link(entry.before, None, |entry, next| entry.after = next);
         self.link(entry.after, None, |entry, previous| entry.before = previous);
     }
@@ -91,7 +100,11 @@ impl FileTable {
     #[must_use]
     pub fn next(&self, file: FileId) -> Option<NextFile> {
         let next = self.get(file)?.after?;
-        self.get(next).map(|entry| NextFile { file: next, size: entry.size, planned: entry.planned })
+        self.get(next).map(|entry| NextFile {
+            file: next,
+            size: entry.size,
+            planned: entry.planned,
+        })
     }
 
     /// The file before this one.
@@ -108,7 +121,12 @@ impl FileTable {
         }
     }
 
-    fn link(&mut self, of: Option<FileId>, to: Option<FileId>, set: fn(&mut KnownFile, Option<FileId>)) {
+    fn link(
+        &mut self,
+        of: Option<FileId>,
+        to: Option<FileId>,
+        set: fn(&mut KnownFile, Option<FileId>),
+    ) {
         if let Some(entry) = of.and_then(|of| self.get_mut(of)) {
             set(entry, to);
         }
@@ -120,7 +138,9 @@ mod tests {
     use super::*;
 
     fn order(table: &FileTable, first: u32) -> Vec<u32> {
-        core::iter::successors(Some(FileId(first)), |file| Some(table.next(*file)?.file)).map(|file| file.0).collect()
+        core::iter::successors(Some(FileId(first)), |file| Some(table.next(*file)?.file))
+            .map(|file| file.0)
+            .collect()
     }
 
     /// The drawing of the header, and a listing that has another order than the one before.
@@ -131,17 +151,39 @@ mod tests {
         table.list(FileId(5), 20, Some(FileId(4)), false);
         table.list(FileId(6), 30, Some(FileId(5)), true);
         assert_eq!(order(&table, 4), [4, 5, 6]);
-        assert_eq!(table.next(FileId(5)), Some(NextFile { file: FileId(6), size: 30, planned: true }));
+        assert_eq!(
+            table.next(FileId(5)),
+            Some(NextFile {
+                file: FileId(6),
+                size: 30,
+                planned: true
+            })
+        );
         assert_eq!(table.before(FileId(5)), Some(FileId(4)));
         // Known files keep their size; 6 has a new place.
         table.list(FileId(6), 99, Some(FileId(4)), false);
-        assert_eq!((order(&table, 4), order(&table, 5)), (alloc::vec![4, 6], alloc::vec![5]));
-        assert_eq!((table.before(FileId(5)), table.next(FileId(4)).map(|next| next.size)), (None, Some(30)));
+        assert_eq!(
+            (order(&table, 4), order(&table, 5)),
+            (alloc::vec![4, 6], alloc::vec![5])
+        );
+        assert_eq!(
+            (
+                table.before(FileId(5)),
+                table.next(FileId(4)).map(|next| next.size)
+            ),
+            (None, Some(30))
+        );
         table.remove(FileId(6));
         table.get_or_add(FileId(6), 7);
-        assert_eq!((order(&table, 4), order(&table, 6)), (alloc::vec![4], alloc::vec![6]));
+        assert_eq!(
+            (order(&table, 4), order(&table, 6)),
+            (alloc::vec![4], alloc::vec![6])
+        );
         table.list(FileId(6), 7, Some(FileId(6)), false);
         table.list(FileId(6), 7, Some(FileId(77)), false);
-        assert_eq!((order(&table, 6), table.before(FileId(6))), (alloc::vec![6], None));
+        assert_eq!(
+            (order(&table, 6), table.before(FileId(6))),
+            (alloc::vec![6], None)
+        );
     }
 }

@@ -253,11 +253,17 @@ impl Machine {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
-        let untouched = |g: &crate::cache::Group| self.bytes_in(FileId(g.file), g.number, g.untouched());
+        let untouched =
+            |g: &crate::cache::Group| self.bytes_in(FileId(g.file), g.number, g.untouched());
         let queued = |f: &&Fetch| !f.submitted && !f.doomed;
         stats.unresolved_bytes = self.cache.groups().map(untouched).sum();
         // What waits for a slot has not been counted as read ahead yet.
-        stats.unresolved_bytes -= self.fetches.iter().filter(queued).map(|f| self.untouched_bytes(f)).sum::<u64>();
+        stats.unresolved_bytes -= self
+            .fetches
+            .iter()
+            .filter(queued)
+            .map(|f| self.untouched_bytes(f))
+            .sum::<u64>();
         stats
     }
 
@@ -278,9 +284,23 @@ impl Machine {
     #[must_use]
     pub fn fetch(&self, fetch: FetchId) -> Option<FetchView> {
         let f = self.fetch_of(fetch).map(|slot| &self.fetches[slot])?;
-        let arrived = self.clip(f.file, PageRange { first: f.pages.first, end: f.landed }).len();
+        let arrived = self
+            .clip(
+                f.file,
+                PageRange {
+                    first: f.pages.first,
+                    end: f.landed,
+                },
+            )
+            .len();
         let range = self.clip(f.file, f.pages);
-        Some(FetchView { file: f.file, range, arrived, doomed: f.doomed, awaited: !f.waiters.is_empty() })
+        Some(FetchView {
+            file: f.file,
+            range,
+            arrived,
+            doomed: f.doomed,
+            awaited: !f.waiters.is_empty(),
+        })
     }
 
     /// The index slot of the group of the 64 pages from `64 * number` of this file, if any of them is
@@ -317,7 +337,10 @@ impl Machine {
 
     /// The answers since the last call, oldest first; empty unless watched.
     pub fn take_decisions(&mut self) -> Vec<Decision> {
-        self.decisions.as_mut().map(core::mem::take).unwrap_or_default()
+        self.decisions
+            .as_mut()
+            .map(core::mem::take)
+            .unwrap_or_default()
     }
 
     // ---- events in ----
@@ -326,15 +349,34 @@ impl Machine {
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {
-            Event::Read { read, open, range, random } => self.begin_read(read, open, range, random),
+            Event::Read {
+                read,
+                open,
+                range,
+                random,
+            } => self.begin_read(read, open, range, random),
             Event::Hit { read, open, range } => self.hit(read, open, range),
             Event::Release { lease } => self.release(lease),
             Event::Open { open, file, size } => self.open(open, file, size),
             Event::Close { open } => self.close(open),
             Event::Forget { file } => self.forget(file),
-            Event::List { file, size, after, planned } => self.list(file, size, after, planned),
-            Event::Fault { read, open, at, map } => self.begin_fault(read, open, at, map),
-            Event::Advise { open, advice, range } => self.advise(open, advice, range),
+            Event::List {
+                file,
+                size,
+                after,
+                planned,
+            } => self.list(file, size, after, planned),
+            Event::Fault {
+                read,
+                open,
+                at,
+                map,
+            } => self.begin_fault(read, open, at, map),
+            Event::Advise {
+                open,
+                advice,
+                range,
+            } => self.advise(open, advice, range),
             Event::Prefetch { open, range } => self.prefetch(open, range),
             Event::Invalidate { file, range } => self.invalidate(file, range),
             Event::Changed { file, size } => self.changed(file, size),
@@ -374,12 +416,18 @@ impl Machine {
         let (is_first, shared) = (entry.opens == 1, entry.stream.or(self.source_stream));
         let stream = shared.unwrap_or_else(|| {
             let policy = self.spec.build();
-            self.streams.insert(Stream { wants: policy.wants(), mode: policy.demand_mode(), policy })
+            self.streams.insert(Stream {
+                wants: policy.wants(),
+                mode: policy.demand_mode(),
+                policy,
+            })
         });
         if self.spec.info.scope == Scope::Source {
             self.source_stream = Some(stream);
             if is_first {
-                self.streams[stream].policy.on_file_opened(file, self.files.before(file));
+                self.streams[stream]
+                    .policy
+                    .on_file_opened(file, self.files.before(file));
             }
         }
         if self.streams[stream].wants.meter {
@@ -393,18 +441,29 @@ impl Machine {
         if self.opens.len() <= at {
             self.opens.resize_with(at + 1, || None);
         }
-        self.opens[at] = Some(Open { file, stream, stats: Stats::default() });
+        self.opens[at] = Some(Open {
+            file,
+            stream,
+            stats: Stats::default(),
+        });
     }
 
     fn close(&mut self, open: OpenId) {
-        let Some(Open { file, stream, stats }) = self.opens.get_mut(open.0 as usize).and_then(Option::take) else {
+        let Some(Open {
+            file,
+            stream,
+            stats,
+        }) = self.opens.get_mut(open.0 as usize).and_then(Option::take)
+        else {
             return;
         };
         // One that has read nothing may have been opened to have its file read ahead.
         if stats.demand_reads > 0 {
             self.cancel_unneeded(file);
         }
-        let Some(entry) = self.files.get_mut(file) else { return };
+        let Some(entry) = self.files.get_mut(file) else {
+            return;
+        };
         entry.opens -= 1;
         if self.source_stream.is_some() {
             if entry.opens == 0 {
@@ -440,7 +499,10 @@ impl Machine {
     /// Counts for the whole and for one open description, if it is still there.
     fn count(&mut self, open: Option<OpenId>, add: impl Fn(&mut Stats)) {
         add(&mut self.stats);
-        if let Some(open) = open.and_then(|open| self.opens.get_mut(open.0 as usize)).and_then(Option::as_mut) {
+        if let Some(open) = open
+            .and_then(|open| self.opens.get_mut(open.0 as usize))
+            .and_then(Option::as_mut)
+        {
             add(&mut open.stats);
         }
     }
@@ -459,7 +521,11 @@ impl Machine {
         let bytes = u64::from(mask.count_ones()) * page.bytes();
         let last = size.saturating_sub(1) >> page.bytes().trailing_zeros();
         let has_last = last / 64 == number && mask >> (last % 64) & 1 != 0;
-        if has_last { bytes - (page.start_of(last + 1) - size) } else { bytes }
+        if has_last {
+            bytes - (page.start_of(last + 1) - size)
+        } else {
+            bytes
+        }
     }
 
     fn refuse(&mut self, read: ReadId, error: Error) {

@@ -30,13 +30,19 @@ impl Spec {
     /// A part after the colon is not `key=value`, or repeats a key.
     pub fn parse(text: &str) -> Result<Spec, NotationError> {
         let (name, list) = text.split_once(':').unwrap_or((text, ""));
-        Ok(Spec { name: name.trim().to_string(), pairs: split(list, text)? })
+        Ok(Spec {
+            name: name.trim().to_string(),
+            pairs: split(list, text)?,
+        })
     }
 
     /// The value of a key, if it is written.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.pairs.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+        self.pairs
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -52,7 +58,11 @@ pub fn pairs(text: &str) -> Result<Vec<(String, String)>, NotationError> {
 fn split(list: &str, text: &str) -> Result<Vec<(String, String)>, NotationError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for part in list.split(',').filter(|part| !part.trim().is_empty()) {
-        let error = |repeated| NotationError { text: text.to_string(), part: part.trim().to_string(), repeated };
+        let error = |repeated| NotationError {
+            text: text.to_string(),
+            part: part.trim().to_string(),
+            repeated,
+        };
         let (key, value) = part.split_once('=').ok_or_else(|| error(false))?;
         let (key, value) = (key.trim(), value.trim());
         if key.is_empty() {
@@ -79,9 +89,17 @@ pub struct NotationError {
 
 impl fmt::Display for NotationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NotationError { text, part, repeated } = self;
+        let NotationError {
+            text,
+            part,
+            repeated,
+        } = self;
         match part.split_once('=').filter(|_| *repeated) {
-            Some((key, _)) => write!(f, "'{part}' in '{text}' sets '{}' a second time", key.trim()),
+            Some((key, _)) => write!(
+                f,
+                "'{part}' in '{text}' sets '{}' a second time",
+                key.trim()
+            ),
             None => write!(f, "'{part}' in '{text}' is not key=value"),
         }
     }
@@ -105,13 +123,30 @@ mod tests {
     #[test]
     fn names_and_pairs_are_split() {
         let name = || "name".to_string();
-        assert_eq!(parsed(" name : a=1, b = 2K ,, "), (name(), [pair("a", "1"), pair("b", "2K")].to_vec()));
+        assert_eq!(
+            parsed(" name : a=1, b = 2K ,, "),
+            (name(), [pair("a", "1"), pair("b", "2K")].to_vec())
+        );
         assert_eq!(parsed("name"), (name(), Vec::new()));
-        assert_eq!(parsed("name:a=x=y:z"), (name(), [pair("a", "x=y:z")].to_vec()), "a value may hold = and :");
+        assert_eq!(
+            parsed("name:a=x=y:z"),
+            (name(), [pair("a", "x=y:z")].to_vec()),
+            "a value may hold = and :"
+        );
         let spec = Spec::parse("name:a=,b=2").expect("the notation");
-        assert_eq!((spec.get("a"), spec.get("b"), spec.get("c")), (Some(""), Some("2"), None));
-        assert_eq!(pairs("a=1, b = 2:3,"), Ok([pair("a", "1"), pair("b", "2:3")].to_vec()), "a list has no name");
-        assert_eq!(pairs("a=1,b").expect_err("no pair").to_string(), "'b' in 'a=1,b' is not key=value");
+        assert_eq!(
+            (spec.get("a"), spec.get("b"), spec.get("c")),
+            (Some(""), Some("2"), None)
+        );
+        assert_eq!(
+            pairs("a=1, b = 2:3,"),
+            Ok([pair("a", "1"), pair("b", "2:3")].to_vec()),
+            "a list has no name"
+        );
+        assert_eq!(
+            pairs("a=1,b").expect_err("no pair").to_string(),
+            "'b' in 'a=1,b' is not key=value"
+        );
     }
 
     #[test]
@@ -120,8 +155,14 @@ mod tests {
             ("name:a", "'a' in 'name:a' is not key=value"),
             ("name:=1", "'=1' in 'name:=1' is not key=value"),
             ("name:a=1,b", "'b' in 'name:a=1,b' is not key=value"),
-            ("name:a=1,a=2", "'a=2' in 'name:a=1,a=2' sets 'a' a second time"),
-            ("name:a=1, a = 1", "'a = 1' in 'name:a=1, a = 1' sets 'a' a second time"),
+            (
+                "name:a=1,a=2",
+                "'a=2' in 'name:a=1,a=2' sets 'a' a second time",
+            ),
+            (
+                "name:a=1, a = 1",
+                "'a = 1' in 'name:a=1, a = 1' sets 'a' a second time",
+            ),
         ] {
             assert_eq!(Spec::parse(text).expect_err(text).to_string(), words);
         }

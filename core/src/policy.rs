@@ -256,14 +256,21 @@ impl<'a> Probe<'a> {
     /// True when the page that holds `offset` is present or in flight.
     #[must_use]
     pub fn is_cached(&self, offset: u64) -> bool {
-        self.cache.is_cached(self.file, self.cache.page_size().page_of(offset))
+        self.cache
+            .is_cached(self.file, self.cache.page_size().page_of(offset))
     }
 
     /// True when the page that holds `offset` is present, so that a read of it does not wait.
     #[must_use]
     pub fn is_present(&self, offset: u64) -> bool {
         let page = self.cache.page_size().page_of(offset);
-        self.cache.present_run(self.file, PageRange { first: page, end: page + 1 }) == 1
+        self.cache.present_run(
+            self.file,
+            PageRange {
+                first: page,
+                end: page + 1,
+            },
+        ) == 1
     }
 
     /// Bytes of the pages of `range` that are not cached.
@@ -276,15 +283,22 @@ impl<'a> Probe<'a> {
     /// Start of the first page that is not cached, looking at the pages of `[from, from + limit)` in order.
     #[must_use]
     pub fn next_hole(&self, from: u64, limit: u64) -> Option<u64> {
-        let pages = self.cache.page_size().cover(ByteRange::between(from, from.saturating_add(limit)));
-        self.cache.next_hole(self.file, pages).map(|p| self.cache.page_size().start_of(p))
+        let pages = self
+            .cache
+            .page_size()
+            .cover(ByteRange::between(from, from.saturating_add(limit)));
+        self.cache
+            .next_hole(self.file, pages)
+            .map(|p| self.cache.page_size().start_of(p))
     }
 
     /// Bytes of consecutive cached pages that end where the page of `before` begins, looking back at most `limit` bytes.
     #[must_use]
     pub fn history(&self, before: u64, limit: u64) -> u64 {
         let size = self.cache.page_size();
-        let pages = self.cache.history(self.file, size.page_of(before), size.page_of(limit));
+        let pages = self
+            .cache
+            .history(self.file, size.page_of(before), size.page_of(limit));
         pages * size.bytes()
     }
 }
@@ -326,19 +340,32 @@ impl Plan {
     /// True when it says nothing but what becomes of the mark.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.refresh.is_empty() && self.drop.is_empty() && self.wake_at.is_none()
+        self.windows.is_empty()
+            && self.refresh.is_empty()
+            && self.drop.is_empty()
+            && self.wake_at.is_none()
     }
 
     /// Adds a window of `len` bytes from `start`, clipped to the largest offset there is.
     pub fn read(&mut self, start: u64, len: u64, mark: Option<u64>) {
         let range = ByteRange::between(start, start.saturating_add(len));
-        self.windows.push(Window { file: None, range, mark, urgency: self.urgency });
+        self.windows.push(Window {
+            file: None,
+            range,
+            mark,
+            urgency: self.urgency,
+        });
     }
 
     /// Adds a window from `start` to `end` in another file of the same source.
     pub fn read_file(&mut self, file: FileId, (start, end): (u64, u64), mark: Option<u64>) {
         let range = ByteRange::between(start, end);
-        self.windows.push(Window { file: Some(file), range, mark, urgency: None });
+        self.windows.push(Window {
+            file: Some(file),
+            range,
+            mark,
+            urgency: None,
+        });
     }
 }
 
@@ -368,7 +395,10 @@ pub struct Urgency {
 impl Urgency {
     /// That of the bytes at `at` of a window that begins at `start`.
     pub(crate) fn later(self, at: u64, start: u64) -> Urgency {
-        Urgency { away: self.away.saturating_add(at.saturating_sub(start)), ..self }
+        Urgency {
+            away: self.away.saturating_add(at.saturating_sub(start)),
+            ..self
+        }
     }
 }
 
@@ -387,7 +417,11 @@ pub enum Outcome {
     /// Bytes of it were evicted or dropped without ever being demanded.
     Unused { bytes: u64 },
     /// It failed. `demand`: a read was waiting for part of it.
-    Failed { range: ByteRange, error: Error, demand: bool },
+    Failed {
+        range: ByteRange,
+        error: Error,
+        demand: bool,
+    },
 }
 
 /// Whose reads one policy state sees.
@@ -454,7 +488,9 @@ impl Info {
     /// publication has another default.
     #[must_use]
     pub fn follows_device(&self) -> bool {
-        self.params.iter().any(|p| p.key == "max" && p.unit == Unit::Capped && p.default == ondemand::MAX.default)
+        self.params
+            .iter()
+            .any(|p| p.key == "max" && p.unit == Unit::Capped && p.default == ondemand::MAX.default)
     }
 }
 

@@ -31,7 +31,10 @@ impl Decisions {
 
     /// Adds those of `other`.
     pub fn add(&mut self, other: &Decisions) {
-        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(mine, theirs)| *mine += theirs);
     }
 }
 
@@ -95,7 +98,8 @@ impl Stats {
     /// Readahead bytes that are submitted, not touched, not dropped and not failed: those present or in flight.
     #[must_use]
     pub fn unread_bytes(&self) -> u64 {
-        self.ra_bytes.saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
+        self.ra_bytes
+            .saturating_sub(self.used_bytes + self.unused_bytes + self.ra_failed_bytes)
     }
 
     /// The counters that `set` sets, the others 0. Counters are added with minor versions, so other crates have no literal.

@@ -32,6 +32,10 @@ pub struct KindLimits {
 impl KindLimits {
     /// An object store over HTTP. A request costs money and answers stream: Amazon's guide for S3 advises 8 to 16 MiB. With 8 MiB
     /// 1 GiB in order takes 148 requests over 30 ms and 200 MB/s, with 4 MiB 270, in the same time.
-    pub const OBJECT: KindLimits =
-        KindLimits { requests: 32, ahead_requests: 16, short_ahead_requests: 48, max_fetch_bytes: 8 << 20 };
+    pub const OBJECT: KindLimits = KindLimits {
+        requests: 32,
+        ahead_requests: 16,
+        short_ahead_requests: 48,
+        max_fetch_bytes: 8 << 20,
+    };
 }

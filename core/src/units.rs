@@ -42,7 +42,10 @@ impl ByteRange {
     #[must_use]
     pub fn between(start: u64, end: u64) -> ByteRange {
         let start = start.min(MAX_OFFSET);
-        ByteRange { start, end: end.clamp(start, MAX_OFFSET) }
+        ByteRange {
+            start,
+            end: end.clamp(start, MAX_OFFSET),
+        }
     }
 
     /// First byte.
@@ -108,7 +111,10 @@ impl PageRange {
     #[must_use]
     pub fn intersect(self, other: PageRange) -> PageRange {
         let first = self.first.max(other.first);
-        PageRange { first, end: self.end.min(other.end).max(first) }
+        PageRange {
+            first,
+            end: self.end.min(other.end).max(first),
+        }
     }
 }
 
@@ -122,8 +128,9 @@ impl PageSize {
     /// A page of `bytes`, if that is a power of two between 512 and 1 MiB.
     #[must_use]
     pub fn new(bytes: u64) -> Option<PageSize> {
-        (bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes))
-            .then(|| PageSize { shift: bytes.trailing_zeros() })
+        (bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes)).then(|| PageSize {
+            shift: bytes.trailing_zeros(),
+        })
     }
 
     /// Bytes in a page.
@@ -154,7 +161,11 @@ impl PageSize {
     #[must_use]
     pub fn cover(self, range: ByteRange) -> PageRange {
         let first = self.page_of(range.start());
-        let end = if range.is_empty() { first } else { self.pages_for(range.end()) };
+        let end = if range.is_empty() {
+            first
+        } else {
+            self.pages_for(range.end())
+        };
         PageRange { first, end }
     }
 
@@ -162,7 +173,10 @@ impl PageSize {
     #[must_use]
     pub fn inside(self, range: ByteRange) -> PageRange {
         let first = self.pages_for(range.start());
-        PageRange { first, end: self.page_of(range.end()).max(first) }
+        PageRange {
+            first,
+            end: self.page_of(range.end()).max(first),
+        }
     }
 
     /// The bytes of the pages.
@@ -224,11 +238,18 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         Some(_) => return Err(SizeError::NotASize),
     };
     let tail = unit.get(1..).unwrap_or("");
-    if !(tail.is_empty() || (shift > 0 && (tail.eq_ignore_ascii_case("ib") || tail.eq_ignore_ascii_case("b")))) {
+    if !(tail.is_empty()
+        || (shift > 0 && (tail.eq_ignore_ascii_case("ib") || tail.eq_ignore_ascii_case("b"))))
+    {
         return Err(SizeError::NotASize);
     }
-    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    bytes.filter(|&b| b <= MAX_OFFSET).ok_or(SizeError::TooLarge)
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift));
+    bytes
+        .filter(|&b| b <= MAX_OFFSET)
+        .ok_or(SizeError::TooLarge)
 }
 
 /// A size in bytes with a unit of a power of two where it is a whole number of it: `64M`, `512`, `4K`. [`parse_size`] reads it.
@@ -253,7 +274,14 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [("0", 0), ("512", 512), ("4K", 4096), ("4KiB", 4096), ("1m", 1 << 20), ("2GB", 2 << 30)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("4K", 4096),
+            ("4KiB", 4096),
+            ("1m", 1 << 20),
+            ("2GB", 2 << 30),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["", "K", "-1", "1.5M", "4Q", "4KK", "12Bytes", "4 K i"] {

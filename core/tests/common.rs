@@ -9,8 +9,20 @@ use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, P
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A policy of a test, without parameters.
-pub const fn test_policy(name: &'static str, summary: &'static str, build: fn(&[u64]) -> Box<dyn Policy>) -> Info {
-    Info { name, summary, origin: "a test", scope: Scope::Open, page_bytes: None, params: &[], build }
+pub const fn test_policy(
+    name: &'static str,
+    summary: &'static str,
+    build: fn(&[u64]) -> Box<dyn Policy>,
+) -> Info {
+    Info {
+        name,
+        summary,
+        origin: "a test",
+        scope: Scope::Open,
+        page_bytes: None,
+        params: &[],
+        build,
+    }
 }
 
 /// What a submitted fetch is.
@@ -80,7 +92,11 @@ impl World {
             next_read: 0,
             size,
         };
-        world.send(Event::Open { open: OPEN, file: FILE, size });
+        world.send(Event::Open {
+            open: OPEN,
+            file: FILE,
+            size,
+        });
         world
     }
 
@@ -98,30 +114,64 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Submit { fetch, file, range, class } => {
+            Action::Submit {
+                fetch,
+                file,
+                range,
+                class,
+            } => {
                 assert!(!range.is_empty(), "an empty fetch");
                 self.submitted.push((range, class));
-                let pending = Pending { file, range, class, stamp: self.now };
-                assert!(self.pending.insert(fetch, pending).is_none(), "a fetch id given twice");
+                let pending = Pending {
+                    file,
+                    range,
+                    class,
+                    stamp: self.now,
+                };
+                assert!(
+                    self.pending.insert(fetch, pending).is_none(),
+                    "a fetch id given twice"
+                );
             }
-            Action::Serve { read, lease, file, range, last } => {
+            Action::Serve {
+                read,
+                lease,
+                file,
+                range,
+                last,
+            } => {
                 self.check_held(file, range);
                 *self.served.entry(read).or_insert(0) += range.len();
                 self.leases.push((read, lease, range, last));
                 if last {
-                    assert!(self.ended.insert(read, Ok(())).is_none(), "a read that ended twice");
+                    assert!(
+                        self.ended.insert(read, Ok(())).is_none(),
+                        "a read that ended twice"
+                    );
                 }
                 if self.release_at_once {
                     self.release(0);
                 }
             }
             Action::Fail { read, error } => {
-                assert!(self.ended.insert(read, Err(error)).is_none(), "a read that ended twice");
+                assert!(
+                    self.ended.insert(read, Err(error)).is_none(),
+                    "a read that ended twice"
+                );
             }
-            Action::Drop { file, number, pages, .. } => {
+            Action::Drop {
+                file,
+                number,
+                pages,
+                ..
+            } => {
                 for bit in (0..64).filter(|b| pages >> b & 1 != 0) {
                     let held = self.held.remove(&(file, number * 64 + bit));
-                    assert!(held.is_some(), "dropped page {} was not held", number * 64 + bit);
+                    assert!(
+                        held.is_some(),
+                        "dropped page {} was not held",
+                        number * 64 + bit
+                    );
                 }
             }
             Action::Cancel { fetch } => {
@@ -138,8 +188,16 @@ impl World {
             let Some(&read_at) = self.held.get(&(file, page)) else {
                 panic!("page {page} served without its bytes");
             };
-            let written = self.written.get(&page).copied().unwrap_or(0).max(self.replaced);
-            assert!(read_at >= written, "page {page} served as it was at {read_at}, written at {written}");
+            let written = self
+                .written
+                .get(&page)
+                .copied()
+                .unwrap_or(0)
+                .max(self.replaced);
+            assert!(
+                read_at >= written,
+                "page {page} served as it was at {read_at}, written at {written}"
+            );
         }
     }
 
@@ -163,7 +221,8 @@ impl World {
     pub fn release(&mut self, index: usize) {
         let (_, lease, ..) = self.leases.remove(index);
         self.now += 1;
-        self.machine.handle(Nanos(self.now), Event::Release { lease });
+        self.machine
+            .handle(Nanos(self.now), Event::Release { lease });
         self.drain();
     }
 
@@ -175,21 +234,33 @@ impl World {
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let range = ByteRange::new(start, len).expect("a range");
-        self.send(Event::Read { read, open, range, random: false });
+        self.send(Event::Read {
+            read,
+            open,
+            range,
+            random: false,
+        });
         read
     }
 
     /// The pages of a fetch up to `bytes` are held from now on, unless it is doomed.
     fn hold(&mut self, fetch: FetchId, bytes: u64) {
         let pending = self.pending[&fetch];
-        let view = self.machine.fetch(fetch).expect("an unanswered fetch is known");
+        let view = self
+            .machine
+            .fetch(fetch)
+            .expect("an unanswered fetch is known");
         if view.doomed {
             return;
         }
         let got = ByteRange::between(pending.range.start(), pending.range.start() + bytes);
         let page = self.machine.config().page;
         let whole = got.end() == pending.range.end();
-        let end = if whole { page.cover(got).end } else { page.page_of(got.end()) };
+        let end = if whole {
+            page.cover(got).end
+        } else {
+            page.page_of(got.end())
+        };
         for p in page.pages_for(got.start() + view.arrived)..end {
             self.held.insert((pending.file, p), pending.stamp);
         }
@@ -213,7 +284,10 @@ impl World {
 
     pub fn fail(&mut self, fetch: FetchId) {
         self.pending.remove(&fetch);
-        self.send(Event::Failed { fetch, error: Error::Io(5) });
+        self.send(Event::Failed {
+            fetch,
+            error: Error::Io(5),
+        });
     }
 
     /// Answers everything, first submitted first, until nothing is left.
@@ -235,7 +309,11 @@ impl World {
     pub fn check(&self) {
         let cache = self.machine.cache();
         self.check_books();
-        assert!(cache.pages() <= self.machine.config().capacity_pages, "over capacity: {}", cache.pages());
+        assert!(
+            cache.pages() <= self.machine.config().capacity_pages,
+            "over capacity: {}",
+            cache.pages()
+        );
     }
 
     /// The part of it that holds after the cache was made smaller under pages in use, too.
@@ -243,12 +321,26 @@ impl World {
         let stats = self.machine.stats();
         let cache = self.machine.cache();
         let most = self.machine.config().max_in_flight as usize;
-        assert!(self.pending.len() <= most, "{} fetches in flight, at most {most}", self.pending.len());
-        let present: u64 = cache.groups().map(|g| u64::from(g.present().count_ones())).sum();
-        assert_eq!(present, self.held.len() as u64, "pages present and pages held differ");
+        assert!(
+            self.pending.len() <= most,
+            "{} fetches in flight, at most {most}",
+            self.pending.len()
+        );
+        let present: u64 = cache
+            .groups()
+            .map(|g| u64::from(g.present().count_ones()))
+            .sum();
+        assert_eq!(
+            present,
+            self.held.len() as u64,
+            "pages present and pages held differ"
+        );
         // A refused read (no such open description) is failed but was never a demand read.
         let served = stats.hits + stats.late_hits + stats.misses;
-        assert!((served..=served + stats.failed_reads).contains(&stats.demand_reads), "{stats:?}");
+        assert!(
+            (served..=served + stats.failed_reads).contains(&stats.demand_reads),
+            "{stats:?}"
+        );
     }
 
     /// What must hold when nothing is in progress.
@@ -257,8 +349,15 @@ impl World {
         assert_eq!(self.machine.reads_in_progress(), 0, "reads left");
         assert_eq!(self.machine.fetches_in_progress(), 0, "fetches left");
         let stats = self.machine.stats();
-        let parts = stats.used_bytes + stats.unused_bytes + stats.ra_failed_bytes + stats.unresolved_bytes;
-        assert_eq!(stats.ra_bytes, parts, "readahead bytes do not add up: {stats:?}");
-        assert!(self.machine.cache().groups().all(|g| g.pins == 0), "pins left");
+        let parts =
+            stats.used_bytes + stats.unused_bytes + stats.ra_failed_bytes + stats.unresolved_bytes;
+        assert_eq!(
+            stats.ra_bytes, parts,
+            "readahead bytes do not add up: {stats:?}"
+        );
+        assert!(
+            self.machine.cache().groups().all(|g| g.pins == 0),
+            "pins left"
+        );
     }
 }

@@ -13,16 +13,29 @@ const SIZE: u64 = 3 * PAGE + 100;
 /// A file of 12 KiB that is open, and a listing of nine more behind it.
 fn world(planned: bool) -> World {
     let page = PageSize::new(PAGE).expect("a page size");
-    let mut world = World::of(PolicySpec::of(&auto::INFO), Config::new(page, 1 << 30), SIZE);
+    let mut world = World::of(
+        PolicySpec::of(&auto::INFO),
+        Config::new(page, 1 << 30),
+        SIZE,
+    );
     for file in 1..10 {
-        world.send(Event::List { file: FileId(file), size: SIZE, after: Some(FileId(file - 1)), planned });
+        world.send(Event::List {
+            file: FileId(file),
+            size: SIZE,
+            after: Some(FileId(file - 1)),
+            planned,
+        });
     }
     world
 }
 
 /// Files that fetches in flight are of.
 fn in_flight(world: &World) -> Vec<u32> {
-    world.pending.values().map(|pending| pending.file.0).collect()
+    world
+        .pending
+        .values()
+        .map(|pending| pending.file.0)
+        .collect()
 }
 
 #[test]
@@ -30,14 +43,31 @@ fn a_listed_file_is_read_before_it_is_opened() {
     let mut world = world(true);
     world.read(0, SIZE);
     assert_eq!(in_flight(&world)[0], 0, "demand goes first");
-    let ahead: Vec<_> = world.pending.values().filter(|pending| pending.file == FileId(1)).collect();
-    assert_eq!((ahead.len(), ahead[0].range.end(), ahead[0].class), (1, SIZE, Class::Ahead), "whole, in one fetch");
+    let ahead: Vec<_> = world
+        .pending
+        .values()
+        .filter(|pending| pending.file == FileId(1))
+        .collect();
+    assert_eq!(
+        (ahead.len(), ahead[0].range.end(), ahead[0].class),
+        (1, SIZE, Class::Ahead),
+        "whole, in one fetch"
+    );
     world.settle();
     let (fetches, open) = (world.machine.stats().source_reads, OpenId(7));
-    world.send(Event::Open { open, file: FileId(1), size: SIZE });
+    world.send(Event::Open {
+        open,
+        file: FileId(1),
+        size: SIZE,
+    });
     let read = world.read_on(open, 0, SIZE);
     assert_eq!(world.ended[&read], Ok(()), "every page was there");
-    assert!(world.pending.values().all(|pending| pending.file != FileId(1)));
+    assert!(
+        world
+            .pending
+            .values()
+            .all(|pending| pending.file != FileId(1))
+    );
     assert_eq!(world.served[&read], SIZE);
     assert!(world.machine.stats().hits == 1 && fetches >= 2);
     world.settle();
@@ -51,7 +81,11 @@ fn a_listing_is_followed_by_a_reader_that_follows_it() {
     world.read(0, SIZE);
     assert_eq!(in_flight(&world), [0]);
     world.settle();
-    world.send(Event::Open { open: OpenId(1), file: FileId(1), size: SIZE });
+    world.send(Event::Open {
+        open: OpenId(1),
+        file: FileId(1),
+        size: SIZE,
+    });
     world.read_on(OpenId(1), 0, SIZE);
     assert!(in_flight(&world).len() > 2, "{:?}", in_flight(&world));
     world.settle();
@@ -63,18 +97,38 @@ fn a_listing_is_followed_by_a_reader_that_follows_it() {
 fn a_listed_file_can_be_forgotten() {
     let mut world = world(true);
     world.read(0, SIZE);
-    let fetch = *world.pending.iter().find(|(_, pending)| pending.file == FileId(1)).expect("read ahead").0;
+    let fetch = *world
+        .pending
+        .iter()
+        .find(|(_, pending)| pending.file == FileId(1))
+        .expect("read ahead")
+        .0;
     world.send(Event::Forget { file: FileId(1) });
     assert!(world.cancelled.contains(&fetch));
     world.settle();
     world.send(Event::Forget { file: FileId(2) });
-    assert!(world.held.keys().all(|(file, _)| ![1, 2].contains(&file.0)), "{:?}", world.held.keys());
+    assert!(
+        world.held.keys().all(|(file, _)| ![1, 2].contains(&file.0)),
+        "{:?}",
+        world.held.keys()
+    );
     assert_eq!(world.machine.stats().unused_bytes, SIZE);
     // The number is another file's, and nothing is behind the first one any more.
-    world.send(Event::Open { open: OpenId(1), file: FileId(1), size: SIZE });
+    world.send(Event::Open {
+        open: OpenId(1),
+        file: FileId(1),
+        size: SIZE,
+    });
     world.send(Event::Close { open: OPEN });
-    world.send(Event::Open { open: OPEN, file: FILE, size: SIZE });
-    world.send(Event::Invalidate { file: FILE, range: ByteRange::between(0, SIZE) });
+    world.send(Event::Open {
+        open: OPEN,
+        file: FILE,
+        size: SIZE,
+    });
+    world.send(Event::Invalidate {
+        file: FILE,
+        range: ByteRange::between(0, SIZE),
+    });
     world.read(0, SIZE);
     assert_eq!(in_flight(&world), [0]);
     world.settle();
@@ -87,11 +141,18 @@ fn the_number_of_requests_ahead_follows_from_their_length() {
     for (len, ahead) in [(PAGE, 7), (512 << 10, 6), (1 << 20, 3), (2 << 20, 2)] {
         let page = PageSize::new(PAGE).expect("a page size");
         let (max_ahead_in_flight, max_short_ahead_in_flight, max_fetch_bytes) = (2, 7, 4 << 20);
-        let config =
-            Config { max_ahead_in_flight, max_short_ahead_in_flight, max_fetch_bytes, ..Config::new(page, 1 << 30) };
+        let config = Config {
+            max_ahead_in_flight,
+            max_short_ahead_in_flight,
+            max_fetch_bytes,
+            ..Config::new(page, 1 << 30)
+        };
         let mut world = World::with("none", config, 1 << 30);
         for at in (0..20).map(|n| n << 22) {
-            world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(at, at + len) });
+            world.send(Event::Prefetch {
+                open: OPEN,
+                range: ByteRange::between(at, at + len),
+            });
         }
         assert_eq!(world.pending.len(), ahead, "of {len} bytes each");
         world.settle();
@@ -107,7 +168,11 @@ fn the_last_readers_close_cancels_what_is_ahead() {
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 1 << 30);
         let mut world = World::with("linux-6.18:max=1M", config, LONG);
         let other = OpenId(1);
-        world.send(Event::Open { open: other, file: FILE, size: LONG });
+        world.send(Event::Open {
+            open: other,
+            file: FILE,
+            size: LONG,
+        });
         if other_reads {
             world.read_on(other, LONG / 2, 1);
             world.settle();
@@ -120,7 +185,14 @@ fn the_last_readers_close_cancels_what_is_ahead() {
         assert!(!ahead.is_empty());
         world.send(Event::Close { open: OPEN });
         let cancelled: Vec<_> = world.cancelled.iter().copied().collect();
-        assert_eq!(cancelled, if other_reads { Vec::new() } else { ahead.clone() });
+        assert_eq!(
+            cancelled,
+            if other_reads {
+                Vec::new()
+            } else {
+                ahead.clone()
+            }
+        );
         if other_reads {
             world.settle();
             continue;
@@ -140,13 +212,36 @@ fn the_last_readers_close_cancels_what_is_ahead() {
 #[test]
 fn odd_listings_do_no_harm() {
     let mut world = world(true);
-    world.send(Event::List { file: FileId(1), size: 9, after: Some(FileId(1)), planned: true });
-    world.send(Event::List { file: FileId(u32::MAX), size: 9, after: Some(FILE), planned: true });
-    world.send(Event::List { file: FileId(3), size: 9, after: Some(FileId(999)), planned: true });
-    world.send(Event::List { file: FILE, size: 9, after: Some(FileId(9)), planned: true });
+    world.send(Event::List {
+        file: FileId(1),
+        size: 9,
+        after: Some(FileId(1)),
+        planned: true,
+    });
+    world.send(Event::List {
+        file: FileId(u32::MAX),
+        size: 9,
+        after: Some(FILE),
+        planned: true,
+    });
+    world.send(Event::List {
+        file: FileId(3),
+        size: 9,
+        after: Some(FileId(999)),
+        planned: true,
+    });
+    world.send(Event::List {
+        file: FILE,
+        size: 9,
+        after: Some(FileId(9)),
+        planned: true,
+    });
     world.read(0, PAGE);
     world.settle();
     world.check_idle();
     assert_eq!(world.machine.stats().failed_reads, 0);
-    assert!(world.held.len() as u64 <= 10 * 4, "each file once, though the order is a circle");
+    assert!(
+        world.held.len() as u64 <= 10 * 4,
+        "each file once, though the order is a circle"
+    );
 }

@@ -10,9 +10,14 @@ const PAGE: u64 = 4096;
 /// Cuts a table into cases: name, policy, size, lines.
 fn cases(table: &str) -> Vec<(String, String, u64, Vec<String>)> {
     let mut cases = Vec::new();
-    for line in table.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+    for line in table
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty() && !l.starts_with('#'))
+    {
         let Some(head) = line.strip_prefix("case ") else {
-            let (.., lines): &mut (String, String, u64, Vec<String>) = cases.last_mut().expect("a case first");
+            let (.., lines): &mut (String, String, u64, Vec<String>) =
+                cases.last_mut().expect("a case first");
             lines.push(line.to_string());
             continue;
         };
@@ -27,7 +32,9 @@ fn cases(table: &str) -> Vec<(String, String, u64, Vec<String>)> {
 }
 
 fn number(word: &str) -> u64 {
-    word.trim_start_matches('x').parse().unwrap_or_else(|_| panic!("'{word}' is not a number"))
+    word.trim_start_matches('x')
+        .parse()
+        .unwrap_or_else(|_| panic!("'{word}' is not a number"))
 }
 
 fn advice(word: &str) -> Option<Advice> {
@@ -43,15 +50,25 @@ fn advice(word: &str) -> Option<Advice> {
 
 fn fault(world: &mut World, open: OpenId, page: u64, words: &[&str]) {
     let map = words.iter().position(|w| *w == "map");
-    let (first, pages) = map.map_or((0, world.size / PAGE), |i| (number(words[i + 1]), number(words[i + 2])));
+    let (first, pages) = map.map_or((0, world.size / PAGE), |i| {
+        (number(words[i + 1]), number(words[i + 2]))
+    });
     let map = Mapping {
         range: ByteRange::new(first * PAGE, pages * PAGE).expect("a range"),
         executable: words.contains(&"exec"),
-        advice: words.iter().find_map(|w| advice(w)).unwrap_or(Advice::Normal),
+        advice: words
+            .iter()
+            .find_map(|w| advice(w))
+            .unwrap_or(Advice::Normal),
     };
     let read = ReadId(world.next_read);
     world.next_read += 1;
-    world.send(Event::Fault { read, open, at: page * PAGE, map });
+    world.send(Event::Fault {
+        read,
+        open,
+        at: page * PAGE,
+        map,
+    });
 }
 
 fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
@@ -59,7 +76,11 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
     match words[0] {
         "open" => {
             *open = OpenId(number(words[1]) as u32);
-            world.send(Event::Open { open: *open, file: FILE, size: world.size });
+            world.send(Event::Open {
+                open: *open,
+                file: FILE,
+                size: world.size,
+            });
         }
         "read" => {
             let (page, pages) = (number(words[1]), number(words[2]));
@@ -74,7 +95,11 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
         "advise" => {
             let at = |i: usize| words.get(i).map_or(0, |w| number(w)) * PAGE;
             let range = ByteRange::new(at(2), at(3)).expect("a range");
-            world.send(Event::Advise { open: *open, advice: advice(words[1]).expect("a hint"), range });
+            world.send(Event::Advise {
+                open: *open,
+                advice: advice(words[1]).expect("a hint"),
+                range,
+            });
         }
         "streams" => {
             let first: Vec<u64> = words[1].split(',').map(number).collect();
@@ -87,7 +112,10 @@ fn linux_line(world: &mut World, open: &mut OpenId, line: &str) {
         }
         "drop" => world.invalidate(number(words[1]) * PAGE, number(words[2]) * PAGE),
         "fault" => {
-            let times = words.iter().find(|w| w.starts_with('x')).map_or(1, |w| number(w));
+            let times = words
+                .iter()
+                .find(|w| w.starts_with('x'))
+                .map_or(1, |w| number(w));
             for i in 0..times {
                 fault(world, *open, number(words[1]) + i, &words);
                 world.settle();
@@ -118,13 +146,22 @@ fn linux(table: &str) -> usize {
         let mut world = World::new(&policy, PAGE, 1 << 30, size);
         world.machine.watch();
         let mut open = OpenId(0);
-        let (expected, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|l| l.starts_with('>'));
-        steps.iter().for_each(|line| linux_line(&mut world, &mut open, line));
-        let decided: Vec<String> =
-            world.machine.take_decisions().iter().map(|d| format!("> {}", in_pages(d))).collect();
+        let (expected, steps): (Vec<&String>, Vec<&String>) =
+            lines.iter().partition(|l| l.starts_with('>'));
+        steps
+            .iter()
+            .for_each(|line| linux_line(&mut world, &mut open, line));
+        let decided: Vec<String> = world
+            .machine
+            .take_decisions()
+            .iter()
+            .map(|d| format!("> {}", in_pages(d)))
+            .collect();
         let expected: Vec<String> = expected.into_iter().cloned().collect();
         if decided != expected {
-            wrong.push(format!("case {name}\n  decided  {decided:?}\n  expected {expected:?}"));
+            wrong.push(format!(
+                "case {name}\n  decided  {decided:?}\n  expected {expected:?}"
+            ));
         }
         checked += decided.len();
         world.check_idle();
@@ -137,9 +174,14 @@ fn linux(table: &str) -> usize {
 fn rbd(table: &str) -> usize {
     let mut checked = 0;
     for (name, policy, size, lines) in cases(table) {
-        let mut world = World::with(&policy, Config::new(PageSize::new(512).expect("512"), 1 << 30), size);
+        let mut world = World::with(
+            &policy,
+            Config::new(PageSize::new(512).expect("512"), 1 << 30),
+            size,
+        );
         world.machine.watch();
-        let (expected, steps): (Vec<&String>, Vec<&String>) = lines.iter().partition(|l| l.starts_with(['>', '=']));
+        let (expected, steps): (Vec<&String>, Vec<&String>) =
+            lines.iter().partition(|l| l.starts_with(['>', '=']));
         let (mut decided, mut count) = (Vec::new(), 0);
         let mut planned = 0;
         for line in steps {
@@ -158,12 +200,20 @@ fn rbd(table: &str) -> usize {
         }
         // librbd's own two counters (section 5, item 7).
         let stats = world.machine.stats();
-        assert_eq!((stats.ra_planned_ops, stats.ra_planned_bytes), (decided.len() as u64, planned), "case {name}");
+        assert_eq!(
+            (stats.ra_planned_ops, stats.ra_planned_bytes),
+            (decided.len() as u64, planned),
+            "case {name}"
+        );
         checked += decided.len();
         if expected.first().is_some_and(|l| l.starts_with('=')) {
             decided = vec![format!("= {} {planned}", decided.len())];
         }
-        assert_eq!(decided, expected.into_iter().cloned().collect::<Vec<_>>(), "case {name}");
+        assert_eq!(
+            decided,
+            expected.into_iter().cloned().collect::<Vec<_>>(),
+            "case {name}"
+        );
         world.check_idle();
     }
     checked
@@ -215,7 +265,11 @@ fn page_by_page_or_whole() {
         world.read(100 * PAGE, 16 * PAGE);
         assert_eq!(world.pending.len(), 1, "{policy}: one read at a time");
         world.settle();
-        let submitted: Vec<u64> = world.submitted.iter().map(|(range, _)| range.len() / PAGE).collect();
+        let submitted: Vec<u64> = world
+            .submitted
+            .iter()
+            .map(|(range, _)| range.len() / PAGE)
+            .collect();
         assert_eq!(submitted, reads, "{policy}");
         assert!(world.machine.take_decisions().len() <= 1, "{policy}");
         world.check_idle();

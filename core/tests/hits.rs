@@ -9,11 +9,18 @@ use foreread_core::units::{ByteRange, OpenId, PageRange, PageSize, ReadId};
 const PAGE: u64 = 4096;
 
 fn world(policy: &str, pages: u64) -> World {
-    World::with(policy, Config::new(PageSize::new(PAGE).expect("a page"), pages * PAGE), 4096 * PAGE)
+    World::with(
+        policy,
+        Config::new(PageSize::new(PAGE).expect("a page"), pages * PAGE),
+        4096 * PAGE,
+    )
 }
 
 fn settled(world: &World, first: u64, end: u64) -> Option<u64> {
-    world.machine.settled(OPEN, PageRange { first, end }).map(|settled| settled.pages)
+    world
+        .machine
+        .settled(OPEN, PageRange { first, end })
+        .map(|settled| settled.pages)
 }
 
 #[test]
@@ -30,7 +37,13 @@ fn a_page_is_settled_when_it_was_read_and_bears_no_mark() {
     world.settle();
     assert_eq!(settled(&world, 60, 64), Some(0xf << 60 | 1));
     assert_eq!(settled(&world, 60, 68), None, "two groups");
-    assert_eq!(world.machine.settled(OpenId(9), PageRange { first: 0, end: 1 }), None, "no such open description");
+    assert_eq!(
+        world
+            .machine
+            .settled(OpenId(9), PageRange { first: 0, end: 1 }),
+        None,
+        "no such open description"
+    );
     world.invalidate(0, PAGE);
     assert_eq!(settled(&world, 60, 64), Some(0xf << 60));
     assert_eq!(settled(&world, 0, 1), None);
@@ -62,7 +75,10 @@ fn a_marked_page_is_not_settled() {
     }
     let group = world.machine.cache().group(FILE, 0);
     assert_eq!((group.used(), group.marked()), (3, 2));
-    assert_eq!((settled(&world, 0, 1), settled(&world, 1, 2)), (Some(1), None));
+    assert_eq!(
+        (settled(&world, 0, 1), settled(&world, 1, 2)),
+        (Some(1), None)
+    );
 }
 
 #[test]
@@ -73,11 +89,22 @@ fn a_policy_that_asks_about_each_read_is_asked() {
             world.read(0, PAGE);
             world.settle();
         }
-        let asks = ["rbd-", "amp", "zfetch", "read-stream", "linux-6.18-large", "linux-2003"];
+        let asks = [
+            "rbd-",
+            "amp",
+            "zfetch",
+            "read-stream",
+            "linux-6.18-large",
+            "linux-2003",
+        ];
         let is_asked = asks.iter().any(|name| info.name.starts_with(name));
         let settles = settled(&world, 0, 1).is_some();
         assert!(!(is_asked && settles), "{}", info.name);
-        assert!(settles || !["auto", "linux-6.18", "none"].contains(&info.name), "{}", info.name);
+        assert!(
+            settles || !["auto", "linux-6.18", "none"].contains(&info.name),
+            "{}",
+            info.name
+        );
     }
 }
 
@@ -88,9 +115,16 @@ fn a_hit_that_is_reported_is_a_read() {
         let (mut asked, mut told) = (world(info.name, 256), world(info.name, 256));
         let (mut seed, mut reported) = (7u64, 0);
         for n in 0..3000_u64 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             // A stream, and reads in a set that is a little larger than the cache.
-            let start = if seed >> 62 == 0 { n } else { 1000 + (seed >> 33) % 280 } * PAGE + 100;
+            let start = if seed >> 62 == 0 {
+                n
+            } else {
+                1000 + (seed >> 33) % 280
+            } * PAGE
+                + 100;
             let len = (seed >> 50) % (2 * PAGE) + 1;
             let range = ByteRange::new(start, len).expect("a range");
             asked.read(start, len);
@@ -100,7 +134,11 @@ fn a_hit_that_is_reported_is_a_read() {
                 reported += 1;
                 let read = ReadId(told.next_read);
                 told.next_read += 1;
-                told.send(Event::Hit { read, open: OPEN, range });
+                told.send(Event::Hit {
+                    read,
+                    open: OPEN,
+                    range,
+                });
                 // The release of the other.
                 told.now += 1;
             } else {
@@ -110,9 +148,22 @@ fn a_hit_that_is_reported_is_a_read() {
         }
         assert_eq!(asked.submitted, told.submitted, "{}", info.name);
         assert_eq!(asked.machine.stats(), told.machine.stats(), "{}", info.name);
-        assert_eq!(asked.machine.open_stats(OPEN), told.machine.open_stats(OPEN), "{}", info.name);
-        assert_eq!(asked.held, told.held, "{}: the order of eviction", info.name);
-        assert!(reported > 300 || settled(&told, 1000, 1001).is_none(), "{}: {reported}", info.name);
+        assert_eq!(
+            asked.machine.open_stats(OPEN),
+            told.machine.open_stats(OPEN),
+            "{}",
+            info.name
+        );
+        assert_eq!(
+            asked.held, told.held,
+            "{}: the order of eviction",
+            info.name
+        );
+        assert!(
+            reported > 300 || settled(&told, 1000, 1001).is_none(),
+            "{}: {reported}",
+            info.name
+        );
         told.check_idle();
     }
 }
@@ -123,10 +174,17 @@ fn a_report_changes_no_page() {
     let mut world = world("linux-6.18:max=64K", 4096);
     world.read(0, PAGE);
     world.settle();
-    let before = (world.machine.cache().group(FILE, 0).used(), world.submitted.len());
+    let before = (
+        world.machine.cache().group(FILE, 0).used(),
+        world.submitted.len(),
+    );
     let hit = |world: &mut World, open, start, len| {
         let range = ByteRange::new(start, len).expect("a range");
-        world.send(Event::Hit { read: ReadId(99), open, range });
+        world.send(Event::Hit {
+            read: ReadId(99),
+            open,
+            range,
+        });
     };
     hit(&mut world, OPEN, PAGE, PAGE);
     hit(&mut world, OPEN, 4000 * PAGE, PAGE);
@@ -134,7 +192,17 @@ fn a_report_changes_no_page() {
     hit(&mut world, OpenId(5), 0, PAGE);
     hit(&mut world, OPEN, 0, 0);
     hit(&mut world, OPEN, 0, 1 << 61);
-    assert_eq!(world.machine.stats().hits, 2, "no reader, no bytes, and more than a group");
-    assert_eq!((world.machine.cache().group(FILE, 0).used(), world.submitted.len()), before);
+    assert_eq!(
+        world.machine.stats().hits,
+        2,
+        "no reader, no bytes, and more than a group"
+    );
+    assert_eq!(
+        (
+            world.machine.cache().group(FILE, 0).used(),
+            world.submitted.len()
+        ),
+        before
+    );
     world.check_idle();
 }

@@ -55,7 +55,13 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn advice_of(n: u8) -> Advice {
-    [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed][usize::from(n) % 5]
+    [
+        Advice::Normal,
+        Advice::Sequential,
+        Advice::Random,
+        Advice::WillNeed,
+        Advice::DontNeed,
+    ][usize::from(n) % 5]
 }
 
 /// A policy that gives up, at every question, the pages around the one it is asked about, also those it just planned,
@@ -72,7 +78,10 @@ impl Fickle {
 
 impl Policy for Fickle {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -116,8 +125,17 @@ fn play(world: &mut World, op: &Op) {
         Op::Fault { page, advice } => {
             let read = ReadId(world.next_read);
             world.next_read += 1;
-            let map = Mapping { range: range(0, SPACE), executable: advice > 200, advice: advice_of(advice % 3) };
-            world.send(Event::Fault { read, open: OpenId(0), at: page * 4096, map });
+            let map = Mapping {
+                range: range(0, SPACE),
+                executable: advice > 200,
+                advice: advice_of(advice % 3),
+            };
+            world.send(Event::Fault {
+                read,
+                open: OpenId(0),
+                at: page * 4096,
+                map,
+            });
         }
         Op::Finish(i) => fetch_at(world, i).into_iter().for_each(|f| world.finish(f)),
         Op::Fail(i) => fetch_at(world, i).into_iter().for_each(|f| world.fail(f)),
@@ -152,21 +170,41 @@ fn play(world: &mut World, op: &Op) {
             }
         }
         Op::Advise { advice, start, len } => {
-            world.send(Event::Advise { open: OpenId(1), advice: advice_of(advice), range: range(start, len) });
+            world.send(Event::Advise {
+                open: OpenId(1),
+                advice: advice_of(advice),
+                range: range(start, len),
+            });
         }
         Op::Prefetch { start, len } => {
-            world.send(Event::Prefetch { open: OpenId(1), range: range(start, len) });
+            world.send(Event::Prefetch {
+                open: OpenId(1),
+                range: range(start, len),
+            });
         }
         Op::Pressure(pages) => world.send(Event::Pressure { pages }),
         Op::Reopen => {
-            world.send(Event::Open { open: OpenId(1), file: FILE, size: world.size });
-            world.send(Event::Open { open: OpenId(2), file: FILE, size: world.size });
+            world.send(Event::Open {
+                open: OpenId(1),
+                file: FILE,
+                size: world.size,
+            });
+            world.send(Event::Open {
+                open: OpenId(2),
+                file: FILE,
+                size: world.size,
+            });
         }
     }
 }
 
 fn story(policy: &str, page: u64, ops: &[Op], apart: bool) {
-    story_of(PolicySpec::parse(policy).expect("a policy"), page, ops, apart);
+    story_of(
+        PolicySpec::parse(policy).expect("a policy"),
+        page,
+        ops,
+        apart,
+    );
 }
 
 fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
@@ -178,8 +216,16 @@ fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     let mut world = World::of(policy, config, SPACE - 1234);
     world.release_at_once = false;
     let size = world.size;
-    world.send(Event::Open { open: OpenId(1), file: FILE, size });
-    world.send(Event::Open { open: OpenId(2), file: FILE, size });
+    world.send(Event::Open {
+        open: OpenId(1),
+        file: FILE,
+        size,
+    });
+    world.send(Event::Open {
+        open: OpenId(2),
+        file: FILE,
+        size,
+    });
     for op in ops {
         play(&mut world, op);
         world.check_books();
@@ -187,13 +233,19 @@ fn story_of(policy: PolicySpec, page: u64, ops: &[Op], apart: bool) {
     world.settle();
     world.check_idle();
     for read in (0..world.next_read).map(ReadId) {
-        assert!(world.ended.contains_key(&read) || world.abandoned.contains(&read), "{read:?} never ended");
+        assert!(
+            world.ended.contains_key(&read) || world.abandoned.contains(&read),
+            "{read:?} never ended"
+        );
     }
 }
 
 /// Stories for each policy: PROPTEST_CASES, or enough for every change.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000)
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(4000)
 }
 
 /// Readers that hold on to what they are served, in a cache of a few pages: the limit holds at every moment.
@@ -202,7 +254,10 @@ fn crowded(policy: &str, pages: u64, ops: &[Op]) {
     config.max_in_flight = 4;
     let mut world = World::with(policy, config, SPACE);
     world.release_at_once = false;
-    for op in ops.iter().filter(|op| !matches!(op, Op::Pressure(_) | Op::Replace(_))) {
+    for op in ops
+        .iter()
+        .filter(|op| !matches!(op, Op::Pressure(_) | Op::Replace(_)))
+    {
         play(&mut world, op);
         world.check();
     }
@@ -249,10 +304,18 @@ proptest! {
 /// Stories that once failed, kept as they were shrunk.
 #[test]
 fn regressions() {
-    let read = |start| Op::Read { open: 0, start, len: 4096 };
+    let read = |start| Op::Read {
+        open: 0,
+        start,
+        len: 4096,
+    };
     // A read that found no room left what its policy had planned without a fetch.
     let story_one = [
-        Op::Read { open: 0, start: 0, len: 0 },
+        Op::Read {
+            open: 0,
+            start: 0,
+            len: 0,
+        },
         read(45056),
         Op::Fault { page: 0, advice: 0 },
         Op::Pressure(20),

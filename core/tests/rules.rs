@@ -26,8 +26,15 @@ fn a_joined_fetch_fails_its_owner_only() {
     let second = world.read(PAGE, PAGE);
     world.fail(only(&world));
     assert_eq!(world.ended.get(&first), Some(&Err(Error::Io(5))));
-    assert_eq!(world.ended.get(&second), None, "the second has its own fetch now");
-    assert_eq!(world.pending[&only(&world)].range, ByteRange::between(PAGE, 2 * PAGE));
+    assert_eq!(
+        world.ended.get(&second),
+        None,
+        "the second has its own fetch now"
+    );
+    assert_eq!(
+        world.pending[&only(&world)].range,
+        ByteRange::between(PAGE, 2 * PAGE)
+    );
     world.settle();
     assert_eq!(world.ended[&second], Ok(()));
 }
@@ -38,10 +45,19 @@ fn a_fetch_with_readahead_fails_no_read() {
     let mut world = World::with("linux-6.18", config(256), 100 * PAGE);
     let read = world.read(0, PAGE);
     let fetch = only(&world);
-    assert_eq!((world.pending[&fetch].range.len(), world.pending[&fetch].class), (4 * PAGE, Class::Demand));
+    assert_eq!(
+        (
+            world.pending[&fetch].range.len(),
+            world.pending[&fetch].class
+        ),
+        (4 * PAGE, Class::Demand)
+    );
     world.fail(fetch);
     assert_eq!(world.ended.get(&read), None);
-    assert_eq!(world.pending[&only(&world)].range, ByteRange::between(0, PAGE));
+    assert_eq!(
+        world.pending[&only(&world)].range,
+        ByteRange::between(0, PAGE)
+    );
     world.fail(only(&world));
     assert_eq!(world.ended[&read], Err(Error::Io(5)), "now it was its own");
 }
@@ -56,8 +72,14 @@ fn a_heavy_ahead_part_goes_by_itself() {
         world.read(0, PAGE);
         world.submitted
     };
-    assert_eq!(ride(3 * PAGE), [(ByteRange::between(0, 4 * PAGE), Class::Demand)]);
-    let apart = [(ByteRange::between(0, PAGE), Class::Demand), (ByteRange::between(PAGE, 4 * PAGE), Class::Ahead)];
+    assert_eq!(
+        ride(3 * PAGE),
+        [(ByteRange::between(0, 4 * PAGE), Class::Demand)]
+    );
+    let apart = [
+        (ByteRange::between(0, PAGE), Class::Demand),
+        (ByteRange::between(PAGE, 4 * PAGE), Class::Ahead),
+    ];
     assert_eq!(ride(2 * PAGE), apart);
 }
 
@@ -81,7 +103,12 @@ fn readahead_in_flight_takes_half_the_cache() {
     for i in 0..8 {
         world.read(i * 4 * PAGE, 4 * PAGE);
     }
-    let ahead: u64 = world.submitted.iter().filter(|s| s.1 == Class::Ahead).map(|s| s.0.len()).sum();
+    let ahead: u64 = world
+        .submitted
+        .iter()
+        .filter(|s| s.1 == Class::Ahead)
+        .map(|s| s.0.len())
+        .sum();
     assert!(ahead > 0 && ahead <= 32 * PAGE, "{ahead}");
     assert!(world.machine.stats().ra_refused_bytes > 0);
     world.settle();
@@ -99,7 +126,10 @@ fn no_more_is_refused_than_was_planned() {
         }
         let stats = world.machine.stats();
         let (planned, refused) = (stats.ra_planned_bytes, stats.ra_refused_bytes);
-        assert!(refused > 0 && refused <= planned, "{policy}: {refused} of {planned}");
+        assert!(
+            refused > 0 && refused <= planned,
+            "{policy}: {refused} of {planned}"
+        );
     }
 }
 
@@ -107,16 +137,30 @@ fn no_more_is_refused_than_was_planned() {
 #[test]
 fn a_slot_is_left_for_demand() {
     let mut config = config(1024);
-    (config.max_in_flight, config.max_ahead_in_flight, config.max_piggyback_bytes) = (2, 9, 0);
+    (
+        config.max_in_flight,
+        config.max_ahead_in_flight,
+        config.max_piggyback_bytes,
+    ) = (2, 9, 0);
     let mut world = World::with("linux-6.18", config, 1 << 30);
     world.read(0, PAGE);
     world.read(500 * PAGE, PAGE);
     let classes: Vec<Class> = world.pending.values().map(|p| p.class).collect();
-    assert!(classes.contains(&Class::Demand) && world.pending.len() == 2, "{classes:?}");
+    assert!(
+        classes.contains(&Class::Demand) && world.pending.len() == 2,
+        "{classes:?}"
+    );
     // The ahead part of the first read waits for a slot; a demand read goes before it.
     let first = *world.pending.keys().next().expect("two");
     world.finish(first);
-    assert!(world.pending.values().filter(|p| p.class == Class::Ahead).count() < 2);
+    assert!(
+        world
+            .pending
+            .values()
+            .filter(|p| p.class == Class::Ahead)
+            .count()
+            < 2
+    );
     world.settle();
     world.check_idle();
 }
@@ -130,20 +174,32 @@ fn a_mark_is_met_once() {
         world.read(page * PAGE, PAGE);
         world.settle();
     }
-    assert_eq!(world.machine.take_decisions().len(), 2, "the miss at 0 and the mark at 1");
+    assert_eq!(
+        world.machine.take_decisions().len(),
+        2,
+        "the miss at 0 and the mark at 1"
+    );
 }
 
 /// One detector a file: closing one of its readers leaves it to the others.
 #[test]
 fn a_shared_stream_outlives_one_of_its_readers() {
     let mut world = World::with("rbd-plain:trigger=4", config(4096), 1 << 30);
-    world.send(Event::Open { open: OpenId(1), file: FILE, size: 1 << 30 });
+    world.send(Event::Open {
+        open: OpenId(1),
+        file: FILE,
+        size: 1 << 30,
+    });
     world.read(0, PAGE);
     world.read_on(OpenId(1), PAGE, PAGE);
     world.send(Event::Close { open: OpenId(1) });
     world.read(2 * PAGE, PAGE);
     world.read(3 * PAGE, PAGE);
-    assert_eq!(world.machine.stats().ra_planned_ops, 1, "four reads in a row, two readers");
+    assert_eq!(
+        world.machine.stats().ra_planned_ops,
+        1,
+        "four reads in a row, two readers"
+    );
 }
 
 /// A read that its reader calls random neither goes on with a stream nor ends one.
@@ -155,13 +211,22 @@ fn a_read_called_random_is_not_seen_by_a_detector() {
             let read = ReadId(world.next_read);
             world.next_read += 1;
             let range = ByteRange::new(at * PAGE, PAGE).expect("a range");
-            world.send(Event::Read { read, open: OPEN, range, random: at == random_at });
+            world.send(Event::Read {
+                read,
+                open: OPEN,
+                range,
+                random: at == random_at,
+            });
             world.settle();
         }
         world.machine.stats().ra_planned_ops
     };
     assert_eq!(planned(500), 1, "somewhere else");
-    assert_eq!(planned(3), 1, "not the third in a row, which comes after it");
+    assert_eq!(
+        planned(3),
+        1,
+        "not the third in a row, which comes after it"
+    );
 }
 
 #[test]
@@ -192,7 +257,10 @@ struct Sleeper {
 
 impl Policy for Sleeper {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -208,7 +276,9 @@ impl Policy for Sleeper {
     }
 }
 
-static SLEEPER: Info = test_policy("sleeper", "reads ahead once it was woken", |_| Box::new(Sleeper { woken: false }));
+static SLEEPER: Info = test_policy("sleeper", "reads ahead once it was woken", |_| {
+    Box::new(Sleeper { woken: false })
+});
 
 #[test]
 fn a_policy_is_woken_when_it_asked_to_be_and_not_before() {
@@ -233,7 +303,10 @@ struct Prober;
 
 impl Policy for Prober {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -244,7 +317,10 @@ impl Policy for Prober {
             assert_eq!(here, [false, true, true, false]);
             assert_eq!(probe.next_hole(10 * PAGE, 8 * PAGE), Some(13 * PAGE));
             assert_eq!(probe.next_hole(10 * PAGE, 3 * PAGE), None);
-            assert_eq!([8, 2].map(|most| probe.history(13 * PAGE, most * PAGE)), [3 * PAGE, 2 * PAGE]);
+            assert_eq!(
+                [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE)),
+                [3 * PAGE, 2 * PAGE]
+            );
             plan.read(20 * PAGE, PAGE, None);
         }
     }
@@ -301,7 +377,10 @@ struct Forgetful;
 
 impl Policy for Forgetful {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -310,8 +389,11 @@ impl Policy for Forgetful {
     }
 }
 
-static FORGETFUL: Info =
-    test_policy("forgetful", "gives up the first eight pages at each read, and reads four", |_| Box::new(Forgetful));
+static FORGETFUL: Info = test_policy(
+    "forgetful",
+    "gives up the first eight pages at each read, and reads four",
+    |_| Box::new(Forgetful),
+);
 
 #[test]
 fn what_a_policy_gives_up_leaves_at_once() {
@@ -319,13 +401,27 @@ fn what_a_policy_gives_up_leaves_at_once() {
     let first = world.read(0, PAGE);
     let second = world.read(20 * PAGE, PAGE);
     assert_eq!(world.ended.len(), 0);
-    let ranges: Vec<(u64, u64)> = world.submitted.iter().map(|(r, _)| (r.start() / PAGE, r.len() / PAGE)).collect();
-    assert_eq!(ranges, [(0, 4), (0, 1), (20, 4)], "the first read had to fetch its page anew, alone");
+    let ranges: Vec<(u64, u64)> = world
+        .submitted
+        .iter()
+        .map(|(r, _)| (r.start() / PAGE, r.len() / PAGE))
+        .collect();
+    assert_eq!(
+        ranges,
+        [(0, 4), (0, 1), (20, 4)],
+        "the first read had to fetch its page anew, alone"
+    );
     world.settle();
-    assert_eq!((world.ended[&first], world.ended[&second]), (Ok(()), Ok(())));
+    assert_eq!(
+        (world.ended[&first], world.ended[&second]),
+        (Ok(()), Ok(()))
+    );
     assert!(!world.machine.cache().is_cached(FILE, 1) && world.machine.cache().is_cached(FILE, 21));
     world.read(40 * PAGE, PAGE);
-    assert!(!world.machine.cache().is_cached(FILE, 0), "here, and given up");
+    assert!(
+        !world.machine.cache().is_cached(FILE, 0),
+        "here, and given up"
+    );
     world.settle();
     world.check();
     world.check_idle();
@@ -336,7 +432,10 @@ struct SecondThoughts;
 
 impl Policy for SecondThoughts {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
@@ -348,8 +447,11 @@ impl Policy for SecondThoughts {
     }
 }
 
-static SECOND_THOUGHTS: Info =
-    test_policy("second-thoughts", "plans eight pages and gives up one of them", |_| Box::new(SecondThoughts));
+static SECOND_THOUGHTS: Info = test_policy(
+    "second-thoughts",
+    "plans eight pages and gives up one of them",
+    |_| Box::new(SecondThoughts),
+);
 
 /// A page that was planned in the same event is in flight, too: it goes with the fetch that was to bring it.
 #[test]
@@ -368,11 +470,23 @@ fn an_empty_hint_is_the_rest_of_the_file() {
     let mut world = World::with("rbd-plain", config(64), 10 * PAGE + 5);
     world.read(0, 11 * PAGE);
     world.settle();
-    let hint = |start| Event::Advise { open: OPEN, advice: Advice::DontNeed, range: ByteRange::between(start, start) };
+    let hint = |start| Event::Advise {
+        open: OPEN,
+        advice: Advice::DontNeed,
+        range: ByteRange::between(start, start),
+    };
     world.send(hint(20 * PAGE));
-    assert_eq!(world.held.len(), 11, "from beyond the end on there is nothing");
+    assert_eq!(
+        world.held.len(),
+        11,
+        "from beyond the end on there is nothing"
+    );
     world.send(hint(3 * PAGE + 1));
-    assert_eq!(world.held.len(), 4, "the page that is only touched stays, the cut one at the end goes");
+    assert_eq!(
+        world.held.len(),
+        4,
+        "the page that is only touched stays, the cut one at the end goes"
+    );
     world.send(hint(0));
     assert_eq!(world.held.len(), 0);
 }
@@ -381,7 +495,11 @@ fn an_empty_hint_is_the_rest_of_the_file() {
 fn planned(world: &mut World, open: OpenId, page: u64, pages: u64) -> u64 {
     world.read_on(open, page * PAGE, pages * PAGE);
     world.settle();
-    world.machine.take_decisions().last().map_or(0, |d| d.windows[0].range.len() / PAGE)
+    world
+        .machine
+        .take_decisions()
+        .last()
+        .map_or(0, |d| d.windows[0].range.len() / PAGE)
 }
 
 /// With folios one state serves all readers of the file, and still each reader has its own window: an error that one had
@@ -393,17 +511,43 @@ fn readers_of_a_shared_state_stay_apart() {
         world.machine.watch();
         let (first, second) = (OpenId(7), OpenId(8));
         for open in [first, second] {
-            world.send(Event::Open { open, file: FILE, size: world.size });
+            world.send(Event::Open {
+                open,
+                file: FILE,
+                size: world.size,
+            });
         }
         let failed = world.read_on(first, 1000 * PAGE, PAGE);
         world.fail(only(&world));
         assert_eq!(world.ended[&failed], Err(Error::Io(5)), "{policy}");
-        assert_eq!((planned(&mut world, first, 2000, 5), planned(&mut world, second, 3000, 5)), (5, 5), "{policy}");
-        assert_eq!((planned(&mut world, first, 2005, 5), planned(&mut world, second, 3005, 5)), (8, 16), "{policy}");
+        assert_eq!(
+            (
+                planned(&mut world, first, 2000, 5),
+                planned(&mut world, second, 3000, 5)
+            ),
+            (5, 5),
+            "{policy}"
+        );
+        assert_eq!(
+            (
+                planned(&mut world, first, 2005, 5),
+                planned(&mut world, second, 3005, 5)
+            ),
+            (8, 16),
+            "{policy}"
+        );
         assert_eq!(planned(&mut world, second, 500, 1), 1, "{policy}");
         world.send(Event::Close { open: second });
-        world.send(Event::Open { open: second, file: FILE, size: world.size });
-        assert_eq!(planned(&mut world, second, 501, 1), 1, "{policy}: it has read nothing yet");
+        world.send(Event::Open {
+            open: second,
+            file: FILE,
+            size: world.size,
+        });
+        assert_eq!(
+            planned(&mut world, second, 501, 1),
+            1,
+            "{policy}: it has read nothing yet"
+        );
         assert_eq!(planned(&mut world, second, 502, 1), 4, "{policy}");
         world.check_idle();
     }
@@ -427,7 +571,11 @@ fn folios_of_a_file_larger_than_the_cache() {
 fn folios_that_are_there_are_kept() {
     let mut world = World::with("linux-6.18:folios=on", config(1 << 17), 90_000 * PAGE);
     let paused = OpenId(5);
-    world.send(Event::Open { open: paused, file: FILE, size: world.size });
+    world.send(Event::Open {
+        open: paused,
+        file: FILE,
+        size: world.size,
+    });
     let mut go = |open: OpenId, pages: std::ops::Range<u64>| {
         for page in pages {
             world.read_on(open, page * PAGE, PAGE);
@@ -456,14 +604,27 @@ fn a_very_long_read_is_shown_up_to_a_limit() {
 fn a_caller_that_knows_needs_no_policy() {
     for policy in ["none", "rbd-plain", "linux-6.18"] {
         let mut world = World::with(policy, config(64), 1000 * PAGE);
-        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(10 * PAGE, 14 * PAGE) });
-        assert_eq!(world.submitted, [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)], "{policy}");
-        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(12 * PAGE, 12 * PAGE) });
+        world.send(Event::Prefetch {
+            open: OPEN,
+            range: ByteRange::between(10 * PAGE, 14 * PAGE),
+        });
+        assert_eq!(
+            world.submitted,
+            [(ByteRange::between(10 * PAGE, 14 * PAGE), Class::Ahead)],
+            "{policy}"
+        );
+        world.send(Event::Prefetch {
+            open: OPEN,
+            range: ByteRange::between(12 * PAGE, 12 * PAGE),
+        });
         assert_eq!(world.submitted.len(), 1, "nothing is wanted");
         world.settle();
         let read = world.read(11 * PAGE, PAGE);
         assert_eq!(world.ended.get(&read), Some(&Ok(())), "{policy}: a hit");
-        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(100 * PAGE, 900 * PAGE) });
+        world.send(Event::Prefetch {
+            open: OPEN,
+            range: ByteRange::between(100 * PAGE, 900 * PAGE),
+        });
         assert!(world.held.len() <= 64, "never more than there is room for");
         world.settle();
     }
@@ -473,7 +634,10 @@ fn a_caller_that_knows_needs_no_policy() {
 #[test]
 fn a_prefetch_without_end_is_cut() {
     let mut world = World::with("none", config(64), 1 << 62);
-    world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(0, 1 << 62) });
+    world.send(Event::Prefetch {
+        open: OPEN,
+        range: ByteRange::between(0, 1 << 62),
+    });
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
     assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
 }
@@ -492,7 +656,10 @@ fn decided(policy: &str, go: impl FnOnce(&mut World)) -> (Decisions, usize) {
     world.machine.watch();
     go(&mut world);
     world.settle();
-    (world.machine.stats().decisions, world.machine.take_decisions().len())
+    (
+        world.machine.stats().decisions,
+        world.machine.take_decisions().len(),
+    )
 }
 
 fn by_pattern(decisions: &Decisions) -> [u64; 7] {
@@ -501,40 +668,91 @@ fn by_pattern(decisions: &Decisions) -> [u64; 7] {
 
 fn fault(world: &mut World, page: u64) {
     let range = ByteRange::between(0, 40_000 * PAGE);
-    let map = Mapping { range, advice: Advice::Normal, executable: false };
+    let map = Mapping {
+        range,
+        advice: Advice::Normal,
+        executable: false,
+    };
     world.next_read += 1;
-    world.send(Event::Fault { read: ReadId(900_000 + page), open: OPEN, at: page * PAGE, map });
+    world.send(Event::Fault {
+        read: ReadId(900_000 + page),
+        open: OPEN,
+        at: page * PAGE,
+        map,
+    });
     world.settle();
 }
 
 /// Each pattern by a story whose decisions are the worked examples of docs/spec/linux-readahead.md 2.8, 1.5 and 4.12.
 #[test]
 fn decisions_are_counted_by_pattern() {
-    let story = |policy: &str, reads: Vec<(u64, u64)>| decided(policy, |world| read_pages(world, reads)).0;
+    let story =
+        |policy: &str, reads: Vec<(u64, u64)>| decided(policy, |world| read_pages(world, reads)).0;
     let ones = |pages: std::ops::Range<u64>| pages.map(|page| (page, 1)).collect::<Vec<_>>();
     // Windows at 0, then at the marks 1, 4, 12, 28 and 60.
-    assert_eq!(by_pattern(&story("linux-2.6.31", ones(0..92))), [1, 5, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        by_pattern(&story("linux-2.6.31", ones(0..92))),
+        [1, 5, 0, 0, 0, 0, 0]
+    );
     // 1000 is random, 1001 follows it, then the marks 1002, 1005, 1013, 1029.
-    assert_eq!(by_pattern(&story("linux-2.6.31", ones(1000..1030))), [1, 4, 0, 0, 0, 0, 1]);
+    assert_eq!(
+        by_pattern(&story("linux-2.6.31", ones(1000..1030))),
+        [1, 4, 0, 0, 0, 0, 1]
+    );
     // Larger than the window: one oversize, then its mark at 5032.
-    assert_eq!(by_pattern(&story("linux-2.6.31", vec![(5000, 64)])), [0, 1, 0, 0, 0, 1, 0]);
+    assert_eq!(
+        by_pattern(&story("linux-2.6.31", vec![(5000, 64)])),
+        [0, 1, 0, 0, 0, 1, 0]
+    );
     // Two streams on one open description: each begins by its cached neighbour.
-    let two = (0..4).flat_map(|n| [(1000 + n, 1), (5000 + n, 1)]).collect();
-    assert_eq!(by_pattern(&story("linux-2.6.31", two)), [0, 0, 2, 0, 0, 0, 2]);
+    let two = (0..4)
+        .flat_map(|n| [(1000 + n, 1), (5000 + n, 1)])
+        .collect();
+    assert_eq!(
+        by_pattern(&story("linux-2.6.31", two)),
+        [0, 0, 2, 0, 0, 0, 2]
+    );
     // Windows at 0, 1, 17 and 35; the walk into a window decides nothing.
-    assert_eq!(by_pattern(&story("linux-2.6.0", ones(0..66))), [1, 3, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        by_pattern(&story("linux-2.6.0", ones(0..66))),
+        [1, 3, 0, 0, 0, 0, 0]
+    );
     // A window of 16, then seven outside it, each two pages smaller, then it is off.
-    let far = [0, 100, 500, 900, 1300, 1700, 2100, 2500, 2900, 3300].map(|page| (page, 1)).to_vec();
-    assert_eq!(by_pattern(&story("linux-2.6.0", far)), [8, 0, 0, 0, 0, 0, 2]);
+    let far = [0, 100, 500, 900, 1300, 1700, 2100, 2500, 2900, 3300]
+        .map(|page| (page, 1))
+        .to_vec();
+    assert_eq!(
+        by_pattern(&story("linux-2.6.0", far)),
+        [8, 0, 0, 0, 0, 0, 2]
+    );
     // Off: without the fix each of 16 pages is one decision, with it the request is.
-    assert_eq!(by_pattern(&story("linux-2.6.0-mm", vec![(100, 16)])), [0, 0, 0, 0, 0, 0, 16]);
-    assert_eq!(by_pattern(&story("linux-2.6.0-mm-fix", vec![(100, 16)])), [0, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(
+        by_pattern(&story("linux-2.6.0-mm", vec![(100, 16)])),
+        [0, 0, 0, 0, 0, 0, 16]
+    );
+    assert_eq!(
+        by_pattern(&story("linux-2.6.0-mm-fix", vec![(100, 16)])),
+        [0, 0, 0, 0, 0, 0, 1]
+    );
     // Ten reads in order start it; the read out of order is random.
-    assert_eq!(by_pattern(&story("rbd-plain:max=64K", [ones(0..10), ones(900..901)].concat())), [1, 0, 0, 0, 0, 0, 1]);
+    assert_eq!(
+        by_pattern(&story(
+            "rbd-plain:max=64K",
+            [ones(0..10), ones(900..901)].concat()
+        )),
+        [1, 0, 0, 0, 0, 0, 1]
+    );
     let (hinted, _) = decided("linux-6.18", |world| {
         let range = ByteRange::between(200 * PAGE, 203 * PAGE);
-        world.send(Event::Advise { open: OPEN, advice: Advice::WillNeed, range });
-        world.send(Event::Prefetch { open: OPEN, range: ByteRange::between(900 * PAGE, 901 * PAGE) });
+        world.send(Event::Advise {
+            open: OPEN,
+            advice: Advice::WillNeed,
+            range,
+        });
+        world.send(Event::Prefetch {
+            open: OPEN,
+            range: ByteRange::between(900 * PAGE, 901 * PAGE),
+        });
         world.settle();
         read_pages(world, [(203, 1)]);
         fault(world, 3000);
@@ -553,15 +771,32 @@ fn decisions_add_up_for_every_policy() {
             read_pages(world, [(20_000, 500), (20_500, 500)]);
             fault(world, 30_000);
             let range = ByteRange::between(35_000 * PAGE, 35_100 * PAGE);
-            world.send(Event::Advise { open: OPEN, advice: Advice::WillNeed, range });
-            world.send(Event::Advise { open: OPEN, advice: Advice::Random, range: ByteRange::default() });
+            world.send(Event::Advise {
+                open: OPEN,
+                advice: Advice::WillNeed,
+                range,
+            });
+            world.send(Event::Advise {
+                open: OPEN,
+                advice: Advice::Random,
+                range: ByteRange::default(),
+            });
             read_pages(world, [(36_000, 4), (37_000, 4)]);
         });
         let random = decisions.of(Pattern::Random);
         let sum: u64 = by_pattern(&decisions).iter().sum();
         assert_eq!(decisions.all(), sum, "{}", info.name);
         let answers = answers as u64;
-        assert!(sum >= answers && sum - random <= answers, "{}: {decisions:?}, {answers} answers", info.name);
-        assert_eq!(sum == 0, info.name == "none", "{}: {decisions:?}", info.name);
+        assert!(
+            sum >= answers && sum - random <= answers,
+            "{}: {decisions:?}, {answers} answers",
+            info.name
+        );
+        assert_eq!(
+            sum == 0,
+            info.name == "none",
+            "{}: {decisions:?}",
+            info.name
+        );
     }
 }

@@ -33,7 +33,13 @@ enum File {
 
 impl File {
     fn new(story: &Story) -> File {
-        let &Story { policy, context, max, min, .. } = story;
+        let &Story {
+            policy,
+            context,
+            max,
+            min,
+            ..
+        } = story;
         let context = match context {
             "off" => Context::Off,
             "conservative" => Context::Conservative,
@@ -55,10 +61,22 @@ impl File {
         match (self, op) {
             (File::Two(file), Op::Read { start, len, .. }) => file.read(start, len, pages),
             (File::Two(file), Op::Fault { page, .. }) => file.fault(page, pages),
-            (File::Two(file), Op::Advise { advice, start, len, .. }) => file.advise(advice, start, len, pages),
+            (
+                File::Two(file),
+                Op::Advise {
+                    advice, start, len, ..
+                },
+            ) => file.advise(advice, start, len, pages),
             (File::OnDemand(file), Op::Read { start, len, .. }) => file.read(start, len, pages),
-            (File::OnDemand(file), Op::Fault { page, advice, .. }) => file.fault(page, advice, pages),
-            (File::OnDemand(file), Op::Advise { advice, start, len, .. }) => file.advise(advice, start, len, pages),
+            (File::OnDemand(file), Op::Fault { page, advice, .. }) => {
+                file.fault(page, advice, pages)
+            }
+            (
+                File::OnDemand(file),
+                Op::Advise {
+                    advice, start, len, ..
+                },
+            ) => file.advise(advice, start, len, pages),
             (_, Op::Drop { start, len }) => pages.forget(start, len),
         }
     }
@@ -68,11 +86,19 @@ impl File {
 fn world(story: &Story) -> World {
     let mut config = Config::new(PageSize::new(P as u64).expect("4096"), 0);
     (config.capacity_pages, config.max_fetch_bytes) = (1 << 20, 1 << 40);
-    (config.max_in_flight, config.max_ahead_in_flight, config.max_piggyback_bytes) = (1 << 16, 1 << 15, 1 << 40);
+    (
+        config.max_in_flight,
+        config.max_ahead_in_flight,
+        config.max_piggyback_bytes,
+    ) = (1 << 16, 1 << 15, 1 << 40);
     config.keep_windows_apart = true;
     let mut world = World::with(&story.spec(), config, story.size as u64);
     for open in 1..OPENS {
-        world.send(Event::Open { open: OpenId(open), file: FILE, size: story.size as u64 });
+        world.send(Event::Open {
+            open: OpenId(open),
+            file: FILE,
+            size: story.size as u64,
+        });
     }
     world.machine.watch();
     world
@@ -84,16 +110,38 @@ fn act(world: &mut World, op: Op) {
             world.read_on(OpenId(open), start as u64, len as u64);
         }
         Op::Fault { open, page, advice } => {
-            let map = Mapping { range: ByteRange::between(0, MAX_OFFSET), executable: false, advice };
+            let map = Mapping {
+                range: ByteRange::between(0, MAX_OFFSET),
+                executable: false,
+                advice,
+            };
             let read = ReadId(world.next_read);
             world.next_read += 1;
-            world.send(Event::Fault { read, open: OpenId(open), at: (page * P) as u64, map });
+            world.send(Event::Fault {
+                read,
+                open: OpenId(open),
+                at: (page * P) as u64,
+                map,
+            });
         }
-        Op::Advise { open, advice, start, len } => {
+        Op::Advise {
+            open,
+            advice,
+            start,
+            len,
+        } => {
             // A length of 0 reaches to the end: so says the system call. An event has the range that is meant.
-            let end = if len == 0 { world.size.max(start as u64 + 1) } else { (start + len) as u64 };
+            let end = if len == 0 {
+                world.size.max(start as u64 + 1)
+            } else {
+                (start + len) as u64
+            };
             let range = ByteRange::between(start as u64, end);
-            world.send(Event::Advise { open: OpenId(open), advice, range });
+            world.send(Event::Advise {
+                open: OpenId(open),
+                advice,
+                range,
+            });
         }
         Op::Drop { start, len } => world.invalidate(start as u64, len as u64),
     }
@@ -111,9 +159,19 @@ fn decided(decisions: &[Decision], eof: i64) -> Vec<Decided> {
             assert!(!w.range.is_empty(), "an empty window: {d:?}");
             let (first, end) = (page(w.range.start()), (w.range.end() as i64 + P - 1) / P);
             let end = end.min(eof + 1);
-            (first < end).then(|| (first, end, w.mark.map(page).filter(|m| (first..end).contains(m))))
+            (first < end).then(|| {
+                (
+                    first,
+                    end,
+                    w.mark.map(page).filter(|m| (first..end).contains(m)),
+                )
+            })
         });
-        Decided { question: d.question, page: page(d.at), windows: windows.collect() }
+        Decided {
+            question: d.question,
+            page: page(d.at),
+            windows: windows.collect(),
+        }
     };
     decisions.iter().map(cut).collect()
 }
@@ -128,7 +186,11 @@ fn plain(decided: Vec<Decided>) -> Vec<Decided> {
         d.windows = windows.into_iter().filter(|w| !alone(&d, w)).collect();
         d
     };
-    decided.into_iter().map(strip).filter(|d| !d.windows.is_empty()).collect()
+    decided
+        .into_iter()
+        .map(strip)
+        .filter(|d| !d.windows.is_empty())
+        .collect()
 }
 
 /// Pages that are here, with their marks.
@@ -142,12 +204,21 @@ fn held(world: &World) -> Vec<(i64, bool)> {
     held
 }
 
-fn differ<T: PartialEq + std::fmt::Debug>(what: &str, machine: &[T], second: &[T]) -> Result<(), String> {
-    let Some(at) = (0..machine.len().max(second.len())).find(|&i| machine.get(i) != second.get(i)) else {
+fn differ<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    machine: &[T],
+    second: &[T],
+) -> Result<(), String> {
+    let Some(at) = (0..machine.len().max(second.len())).find(|&i| machine.get(i) != second.get(i))
+    else {
         return Ok(());
     };
     let part = |list: &[T]| format!("{:?}", &list[at.min(list.len())..list.len().min(at + 3)]);
-    Err(format!("{what} differ from number {at} on:\n  the policy: {}\n  the second: {}", part(machine), part(second)))
+    Err(format!(
+        "{what} differ from number {at} on:\n  the policy: {}\n  the second: {}",
+        part(machine),
+        part(second)
+    ))
 }
 
 /// Both sides of a story: the first step after which they differ, and how.
@@ -171,14 +242,33 @@ fn compare(story: &Story) -> Result<(), (usize, String)> {
 
 fn check(world: &mut World, pages: &mut Pages, serial: bool) -> Result<(), String> {
     let machine = plain(decided(&world.machine.take_decisions(), pages.eof()));
-    differ("decisions", &machine, &plain(std::mem::take(&mut pages.decided)))?;
-    differ("pages and marks", &held(world), &pages.cached.iter().map(|(&p, &m)| (p, m)).collect::<Vec<_>>())?;
+    differ(
+        "decisions",
+        &machine,
+        &plain(std::mem::take(&mut pages.decided)),
+    )?;
+    differ(
+        "pages and marks",
+        &held(world),
+        &pages
+            .cached
+            .iter()
+            .map(|(&p, &m)| (p, m))
+            .collect::<Vec<_>>(),
+    )?;
     pages.send(|_| true);
     let second = std::mem::take(&mut pages.source);
     let submitted = std::mem::take(&mut world.submitted);
     if serial {
         let run = |r: &ByteRange| (r.start() as i64 / P, (r.end() as i64 + P - 1) / P);
-        differ("source reads", &submitted.iter().map(|(range, _)| run(range)).collect::<Vec<_>>(), &second)?;
+        differ(
+            "source reads",
+            &submitted
+                .iter()
+                .map(|(range, _)| run(range))
+                .collect::<Vec<_>>(),
+            &second,
+        )?;
     }
     Ok(())
 }
@@ -202,7 +292,10 @@ fn shrink(mut story: Story, step: usize) -> Story {
 }
 
 fn from_env(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number")))
+    std::env::var(name).ok().map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: a number"))
+    })
 }
 
 #[test]
@@ -217,7 +310,10 @@ fn policies_agree_with_the_second_implementation() {
             let story = shrink(story, step);
             let how = compare(&story).err().map_or(String::new(), |(_, how)| how);
             let spec = story.spec();
-            panic!("FOREREAD_SEED={seed}: {spec}, {} bytes: {how}\n  after {:#?}", story.size, story.ops);
+            panic!(
+                "FOREREAD_SEED={seed}: {spec}, {} bytes: {how}\n  after {:#?}",
+                story.size, story.ops
+            );
         }
         done += story.ops.len() as u64;
         stories += 1;

@@ -4,11 +4,16 @@
 use foreread_core::policy::{ALL, OPPONENTS, PolicyDraft, PolicySpec, SpecError};
 
 fn values(text: &str) -> Vec<u64> {
-    PolicySpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).values
+    PolicySpec::parse(text)
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .values
 }
 
 fn refused(text: &str) -> String {
-    PolicySpec::parse(text).err().unwrap_or_else(|| panic!("{text} was taken")).to_string()
+    PolicySpec::parse(text)
+        .err()
+        .unwrap_or_else(|| panic!("{text} was taken"))
+        .to_string()
 }
 
 /// What is not written has its default; the order is that of the parameters.
@@ -21,10 +26,16 @@ fn values_stand_in_the_order_of_the_parameters() {
     assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
     assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
     assert_eq!(
-        (values("auto"), values("auto:max-overfetch=1.1"), values("auto:max-overfetch=2")),
+        (
+            values("auto"),
+            values("auto:max-overfetch=1.1"),
+            values("auto:max-overfetch=2")
+        ),
         (vec![1265], vec![1100], vec![2000])
     );
-    let written = PolicySpec::parse("auto:max-overfetch=1.10").expect("a ratio").canonical();
+    let written = PolicySpec::parse("auto:max-overfetch=1.10")
+        .expect("a ratio")
+        .canonical();
     assert_eq!(written, "auto:max-overfetch=1.1");
 }
 
@@ -34,20 +45,56 @@ fn what_does_not_fit_is_refused() {
     for (text, words) in [
         ("nosuch", "there is no 'nosuch'"),
         ("none:max=1K", "'none' has no parameter 'max'"),
-        ("linux-3.12:max", "'max' in 'linux-3.12:max' is not key=value"),
-        ("linux-3.12:max=1,max=2", "'max=2' in 'linux-3.12:max=1,max=2' sets 'max' a second time"),
-        ("linux-3.12:max=x", "linux-3.12: max=x is no size such as 128K, nor capacity or capacity-2010b"),
-        ("linux-3.12:max=99999999T", "linux-3.12: max=99999999T is too large"),
-        ("linux-3.12:context=some", "context=some is not one of off, conservative, slow-ramp, original"),
-        ("linux-2.6.0:min=4095", "linux-2.6.0: min=4095 is not between 4096 and 1073741824"),
-        ("linux-2.6.0:min=1073741825", "min=1073741825 is not between 4096 and 1073741824"),
-        ("rbd-plain:trigger=1K", "rbd-plain: trigger=1K is not a whole number"),
-        ("auto:max-overfetch=1.", "auto: max-overfetch=1. is not a number such as 1.25"),
+        (
+            "linux-3.12:max",
+            "'max' in 'linux-3.12:max' is not key=value",
+        ),
+        (
+            "linux-3.12:max=1,max=2",
+            "'max=2' in 'linux-3.12:max=1,max=2' sets 'max' a second time",
+        ),
+        (
+            "linux-3.12:max=x",
+            "linux-3.12: max=x is no size such as 128K, nor capacity or capacity-2010b",
+        ),
+        (
+            "linux-3.12:max=99999999T",
+            "linux-3.12: max=99999999T is too large",
+        ),
+        (
+            "linux-3.12:context=some",
+            "context=some is not one of off, conservative, slow-ramp, original",
+        ),
+        (
+            "linux-2.6.0:min=4095",
+            "linux-2.6.0: min=4095 is not between 4096 and 1073741824",
+        ),
+        (
+            "linux-2.6.0:min=1073741825",
+            "min=1073741825 is not between 4096 and 1073741824",
+        ),
+        (
+            "rbd-plain:trigger=1K",
+            "rbd-plain: trigger=1K is not a whole number",
+        ),
+        (
+            "auto:max-overfetch=1.",
+            "auto: max-overfetch=1. is not a number such as 1.25",
+        ),
         ("auto:max-overfetch=1.0001", "is not a number such as 1.25"),
-        ("auto:max-overfetch=0.999", "auto: max-overfetch=0.999 is not between 1 and 100"),
+        (
+            "auto:max-overfetch=0.999",
+            "auto: max-overfetch=0.999 is not between 1 and 100",
+        ),
         ("auto:max-overfetch=100.001", "is not between 1 and 100"),
-        ("auto:max-overfetch=99999999999999999999", "is not a number such as 1.25"),
-        ("rbd-aligned:stripe-count=65537", "stripe-count=65537 is not between 1 and 65536"),
+        (
+            "auto:max-overfetch=99999999999999999999",
+            "is not a number such as 1.25",
+        ),
+        (
+            "rbd-aligned:stripe-count=65537",
+            "stripe-count=65537 is not between 1 and 65536",
+        ),
     ] {
         assert!(refused(text).contains(words), "{text}: {}", refused(text));
     }
@@ -56,46 +103,88 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn defaults_need_no_text() {
     for info in ALL {
-        let (of, parsed) = (PolicySpec::of(info), PolicySpec::parse(info.name).expect("a policy"));
+        let (of, parsed) = (
+            PolicySpec::of(info),
+            PolicySpec::parse(info.name).expect("a policy"),
+        );
         assert_eq!(of.values, parsed.values, "{}", info.name);
         assert_eq!(of.to_string(), info.name);
     }
     let none = PolicySpec::none();
-    assert_eq!((none.info.name, format!("{none:?}").as_str()), ("none", "none []"));
+    assert_eq!(
+        (none.info.name, format!("{none:?}").as_str()),
+        ("none", "none []")
+    );
 }
 
 #[test]
 fn a_default_fills_what_the_text_leaves_open() {
     let with = |text: &str, key, value| {
-        let draft = PolicyDraft::parse(text).expect("a policy").with_default(key, value);
-        draft.ready(None).expect("nothing depends on a capacity").values
+        let draft = PolicyDraft::parse(text)
+            .expect("a policy")
+            .with_default(key, value);
+        draft
+            .ready(None)
+            .expect("nothing depends on a capacity")
+            .values
     };
     assert_eq!(with("linux-2.6.0", "min", 8192), [128 << 10, 8192]);
-    assert_eq!(with("linux-2.6.0:max=64K", "min", 8192), [64 << 10, 8192], "another key is written");
-    assert_eq!(with("linux-2.6.0:min=16K", "min", 8192), [128 << 10, 16 << 10], "it is written");
-    assert_eq!(with("linux-2.6.0", "min", 1), [128 << 10, 4096], "kept inside its limits");
+    assert_eq!(
+        with("linux-2.6.0:max=64K", "min", 8192),
+        [64 << 10, 8192],
+        "another key is written"
+    );
+    assert_eq!(
+        with("linux-2.6.0:min=16K", "min", 8192),
+        [128 << 10, 16 << 10],
+        "it is written"
+    );
+    assert_eq!(
+        with("linux-2.6.0", "min", 1),
+        [128 << 10, 4096],
+        "kept inside its limits"
+    );
     assert_eq!(with("linux-2.6.0", "nosuch", 1), [128 << 10, 16 << 10]);
 }
 
 #[test]
 fn what_is_written_reads_back() {
-    for text in ["none", "linux-3.12:context=slow-ramp", "rbd-aligned:object=1M,stripe-unit=64K", "linux-2.6.0:max=0"] {
+    for text in [
+        "none",
+        "linux-3.12:context=slow-ramp",
+        "rbd-aligned:object=1M,stripe-unit=64K",
+        "linux-2.6.0:max=0",
+    ] {
         let spec = PolicySpec::parse(text).expect("a policy");
         assert_eq!(spec.to_string(), text, "as it was written");
-        assert_eq!(values(&spec.canonical()), spec.values, "{}", spec.canonical());
+        assert_eq!(
+            values(&spec.canonical()),
+            spec.values,
+            "{}",
+            spec.canonical()
+        );
         assert_eq!(values(&spec.readable()), spec.values, "{}", spec.readable());
     }
     let canonical = |text: &str| PolicySpec::parse(text).expect("a policy").canonical();
     assert_eq!(canonical("none"), "none");
-    assert_eq!(canonical("linux-3.12:max=1M"), "linux-3.12:max=1048576,context=conservative");
+    assert_eq!(
+        canonical("linux-3.12:max=1M"),
+        "linux-3.12:max=1048576,context=conservative"
+    );
     let readable = |text: &str| PolicySpec::parse(text).expect("a policy").readable();
-    assert_eq!(readable("linux-3.12:max=1048576"), "linux-3.12:max=1M,context=conservative");
+    assert_eq!(
+        readable("linux-3.12:max=1048576"),
+        "linux-3.12:max=1M,context=conservative"
+    );
     assert_eq!(
         readable("linux-2.6.0:max=1000000,min=8K"),
         "linux-2.6.0:max=1000000,min=8K",
         "no whole number of a unit"
     );
-    assert!(readable("rbd-plain:trigger=1024").contains("trigger=1024,"), "a count is no size");
+    assert!(
+        readable("rbd-plain:trigger=1024").contains("trigger=1024,"),
+        "a count is no size"
+    );
 }
 
 /// Policies of the evaluation are understood by name and listed nowhere, not even in the error of an unknown name.
@@ -105,13 +194,22 @@ fn opponents_are_understood_and_not_listed() {
     assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20]);
     assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
     for info in OPPONENTS {
-        assert!(ALL.iter().all(|listed| listed.name != info.name), "{}", info.name);
-        assert_eq!(PolicySpec::of(info).canonical(), PolicySpec::parse(info.name).expect("a policy").canonical());
+        assert!(
+            ALL.iter().all(|listed| listed.name != info.name),
+            "{}",
+            info.name
+        );
+        assert_eq!(
+            PolicySpec::of(info).canonical(),
+            PolicySpec::parse(info.name).expect("a policy").canonical()
+        );
     }
     assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
     assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
     let error = PolicySpec::parse("apm").expect_err("unknown");
-    let SpecError::UnknownName { known, .. } = error else { panic!("{error:?}") };
+    let SpecError::UnknownName { known, .. } = error else {
+        panic!("{error:?}")
+    };
     assert_eq!(known.len(), ALL.len());
 }
 
@@ -122,10 +220,20 @@ fn a_maximum_by_capacity() {
         refused("linux-2.6.31:max=capacity"),
         "linux-2.6.31:max=capacity: the capacity that max goes by is not known here; write max as a size"
     );
-    assert!(refused("linux-6.18:max=capacity_").contains("is no size such as 128K, nor capacity or capacity-2010b"));
-    assert!(refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"), "{}", refused("none:a=1"));
+    assert!(
+        refused("linux-6.18:max=capacity_")
+            .contains("is no size such as 128K, nor capacity or capacity-2010b")
+    );
+    assert!(
+        refused("linux-6.18:max=99G+capacity").contains("max=99G is not between"),
+        "{}",
+        refused("none:a=1")
+    );
     assert!(refused("linux-6.18:max=1M+").contains("max=1M+ is no size"));
-    assert!(refused("linux-6.18:io=capacity").contains("io=capacity is not a size"), "max alone goes by it");
+    assert!(
+        refused("linux-6.18:io=capacity").contains("io=capacity is not a size"),
+        "max alone goes by it"
+    );
     assert!(refused("rbd-plain:max=capacity").contains("is not a size such as 128K"));
     let ready = |text: &str, device: Option<u64>, capacity| {
         let draft = PolicyDraft::parse(text).expect("a policy");
@@ -143,18 +251,47 @@ fn a_maximum_by_capacity() {
         ("linux-2.6.31:max=capacity", None, 0, 4 * KIB),
         ("linux-2.6.31:max=capacity-2010b", None, 0, 128 * KIB),
         ("linux-2.6.31:max=capacity", None, 512 << 20, 64 * KIB),
-        ("linux-2.6.31:max=capacity-2010b", None, 512 << 20, 128 * KIB),
+        (
+            "linux-2.6.31:max=capacity-2010b",
+            None,
+            512 << 20,
+            128 * KIB,
+        ),
         // Never more than the device would have: its own setting, what was written, the default.
-        ("linux-2.6.31:max=capacity", Some(8 * KIB), 512 << 20, 8 * KIB),
-        ("linux-2.6.31:max=capacity", Some(1024 * KIB), 8 << 30, 256 * KIB),
-        ("linux-2.6.31:max=512K+capacity", Some(8 * KIB), 8 << 30, 256 * KIB),
-        ("linux-2.6.31:max=512K+capacity-2010b", None, 1 << 40, 512 * KIB),
+        (
+            "linux-2.6.31:max=capacity",
+            Some(8 * KIB),
+            512 << 20,
+            8 * KIB,
+        ),
+        (
+            "linux-2.6.31:max=capacity",
+            Some(1024 * KIB),
+            8 << 30,
+            256 * KIB,
+        ),
+        (
+            "linux-2.6.31:max=512K+capacity",
+            Some(8 * KIB),
+            8 << 30,
+            256 * KIB,
+        ),
+        (
+            "linux-2.6.31:max=512K+capacity-2010b",
+            None,
+            1 << 40,
+            512 * KIB,
+        ),
         ("linux-2.6.31:max=0+capacity", None, 1 << 40, 0),
         ("linux-2.6.31:max=64K", Some(8 * KIB), 0, 64 * KIB),
         ("linux-2.6.31", Some(1), 0, 1),
         ("linux-2.6.31", Some(1 << 50), 0, 1 << 30),
         ("linux-2.6.31", None, 0, 128 * KIB),
     ] {
-        assert_eq!(ready(text, device, capacity), max, "{text}, {device:?}, {capacity} bytes");
+        assert_eq!(
+            ready(text, device, capacity),
+            max,
+            "{text}, {device:?}, {capacity} bytes"
+        );
     }
 }

@@ -8,27 +8,36 @@ use std::collections::BTreeSet;
 
 /// Every text of the tree but this file, whose examples cite what does not exist.
 fn texts() -> impl Iterator<Item = File> {
-    tree::texts().into_iter().filter(|file| !file.name.ends_with("/tidy_docs.rs"))
+    tree::texts()
+        .into_iter()
+        .filter(|file| !file.name.ends_with("/tidy_docs.rs"))
 }
 
 /// Words of a text, without the signs that open a line of a comment.
 fn words(text: &str) -> Vec<&str> {
-    text.split_whitespace().filter(|word| !["//!", "///", "//", "#", "*"].contains(word)).collect()
+    text.split_whitespace()
+        .filter(|word| !["//!", "///", "//", "#", "*"].contains(word))
+        .collect()
 }
 
 /// Page and section of each citation; the page alone where no number follows it.
 fn citations(text: &str) -> Vec<(String, Option<String>)> {
     let (words, mut found) = (words(text), Vec::new());
     for (i, word) in words.iter().enumerate() {
-        let Some((_, rest)) = word.split_once("docs/spec/") else { continue };
-        let Some((page, behind)) = rest.split_once(".md") else { continue };
+        let Some((_, rest)) = word.split_once("docs/spec/") else {
+            continue;
+        };
+        let Some((page, behind)) = rest.split_once(".md") else {
+            continue;
+        };
         found.push((page.to_string(), None));
         if !behind.is_empty() {
             continue;
         }
         for next in &words[i + 1..] {
             let number = next.trim_matches(|c: char| !c.is_ascii_digit());
-            let is_number = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+            let is_number =
+                !number.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c == '.');
             match next.trim_end_matches([',', ';']) {
                 "and" | "to" => {}
                 _ if is_number && next.starts_with(|c: char| c.is_ascii_digit()) => {
@@ -46,9 +55,13 @@ fn citations(text: &str) -> Vec<(String, Option<String>)> {
 
 /// Numbers of the headings of a page: "## 4. State" and "### 4.12 Examples".
 fn sections(page: &str) -> BTreeSet<String> {
-    let heads = page.lines().filter(|line| line.starts_with("## ") || line.starts_with("### "));
+    let heads = page
+        .lines()
+        .filter(|line| line.starts_with("## ") || line.starts_with("### "));
     let numbers = heads.filter_map(|line| line.trim_start_matches('#').split_whitespace().next());
-    numbers.map(|number| number.trim_end_matches('.').to_string()).collect()
+    numbers
+        .map(|number| number.trim_end_matches('.').to_string())
+        .collect()
 }
 
 #[test]
@@ -57,13 +70,22 @@ fn every_cited_section_exists() {
     for File { name, text } in texts() {
         for (page, section) in citations(&text) {
             let path = format!("docs/spec/{page}.md");
-            assert!(tree::root().join(&path).is_file(), "{name} cites {path}, which does not exist");
+            assert!(
+                tree::root().join(&path).is_file(),
+                "{name} cites {path}, which does not exist"
+            );
             let Some(section) = section else { continue };
-            assert!(sections(&read(&path)).contains(&section), "{name} cites section {section} of docs/spec/{page}.md");
+            assert!(
+                sections(&read(&path)).contains(&section),
+                "{name} cites section {section} of docs/spec/{page}.md"
+            );
             checked += 1;
         }
     }
-    assert!(checked > 60, "{checked} citations: the rule must reach them");
+    assert!(
+        checked > 60,
+        "{checked} citations: the rule must reach them"
+    );
 }
 
 #[test]
@@ -71,9 +93,15 @@ fn specifications_are_cited_by_path() {
     for File { name, text } in texts() {
         let words = words(&text).join(" ");
         for page in ["linux-readahead", "rbd-readahead", "section", "sections"] {
-            assert!(!words.contains(&format!("spec {page}")), "{name}: cite docs/spec/PAGE.md N, not \"spec {page}\"");
+            assert!(
+                !words.contains(&format!("spec {page}")),
+                "{name}: cite docs/spec/PAGE.md N, not \"spec {page}\""
+            );
         }
-        assert!(!words.contains("../shared"), "{name}: cites what no clone has");
+        assert!(
+            !words.contains("../shared"),
+            "{name}: cites what no clone has"
+        );
     }
 }
 
@@ -82,28 +110,48 @@ fn every_decision_is_in_the_index_once() {
     let index = read("docs/decisions/README.md");
     let mut files = 0;
     for file in tree::files("docs/decisions") {
-        let name = file.name.strip_prefix("docs/decisions/").expect("in the folder");
+        let name = file
+            .name
+            .strip_prefix("docs/decisions/")
+            .expect("in the folder");
         if name != "README.md" {
-            assert_eq!(index.matches(&format!("({name})")).count(), 1, "docs/decisions/README.md lists {name} once");
+            assert_eq!(
+                index.matches(&format!("({name})")).count(),
+                1,
+                "docs/decisions/README.md lists {name} once"
+            );
             files += 1;
         }
     }
-    assert_eq!(index.matches(".md)").count(), files, "docs/decisions/README.md lists a file that is not there");
+    assert_eq!(
+        index.matches(".md)").count(),
+        files,
+        "docs/decisions/README.md lists a file that is not there"
+    );
 }
 
 /// "decision 152", "docs/decisions/0106" and links to a page: the page is there.
 #[test]
 fn every_cited_decision_exists() {
-    let pages: Vec<String> = tree::files("docs/decisions").into_iter().map(|file| file.name).collect();
+    let pages: Vec<String> = tree::files("docs/decisions")
+        .into_iter()
+        .map(|file| file.name)
+        .collect();
     let mut checked = 0;
     for File { name, text } in texts() {
         for number in decisions(&text) {
             let page = format!("docs/decisions/{number:04}-");
-            assert!(pages.iter().any(|name| name.starts_with(&page)), "{name} cites decision {number}, which is gone");
+            assert!(
+                pages.iter().any(|name| name.starts_with(&page)),
+                "{name} cites decision {number}, which is gone"
+            );
             checked += 1;
         }
     }
-    assert!(checked > 100, "{checked} citations: the rule must reach them");
+    assert!(
+        checked > 100,
+        "{checked} citations: the rule must reach them"
+    );
 }
 
 /// The numbers of the decisions that a text cites. No decision has a number from 1000 on.
@@ -113,10 +161,19 @@ fn decisions(text: &str) -> Vec<u32> {
         let digits: String = word.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok().filter(|number| *number < 1000)
     };
-    let after_word = words.windows(2).filter(|pair| pair[0].trim_matches(['[', '(']) == "decision");
-    let paths = words.iter().flat_map(|word| word.split("decisions/").skip(1).chain(word.split("](").skip(1)));
+    let after_word = words
+        .windows(2)
+        .filter(|pair| pair[0].trim_matches(['[', '(']) == "decision");
+    let paths = words.iter().flat_map(|word| {
+        word.split("decisions/")
+            .skip(1)
+            .chain(word.split("](").skip(1))
+    });
     let in_paths = paths.filter(|path| path.starts_with("0"));
-    after_word.filter_map(|pair| number(pair[1])).chain(in_paths.filter_map(number)).collect()
+    after_word
+        .filter_map(|pair| number(pair[1]))
+        .chain(in_paths.filter_map(number))
+        .collect()
 }
 
 /// README is what a newcomer sees first: short, within 120 columns, and with the install line before anything is explained.
@@ -124,13 +181,25 @@ fn decisions(text: &str) -> Vec<u32> {
 fn the_readme_is_one_screen_and_a_half() {
     let text = read("README.md");
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() <= 130, "README.md has {} lines, 130 are allowed", lines.len());
+    assert!(
+        lines.len() <= 130,
+        "README.md has {} lines, 130 are allowed",
+        lines.len()
+    );
     for (i, line) in lines.iter().enumerate() {
-        assert!(line.chars().count() <= 120, "README.md:{}: {} columns, 120 are allowed", i + 1, line.chars().count());
+        assert!(
+            line.chars().count() <= 120,
+            "README.md:{}: {} columns, 120 are allowed",
+            i + 1,
+            line.chars().count()
+        );
     }
     let first = lines[..40].join("\n");
     for word in ["readahead", "cargo install --path cli", "oracle"] {
-        assert!(first.contains(word), "the first screen of README.md lacks {word:?}");
+        assert!(
+            first.contains(word),
+            "the first screen of README.md lacks {word:?}"
+        );
     }
 }
 
@@ -138,7 +207,10 @@ fn the_readme_is_one_screen_and_a_half() {
 fn tools_are_installed_at_a_version() {
     for name in ["setup", "test", "test-long", ".ci/run"] {
         let text = read(name);
-        assert!(!text.contains("@latest"), "{name}: installs what changes under it; name a version");
+        assert!(
+            !text.contains("@latest"),
+            "{name}: installs what changes under it; name a version"
+        );
     }
 }
 
@@ -150,9 +222,16 @@ fn cited_decisions_are_found() {
 
 #[test]
 fn citations_are_found_over_lines() {
-    let text =
-        "//! Source: docs/spec/a.md 2.3,\n//! 2.4 and 3; more. docs/spec/b.md 4.2 to 4.10. 7 more, docs/spec/c.md";
+    let text = "//! Source: docs/spec/a.md 2.3,\n//! 2.4 and 3; more. docs/spec/b.md 4.2 to 4.10. 7 more, docs/spec/c.md";
     let found = citations(text);
-    let numbers: Vec<String> = found.iter().map(|(p, s)| format!("{p} {}", s.as_deref().unwrap_or("-"))).collect();
-    assert_eq!(numbers, ["a -", "a 2.3", "a 2.4", "a 3", "b -", "b 4.2", "b 4.10", "c -"]);
+    let numbers: Vec<String> = found
+        .iter()
+        .map(|(p, s)| format!("{p} {}", s.as_deref().unwrap_or("-")))
+        .collect();
+    assert_eq!(
+        numbers,
+        [
+            "a -", "a 2.3", "a 2.4", "a 3", "b -", "b 4.2", "b 4.10", "c -"
+        ]
+    );
 }

@@ -15,26 +15,42 @@ const ABOVE: &str = "trace/src/own/tests.rs"; // reads by `open` what it wrote
 /// The rooms of a folder of modules, with what each imports from the others. Names that are no room are in the second result.
 fn graph(folder: &str, source: &str) -> (Graph, BTreeSet<String>) {
     let within = format!("{folder}/");
-    let files: Vec<_> = tree::sources(folder).into_iter().filter(|file| file.name.starts_with(&within)).collect();
+    let files: Vec<_> = tree::sources(folder)
+        .into_iter()
+        .filter(|file| file.name.starts_with(&within))
+        .collect();
     let room_of = |name: &str| {
         let room = name[folder.len() + 1..].split('/').next().expect("a name");
         room.trim_end_matches(".rs").to_string()
     };
-    let mut graph: Graph = files.iter().map(|file| (room_of(&file.name), BTreeMap::new())).collect();
+    let mut graph: Graph = files
+        .iter()
+        .map(|file| (room_of(&file.name), BTreeMap::new()))
+        .collect();
     graph.remove("lib");
-    let above: Vec<String> = folder[source.len()..].split('/').skip(1).map(str::to_string).collect();
+    let above: Vec<String> = folder[source.len()..]
+        .split('/')
+        .skip(1)
+        .map(str::to_string)
+        .collect();
     let mut no_rooms = BTreeSet::new();
     for file in files.iter().filter(|file| file.name != ABOVE) {
         let room = room_of(&file.name);
         for path in tree::imports(file, source) {
-            let Some(to) = path.strip_prefix(above.as_slice()).and_then(|inner| inner.first()) else {
+            let Some(to) = path
+                .strip_prefix(above.as_slice())
+                .and_then(|inner| inner.first())
+            else {
                 continue;
             };
             if !graph.contains_key(&room) || *to == room {
                 continue;
             }
             if graph.contains_key(to) {
-                graph.get_mut(&room).expect("a room").insert(to.clone(), file.name.clone());
+                graph
+                    .get_mut(&room)
+                    .expect("a room")
+                    .insert(to.clone(), file.name.clone());
             } else {
                 no_rooms.insert(format!("{}: {}", file.name, path.join("::")));
             }
@@ -50,18 +66,35 @@ fn edges(graph: &Graph) -> usize {
 #[test]
 fn no_circle_among_the_files_of_the_driver() {
     let (graph, no_files) = graph("engine/src/driver", "engine/src");
-    assert!(graph.len() > 15 && edges(&graph) > 30, "the rule must reach files: {graph:?}");
-    assert!(no_files.is_empty(), "driver.rs composes, name the file instead of it: {no_files:?}");
+    assert!(
+        graph.len() > 15 && edges(&graph) > 30,
+        "the rule must reach files: {graph:?}"
+    );
+    assert!(
+        no_files.is_empty(),
+        "driver.rs composes, name the file instead of it: {no_files:?}"
+    );
     let found = tree::circle(&graph);
-    assert!(found.is_none(), "the driver has a circle of imports:\n{}", found.unwrap_or_default());
+    assert!(
+        found.is_none(),
+        "the driver has a circle of imports:\n{}",
+        found.unwrap_or_default()
+    );
 }
 
 #[test]
 fn no_circle_among_the_rooms_of_a_crate() {
     for name in CRATES {
         let (graph, _) = graph(&format!("{name}/src"), &format!("{name}/src"));
-        assert!(graph.len() > 5 && edges(&graph) > 8, "{name}: the rule must reach rooms and imports");
+        assert!(
+            graph.len() > 5 && edges(&graph) > 8,
+            "{name}: the rule must reach rooms and imports"
+        );
         let found = tree::circle(&graph);
-        assert!(found.is_none(), "{name} has a circle of imports:\n{}", found.unwrap_or_default());
+        assert!(
+            found.is_none(),
+            "{name} has a circle of imports:\n{}",
+            found.unwrap_or_default()
+        );
     }
 }

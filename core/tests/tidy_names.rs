@@ -27,21 +27,39 @@ fn modules(src: &Path, path: &[String], file: &Path, is_public: bool, found: &mu
             Some(rest) => (true, rest.to_string()),
             None => (false, line),
         };
-        let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
+        let Some(name) = line
+            .strip_prefix("mod ")
+            .and_then(|rest| rest.strip_suffix(';'))
+        else {
             continue;
         };
         let inner: Vec<String> = path.iter().cloned().chain([name.to_string()]).collect();
-        let folder = inner.iter().fold(src.to_path_buf(), |folder, name| folder.join(name));
+        let folder = inner
+            .iter()
+            .fold(src.to_path_buf(), |folder, name| folder.join(name));
         let candidates = [folder.with_extension("rs")];
-        let file = candidates.iter().find(|file| file.exists()).expect("the file of a module");
+        let file = candidates
+            .iter()
+            .find(|file| file.exists())
+            .expect("the file of a module");
         modules(src, &inner, file, is_public && public, found);
     }
-    found.push(Module { path: path.to_vec(), is_public, code: text });
+    found.push(Module {
+        path: path.to_vec(),
+        is_public,
+        code: text,
+    });
 }
 
 /// Types that a file defines.
 fn types(code: &str) -> Vec<String> {
-    let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type ", "pub union "];
+    let kinds = [
+        "pub struct ",
+        "pub enum ",
+        "pub trait ",
+        "pub type ",
+        "pub union ",
+    ];
     let name = |line: &str| {
         let rest = kinds.iter().find_map(|kind| line.strip_prefix(kind))?;
         Some(rest.chars().take_while(|c| c.is_alphanumeric()).collect())
@@ -59,9 +77,16 @@ fn reexports(code: &str) -> Vec<(String, String)> {
             None => statement.rsplit_once("::").unwrap_or(("", statement)),
         };
         let module = path.rsplit("::").next().unwrap_or_default();
-        for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in names
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             let (module, name) = name.rsplit_once("::").unwrap_or((module, name));
-            found.push((module.rsplit("::").next().unwrap_or_default().to_string(), name.to_string()));
+            found.push((
+                module.rsplit("::").next().unwrap_or_default().to_string(),
+                name.to_string(),
+            ));
         }
     }
     found
@@ -73,12 +98,18 @@ fn public_types() -> BTreeMap<String, BTreeSet<String>> {
     for (name, src) in [("foreread_core", "core/src"), ("foreread", "engine/src")] {
         let (src, mut all) = (tree::root().join(src), Vec::new());
         modules(&src, &[], &src.join("lib.rs"), true, &mut all);
-        let reexported: BTreeSet<(String, String)> = all.iter().flat_map(|module| reexports(&module.code)).collect();
+        let reexported: BTreeSet<(String, String)> = all
+            .iter()
+            .flat_map(|module| reexports(&module.code))
+            .collect();
         for module in &all {
             let last = module.path.last().cloned().unwrap_or_default();
             for of in types(&module.code) {
                 if module.is_public || reexported.contains(&(last.clone(), of.clone())) {
-                    found.entry(of).or_default().insert(format!("{name}::{}", module.path.join("::")));
+                    found
+                        .entry(of)
+                        .or_default()
+                        .insert(format!("{name}::{}", module.path.join("::")));
                 }
             }
         }
@@ -89,19 +120,48 @@ fn public_types() -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn a_public_type_name_has_one_meaning() {
     let all = public_types();
-    assert!(all.len() > 100, "the rule must reach types: {:?}", all.keys());
+    assert!(
+        all.len() > 100,
+        "the rule must reach types: {:?}",
+        all.keys()
+    );
     let allowed = |name: &str| TWO_MEANINGS.iter().any(|(of, _)| *of == name);
-    let doubles: Vec<_> = all.iter().filter(|(name, at)| at.len() > 1 && !allowed(name)).collect();
-    assert!(doubles.is_empty(), "a public name with two meanings, rename one: {doubles:?}");
+    let doubles: Vec<_> = all
+        .iter()
+        .filter(|(name, at)| at.len() > 1 && !allowed(name))
+        .collect();
+    assert!(
+        doubles.is_empty(),
+        "a public name with two meanings, rename one: {doubles:?}"
+    );
     for (name, _) in TWO_MEANINGS {
-        assert!(all.get(name).is_some_and(|at| at.len() > 1), "{name} has one meaning now: take it off the list");
+        assert!(
+            all.get(name).is_some_and(|at| at.len() > 1),
+            "{name} has one meaning now: take it off the list"
+        );
     }
 }
 
 #[test]
 fn public_names_are_found() {
-    assert_eq!(types("pub struct A;\n    pub struct B;\npub(crate) enum C {}\npub trait D<T> {"), ["A", "D"]);
-    let names = reexports("pub use file::FileSource;\npub use crate::system::{Request, is_due};\npub use x::{y::Z};");
-    let names: Vec<(&str, &str)> = names.iter().map(|(module, name)| (module.as_str(), name.as_str())).collect();
-    assert_eq!(names, [("file", "FileSource"), ("system", "Request"), ("system", "is_due"), ("y", "Z")]);
+    assert_eq!(
+        types("pub struct A;\n    pub struct B;\npub(crate) enum C {}\npub trait D<T> {"),
+        ["A", "D"]
+    );
+    let names = reexports(
+        "pub use file::FileSource;\npub use crate::system::{Request, is_due};\npub use x::{y::Z};",
+    );
+    let names: Vec<(&str, &str)> = names
+        .iter()
+        .map(|(module, name)| (module.as_str(), name.as_str()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("file", "FileSource"),
+            ("system", "Request"),
+            ("system", "is_due"),
+            ("y", "Z")
+        ]
+    );
 }

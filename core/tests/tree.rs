@@ -36,7 +36,10 @@ impl File {
 }
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_path_buf()
 }
 
 /// The text of one file, by its path from the root.
@@ -48,10 +51,17 @@ pub fn read(name: &str) -> String {
 pub fn files(below: &str) -> Vec<File> {
     let (mut found, mut paths) = (Vec::new(), vec![root().join(below)]);
     while let Some(path) = paths.pop() {
-        let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+        let name = path
+            .strip_prefix(root())
+            .expect("below the root")
+            .display()
+            .to_string();
         if !path.is_dir() {
             let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
-            found.push(File { name, text: String::from_utf8_lossy(&bytes).into_owned() });
+            found.push(File {
+                name,
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+            });
             continue;
         }
         for entry in fs::read_dir(&path).expect("a folder").flatten() {
@@ -67,14 +77,26 @@ pub fn files(below: &str) -> Vec<File> {
 /// The Rust files below a path from the root, and the one beside it: `name.rs` is the head of the module whose parts are in `name/`.
 pub fn sources(below: &str) -> Vec<File> {
     let head = format!("{below}.rs");
-    let head = root().join(&head).is_file().then(|| File { text: read(&head), name: head });
-    head.into_iter().chain(files(below).into_iter().filter(|file| file.name.ends_with(".rs"))).collect()
+    let head = root().join(&head).is_file().then(|| File {
+        text: read(&head),
+        name: head,
+    });
+    head.into_iter()
+        .chain(
+            files(below)
+                .into_iter()
+                .filter(|file| file.name.ends_with(".rs")),
+        )
+        .collect()
 }
 
 /// Every file of the tree but recorded data.
 pub fn texts() -> Vec<File> {
     let is_recorded = |name: &str| name.split('/').any(|part| RECORDED.contains(&part));
-    let found: Vec<File> = files("").into_iter().filter(|file| !is_recorded(&file.name)).collect();
+    let found: Vec<File> = files("")
+        .into_iter()
+        .filter(|file| !is_recorded(&file.name))
+        .collect();
     assert!(found.len() > 100, "the rule must reach files");
     found
 }
@@ -84,8 +106,16 @@ pub fn code(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let (mut kept, mut at) = (Vec::new(), 0);
     while at < lines.len() {
-        let end = if lines[at].trim_start() == "#[cfg(test)]" { item_end(&lines, at) } else { at };
-        kept.push(if end > at { "" } else { without_comment(lines[at]) });
+        let end = if lines[at].trim_start() == "#[cfg(test)]" {
+            item_end(&lines, at)
+        } else {
+            at
+        };
+        kept.push(if end > at {
+            ""
+        } else {
+            without_comment(lines[at])
+        });
         kept.extend(vec![""; end - at]);
         at = end + 1;
     }
@@ -95,10 +125,16 @@ pub fn code(text: &str) -> String {
 /// The last line of the item that the attribute at `start` belongs to.
 fn item_end(lines: &[&str], start: usize) -> usize {
     let indent = &lines[start][..lines[start].len() - lines[start].trim_start().len()];
-    let is_before = |line: &&&str| line.trim_start().starts_with("#[") || line.trim_start().starts_with("//");
+    let is_before =
+        |line: &&&str| line.trim_start().starts_with("#[") || line.trim_start().starts_with("//");
     let head = start + lines[start..].iter().take_while(is_before).count();
-    let is_one_line = lines.get(head).is_some_and(|line| line.ends_with([';', '}', ',']));
-    let closes = |line: &str| line.strip_prefix(indent).is_some_and(|rest| ["}", "};"].contains(&rest));
+    let is_one_line = lines
+        .get(head)
+        .is_some_and(|line| line.ends_with([';', '}', ',']));
+    let closes = |line: &str| {
+        line.strip_prefix(indent)
+            .is_some_and(|rest| ["}", "};"].contains(&rest))
+    };
     let end = (head..lines.len()).find(|&at| is_one_line || closes(lines[at]));
     end.unwrap_or(lines.len() - 1)
 }
@@ -113,15 +149,30 @@ fn without_comment(line: &str) -> &str {
 /// The modules and items that a file of `folder` (the `src` of a crate) names by `crate::` or `super::`, each as the parts of
 /// its path from `folder`.
 pub fn imports(file: &File, folder: &str) -> BTreeSet<Vec<String>> {
-    let inner = file.name.strip_prefix(folder).expect("a file of the folder").trim_start_matches('/');
-    let mut module: Vec<String> = inner.trim_end_matches(".rs").split('/').map(str::to_string).collect();
-    if module.last().is_some_and(|last| ["mod", "lib"].contains(&last.as_str())) {
+    let inner = file
+        .name
+        .strip_prefix(folder)
+        .expect("a file of the folder")
+        .trim_start_matches('/');
+    let mut module: Vec<String> = inner
+        .trim_end_matches(".rs")
+        .split('/')
+        .map(str::to_string)
+        .collect();
+    if module
+        .last()
+        .is_some_and(|last| ["mod", "lib"].contains(&last.as_str()))
+    {
         module.pop();
     }
     let mut found = BTreeSet::new();
     for path in paths(&file.code()) {
         let supers = path.iter().take_while(|part| *part == "super").count();
-        let from = if supers == 0 { &[][..] } else { &module[..module.len().saturating_sub(supers)] };
+        let from = if supers == 0 {
+            &[][..]
+        } else {
+            &module[..module.len().saturating_sub(supers)]
+        };
         found.insert(from.iter().chain(&path[supers.max(1)..]).cloned().collect());
     }
     found
@@ -131,7 +182,10 @@ pub fn imports(file: &File, folder: &str) -> BTreeSet<Vec<String>> {
 fn paths(code: &str) -> Vec<Vec<String>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {
+    for (at, _) in code
+        .match_indices("crate::")
+        .chain(code.match_indices("super::"))
+    {
         if !code[..at].ends_with(is_part) {
             resolve(&code[at..], &[], &mut found);
         }
@@ -143,10 +197,20 @@ fn paths(code: &str) -> Vec<Vec<String>> {
 fn resolve(text: &str, before: &[String], found: &mut Vec<Vec<String>>) {
     let text = text.trim_start();
     if let Some(group) = text.strip_prefix('{') {
-        return parts(group).into_iter().for_each(|part| resolve(part, before, found));
+        return parts(group)
+            .into_iter()
+            .for_each(|part| resolve(part, before, found));
     }
-    let name: String = text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-    let path: Vec<String> = before.iter().chain([&name]).filter(|part| !part.is_empty()).cloned().collect();
+    let name: String = text
+        .chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect();
+    let path: Vec<String> = before
+        .iter()
+        .chain([&name])
+        .filter(|part| !part.is_empty())
+        .cloned()
+        .collect();
     match text[name.len()..].strip_prefix("::") {
         Some(rest) if !name.is_empty() => resolve(rest, &path, found),
         _ => found.push(path),
@@ -175,20 +239,36 @@ pub type Graph = BTreeMap<String, BTreeMap<String, String>>;
 /// A circle, if there is one: each of its imports as a line `from -> to: file`.
 pub fn circle(graph: &Graph) -> Option<String> {
     let mut done = BTreeSet::new();
-    graph.keys().find_map(|name| visit(graph, name, &mut Vec::new(), &mut done))
+    graph
+        .keys()
+        .find_map(|name| visit(graph, name, &mut Vec::new(), &mut done))
 }
 
-fn visit(graph: &Graph, at: &str, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> Option<String> {
+fn visit(
+    graph: &Graph,
+    at: &str,
+    path: &mut Vec<String>,
+    done: &mut BTreeSet<String>,
+) -> Option<String> {
     if let Some(start) = path.iter().position(|name| name == at) {
-        let closed: Vec<&str> = path[start..].iter().map(String::as_str).chain([at]).collect();
-        let line = |pair: &[&str]| format!("{} -> {}: {}", pair[0], pair[1], graph[pair[0]][pair[1]]);
+        let closed: Vec<&str> = path[start..]
+            .iter()
+            .map(String::as_str)
+            .chain([at])
+            .collect();
+        let line =
+            |pair: &[&str]| format!("{} -> {}: {}", pair[0], pair[1], graph[pair[0]][pair[1]]);
         return Some(closed.windows(2).map(line).collect::<Vec<_>>().join("\n"));
     }
     if !done.insert(at.to_string()) {
         return None;
     }
     path.push(at.to_string());
-    let found = graph.get(at).into_iter().flat_map(BTreeMap::keys).find_map(|next| visit(graph, next, path, done));
+    let found = graph
+        .get(at)
+        .into_iter()
+        .flat_map(BTreeMap::keys)
+        .find_map(|next| visit(graph, next, path, done));
     path.pop();
     found
 }
@@ -199,7 +279,20 @@ fn code_has_no_comments_and_no_tests() {
                 ) {\n        g\n    }\n#[cfg(test)]\n/// H.\n#[allow(x)]\nmod i {\n    j\n}\nfn k() {}";
     let kept = code(text);
     let words: Vec<&str> = kept.split_whitespace().collect();
-    assert_eq!(words, ["use", "a;", "let", "c", "=", "\"s3://d\";", "fn", "k()", "{}"]);
+    assert_eq!(
+        words,
+        [
+            "use",
+            "a;",
+            "let",
+            "c",
+            "=",
+            "\"s3://d\";",
+            "fn",
+            "k()",
+            "{}"
+        ]
+    );
     assert_eq!(kept.lines().count(), text.lines().count());
 }
 
@@ -208,21 +301,43 @@ fn imports_are_resolved() {
     let text = "use crate::{a::{b, c}, d};\nlet x = crate::e_f::g();\nuse super::{h::I, j};\n\
                 super::super::k::l(my_crate::m());";
     let of = |name: &str| {
-        let file = File { name: name.to_string(), text: text.to_string() };
-        imports(&file, "lab/src").into_iter().map(|path| path.join("::")).collect::<Vec<_>>()
+        let file = File {
+            name: name.to_string(),
+            text: text.to_string(),
+        };
+        imports(&file, "lab/src")
+            .into_iter()
+            .map(|path| path.join("::"))
+            .collect::<Vec<_>>()
     };
-    assert_eq!(of("lab/src/n/o.rs"), ["a::b", "a::c", "d", "e_f::g", "k::l", "n::h::I", "n::j"]);
-    assert_eq!(of("lab/src/n/mod.rs"), ["a::b", "a::c", "d", "e_f::g", "h::I", "j", "k::l"]);
+    assert_eq!(
+        of("lab/src/n/o.rs"),
+        ["a::b", "a::c", "d", "e_f::g", "k::l", "n::h::I", "n::j"]
+    );
+    assert_eq!(
+        of("lab/src/n/mod.rs"),
+        ["a::b", "a::c", "d", "e_f::g", "h::I", "j", "k::l"]
+    );
 }
 
 #[test]
 fn a_circle_is_found() {
     let graph = |edges: &[(&str, &[&str])]| -> Graph {
-        let to =
-            |names: &[&str], from: &str| names.iter().map(|to| ((*to).to_string(), format!("{from}.rs"))).collect();
-        edges.iter().map(|(from, names)| ((*from).to_string(), to(names, from))).collect()
+        let to = |names: &[&str], from: &str| {
+            names
+                .iter()
+                .map(|to| ((*to).to_string(), format!("{from}.rs")))
+                .collect()
+        };
+        edges
+            .iter()
+            .map(|(from, names)| ((*from).to_string(), to(names, from)))
+            .collect()
     };
-    assert_eq!(circle(&graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])])), None);
+    assert_eq!(
+        circle(&graph(&[("a", &["b", "c"]), ("b", &["c"]), ("c", &[])])),
+        None
+    );
     let found = circle(&graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"])]));
     assert_eq!(found.as_deref(), Some("b -> c: b.rs\nc -> b: c.rs"));
 }

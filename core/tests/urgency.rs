@@ -30,13 +30,22 @@ struct Planner;
 
 impl Policy for Planner {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let windows = PLANS.iter().find(|(page, _)| *page * PAGE == ask.request.start()).map_or(&[][..], |(_, w)| w);
+        let windows = PLANS
+            .iter()
+            .find(|(page, _)| *page * PAGE == ask.request.start())
+            .map_or(&[][..], |(_, w)| w);
         for (first, pages, of) in windows {
-            plan.urgency = of.map(|(stream, away)| Urgency { stream, away: away * PAGE });
+            plan.urgency = of.map(|(stream, away)| Urgency {
+                stream,
+                away: away * PAGE,
+            });
             plan.read(first * PAGE, pages * PAGE, None);
         }
     }
@@ -50,12 +59,19 @@ static PLANNER: Info = test_policy("planner", "plans what the test says", |_| Bo
 #[test]
 fn what_is_needed_sooner_goes_first() {
     let mut config = Config::new(PageSize::new(PAGE).expect("4096"), 1 << 30);
-    (config.max_fetch_bytes, config.max_ahead_in_flight, config.max_short_ahead_in_flight) = (PAGE, 1, 1);
+    (
+        config.max_fetch_bytes,
+        config.max_ahead_in_flight,
+        config.max_short_ahead_in_flight,
+    ) = (PAGE, 1, 1);
     let mut world = World::of(PolicySpec::of(&PLANNER), config, 1000 * PAGE);
     world.read(0, PAGE);
     world.read(100 * PAGE, PAGE);
     world.settle();
-    let ahead = world.submitted.iter().filter(|(_, class)| *class == Class::Ahead);
+    let ahead = world
+        .submitted
+        .iter()
+        .filter(|(_, class)| *class == Class::Ahead);
     let pages: Vec<u64> = ahead.map(|(range, _)| range.start() / PAGE).collect();
     assert_eq!(pages, [10, 101, 102, 11, 12, 200, 13, 250, 300, 400]);
     world.check_idle();

@@ -24,7 +24,12 @@ fn choices(world: &World) -> usize {
 }
 
 /// Pages and lengths in bytes: one page, two, across the end, backwards of each other.
-const READS: [(u64, u64); 4] = [(0, PAGE), (PAGE, 2 * PAGE), (2 * PAGE + 5, PAGE), (7 * PAGE, 2 * PAGE)];
+const READS: [(u64, u64); 4] = [
+    (0, PAGE),
+    (PAGE, 2 * PAGE),
+    (2 * PAGE + 5, PAGE),
+    (7 * PAGE, 2 * PAGE),
+];
 
 fn choose(world: &mut World, choice: usize) {
     if let Some(&(start, len)) = READS.get(choice) {
@@ -40,7 +45,11 @@ fn choose(world: &mut World, choice: usize) {
     if choice >= 3 * fetches {
         return world.release(choice - 3 * fetches);
     }
-    let fetch = *world.pending.keys().nth(choice / 3).expect("a fetch in progress");
+    let fetch = *world
+        .pending
+        .keys()
+        .nth(choice / 3)
+        .expect("a fetch in progress");
     match choice % 3 {
         0 => world.finish(fetch),
         1 => world.fail(fetch),
@@ -62,10 +71,16 @@ fn walk(policy: &str, depth: usize) -> u64 {
         }
         world.settle();
         world.check_idle();
-        assert_eq!(world.ended.len() as u64, world.next_read, "a read never ended: {policy} {path:?}");
+        assert_eq!(
+            world.ended.len() as u64,
+            world.next_read,
+            "a read never ended: {policy} {path:?}"
+        );
         count += 1;
         // The next path, like the digits of a number whose bases differ.
-        let Some(step) = (0..depth).rev().find(|&s| path[s] + 1 < widths[s]) else { return count };
+        let Some(step) = (0..depth).rev().find(|&s| path[s] + 1 < widths[s]) else {
+            return count;
+        };
         path[step] += 1;
         path[step + 1..].fill(0);
     }
@@ -73,7 +88,10 @@ fn walk(policy: &str, depth: usize) -> u64 {
 
 /// Choices in a path; more in the long run.
 fn depth() -> usize {
-    std::env::var("FOREREAD_DEPTH").ok().and_then(|d| d.parse().ok()).unwrap_or(6)
+    std::env::var("FOREREAD_DEPTH")
+        .ok()
+        .and_then(|d| d.parse().ok())
+        .unwrap_or(6)
 }
 
 #[test]
@@ -179,7 +197,10 @@ fn failing_readahead_fails_no_read() {
             let mut world = World::new(policy, 4096, 64 * 4096, 64 * 8192 - 700);
             scenario(&mut world, kind);
             assert!(world.ended.values().all(Result::is_ok), "{policy} {kind}");
-            assert!(kind != 0 || world.machine.stats().failed_fetches > 0, "nothing failed: the test tests nothing");
+            assert!(
+                kind != 0 || world.machine.stats().failed_fetches > 0,
+                "nothing failed: the test tests nothing"
+            );
             world.check_idle();
         }
     }

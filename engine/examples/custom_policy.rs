@@ -19,7 +19,10 @@ struct Follow {
 
 impl Policy for Follow {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -52,7 +55,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         reader.read_at(&mut buf, at)?;
     }
     let stats = reader.stats();
-    println!("{} reads, {} misses, {} times read ahead", stats.demand_reads, stats.misses, stats.ra_ops);
+    println!(
+        "{} reads, {} misses, {} times read ahead",
+        stats.demand_reads, stats.misses, stats.ra_ops
+    );
     assert!(stats.misses <= 1 && stats.ra_ops >= 15, "{stats:?}");
     Ok(())
 }

@@ -19,8 +19,10 @@ impl Source for Squares {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let mut at = offset;
-        for byte in
-            bufs.iter_mut().flat_map(|buf| buf.iter_mut()).take((self.size() - offset.min(self.size())) as usize)
+        for byte in bufs
+            .iter_mut()
+            .flat_map(|buf| buf.iter_mut())
+            .take((self.size() - offset.min(self.size())) as usize)
         {
             let number = at / 8;
             *byte = number.wrapping_mul(number).to_le_bytes()[(at % 8) as usize];

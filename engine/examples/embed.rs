@@ -2,19 +2,32 @@
 //!
 //! Never: opens anything twice. Threads share the reader; each `try_clone` has its own readahead state.
 
-#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may panic where a thread is refused"
+)]
 
 use foreread::{Options, Reader};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let name = std::env::args().nth(1).ok_or("name a file, nbd://HOST/EXPORT or another source")?;
-    let reader = Reader::open(name, Options::default().policy("linux-6.18:max=1M").cache_bytes(64 << 20))?;
+    let name = std::env::args()
+        .nth(1)
+        .ok_or("name a file, nbd://HOST/EXPORT or another source")?;
+    let reader = Reader::open(
+        name,
+        Options::default()
+            .policy("linux-6.18:max=1M")
+            .cache_bytes(64 << 20),
+    )?;
     let (size, mut sums) = (reader.size(), [0_u64; 2]);
     std::thread::scope(|scope| {
         for (half, sum) in sums.iter_mut().enumerate() {
             let own = reader.try_clone().expect("fewer than a million are open");
             scope.spawn(move || {
-                let (mut at, end) = (size / 2 * half as u64, if half == 0 { size / 2 } else { size });
+                let (mut at, end) = (
+                    size / 2 * half as u64,
+                    if half == 0 { size / 2 } else { size },
+                );
                 let mut buf = vec![0; 64 << 10];
                 while at < end {
                     let want = buf.len().min((end - at) as usize);
@@ -26,6 +39,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
     let stats = reader.stats();
-    println!("sum {}, {} of {} reads were hits", sums[0] + sums[1], stats.hits, stats.demand_reads);
+    println!(
+        "sum {}, {} of {} reads were hits",
+        sums[0] + sums[1],
+        stats.hits,
+        stats.demand_reads
+    );
     Ok(())
 }

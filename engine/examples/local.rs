@@ -15,7 +15,10 @@
 //! Example: `local hit:4096:16 big.bin 7` prints seven lines such as
 //! `{"ours":{"rate":812345,"cpu_us":2.4,"switches":0.01},"pread":{...}}`.
 
-#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may panic where a thread is refused"
+)]
 
 use foreread::{Options, ReadError, Reader};
 use memmap2::MmapMut;
@@ -52,15 +55,25 @@ struct Sides {
 
 impl Sides {
     /// Measures one side.
-    fn measure(&mut self, name: &str, reads: u64, work: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    fn measure(
+        &mut self,
+        name: &str,
+        reads: u64,
+        work: impl FnOnce() -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
         if self.only.as_ref().is_some_and(|only| only != name) {
             return Ok(());
         }
         let (before, begin) = (getrusage(UsageWho::RUSAGE_SELF)?, Instant::now());
         work()?;
-        let (seconds, after) = (begin.elapsed().as_secs_f64(), getrusage(UsageWho::RUSAGE_SELF)?);
+        let (seconds, after) = (
+            begin.elapsed().as_secs_f64(),
+            getrusage(UsageWho::RUSAGE_SELF)?,
+        );
         let cpu = |usage: &Usage| (usage.user_time() + usage.system_time()).num_microseconds();
-        let switches = |usage: &Usage| usage.voluntary_context_switches() + usage.involuntary_context_switches();
+        let switches = |usage: &Usage| {
+            usage.voluntary_context_switches() + usage.involuntary_context_switches()
+        };
         let each = |sum: i64| sum as f64 / reads as f64;
         self.json.push(format!(
             "\"{name}\":{{\"rate\":{:.0},\"cpu_us\":{:.3},\"switches\":{:.3}}}",
@@ -85,14 +98,20 @@ fn in_threads(threads: u64, work: impl Fn(u64) -> Result<(), Failed> + Sync) -> 
     }
     let work = &work;
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let all: Vec<_> = (0..threads)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
         // A thread that panicked has said so itself.
-        all.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+        all.into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })
 }
 
 fn open(path: &Path, cache_bytes: u64, policy: &str) -> Result<Reader, Failed> {
-    Ok(Reader::open_file(path, Options::default().cache_bytes(cache_bytes).policy(policy))?)
+    Ok(Reader::open_file(
+        path,
+        Options::default().cache_bytes(cache_bytes).policy(policy),
+    )?)
 }
 
 /// The file with none of it in the page cache.
@@ -118,23 +137,35 @@ fn random(sides: &mut Sides, path: &Path, seed: u64) -> Result<(), Failed> {
     let stats = reader.stats();
     if stats.demand_bytes > 0 {
         // The same block twice is read once: less than 1 without any readahead.
-        sides.json.push(format!("\"overfetch\":{:.4}", stats.source_bytes as f64 / stats.demand_bytes as f64));
+        sides.json.push(format!(
+            "\"overfetch\":{:.4}",
+            stats.source_bytes as f64 / stats.demand_bytes as f64
+        ));
     }
     let mut kept = MmapMut::map_anon(COLD_READS as usize * PAGE)?;
     sides.measure("new_memory", COLD_READS, || {
-        (0..).zip(kept.chunks_exact_mut(PAGE)).try_for_each(|(n, block)| {
-            file.read_exact_at(block, at(n))?;
-            buf.copy_from_slice(block);
-            Ok(())
-        })
+        (0..)
+            .zip(kept.chunks_exact_mut(PAGE))
+            .try_for_each(|(n, block)| {
+                file.read_exact_at(block, at(n))?;
+                buf.copy_from_slice(block);
+                Ok(())
+            })
     })
 }
 
 /// In order: `of_one` is one stream, else 16 take turns.
-fn in_order(of_one: bool, mut read: impl FnMut(&mut [u8], u64) -> Result<(), Failed>) -> Result<(), Failed> {
+fn in_order(
+    of_one: bool,
+    mut read: impl FnMut(&mut [u8], u64) -> Result<(), Failed>,
+) -> Result<(), Failed> {
     let (mut buf, records) = (vec![0; RECORD], SPAN / RECORD as u64);
     (0..records).try_for_each(|n| {
-        let record = if of_one { n } else { n % STREAMS * (records / STREAMS) + n / STREAMS };
+        let record = if of_one {
+            n
+        } else {
+            n % STREAMS * (records / STREAMS) + n / STREAMS
+        };
         read(&mut buf, record * RECORD as u64)
     })
 }
@@ -143,14 +174,18 @@ fn sequential(sides: &mut Sides, path: &Path, streams: bool) -> Result<(), Faile
     let reads = SPAN / RECORD as u64;
     let mut ours = |name: &str, of_one: bool| {
         let reader = open(path, 256 << 20, "linux-6.18:max=4M")?;
-        sides.measure(name, reads, || in_order(of_one, |buf, at| Ok(reader.read_at(buf, at).map(|_| ())?)))
+        sides.measure(name, reads, || {
+            in_order(of_one, |buf, at| Ok(reader.read_at(buf, at).map(|_| ())?))
+        })
     };
     if streams {
         ours("one", true)?;
     }
     ours("ours", !streams)?;
     let file = uncached(path)?;
-    sides.measure("buffered", reads, || in_order(!streams, |buf, at| Ok(file.read_exact_at(buf, at)?)))
+    sides.measure("buffered", reads, || {
+        in_order(!streams, |buf, at| Ok(file.read_exact_at(buf, at)?))
+    })
 }
 
 /// Tasks of one thread.
@@ -162,7 +197,9 @@ fn by_tasks(reader: &Arc<Reader>, tasks: u64, reads: u64, seed: u64) -> Result<(
         runtime.spawn(async move {
             let mut buf = [0; PAGE];
             for n in 0..reads / tasks {
-                reader.read_at_async(&mut buf, place(seed << 8 | task, n, blocks) * PAGE as u64).await?;
+                reader
+                    .read_at_async(&mut buf, place(seed << 8 | task, n, blocks) * PAGE as u64)
+                    .await?;
             }
             Ok::<(), ReadError>(())
         })
@@ -212,34 +249,61 @@ fn hits(
         sides.measure(name, reads * threads, || {
             in_threads(threads, |thread| {
                 let mut buf = vec![0; bytes];
-                (0..reads).try_for_each(|n| read(&mut buf, place(seed << 8 | thread, n, blocks) * bytes as u64))
+                (0..reads).try_for_each(|n| {
+                    read(
+                        &mut buf,
+                        place(seed << 8 | thread, n, blocks) * bytes as u64,
+                    )
+                })
             })
         })
     };
-    measure("ours", &|buf, at| Ok(reader.read_at(buf, at).map(|_| ())?))?;
+    measure("ours", &|buf, at| {
+        Ok(reader.read_at(buf, at).map(|_| ())?)
+    })?;
     measure("pread", &|buf, at| Ok(file.read_exact_at(buf, at)?))
 }
 
 fn main() -> Result<(), Failed> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [row, path, rest @ ..] = &args[..] else { return Err("write: local ROW FILE [TURNS [SIDE]]".into()) };
+    let [row, path, rest @ ..] = &args[..] else {
+        return Err("write: local ROW FILE [TURNS [SIDE]]".into());
+    };
     let (path, parts) = (Path::new(path), row.split(':').collect::<Vec<_>>());
     if std::fs::metadata(path)?.len() < SPAN {
-        return Err(format!("{} has less than {} MiB: name a larger file", path.display(), SPAN >> 20).into());
+        return Err(format!(
+            "{} has less than {} MiB: name a larger file",
+            path.display(),
+            SPAN >> 20
+        )
+        .into());
     }
     let turns = rest.first().map_or(Ok(7), |text| text.parse::<u64>())?;
-    let hot = if parts[0] == "hit" { Some(warmed(path)?) } else { None };
+    let hot = if parts[0] == "hit" {
+        Some(warmed(path)?)
+    } else {
+        None
+    };
     // No two runs read the same blocks.
     let begin = u64::from(std::process::id()) << 8;
     for seed in begin..begin + turns {
-        let mut sides = Sides { only: rest.get(1).cloned(), json: Vec::new() };
+        let mut sides = Sides {
+            only: rest.get(1).cloned(),
+            json: Vec::new(),
+        };
         match (&parts[..], &hot) {
             (["random"], _) => random(&mut sides, path, seed)?,
             (["sequential"], _) => sequential(&mut sides, path, false)?,
             (["streams"], _) => sequential(&mut sides, path, true)?,
             (["tasks", n], _) => tasks(&mut sides, path, n.parse()?, seed)?,
-            (["hit", bytes, threads], Some(hot)) => hits(&mut sides, hot, bytes.parse()?, threads.parse()?, seed)?,
-            _ => return Err("ROW is random, sequential, streams, tasks:N or hit:BYTES:THREADS".into()),
+            (["hit", bytes, threads], Some(hot)) => {
+                hits(&mut sides, hot, bytes.parse()?, threads.parse()?, seed)?
+            }
+            _ => {
+                return Err(
+                    "ROW is random, sequential, streams, tasks:N or hit:BYTES:THREADS".into(),
+                );
+            }
         }
         println!("{{{}}}", sides.json.join(","));
     }

@@ -27,6 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    println!("{at} bytes in {seconds:.3} s: {:.1} MB/s of {}", at as f64 / seconds / 1e6, reader.describe());
+    println!(
+        "{at} bytes in {seconds:.3} s: {:.1} MB/s of {}",
+        at as f64 / seconds / 1e6,
+        reader.describe()
+    );
     Ok(())
 }

@@ -13,9 +13,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("write: slow_link HOST:PORT MILLISECONDS MB_PER_SECOND".into());
     };
     let server = server.to_socket_addrs()?.next().ok_or("no such server")?;
-    let of = |round_trip: &str, bandwidth: &str| -> Result<(Duration, u64), std::num::ParseIntError> {
-        Ok((Duration::from_millis(round_trip.parse()?), bandwidth.parse::<u64>()? * 1_000_000))
-    };
+    let of =
+        |round_trip: &str, bandwidth: &str| -> Result<(Duration, u64), std::num::ParseIntError> {
+            Ok((
+                Duration::from_millis(round_trip.parse()?),
+                bandwidth.parse::<u64>()? * 1_000_000,
+            ))
+        };
     let (delay, rate) = of(round_trip, bandwidth)?;
     let link = Link::new(delay, rate);
     let proxy = Proxy::start(server, link.clone())?;
@@ -27,6 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         println!("{} {}", proxy.passed(), proxy.connections());
     }
-    eprintln!("{} bytes of answers over {} connections", proxy.passed(), proxy.connections());
+    eprintln!(
+        "{} bytes of answers over {} connections",
+        proxy.passed(),
+        proxy.connections()
+    );
     Ok(())
 }

@@ -3,7 +3,10 @@
 //! `tasks NAME [TASKS [READS]]`; prints the rates of both and their ratio. The runtime is tokio's smallest; any will do.
 //! Never: keeps what it reads.
 
-#![allow(clippy::disallowed_methods, reason = "an example may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "an example may panic where a thread is refused"
+)]
 
 use foreread::{Options, ReadError, Reader};
 use std::sync::Arc;
@@ -18,7 +21,11 @@ fn place(seed: u64, n: u64, blocks: u64) -> u64 {
 }
 
 /// Reads a second by tasks, all on this thread.
-fn by_tasks(reader: &Arc<Reader>, tasks: u64, reads: u64) -> Result<f64, Box<dyn std::error::Error>> {
+fn by_tasks(
+    reader: &Arc<Reader>,
+    tasks: u64,
+    reads: u64,
+) -> Result<f64, Box<dyn std::error::Error>> {
     let blocks = (reader.size() / BLOCK).max(1);
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let begin = Instant::now();
@@ -27,7 +34,9 @@ fn by_tasks(reader: &Arc<Reader>, tasks: u64, reads: u64) -> Result<f64, Box<dyn
         runtime.spawn(async move {
             let mut buf = [0; BLOCK as usize];
             for n in 0..reads / tasks {
-                reader.read_at_async(&mut buf, place(seed, n, blocks)).await?;
+                reader
+                    .read_at_async(&mut buf, place(seed, n, blocks))
+                    .await?;
             }
             Ok::<(), ReadError>(())
         })
@@ -46,12 +55,14 @@ fn by_threads(reader: &Reader, threads: u64, reads: u64) -> Result<f64, ReadErro
         let each = (0..threads).map(|seed| {
             scope.spawn(move || {
                 let mut buf = [0; BLOCK as usize];
-                (0..reads / threads).try_for_each(|n| reader.read_at(&mut buf, place(seed, n, blocks)).map(drop))
+                (0..reads / threads)
+                    .try_for_each(|n| reader.read_at(&mut buf, place(seed, n, blocks)).map(drop))
             })
         });
         let all: Vec<_> = each.collect();
         // A thread that panicked has said so itself.
-        all.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+        all.into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or(Ok(())))
     })?;
     Ok((reads / threads * threads) as f64 / begin.elapsed().as_secs_f64())
 }
@@ -59,12 +70,26 @@ fn by_threads(reader: &Reader, threads: u64, reads: u64) -> Result<f64, ReadErro
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let name = args.next().ok_or("write: tasks NAME [TASKS [READS]]")?;
-    let tasks = args.next().map_or(Ok(32), |text| text.parse::<u64>())?.max(1);
-    let reads = args.next().map_or(Ok(20_000), |text| text.parse::<u64>())?.max(tasks);
+    let tasks = args
+        .next()
+        .map_or(Ok(32), |text| text.parse::<u64>())?
+        .max(1);
+    let reads = args
+        .next()
+        .map_or(Ok(20_000), |text| text.parse::<u64>())?
+        .max(tasks);
     // A cache for each, so that neither reads what the other brought.
-    let open = || Reader::open(name.as_str(), Options::default().cache_bytes(16 << 20).policy("none"));
+    let open = || {
+        Reader::open(
+            name.as_str(),
+            Options::default().cache_bytes(16 << 20).policy("none"),
+        )
+    };
     let threads = by_threads(&open()?, tasks, reads)?;
     let tasked = by_tasks(&Arc::new(open()?), tasks, reads)?;
-    println!("{tasks} at once: {tasked:.0} reads/s by tasks, {threads:.0} by threads, ratio {:.2}", tasked / threads);
+    println!(
+        "{tasks} at once: {tasked:.0} reads/s by tasks, {threads:.0} by threads, ratio {:.2}",
+        tasked / threads
+    );
     Ok(())
 }

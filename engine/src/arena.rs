@@ -34,8 +34,16 @@ struct Arena {
     free: Mutex<Vec<&'static mut [u8]>>,
 }
 
-static GROUPS: Arena = Arena { piece_bytes: GROUP_BYTES, huge: true, free: Mutex::new(Vec::new()) };
-static PAGES: Arena = Arena { piece_bytes: PAGE_BYTES, huge: false, free: Mutex::new(Vec::new()) };
+static GROUPS: Arena = Arena {
+    piece_bytes: GROUP_BYTES,
+    huge: true,
+    free: Mutex::new(Vec::new()),
+};
+static PAGES: Arena = Arena {
+    piece_bytes: PAGE_BYTES,
+    huge: false,
+    free: Mutex::new(Vec::new()),
+};
 
 /// The locks of all arenas.
 pub type Held = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
@@ -54,7 +62,9 @@ pub struct Piece {
 impl Piece {
     /// A piece with whatever was in it. Nothing when there are none of this size, or no more can be mapped.
     pub fn take(bytes: usize) -> Option<Piece> {
-        let of = [&GROUPS, &PAGES].into_iter().find(|arena| arena.piece_bytes == bytes)?;
+        let of = [&GROUPS, &PAGES]
+            .into_iter()
+            .find(|arena| arena.piece_bytes == bytes)?;
         let mut free = of.free();
         if free.is_empty() {
             of.grow(&mut free);
@@ -90,13 +100,19 @@ impl Arena {
     }
 
     fn grow(&self, free: &mut Vec<&'static mut [u8]>) {
-        let Ok(slab) = system::map(SLAB_BYTES) else { return };
+        let Ok(slab) = system::map(SLAB_BYTES) else {
+            return;
+        };
         // Refused where there are no huge pages: then it is memory like any other. Miri has no such call.
         if self.huge && !cfg!(miri) {
             let _ = slab.advise(Advice::HugePage);
         }
         let slab: &'static mut MmapMut = Box::leak(Box::new(slab));
-        let unit = if self.huge { HUGE_BYTES } else { self.piece_bytes };
+        let unit = if self.huge {
+            HUGE_BYTES
+        } else {
+            self.piece_bytes
+        };
         let from = (slab.as_ptr() as usize).wrapping_neg() % unit;
         let whole = (slab.len() - from) / unit * unit;
         let pieces = slab[from..from + whole].chunks_exact_mut(self.piece_bytes);
@@ -114,13 +130,25 @@ mod tests {
         let take = || Piece::take(piece_bytes).expect("memory");
         let mut held: Vec<Piece> = (0..many).map(|_| take()).collect();
         for (n, piece) in held.iter_mut().enumerate() {
-            assert_eq!((piece.bytes().len(), piece.bytes().as_ptr() as usize % piece_bytes), (piece_bytes, 0));
+            assert_eq!(
+                (
+                    piece.bytes().len(),
+                    piece.bytes().as_ptr() as usize % piece_bytes
+                ),
+                (piece_bytes, 0)
+            );
             piece.bytes_mut().fill(n as u8);
         }
         for (n, piece) in held.iter().enumerate() {
-            assert!(piece.bytes().iter().all(|byte| *byte == n as u8), "piece {n} was written by another");
+            assert!(
+                piece.bytes().iter().all(|byte| *byte == n as u8),
+                "piece {n} was written by another"
+            );
         }
-        let mut places: Vec<usize> = held.iter().map(|piece| piece.bytes().as_ptr() as usize).collect();
+        let mut places: Vec<usize> = held
+            .iter()
+            .map(|piece| piece.bytes().as_ptr() as usize)
+            .collect();
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), many);
@@ -129,7 +157,12 @@ mod tests {
         drop(last);
         // Another test may take it first; then it is in its hands, and not in two.
         let again = take();
-        assert!(again.bytes().as_ptr() == place || held.iter().all(|p| p.bytes().as_ptr() != again.bytes().as_ptr()));
+        assert!(
+            again.bytes().as_ptr() == place
+                || held
+                    .iter()
+                    .all(|p| p.bytes().as_ptr() != again.bytes().as_ptr())
+        );
     }
 
     #[test]
@@ -147,6 +180,10 @@ mod tests {
 
     #[test]
     fn other_sizes_are_the_allocators() {
-        assert!([0, 512, 8 << 10, 255 << 10].into_iter().all(|bytes| Piece::take(bytes).is_none()));
+        assert!(
+            [0, 512, 8 << 10, 255 << 10]
+                .into_iter()
+                .all(|bytes| Piece::take(bytes).is_none())
+        );
     }
 }

@@ -33,7 +33,11 @@ pub struct BudgetLimits {
 
 impl Default for BudgetLimits {
     fn default() -> BudgetLimits {
-        BudgetLimits { memory_bytes: machine_memory() / 4 * 3, requests: 256, bytes: 256 << 20 }
+        BudgetLimits {
+            memory_bytes: machine_memory() / 4 * 3,
+            requests: 256,
+            bytes: 256 << 20,
+        }
     }
 }
 
@@ -117,13 +121,22 @@ impl Budget {
             got = wanted.min(limit.saturating_sub(used));
             (got >= wanted.min(MIN_MEMORY_BYTES)).then_some(used + got)
         };
-        let taken = self.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = self
+            .memory_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         if taken.is_err() || got < wanted {
             self.short_engines.fetch_add(1, Ordering::Relaxed);
         }
         match taken {
-            Ok(_) => Ok(Reserved { budget: Arc::clone(self), bytes: got }),
-            Err(used) => Err(OpenError::Budget { wanted, used, limit }),
+            Ok(_) => Ok(Reserved {
+                budget: Arc::clone(self),
+                bytes: got,
+            }),
+            Err(used) => Err(OpenError::Budget {
+                wanted,
+                used,
+                limit,
+            }),
         }
     }
 
@@ -131,7 +144,11 @@ impl Budget {
     pub(crate) fn demand(self: &Arc<Budget>, bytes: u64) -> Claim {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Claim { budget: Arc::clone(self), bytes, ahead: false }
+        Claim {
+            budget: Arc::clone(self),
+            bytes,
+            ahead: false,
+        }
     }
 
     /// A readahead wants to start. Nothing when it is refused.
@@ -168,7 +185,9 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.budget.memory_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget
+            .memory_bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -199,7 +218,11 @@ mod tests {
     use super::*;
 
     fn tiny() -> Arc<Budget> {
-        Budget::new(BudgetLimits { memory_bytes: 10 << 20, requests: 2, bytes: 1000 })
+        Budget::new(BudgetLimits {
+            memory_bytes: 10 << 20,
+            requests: 2,
+            bytes: 1000,
+        })
     }
 
     #[test]
@@ -208,13 +231,28 @@ mod tests {
         let first = budget.reserve(8 << 20).expect("all of it");
         let second = budget.reserve(8 << 20).expect("what is left");
         assert_eq!((first.bytes(), second.bytes()), (8 << 20, 2 << 20));
-        let error = budget.reserve(8 << 20).expect_err("nothing is left").to_string();
-        assert!(error.contains("10485760") && error.lines().count() == 1, "{error}");
+        let error = budget
+            .reserve(8 << 20)
+            .expect_err("nothing is left")
+            .to_string();
+        assert!(
+            error.contains("10485760") && error.lines().count() == 1,
+            "{error}"
+        );
         drop(first);
-        assert_eq!(budget.reserve(100).expect("less than the least").bytes(), 100);
-        assert_eq!(budget.reserve(20 << 20).expect("what came back").bytes(), 8 << 20);
+        assert_eq!(
+            budget.reserve(100).expect("less than the least").bytes(),
+            100
+        );
+        assert_eq!(
+            budget.reserve(20 << 20).expect("what came back").bytes(),
+            8 << 20
+        );
         drop(second);
-        assert_eq!((budget.usage().memory_bytes, budget.usage().short_engines), (0, 3));
+        assert_eq!(
+            (budget.usage().memory_bytes, budget.usage().short_engines),
+            (0, 3)
+        );
     }
 
     #[test]
@@ -226,9 +264,20 @@ mod tests {
         assert_eq!((budget.usage().requests, budget.usage().bytes), (0, 0));
         let one = budget.ahead(999).expect("room");
         assert!(budget.ahead(2).is_none(), "one byte too many");
-        assert!(budget.ahead(1).is_some() && budget.ahead(1).is_some(), "each is dropped at once");
+        assert!(
+            budget.ahead(1).is_some() && budget.ahead(1).is_some(),
+            "each is dropped at once"
+        );
         drop(one);
         let used = budget.usage();
-        assert_eq!((used.requests, used.bytes, used.refused_requests, used.refused_bytes), (0, 0, 2, 3));
+        assert_eq!(
+            (
+                used.requests,
+                used.bytes,
+                used.refused_requests,
+                used.refused_bytes
+            ),
+            (0, 0, 2, 3)
+        );
     }
 }

@@ -127,8 +127,10 @@ impl Pool {
     pub fn align_to(&self, align: usize) {
         let align = align.clamp(1, PAGE_BYTES).next_power_of_two();
         if self.align.fetch_max(align, Ordering::Relaxed) < align {
-            let old: Vec<Vec<Memory>> = self.lists(|lists| lists.iter_mut().map(std::mem::take).collect());
-            let bytes = |(i, list): (usize, &Vec<Memory>)| (list.len() * (i + 1) * self.page_bytes) as u64;
+            let old: Vec<Vec<Memory>> =
+                self.lists(|lists| lists.iter_mut().map(std::mem::take).collect());
+            let bytes =
+                |(i, list): (usize, &Vec<Memory>)| (list.len() * (i + 1) * self.page_bytes) as u64;
             let gone = old.iter().enumerate().map(bytes).sum();
             self.meter.spare.fetch_sub(gone, Ordering::Relaxed);
         }
@@ -173,7 +175,12 @@ impl Pool {
         }
         let memory = found.unwrap_or_else(|| self.allocate(len));
         let used = used * self.page_bytes;
-        Chunk { memory: Some(memory), len: used as u32, room: len as u32, pool: Arc::clone(self) }
+        Chunk {
+            memory: Some(memory),
+            len: used as u32,
+            room: len as u32,
+            pool: Arc::clone(self),
+        }
     }
 
     /// Whether this is more than was held before, or than since memory went back to the system. Else buffers are given back as others are
@@ -188,7 +195,11 @@ impl Pool {
     }
 
     fn allocate(&self, len: usize) -> Memory {
-        let align = if len >= WHOLE_PAGES_FROM { PAGE_BYTES } else { self.align.load(Ordering::Relaxed) };
+        let align = if len >= WHOLE_PAGES_FROM {
+            PAGE_BYTES
+        } else {
+            self.align.load(Ordering::Relaxed)
+        };
         Memory::of(len, align)
     }
 
@@ -198,14 +209,19 @@ impl Pool {
         let len = pages * self.page_bytes;
         let size = len as u64;
         let wanted = |lists: &[Vec<Memory>]| {
-            lists[pages - 1].len() < prefault::ready(len) && self.meter.spare_bytes() + size <= self.most_spare
+            lists[pages - 1].len() < prefault::ready(len)
+                && self.meter.spare_bytes() + size <= self.most_spare
         };
         if !self.lists(|lists| wanted(lists)) {
             return false;
         }
         let mut memory = self.allocate(len);
         // Not zero: a compiler may leave out a zero that the allocator has written already.
-        memory.bytes_mut().iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
+        memory
+            .bytes_mut()
+            .iter_mut()
+            .step_by(PAGE_BYTES)
+            .for_each(|byte| *byte = 1);
         // Looked at again: buffers may have come back meanwhile.
         self.lists(|lists| {
             let still = wanted(lists) && self.fits(&memory);
@@ -229,9 +245,15 @@ impl Pool {
         self.lists(|lists| {
             // Full of buffers of another size that are not used any more: those go.
             while self.meter.spare_bytes() + size > self.most_spare {
-                let Some(fullest) = (0..MAX_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else { break };
-                let Some(old) = lists[fullest].pop() else { break };
-                self.meter.spare.fetch_sub(((fullest + 1) * self.page_bytes) as u64, Ordering::Relaxed);
+                let Some(fullest) = (0..MAX_PAGES).max_by_key(|&i| lists[i].len() * (i + 1)) else {
+                    break;
+                };
+                let Some(old) = lists[fullest].pop() else {
+                    break;
+                };
+                self.meter
+                    .spare
+                    .fetch_sub(((fullest + 1) * self.page_bytes) as u64, Ordering::Relaxed);
                 surplus.push(old);
             }
             lists[pages - 1].push(memory);
@@ -259,14 +281,18 @@ impl Chunk {
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], |m| &m.bytes()[..self.len as usize])
+        self.memory
+            .as_ref()
+            .map_or(&[], |m| &m.bytes()[..self.len as usize])
     }
 
     /// The bytes, to be filled.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len as usize;
-        self.memory.as_mut().map_or(&mut [], |m| &mut m.bytes_mut()[..len])
+        self.memory
+            .as_mut()
+            .map_or(&mut [], |m| &mut m.bytes_mut()[..len])
     }
 
     /// How many pages there is room for.
@@ -305,15 +331,23 @@ mod tests {
         assert_eq!(pool.meter().held_bytes(), 65 * 4096);
         let address = large.bytes().as_ptr();
         drop((small, large));
-        assert_eq!((pool.meter().held_bytes(), pool.meter().spare_bytes()), (0, 65 * 4096));
-        assert_eq!(pool.take(64).bytes().as_ptr(), address, "the same memory again");
+        assert_eq!(
+            (pool.meter().held_bytes(), pool.meter().spare_bytes()),
+            (0, 65 * 4096)
+        );
+        assert_eq!(
+            pool.take(64).bytes().as_ptr(),
+            address,
+            "the same memory again"
+        );
     }
 
     /// Several sources share a pool: the strictest decides, and a buffer of before is not handed out again.
     #[test]
     fn alignment_grows_with_the_strictest_source() {
         let pool = Pool::new(512, 1, 1 << 20);
-        let aligned = |chunk: &Chunk, to: usize| (chunk.bytes().as_ptr() as usize).is_multiple_of(to);
+        let aligned =
+            |chunk: &Chunk, to: usize| (chunk.bytes().as_ptr() as usize).is_multiple_of(to);
         let out: Vec<Chunk> = (0..40).map(|_| pool.take(3)).collect();
         drop((0..40).map(|_| pool.take(2)).collect::<Vec<_>>());
         pool.align_to(4096);
@@ -327,13 +361,28 @@ mod tests {
     fn nearly_a_group_is_a_piece_of_a_slab() {
         let pool = Pool::new(4096, 512, 1 << 20);
         let (whole, half) = (pool.take(33), pool.take(32));
-        assert_eq!((whole.pages(), whole.bytes().len(), whole.room_pages()), (33, 33 * 4096, 64));
+        assert_eq!(
+            (whole.pages(), whole.bytes().len(), whole.room_pages()),
+            (33, 33 * 4096, 64)
+        );
         assert_eq!((half.pages(), half.room_pages()), (32, 32));
-        assert_eq!(pool.meter().held_bytes(), (64 + 32) * 4096, "memory is counted, not pages");
+        assert_eq!(
+            pool.meter().held_bytes(),
+            (64 + 32) * 4096,
+            "memory is counted, not pages"
+        );
         let address = whole.bytes().as_ptr();
         drop(whole);
-        assert_eq!(pool.take(57).bytes().as_ptr(), address, "the same memory for another number of pages");
-        assert_eq!(Pool::new(512, 512, 0).take(63).room_pages(), 63, "no piece is of that size");
+        assert_eq!(
+            pool.take(57).bytes().as_ptr(),
+            address,
+            "the same memory for another number of pages"
+        );
+        assert_eq!(
+            Pool::new(512, 512, 0).take(63).room_pages(),
+            63,
+            "no piece is of that size"
+        );
     }
 
     #[test]
@@ -348,7 +397,10 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         let ready = pool.meter().spare_bytes();
-        assert!((32 * 4096..=64 * 4096).contains(&ready), "{ready} bytes ready");
+        assert!(
+            (32 * 4096..=64 * 4096).contains(&ready),
+            "{ready} bytes ready"
+        );
         drop(taken);
         assert!(pool.meter().spare_bytes() <= 1 << 20);
     }
@@ -358,9 +410,16 @@ mod tests {
     fn buffers_are_made_ready_while_more_and_more_are_held() {
         let pool = Pool::new(4096, 512, 100);
         assert!(pool.grows(1000) && pool.grows(1010));
-        assert!([1010, 990, 1005, 910].into_iter().all(|held| !pool.grows(held)));
+        assert!(
+            [1010, 990, 1005, 910]
+                .into_iter()
+                .all(|held| !pool.grows(held))
+        );
         assert!(pool.grows(1011));
-        assert!(pool.grows(910) && !pool.grows(905) && pool.grows(911), "memory went back");
+        assert!(
+            pool.grows(910) && !pool.grows(905) && pool.grows(911),
+            "memory went back"
+        );
     }
 
     #[test]

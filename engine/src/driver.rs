@@ -111,7 +111,13 @@ pub struct NewReader {
 }
 
 impl Driver {
-    pub fn new(machine: Machine, pool: Arc<Pool>, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> Driver {
+    pub fn new(
+        machine: Machine,
+        pool: Arc<Pool>,
+        log: Option<EventLog>,
+        workers: u32,
+        budget: Arc<Budget>,
+    ) -> Driver {
         let page = machine.config().page;
         let shown = Arc::new(Shown::new(page, machine.config().capacity_pages));
         let store = Store::new(Arc::clone(&pool), Arc::clone(&shown));
@@ -128,7 +134,10 @@ impl Driver {
                 pool,
                 page,
                 budget,
-                loops: Loops { worker: thread_loops::worker, reaper: thread_loops::reaper },
+                loops: Loops {
+                    worker: thread_loops::worker,
+                    reaper: thread_loops::reaper,
+                },
             }),
         }
     }
@@ -177,18 +186,42 @@ impl Driver {
 
     /// Distinguishes the file from later ones with its number.
     pub fn key(&self, file: FileId) -> Option<FileKey> {
-        self.enter().lock().ok().and_then(|state| state.files.key(file))
+        self.enter()
+            .lock()
+            .ok()
+            .and_then(|state| state.files.key(file))
     }
 
     fn new_file(&self, source: Arc<dyn Source>, io: Io) -> NewFile {
         let (size, streams) = (source.size(), source.streaming().is_some());
-        let answer_ns = source.answered_in().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        self.shared.pool.align_to(source.alignment().memory as usize);
+        let answer_ns = source
+            .answered_in()
+            .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.shared
+            .pool
+            .align_to(source.alignment().memory as usize);
         // A queue needs buffers that its source takes as they are.
-        let fits = self.shared.page.bytes().is_multiple_of(u64::from(source.alignment().offset));
-        let queue = if io == Io::Queue && fits { guarded(|| Ok(source.queue())).ok().flatten() } else { None };
-        let queue = queue.map(|queue| NewQueue { depth: queue.depth(), queue: Remote::new(queue) });
-        NewFile { source: Remote::new(source), size, streams, queue, answer_ns }
+        let fits = self
+            .shared
+            .page
+            .bytes()
+            .is_multiple_of(u64::from(source.alignment().offset));
+        let queue = if io == Io::Queue && fits {
+            guarded(|| Ok(source.queue())).ok().flatten()
+        } else {
+            None
+        };
+        let queue = queue.map(|queue| NewQueue {
+            depth: queue.depth(),
+            queue: Remote::new(queue),
+        });
+        NewFile {
+            source: Remote::new(source),
+            size,
+            streams,
+            queue,
+            answer_ns,
+        }
     }
 
     /// One more reader of the file; nothing when there are too many.
@@ -201,12 +234,18 @@ impl Driver {
         self.open_with(|state| state.files.unchanged(key))
     }
 
-    fn open_with(&self, file: impl FnOnce(&State) -> Option<FileId>) -> Result<Option<NewReader>, Fault> {
+    fn open_with(
+        &self,
+        file: impl FnOnce(&State) -> Option<FileId>,
+    ) -> Result<Option<NewReader>, Fault> {
         let now = self.shared.now();
         let mut state = self.enter().lock()?;
         let new = file(&state).and_then(|file| {
             let open = state.open(now, file)?;
-            Some(NewReader { at: OpenFile { file, open }, version: state.files.known(file).version })
+            Some(NewReader {
+                at: OpenFile { file, open },
+                version: state.files.known(file).version,
+            })
         });
         state.unlock();
         Ok(new)
@@ -234,7 +273,13 @@ impl Driver {
 
     /// The counters of one open description.
     pub fn own_stats(&self, open: OpenId) -> Result<Stats, Fault> {
-        Ok(self.enter().lock()?.machine().open_stats(open).copied().unwrap_or_default())
+        Ok(self
+            .enter()
+            .lock()?
+            .machine()
+            .open_stats(open)
+            .copied()
+            .unwrap_or_default())
     }
 
     pub fn meter(&self) -> &Arc<MemoryMeter> {
@@ -262,7 +307,9 @@ impl Driver {
 
     /// The lock, for what writes a file.
     fn lock_for_log(&self) -> std::io::Result<Guard<'_>> {
-        self.enter().lock().map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
+        self.enter()
+            .lock()
+            .map_err(|_| std::io::Error::other("the engine stopped after an internal error"))
     }
 
     pub fn flush_log(&self) -> std::io::Result<()> {
@@ -280,7 +327,11 @@ impl Driver {
     // ---- what readers ask ----
 
     pub fn advise(&self, open: OpenId, advice: Advice, range: ByteRange) -> Result<(), Fault> {
-        self.feed(Event::Advise { open, advice, range })
+        self.feed(Event::Advise {
+            open,
+            advice,
+            range,
+        })
     }
 
     /// Fetches what a caller will read, whatever the policy.

@@ -64,7 +64,14 @@ impl Engine {
     /// # Errors
     /// A setting does not fit.
     pub fn new(options: Options) -> Result<Engine, OpenError> {
-        Engine::build(&options, Storage { readahead_bytes: None, size: None, defaults: Defaults::FILE })
+        Engine::build(
+            &options,
+            Storage {
+                readahead_bytes: None,
+                size: None,
+                defaults: Defaults::FILE,
+            },
+        )
     }
 
     /// The same for sources of one kind of storage: its workers, its largest fetch, and the `max` that a policy leaves open.
@@ -72,7 +79,14 @@ impl Engine {
     /// # Errors
     /// A setting does not fit.
     pub fn for_kind(options: Options, kind: Defaults) -> Result<Engine, OpenError> {
-        Engine::build(&options, Storage { readahead_bytes: None, size: None, defaults: kind })
+        Engine::build(
+            &options,
+            Storage {
+                readahead_bytes: None,
+                size: None,
+                defaults: kind,
+            },
+        )
     }
 
     /// The same for the files of a tree: a `max` that is left open is the readahead setting of its device.
@@ -81,13 +95,22 @@ impl Engine {
     /// A setting does not fit.
     pub fn for_tree(options: Options, tree: &dyn Tree) -> Result<Engine, OpenError> {
         let readahead_bytes = tree.readahead_bytes();
-        Engine::build(&options, Storage { readahead_bytes, size: None, defaults: tree.defaults() })
+        Engine::build(
+            &options,
+            Storage {
+                readahead_bytes,
+                size: None,
+                defaults: tree.defaults(),
+            },
+        )
     }
 
     /// The same for sources of which this much is known.
     pub(crate) fn build(options: &Options, storage: Storage) -> Result<Engine, OpenError> {
         let budget = options.budget.clone().unwrap_or_else(Budget::of_process);
-        let wanted = options.cache_bytes.saturating_add(options.limits.spare_bytes);
+        let wanted = options
+            .cache_bytes
+            .saturating_add(options.limits.spare_bytes);
         let reserved = budget.reserve(wanted)?;
         let mut options = options.clone();
         if reserved.bytes() < wanted {
@@ -108,9 +131,25 @@ impl Engine {
             }
         };
         let machine = Machine::new(config, policy.clone());
-        let driver = Driver::new(machine, pool, log, options.workers(storage.defaults), budget);
+        let driver = Driver::new(
+            machine,
+            pool,
+            log,
+            options.workers(storage.defaults),
+            budget,
+        );
         let (io, appending, hint) = (options.io, options.appending, options.hint);
-        Ok(Engine { shared: Arc::new(Shared { driver, policy, cache_bytes, io, appending, hint, reserved }) })
+        Ok(Engine {
+            shared: Arc::new(Shared {
+                driver,
+                policy,
+                cache_bytes,
+                io,
+                appending,
+                hint,
+                reserved,
+            }),
+        })
     }
 
     /// The counters since the engine was made, of all its files.
@@ -196,7 +235,9 @@ impl Engine {
 
     /// The hint that every open description begins with.
     pub(crate) fn hint(&self) -> Option<Advice> {
-        self.shared.hint.filter(|hint| matches!(hint, Advice::Normal | Advice::Sequential | Advice::Random))
+        self.shared
+            .hint
+            .filter(|hint| matches!(hint, Advice::Normal | Advice::Sequential | Advice::Random))
     }
 
     pub(crate) fn driver(&self) -> &Driver {

@@ -30,7 +30,9 @@ pub enum OpenError {
         bytes: u64,
     },
     /// The policy needs another page size.
-    #[error("page of {bytes} bytes: {policy} counts in pages of {needed}; leave the page size at {needed}")]
+    #[error(
+        "page of {bytes} bytes: {policy} counts in pages of {needed}; leave the page size at {needed}"
+    )]
     PolicyPage {
         /// What was asked for.
         bytes: u64,
@@ -121,13 +123,18 @@ pub enum ReadError {
         place: Place,
     },
     /// Too many reads wait at once.
-    #[error("{place}: {} reads wait already; use fewer threads", foreread_core::machine::MAX_READS)]
+    #[error(
+        "{place}: {} reads wait already; use fewer threads",
+        foreread_core::machine::MAX_READS
+    )]
     Limit {
         /// What was read, and where.
         place: Place,
     },
     /// The engine has had an internal error and reads no more.
-    #[error("{place}: the engine stopped after an internal error; open the source anew and report a bug")]
+    #[error(
+        "{place}: the engine stopped after an internal error; open the source anew and report a bug"
+    )]
     Stopped {
         /// What was read, and where.
         place: Place,
@@ -147,7 +154,11 @@ pub struct Place {
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "read of {} bytes at {} of {}", self.len, self.offset, self.source)
+        write!(
+            f,
+            "read of {} bytes at {} of {}",
+            self.len, self.offset, self.source
+        )
     }
 }
 

@@ -41,8 +41,16 @@ impl EventLog {
     /// Begins a log with its header.
     #[must_use]
     pub fn new(out: Box<dyn Write + Send>, config: &Config, policy: &PolicySpec) -> EventLog {
-        let mut log = EventLog { out: BufWriter::with_capacity(64 << 10, out), text: String::new(), error: None };
-        log.text = format!("{HEADER}\n{}\npolicy {}\n", line::config_line(config), policy.canonical());
+        let mut log = EventLog {
+            out: BufWriter::with_capacity(64 << 10, out),
+            text: String::new(),
+            error: None,
+        };
+        log.text = format!(
+            "{HEADER}\n{}\npolicy {}\n",
+            line::config_line(config),
+            policy.canonical()
+        );
         log.put();
         log
     }

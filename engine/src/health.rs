@@ -21,8 +21,16 @@ const NEARLY_ALL: f64 = 0.95;
 /// ```
 #[must_use]
 pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
-    let part = |of: u64, whole: u64| if whole == 0 { 0.0 } else { of as f64 / whole as f64 };
-    if stats.demand_reads < MIN_READS || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0 {
+    let part = |of: u64, whole: u64| {
+        if whole == 0 {
+            0.0
+        } else {
+            of as f64 / whole as f64
+        }
+    };
+    if stats.demand_reads < MIN_READS
+        || part(stats.hits, stats.demand_reads) > NEARLY_ALL && stats.ra_ops == 0
+    {
         return None;
     }
     if policy == "none" {
@@ -30,19 +38,27 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
     }
     if stats.ra_planned_ops == 0 {
         let reads = stats.demand_reads;
-        return Some(format!("{policy} saw no sequence in {reads} reads, or was told that they are random"));
+        return Some(format!(
+            "{policy} saw no sequence in {reads} reads, or was told that they are random"
+        ));
     }
     if stats.ra_ops == 0 && stats.ra_refused_bytes == 0 {
-        return Some(format!("all that {policy} planned was cached already, or is beyond the end"));
+        return Some(format!(
+            "all that {policy} planned was cached already, or is beyond the end"
+        ));
     }
     if part(stats.ra_refused_bytes, stats.ra_planned_bytes) > NEARLY_ALL {
-        return Some("it is refused for lack of memory or of requests in flight; allow a larger cache".to_string());
+        return Some(
+            "it is refused for lack of memory or of requests in flight; allow a larger cache"
+                .to_string(),
+        );
     }
     if part(stats.ra_failed_bytes, stats.ra_bytes) > NEARLY_ALL {
         return Some("the source fails nearly all of it; look at the source".to_string());
     }
     if thrashes(stats) {
-        let remedy = "allow a larger cache, or smaller windows: linux-6.18:max=64K, linux-thrashsafe";
+        let remedy =
+            "allow a larger cache, or smaller windows: linux-6.18:max=64K, linux-thrashsafe";
         return Some(format!("it is evicted before it is used; {remedy}"));
     }
     None
@@ -92,7 +108,11 @@ pub fn readahead_state(policy: &str, stats: &Stats) -> ReadaheadState {
     if most(stats.ra_failed_bytes, stats.ra_bytes) {
         return off("the source fails it");
     }
-    let why = if most(stats.unused_bytes, stats.ra_bytes) { "running, but unused" } else { "running" };
+    let why = if most(stats.unused_bytes, stats.ra_bytes) {
+        "running, but unused"
+    } else {
+        "running"
+    };
     ReadaheadState { on: true, why }
 }
 
@@ -132,7 +152,11 @@ mod tests {
             s.demand_bytes = 4_000;
         });
         assert!(why(but(evicted, |s| s.thrash_bytes = 2_001)).starts_with("it is evicted"));
-        assert_eq!(why(but(evicted, |s| s.thrash_bytes = 1_999)), "", "guessed wrong, and had room");
+        assert_eq!(
+            why(but(evicted, |s| s.thrash_bytes = 1_999)),
+            "",
+            "guessed wrong, and had room"
+        );
         assert_eq!(
             why(but(evicted, |s| {
                 s.thrash_bytes = 2_001;
@@ -143,7 +167,11 @@ mod tests {
             "mostly used"
         );
         assert_eq!(why(but(ran, |s| s.used_bytes = 1000)), "");
-        assert_eq!(why(but(reads, |s| s.demand_reads = MIN_READS - 1)), "", "too few to tell");
+        assert_eq!(
+            why(but(reads, |s| s.demand_reads = MIN_READS - 1)),
+            "",
+            "too few to tell"
+        );
         assert_eq!(
             why(but(reads, |s| {
                 s.hits = 1000;

@@ -85,8 +85,12 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
             SeekFrom::End(by) => (self.reader().size(), by),
             SeekFrom::Current(by) => (self.position, by),
         };
-        let outside =
-            || Error::new(ErrorKind::InvalidInput, format!("seek by {by} from byte {base}: there is no such byte"));
+        let outside = || {
+            Error::new(
+                ErrorKind::InvalidInput,
+                format!("seek by {by} from byte {base}: there is no such byte"),
+            )
+        };
         self.position = base.checked_add_signed(by).ok_or_else(outside)?;
         self.give_up();
         Ok(self.position)

@@ -45,7 +45,10 @@ impl Clocked {
         let bound = |i: usize| if i < BOUNDS { FIRST_NS << i } else { u64::MAX };
         let bucket = |(i, count): (usize, &AtomicU64)| (bound(i), count.load(Ordering::Relaxed));
         let buckets = self.buckets.iter().enumerate().map(bucket).collect();
-        Latencies { buckets, sum_ns: self.sum_ns.load(Ordering::Relaxed) }
+        Latencies {
+            buckets,
+            sum_ns: self.sum_ns.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -56,10 +59,21 @@ mod tests {
     #[test]
     fn every_time_is_in_one_bucket() {
         let clocked = Clocked::default();
-        [0, FIRST_NS, FIRST_NS + 1, 1_000_000, u64::from(u32::MAX) * 100].iter().for_each(|&ns| clocked.record(ns));
+        [
+            0,
+            FIRST_NS,
+            FIRST_NS + 1,
+            1_000_000,
+            u64::from(u32::MAX) * 100,
+        ]
+        .iter()
+        .for_each(|&ns| clocked.record(ns));
         let now = clocked.now();
         let filled: Vec<(u64, u64)> = now.buckets.iter().copied().filter(|b| b.1 > 0).collect();
-        assert_eq!(filled, [(16_384, 2), (32_768, 1), (1_048_576, 1), (u64::MAX, 1)]);
+        assert_eq!(
+            filled,
+            [(16_384, 2), (32_768, 1), (1_048_576, 1), (u64::MAX, 1)]
+        );
         assert_eq!(now.count(), 5);
     }
 }

@@ -64,7 +64,13 @@
 //!     └───────── store   the bytes that are cached
 //! ```
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused"))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "a test may panic where a thread is refused"
+    )
+)]
 
 mod arena;
 mod budget;

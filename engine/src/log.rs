@@ -41,7 +41,11 @@ impl Recent {
             let oldest = (0..MAX_LINES).min_by_key(|&at| self.0[at].reported);
             self.0.swap_remove(oldest.unwrap_or(0));
         }
-        self.0.push(Message { text: text.to_string(), reported: now, left_out: 0 });
+        self.0.push(Message {
+            text: text.to_string(),
+            reported: now,
+            left_out: 0,
+        });
         Some(1)
     }
 }
@@ -70,7 +74,10 @@ pub(crate) fn captured(work: impl FnOnce()) -> Vec<String> {
     impl Visit for Lines {
         fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
             if field.name() == "message" {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{value:?}"));
+                self.0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(format!("{value:?}"));
             }
         }
     }
@@ -118,6 +125,10 @@ mod tests {
         for n in 0..MAX_LINES {
             assert_eq!(recent.times(&n.to_string(), at(62)), Some(1));
         }
-        assert_eq!((recent.0.len(), recent.times("a", at(63))), (MAX_LINES, Some(1)), "the oldest made room");
+        assert_eq!(
+            (recent.0.len(), recent.times("a", at(63))),
+            (MAX_LINES, Some(1)),
+            "the oldest made room"
+        );
     }
 }

@@ -142,8 +142,14 @@ impl Storage {
     /// # Errors
     /// A value goes by the size, and that is not known.
     pub fn settle(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, SpecError> {
-        let max = self.readahead_bytes.unwrap_or_else(|| self.defaults.window_in(cache_bytes));
-        let draft = if draft.info.follows_device() { draft.with_default("max", max) } else { draft };
+        let max = self
+            .readahead_bytes
+            .unwrap_or_else(|| self.defaults.window_in(cache_bytes));
+        let draft = if draft.info.follows_device() {
+            draft.with_default("max", max)
+        } else {
+            draft
+        };
         draft.ready(self.size)
     }
 }
@@ -221,7 +227,9 @@ impl Options {
 
     /// Worker threads for storage of this kind.
     pub(crate) fn workers(&self, defaults: Defaults) -> u32 {
-        self.threads.unwrap_or(defaults.short_requests.max(defaults.requests)).min(MAX_WORKERS)
+        self.threads
+            .unwrap_or(defaults.short_requests.max(defaults.requests))
+            .min(MAX_WORKERS)
     }
 
     /// The policy and the machine's limits, checked against each other.
@@ -230,22 +238,36 @@ impl Options {
             PolicyChoice::Spec(spec) => spec.clone(),
             PolicyChoice::Text(text) => {
                 let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
-                let draft = Readahead::apply(&self.readahead, draft, storage.size).map_err(OpenError::Policy)?;
-                storage.settle(draft, self.cache_bytes).map_err(OpenError::Policy)?
+                let draft = Readahead::apply(&self.readahead, draft, storage.size)
+                    .map_err(OpenError::Policy)?;
+                storage
+                    .settle(draft, self.cache_bytes)
+                    .map_err(OpenError::Policy)?
             }
         };
         let bytes = self.page_bytes;
         let page = PageSize::new(bytes).ok_or(OpenError::PageSize { bytes })?;
         if let Some(needed) = policy.info.page_bytes.filter(|&n| n != bytes) {
-            return Err(OpenError::PolicyPage { bytes, policy: policy.info.name, needed });
+            return Err(OpenError::PolicyPage {
+                bytes,
+                policy: policy.info.name,
+                needed,
+            });
         }
         let mut config = Config::new(page, self.cache_bytes);
-        config.max_fetch_bytes = self.limits.max_fetch_bytes.unwrap_or(storage.defaults.max_fetch_bytes);
+        config.max_fetch_bytes = self
+            .limits
+            .max_fetch_bytes
+            .unwrap_or(storage.defaults.max_fetch_bytes);
         config.max_in_flight = self.limits.max_in_flight;
-        config.max_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(storage.defaults.requests));
+        config.max_ahead_in_flight = self
+            .limits
+            .max_ahead_in_flight
+            .unwrap_or(AHEAD.max(storage.defaults.requests));
         // What was set is the limit of all.
         let short = storage.defaults.short_requests;
-        config.max_short_ahead_in_flight = self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(short));
+        config.max_short_ahead_in_flight =
+            self.limits.max_ahead_in_flight.unwrap_or(AHEAD.max(short));
         config.max_piggyback_bytes = self.limits.max_piggyback_bytes;
         Ok((policy, config.bounded()))
     }
@@ -258,9 +280,18 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn max(options: &Options, device: Option<u64>, defaults: Defaults) -> (u64, u32) {
-        let storage = Storage { readahead_bytes: device, size: Some(1 << 40), defaults };
+        let storage = Storage {
+            readahead_bytes: device,
+            size: Some(1 << 40),
+            defaults,
+        };
         let (policy, config) = options.resolve(&storage).expect("it fits");
-        let at = policy.info.params.iter().position(|param| param.key == "max").expect("it has one");
+        let at = policy
+            .info
+            .params
+            .iter()
+            .position(|param| param.key == "max")
+            .expect("it has one");
         (policy.values[at], config.max_ahead_in_flight)
     }
 
@@ -269,24 +300,82 @@ mod tests {
         let options = Options::default().policy("linux-6.18");
         let object = |requests| Defaults::OBJECT.with_requests(requests);
         assert_eq!(options.workers(object(100_000)), MAX_WORKERS);
-        assert_eq!((options.workers(Defaults::FILE), options.workers(Defaults::OBJECT)), (4, 48));
+        assert_eq!(
+            (
+                options.workers(Defaults::FILE),
+                options.workers(Defaults::OBJECT)
+            ),
+            (4, 48)
+        );
         assert_eq!(options.clone().threads(2).workers(Defaults::OBJECT), 2);
-        assert_eq!(max(&options, None, Defaults::FILE), (128 << 10, 16), "what Linux has");
+        assert_eq!(
+            max(&options, None, Defaults::FILE),
+            (128 << 10, 16),
+            "what Linux has"
+        );
         assert_eq!(max(&options, None, Defaults::OBJECT), (24 * MIB, 16));
         assert_eq!(max(&options, None, object(3)), (9 * MIB / 2, 16));
         assert_eq!(max(&options, None, Defaults::NBD), (8 * MIB, 16));
-        assert_eq!(max(&options, None, Defaults::MODEL_LIVE), max(&options, None, Defaults::FILE), "as simulated");
-        assert_eq!(max(&options, Some(256 << 10), Defaults::OBJECT).0, 256 << 10, "the device's own setting");
-        assert_eq!(max(&options.clone().policy("linux-6.18:max=1M"), None, Defaults::OBJECT).0, MIB);
-        assert_eq!(max(&options.clone().policy("rbd-plain"), None, Defaults::OBJECT).0, 4 * MIB, "as published");
+        assert_eq!(
+            max(&options, None, Defaults::MODEL_LIVE),
+            max(&options, None, Defaults::FILE),
+            "as simulated"
+        );
+        assert_eq!(
+            max(&options, Some(256 << 10), Defaults::OBJECT).0,
+            256 << 10,
+            "the device's own setting"
+        );
+        assert_eq!(
+            max(
+                &options.clone().policy("linux-6.18:max=1M"),
+                None,
+                Defaults::OBJECT
+            )
+            .0,
+            MIB
+        );
+        assert_eq!(
+            max(&options.clone().policy("rbd-plain"), None, Defaults::OBJECT).0,
+            4 * MIB,
+            "as published"
+        );
         let thrashsafe = options.clone().policy("linux-thrashsafe");
-        assert_eq!(max(&thrashsafe, Some(128 << 10), Defaults::FILE).0, 512 << 10, "as published");
-        assert_eq!(max(&options.clone().cache_bytes(8 * MIB), None, Defaults::OBJECT).0, 2 * MIB, "a quarter");
-        assert_eq!(max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0, 128 << 10, "as in Linux");
-        let site = Readahead { max: Some(crate::Largest::parse("1M").expect("a size")), ..Readahead::default() };
+        assert_eq!(
+            max(&thrashsafe, Some(128 << 10), Defaults::FILE).0,
+            512 << 10,
+            "as published"
+        );
+        assert_eq!(
+            max(
+                &options.clone().cache_bytes(8 * MIB),
+                None,
+                Defaults::OBJECT
+            )
+            .0,
+            2 * MIB,
+            "a quarter"
+        );
+        assert_eq!(
+            max(&options.clone().cache_bytes(64 << 10), None, Defaults::FILE).0,
+            128 << 10,
+            "as in Linux"
+        );
+        let site = Readahead {
+            max: Some(crate::Largest::parse("1M").expect("a size")),
+            ..Readahead::default()
+        };
         let set = options.clone().readahead(vec![site]);
-        assert_eq!(max(&set, Some(256 << 10), Defaults::OBJECT).0, MIB, "what is set comes before the device");
-        assert_eq!(max(&set.policy("linux-6.18:max=2M"), None, Defaults::FILE).0, 2 * MIB, "the text comes first");
+        assert_eq!(
+            max(&set, Some(256 << 10), Defaults::OBJECT).0,
+            MIB,
+            "what is set comes before the device"
+        );
+        assert_eq!(
+            max(&set.policy("linux-6.18:max=2M"), None, Defaults::FILE).0,
+            2 * MIB,
+            "the text comes first"
+        );
         let mut limited = options;
         limited.limits.max_ahead_in_flight = Some(3);
         assert_eq!(max(&limited, None, Defaults::OBJECT).1, 3);

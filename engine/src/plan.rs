@@ -51,7 +51,14 @@ impl Reader {
     /// A plan over these ranges, in the order in which they will be read. They may overlap and go back and forth.
     pub fn plan(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> ReadPlan<'_> {
         let ranges = ranges.into_iter().collect();
-        ReadPlan { reader: self, ranges, next: 0, wanted: 0, ahead_bytes: 0, window_bytes: WINDOW_BYTES }
+        ReadPlan {
+            reader: self,
+            ranges,
+            next: 0,
+            wanted: 0,
+            ahead_bytes: 0,
+            window_bytes: WINDOW_BYTES,
+        }
     }
 }
 
@@ -70,7 +77,9 @@ impl ReadPlan<'_> {
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read_next(&mut self, buf: &mut Vec<u8>) -> Result<Option<Range<u64>>, ReadError> {
-        let Some(range) = self.ranges.get(self.next).cloned() else { return Ok(None) };
+        let Some(range) = self.ranges.get(self.next).cloned() else {
+            return Ok(None);
+        };
         self.prefetch()?;
         // A range may be longer than the source: no more memory than there are bytes.
         let len = length(&range).min(self.reader.size().saturating_sub(range.start));
@@ -84,17 +93,25 @@ impl ReadPlan<'_> {
 
     /// Wants what comes into the window. The range that is read now is a demand read and needs no word.
     fn prefetch(&mut self) -> Result<(), ReadError> {
-        if let Some(now) = self.ranges.get(self.next).cloned().filter(|_| self.wanted == self.next) {
+        if let Some(now) = self
+            .ranges
+            .get(self.next)
+            .cloned()
+            .filter(|_| self.wanted == self.next)
+        {
             self.take(&now);
         }
         while let Some(first) = self.ranges.get(self.wanted).cloned() {
-            if self.ahead_bytes > 0 && self.ahead_bytes.saturating_add(length(&first)) > self.window_bytes {
+            if self.ahead_bytes > 0
+                && self.ahead_bytes.saturating_add(length(&first)) > self.window_bytes
+            {
                 break;
             }
             let mut end = first.end.max(first.start);
             self.take(&first);
             while let Some(more) = self.ranges.get(self.wanted).cloned() {
-                let follows = more.start == end && more.end > end && more.end - first.start <= TOGETHER_BYTES;
+                let follows =
+                    more.start == end && more.end > end && more.end - first.start <= TOGETHER_BYTES;
                 if !follows || self.ahead_bytes.saturating_add(length(&more)) > self.window_bytes {
                     break;
                 }
@@ -129,7 +146,11 @@ mod tests {
     fn reader() -> Reader {
         let source = Arc::new(Mem::new(pattern(0, SIZE as usize, 0)));
         // ReadBuf for all of it: what was wanted is there when its turn comes, however late its fetch ended.
-        Reader::open(source, Options::default().policy("none").cache_bytes(2 * SIZE)).expect("opens")
+        Reader::open(
+            source,
+            Options::default().policy("none").cache_bytes(2 * SIZE),
+        )
+        .expect("opens")
     }
 
     /// Back and forth, overlapping, beyond the end: right bytes in the order of the list, and hits under a policy that
@@ -144,8 +165,14 @@ mod tests {
         let mut plan = reader.plan(ranges.clone()).window_bytes(1 << 20);
         let mut buf = Vec::new();
         for want in &ranges {
-            let range = plan.read_next(&mut buf).expect("readable").expect("one more");
-            assert_eq!((&range, buf.len() as u64), (want, length(want).min(SIZE.saturating_sub(want.start))));
+            let range = plan
+                .read_next(&mut buf)
+                .expect("readable")
+                .expect("one more");
+            assert_eq!(
+                (&range, buf.len() as u64),
+                (want, length(want).min(SIZE.saturating_sub(want.start)))
+            );
             check(&buf, range.start, 0).expect("its own bytes");
             assert!(plan.ahead_bytes <= (1 << 20) + 30_000);
         }
@@ -159,12 +186,17 @@ mod tests {
     #[test]
     fn after_an_error_the_same_range_is_tried_again() {
         let source = Arc::new(Faulty::nth(Mem::new(pattern(0, SIZE as usize, 0)), 0));
-        let reader = Reader::open(source, Options::default().policy("none").threads(0)).expect("opens");
+        let reader =
+            Reader::open(source, Options::default().policy("none").threads(0)).expect("opens");
         let mut plan = reader.plan([0..10, 1 << 20..(1 << 20) + 10]);
         let mut buf = Vec::new();
         let mut outcomes = Vec::new();
         for _ in 0..4 {
-            outcomes.push(plan.read_next(&mut buf).map(|range| range.map(|r| r.start)).map_err(|e| e.errno()));
+            outcomes.push(
+                plan.read_next(&mut buf)
+                    .map(|range| range.map(|r| r.start))
+                    .map_err(|e| e.errno()),
+            );
         }
         assert_eq!(outcomes, [Err(5), Ok(Some(0)), Ok(Some(1 << 20)), Ok(None)]);
         assert_eq!(plan.ahead_bytes, 0);
@@ -175,6 +207,10 @@ mod tests {
         let reader = reader();
         let mut plan = reader.plan((0..100).map(|i| i * 4096..(i + 1) * 4096));
         plan.read_next(&mut Vec::new()).expect("readable");
-        assert_eq!(reader.stats().ra_ops, 1, "99 pages behind the first in one piece");
+        assert_eq!(
+            reader.stats().ra_ops,
+            1,
+            "99 pages behind the first in one piece"
+        );
     }
 }

@@ -54,7 +54,10 @@ impl Largest {
     pub fn parse(text: &str) -> Result<Largest, SpecError> {
         PolicyDraft::parse(&format!("linux-6.18:max={text}"))?;
         let size = text.split_once('+').map_or(text, |(size, _)| size);
-        Ok(Largest { text: text.to_string(), bytes: parse_size(size).ok() })
+        Ok(Largest {
+            text: text.to_string(),
+            bytes: parse_size(size).ok(),
+        })
     }
 
     /// As this parameter takes it: a policy that knows no capacity gets the size alone.
@@ -71,18 +74,32 @@ impl Readahead {
     ///
     /// # Errors
     /// A value does not fit the policy.
-    pub fn apply(layers: &[Readahead], draft: PolicyDraft, capacity: Option<u64>) -> Result<PolicyDraft, SpecError> {
-        layers.iter().try_fold(draft, |draft, layer| layer.settings(draft, capacity))
+    pub fn apply(
+        layers: &[Readahead],
+        draft: PolicyDraft,
+        capacity: Option<u64>,
+    ) -> Result<PolicyDraft, SpecError> {
+        layers
+            .iter()
+            .try_fold(draft, |draft, layer| layer.settings(draft, capacity))
     }
 
-    fn settings(&self, draft: PolicyDraft, capacity: Option<u64>) -> Result<PolicyDraft, SpecError> {
+    fn settings(
+        &self,
+        draft: PolicyDraft,
+        capacity: Option<u64>,
+    ) -> Result<PolicyDraft, SpecError> {
         let row = capacity.and_then(|bytes| self.by_capacity.iter().find(|row| bytes <= row.up_to));
         let max = row.and_then(|row| row.max.as_ref()).or(self.max.as_ref());
         let min = row.and_then(|row| row.min).or(self.min);
         let param = |key: &str| draft.info.params.iter().find(|param| param.key == key);
-        let max = max.zip(param("max")).and_then(|(max, param)| max.for_param(param));
+        let max = max
+            .zip(param("max"))
+            .and_then(|(max, param)| max.for_param(param));
         let draft = max.map_or(Ok(draft.clone()), |text| draft.with_setting("max", &text))?;
-        min.map_or(Ok(draft.clone()), |bytes| draft.with_setting("min", &bytes.to_string()))
+        min.map_or(Ok(draft.clone()), |bytes| {
+            draft.with_setting("min", &bytes.to_string())
+        })
     }
 }
 
@@ -106,37 +123,89 @@ mod tests {
 
     #[test]
     fn a_policy_takes_what_its_text_leaves_open() {
-        let row = |up_to, max: &str| ByCapacity { up_to, max: largest(max), min: None };
+        let row = |up_to, max: &str| ByCapacity {
+            up_to,
+            max: largest(max),
+            min: None,
+        };
         let by_capacity = vec![row(2048 * MIB, "128K"), row(32 << 30, "512K")];
-        let site = [Readahead { max: largest("1M"), min: Some(64 << 10), by_capacity }];
+        let site = [Readahead {
+            max: largest("1M"),
+            min: Some(64 << 10),
+            by_capacity,
+        }];
         let max = |policy: &str, capacity| applied(&site, policy, capacity).1[0];
         assert_eq!(max("linux-6.18", Some(1024 * MIB)), 128 << 10);
-        assert_eq!(max("linux-6.18", Some(2048 * MIB)), 128 << 10, "up to and with");
+        assert_eq!(
+            max("linux-6.18", Some(2048 * MIB)),
+            128 << 10,
+            "up to and with"
+        );
         assert_eq!(max("linux-6.18", Some(2048 * MIB + 1)), 512 << 10);
-        assert_eq!((max("linux-6.18", Some(1 << 40)), max("linux-6.18", None)), (MIB, MIB));
+        assert_eq!(
+            (max("linux-6.18", Some(1 << 40)), max("linux-6.18", None)),
+            (MIB, MIB)
+        );
         assert_eq!(max("linux-6.18:max=64K", Some(1 << 40)), 64 << 10);
         assert_eq!(
             applied(&site, "linux-thrashsafe", None),
-            ("linux-thrashsafe:max=1M,min=65536".to_string(), vec![MIB, 64 << 10])
+            (
+                "linux-thrashsafe:max=1M,min=65536".to_string(),
+                vec![MIB, 64 << 10]
+            )
         );
-        assert_eq!(applied(&site, "rbd-plain:trigger=3", None).0, "rbd-plain:trigger=3,max=1048576,min=65536");
+        assert_eq!(
+            applied(&site, "rbd-plain:trigger=3", None).0,
+            "rbd-plain:trigger=3,max=1048576,min=65536"
+        );
         assert_eq!(applied(&site, "none", None).0, "none");
     }
 
     #[test]
     fn the_first_layer_wins_and_capacity_is_a_size() {
-        let upper = Readahead { max: largest("256K"), ..Readahead::default() };
-        let rows = vec![ByCapacity { up_to: u64::MAX, max: largest("64K"), min: Some(8192) }];
-        let lower = Readahead { max: None, min: None, by_capacity: rows };
+        let upper = Readahead {
+            max: largest("256K"),
+            ..Readahead::default()
+        };
+        let rows = vec![ByCapacity {
+            up_to: u64::MAX,
+            max: largest("64K"),
+            min: Some(8192),
+        }];
+        let lower = Readahead {
+            max: None,
+            min: None,
+            by_capacity: rows,
+        };
         let both = [upper, lower];
-        assert_eq!(applied(&both, "linux-thrashsafe", Some(MIB)).1, [256 << 10, 8192]);
-        let capped = [Readahead { max: largest("512K+capacity"), ..Readahead::default() }];
+        assert_eq!(
+            applied(&both, "linux-thrashsafe", Some(MIB)).1,
+            [256 << 10, 8192]
+        );
+        let capped = [Readahead {
+            max: largest("512K+capacity"),
+            ..Readahead::default()
+        }];
         let of = |policy: &str, capacity| applied(&capped, policy, Some(capacity)).1;
         // [Wu 2010b]: 32 MiB have 16 KiB, 2 GiB have 128 KiB.
-        assert_eq!((of("linux-6.18", 32 * MIB)[0], of("linux-6.18", 2 << 30)[0]), (16 << 10, 128 << 10));
-        assert_eq!(of("linux-6.18", 1 << 40)[0], 512 << 10, "it only ever lowers");
-        assert_eq!(applied(&capped, "rbd-plain", Some(MIB)).0, "rbd-plain:max=524288", "librbd knows no capacity");
-        assert_eq!(applied(&capped, "linux-6.18:max=capacity", Some(MIB)).0, "linux-6.18:max=capacity");
+        assert_eq!(
+            (of("linux-6.18", 32 * MIB)[0], of("linux-6.18", 2 << 30)[0]),
+            (16 << 10, 128 << 10)
+        );
+        assert_eq!(
+            of("linux-6.18", 1 << 40)[0],
+            512 << 10,
+            "it only ever lowers"
+        );
+        assert_eq!(
+            applied(&capped, "rbd-plain", Some(MIB)).0,
+            "rbd-plain:max=524288",
+            "librbd knows no capacity"
+        );
+        assert_eq!(
+            applied(&capped, "linux-6.18:max=capacity", Some(MIB)).0,
+            "linux-6.18:max=capacity"
+        );
         for wrong in ["", "x", "128K+size", "2T"] {
             assert!(Largest::parse(wrong).is_err(), "{wrong}");
         }
@@ -146,8 +215,14 @@ mod tests {
     #[test]
     fn values_stay() {
         let spec = foreread_core::policy::PolicySpec::parse("linux-6.18").expect("one");
-        let site = [Readahead { max: largest("1M"), ..Readahead::default() }];
-        let same = Readahead::apply(&site, spec.clone().into(), None).expect("it fits").ready(None).expect("known");
+        let site = [Readahead {
+            max: largest("1M"),
+            ..Readahead::default()
+        }];
+        let same = Readahead::apply(&site, spec.clone().into(), None)
+            .expect("it fits")
+            .ready(None)
+            .expect("known");
         assert_eq!(same.values, spec.values);
     }
 }

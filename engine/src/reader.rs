@@ -136,10 +136,17 @@ impl Reader {
             Origin::Source(source) => (source, None),
             Origin::Name(name) => {
                 let _span = tracing::debug_span!("open", source = %name).entered();
-                (source::open_by(&name, options.io)?, source::default_readahead_bytes(name.path()))
+                (
+                    source::open_by(&name, options.io)?,
+                    source::default_readahead_bytes(name.path()),
+                )
             }
         };
-        let storage = Storage { readahead_bytes, size: Some(source.size()), defaults: source.defaults() };
+        let storage = Storage {
+            readahead_bytes,
+            size: Some(source.size()),
+            defaults: source.defaults(),
+        };
         Engine::build(&options, storage)?.open(source)
     }
 
@@ -165,11 +172,26 @@ impl Reader {
     /// # Errors
     /// There are too many.
     pub fn try_clone(&self) -> Result<Reader, OpenError> {
-        let opened = self.engine.driver().open(self.at.file).map_err(|_| OpenError::Stopped)?;
+        let opened = self
+            .engine
+            .driver()
+            .open(self.at.file)
+            .map_err(|_| OpenError::Stopped)?;
         let NewReader { at, version } = opened.ok_or(OpenError::Limit { limit: MAX_IDS })?;
         let seen = self.seen.again(version);
-        let (engine, source, flushes) = (self.engine.clone(), Arc::clone(&self.source), Arc::clone(&self.flushes));
-        Reader { engine, source, at, seen, flushes }.hinted()
+        let (engine, source, flushes) = (
+            self.engine.clone(),
+            Arc::clone(&self.source),
+            Arc::clone(&self.flushes),
+        );
+        Reader {
+            engine,
+            source,
+            at,
+            seen,
+            flushes,
+        }
+        .hinted()
     }
 
     /// The first reader of a source.
@@ -181,15 +203,28 @@ impl Reader {
         if size > MAX_OFFSET {
             return Err(OpenError::TooLarge { size });
         }
-        let added = engine.driver().add(Arc::clone(&source), engine.io()).map_err(|_| OpenError::Stopped)?;
+        let added = engine
+            .driver()
+            .add(Arc::clone(&source), engine.io())
+            .map_err(|_| OpenError::Stopped)?;
         let NewReader { at, version } = added.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Reader { engine, source, at, seen: VersionCursor::new(version), flushes: Arc::default() }.hinted()
+        Reader {
+            engine,
+            source,
+            at,
+            seen: VersionCursor::new(version),
+            flushes: Arc::default(),
+        }
+        .hinted()
     }
 
     /// Begins with the hint that all open descriptions of the engine begin with.
     fn hinted(self) -> Result<Reader, OpenError> {
         if let Some(hint) = self.engine.hint() {
-            self.engine.driver().advise(self.at.open, hint, ByteRange::default()).map_err(|_| OpenError::Stopped)?;
+            self.engine
+                .driver()
+                .advise(self.at.open, hint, ByteRange::default())
+                .map_err(|_| OpenError::Stopped)?;
         }
         Ok(self)
     }
@@ -223,7 +258,11 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Reader::read_at`].
-    pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, ReadError> {
+    pub fn read_vectored_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, ReadError> {
         self.read(&mut ReadBuf::Many(bufs), offset, None)
     }
 
@@ -244,13 +283,23 @@ impl Reader {
         offset: u64,
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, ReadError> {
-        let read = self.engine.driver().read(self.at, &self.seen, room, offset, waits);
+        let read = self
+            .engine
+            .driver()
+            .read(self.at, &self.seen, room, offset, waits);
         read.map_err(|fault| self.explain(fault, room.len(), offset))
     }
 
     #[cold]
     fn explain(&self, fault: Fault, len: usize, offset: u64) -> ReadError {
-        ReadError::new(fault, Place { offset, len, source: self.source.describe() })
+        ReadError::new(
+            fault,
+            Place {
+                offset,
+                len,
+                source: self.source.describe(),
+            },
+        )
     }
 
     /// A hint about bytes: what is wanted soon, or not any more, or how they will be read. An empty range reaches to the
@@ -260,7 +309,10 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn advise(&self, advice: Advice, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().advise(self.at.open, advice, range).map_err(|fault| self.explain(fault, 0, bytes.start))
+        self.engine
+            .driver()
+            .advise(self.at.open, advice, range)
+            .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Says that these bytes will be read: they are fetched whatever the policy, as far as there is room. A hint
@@ -270,7 +322,10 @@ impl Reader {
     /// Only when the engine has stopped.
     pub fn prefetch(&self, bytes: Range<u64>) -> Result<(), ReadError> {
         let range = ByteRange::between(bytes.start, bytes.end.max(bytes.start));
-        self.engine.driver().prefetch(self.at.open, range).map_err(|fault| self.explain(fault, 0, bytes.start))
+        self.engine
+            .driver()
+            .prefetch(self.at.open, range)
+            .map_err(|fault| self.explain(fault, 0, bytes.start))
     }
 
     /// Size of the source in bytes, as far as this cache knows; of a pinned reader, the size that it is pinned to.
@@ -279,7 +334,10 @@ impl Reader {
         if let Some(size) = self.seen.size() {
             return size;
         }
-        self.engine.driver().known(self.at.file).map_or_else(|_| self.source.size(), |known| known.size)
+        self.engine
+            .driver()
+            .known(self.at.file)
+            .map_or_else(|_| self.source.size(), |known| known.size)
     }
 
     /// The counters since the cache was made, of all its readers.
@@ -303,7 +361,10 @@ impl Reader {
     /// ```
     #[must_use]
     pub fn own_stats(&self) -> Stats {
-        self.engine.driver().own_stats(self.at.open).unwrap_or_default()
+        self.engine
+            .driver()
+            .own_stats(self.at.open)
+            .unwrap_or_default()
     }
 
     /// What runs and waits now.

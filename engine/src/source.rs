@@ -49,7 +49,9 @@ pub use nbd::Nbd;
 pub use object::Object;
 pub use queue::{Ended, Io, Queue, Transfer};
 #[cfg(feature = "rbd")]
-pub use rbd::{RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings};
+pub use rbd::{
+    RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
+};
 pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
@@ -202,7 +204,8 @@ pub(crate) fn read_on(
 ) -> Result<usize, SourceError> {
     // New slices for each call: a source may move those that it is given forward as it fills them.
     let read = |bufs: &mut [IoSliceMut<'_>], at: u64| {
-        let mut own: Vec<IoSliceMut<'_>> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
+        let mut own: Vec<IoSliceMut<'_>> =
+            bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
         source.read_at(&mut own, at)
     };
     let mut done = read(bufs, offset)?;
@@ -217,7 +220,10 @@ pub(crate) fn read_on(
 }
 
 fn no_writes(what: String) -> SourceError {
-    SourceError::Io { errno: rustix::io::Errno::ROFS.raw_os_error(), what: format!("{what} cannot be written") }
+    SourceError::Io {
+        errno: rustix::io::Errno::ROFS.raw_os_error(),
+        what: format!("{what} cannot be written"),
+    }
 }
 
 /// Buffers for a read that streams.
@@ -308,7 +314,10 @@ pub struct Alignment {
 
 impl Alignment {
     /// Anything goes.
-    pub const NONE: Alignment = Alignment { offset: 1, memory: 1 };
+    pub const NONE: Alignment = Alignment {
+        offset: 1,
+        memory: 1,
+    };
 }
 
 /// Why a read of a source failed.
@@ -384,7 +393,11 @@ struct Kind {
 
 /// Every kind, built in or not: one that is not says what to build.
 const KINDS: &[Kind] = &[
-    Kind { schemes: &["file"], written: "file:PATH", open: open_file },
+    Kind {
+        schemes: &["file"],
+        written: "file:PATH",
+        open: open_file,
+    },
     Kind {
         schemes: &["nbd", "nbd+unix"],
         written: "nbd://HOST[:PORT]/EXPORT, nbd+unix:///EXPORT?socket=PATH",
@@ -411,13 +424,21 @@ const KINDS: &[Kind] = &[
     },
     // TLS is refused with its own error, not taken for a path.
     #[cfg(feature = "nbd")]
-    Kind { schemes: &["nbds", "nbds+unix"], written: "", open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as _) },
+    Kind {
+        schemes: &["nbds", "nbds+unix"],
+        written: "",
+        open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as _),
+    },
 ];
 
 /// The kinds of sources that [`open`] knows, as they are written.
 #[must_use]
 pub fn kinds() -> Vec<&'static str> {
-    KINDS.iter().map(|kind| kind.written).filter(|written| !written.is_empty()).collect()
+    KINDS
+        .iter()
+        .map(|kind| kind.written)
+        .filter(|written| !written.is_empty())
+        .collect()
 }
 
 /// Whether this is the name of a source that is no file: one with a kind before the first colon.
@@ -428,7 +449,9 @@ pub fn is_remote(name: &SourceName) -> bool {
 
 fn remote(name: &SourceName) -> Option<&'static Kind> {
     let scheme = name.scheme();
-    KINDS.iter().find(|kind| scheme != "file" && kind.schemes.contains(&scheme))
+    KINDS
+        .iter()
+        .find(|kind| scheme != "file" && kind.schemes.contains(&scheme))
 }
 
 /// Opens a source by its name; [`kinds`] lists how names are written. A path alone is a file.
@@ -449,13 +472,18 @@ fn open_file(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
 }
 
 fn open_file_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
-    FileSource::open_by(name.path(), io).map(|file| Arc::new(file) as Arc<dyn Source>).map_err(|mut error| {
-        if error.errno == ENOENT && !matches!(name.scheme(), "" | "file") {
-            error.remedy = format!("check the path; the sources known here are {}", kinds().join(", "));
-        }
-        error.what = name.clone();
-        error
-    })
+    FileSource::open_by(name.path(), io)
+        .map(|file| Arc::new(file) as Arc<dyn Source>)
+        .map_err(|mut error| {
+            if error.errno == ENOENT && !matches!(name.scheme(), "" | "file") {
+                error.remedy = format!(
+                    "check the path; the sources known here are {}",
+                    kinds().join(", ")
+                );
+            }
+            error.what = name.clone();
+            error
+        })
 }
 
 /// The text of a name that is no path.

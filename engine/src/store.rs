@@ -45,7 +45,12 @@ impl Store {
     /// An empty store whose buffers come from `pool`, and which shows groups in `shown`.
     #[must_use]
     pub fn new(pool: Arc<Pool>, shown: Arc<Shown>) -> Store {
-        Store { page_shift: pool.page_bytes().trailing_zeros(), groups: Vec::new(), pool, shown }
+        Store {
+            page_shift: pool.page_bytes().trailing_zeros(),
+            groups: Vec::new(),
+            pool,
+            shown,
+        }
     }
 
     /// Puts in all pages of a filled chunk, the first of them at page `at` of the group. What was there is gone.
@@ -60,7 +65,9 @@ impl Store {
 
     /// Adds the bytes at `bytes` of the group to a lease. False when a page of them is not here.
     pub fn lease(&self, slot: GroupSlot, bytes: Range<usize>, lease: &mut Lease) -> bool {
-        let Some(group) = self.groups.get(slot.0 as usize) else { return bytes.is_empty() };
+        let Some(group) = self.groups.get(slot.0 as usize) else {
+            return bytes.is_empty();
+        };
         group.segments.lease(bytes, self.page_shift, lease)
     }
 
@@ -74,7 +81,9 @@ impl Store {
 
     /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
     pub fn show(&mut self, settled: Settled, known: Known) {
-        let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else { return };
+        let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
+            return;
+        };
         group.shown_as = Some((settled.file, settled.number));
         self.shown.show(settled, known, group.segments.clone());
     }
@@ -105,7 +114,11 @@ mod tests {
     /// A chunk whose every page is filled with `tag` + its number in the chunk.
     fn chunk(pool: &Arc<Pool>, pages: usize, tag: u8) -> Arc<Chunk> {
         let mut chunk = pool.take(pages);
-        chunk.bytes_mut().chunks_mut(PAGE).zip(tag..).for_each(|(page, tag)| page.fill(tag));
+        chunk
+            .bytes_mut()
+            .chunks_mut(PAGE)
+            .zip(tag..)
+            .for_each(|(page, tag)| page.fill(tag));
         Arc::new(chunk)
     }
 
@@ -116,12 +129,14 @@ mod tests {
 
     fn page_of(store: &Store, page: usize) -> Option<u8> {
         let mut lease = Lease::default();
-        store.lease(SLOT, page * PAGE..(page + 1) * PAGE, &mut lease).then(|| {
-            let mut bytes = [0; PAGE];
-            assert_eq!(lease.copy_to(&mut bytes), PAGE);
-            assert!(bytes.iter().all(|b| *b == bytes[0]));
-            bytes[0]
-        })
+        store
+            .lease(SLOT, page * PAGE..(page + 1) * PAGE, &mut lease)
+            .then(|| {
+                let mut bytes = [0; PAGE];
+                assert_eq!(lease.copy_to(&mut bytes), PAGE);
+                assert!(bytes.iter().all(|b| *b == bytes[0]));
+                bytes[0]
+            })
     }
 
     #[test]
@@ -158,12 +173,24 @@ mod tests {
         let keep = 0b1001_0000_0110_u64;
         store.drop_pages(SLOT, !keep);
         for page in 0..64 {
-            assert_eq!(page_of(&store, page), (keep >> page & 1 != 0).then_some(page as u8));
+            assert_eq!(
+                page_of(&store, page),
+                (keep >> page & 1 != 0).then_some(page as u8)
+            );
         }
-        assert_eq!(pool.meter().held_bytes(), (64 + 4) * PAGE as u64, "the leased chunk and the small one");
+        assert_eq!(
+            pool.meter().held_bytes(),
+            (64 + 4) * PAGE as u64,
+            "the leased chunk and the small one"
+        );
         let mut bytes = vec![0; 64 * PAGE];
         assert_eq!(lease.copy_to(&mut bytes), bytes.len());
-        assert!(bytes.chunks(PAGE).enumerate().all(|(i, c)| c[0] == i as u8 && c[PAGE - 1] == i as u8));
+        assert!(
+            bytes
+                .chunks(PAGE)
+                .enumerate()
+                .all(|(i, c)| c[0] == i as u8 && c[PAGE - 1] == i as u8)
+        );
         drop(lease);
         assert_eq!(pool.meter().held_bytes(), 4 * PAGE as u64);
         store.drop_pages(SLOT, u64::MAX);
@@ -178,7 +205,9 @@ mod tests {
         let mut plain = [None; 64];
         let mut seed = 1u64;
         for _ in 0..if cfg!(miri) { 100 } else { 20_000 } {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let (at, len) = ((seed >> 33) as usize % 64, (seed >> 40) as usize % 64 + 1);
             let end = (at + len).min(64);
             if seed >> 60 & 1 == 0 {

@@ -77,7 +77,9 @@ mod refusals {
     /// Fails where a test has asked for it.
     pub fn allowed(request: SystemRequest) -> Result<()> {
         let (countdown, lasting) = (&COUNTDOWN[request.number()], &LASTING[request.number()]);
-        match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+        match countdown.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            left.checked_sub(1)
+        }) {
             Ok(1) => {
                 if lasting.load(Ordering::SeqCst) > 0 {
                     lasting.store(2, Ordering::SeqCst);
@@ -91,7 +93,11 @@ mod refusals {
 }
 
 /// Starts a thread; with the usual stack, unless told.
-pub fn spawn(name: &str, stack_bytes: Option<usize>, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+pub fn spawn(
+    name: &str,
+    stack_bytes: Option<usize>,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>> {
     allowed(SystemRequest::Thread)?;
     match stack_bytes {
         None => threads::spawn(name, work),

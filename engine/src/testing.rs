@@ -16,7 +16,10 @@
 //!   fuzz      what the fuzz targets run
 //! ```
 
-#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test may panic where a thread is refused"
+)]
 
 #[cfg(feature = "object")]
 mod behaviour;

@@ -11,20 +11,35 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 
 fn options(budget: &Arc<Budget>) -> Options {
-    let mut options = Options::default().policy("linux-6.18:max=128K").cache_bytes(4 * MIB).budget(Arc::clone(budget));
+    let mut options = Options::default()
+        .policy("linux-6.18:max=128K")
+        .cache_bytes(4 * MIB)
+        .budget(Arc::clone(budget));
     options.limits.spare_bytes = MIB;
     options
 }
 
 #[test]
 fn engines_share_memory_and_the_last_one_is_refused() {
-    let budget = Budget::new(BudgetLimits { memory_bytes: 8 * MIB, ..BudgetLimits::default() });
+    let budget = Budget::new(BudgetLimits {
+        memory_bytes: 8 * MIB,
+        ..BudgetLimits::default()
+    });
     let first = Engine::new(options(&budget)).expect("all of it");
     let second = Engine::new(options(&budget)).expect("what is left");
     assert_eq!(first.cache_bytes(), 4 * MIB);
-    assert!(second.cache_bytes() < 3 * MIB && second.cache_bytes() > 2 * MIB, "{}", second.cache_bytes());
-    let third = Engine::new(options(&budget)).err().expect("nothing is left");
-    assert!(matches!(third, OpenError::Budget { used, limit, .. } if used == limit && limit == 8 * MIB), "{third}");
+    assert!(
+        second.cache_bytes() < 3 * MIB && second.cache_bytes() > 2 * MIB,
+        "{}",
+        second.cache_bytes()
+    );
+    let third = Engine::new(options(&budget))
+        .err()
+        .expect("nothing is left");
+    assert!(
+        matches!(third, OpenError::Budget { used, limit, .. } if used == limit && limit == 8 * MIB),
+        "{third}"
+    );
     let reader = second.open(Arc::new(named(16 * MIB))).expect("opened");
     let mut buf = vec![0; MIB as usize];
     for at in 0..16 {
@@ -33,14 +48,22 @@ fn engines_share_memory_and_the_last_one_is_refused() {
     assert!(quiet(&reader).pages * 4096 <= second.cache_bytes());
     drop((first, second, reader));
     assert_eq!(budget.usage().memory_bytes, 0);
-    assert_eq!(Engine::new(options(&budget)).expect("all is back").cache_bytes(), 4 * MIB);
+    assert_eq!(
+        Engine::new(options(&budget))
+            .expect("all is back")
+            .cache_bytes(),
+        4 * MIB
+    );
 }
 
 /// Every request that readahead could have is taken by reads of another engine that hang: its own reads go on.
 #[test]
 fn demand_goes_on_where_readahead_is_refused() {
     watch();
-    let budget = Budget::new(BudgetLimits { requests: 2, ..BudgetLimits::default() });
+    let budget = Budget::new(BudgetLimits {
+        requests: 2,
+        ..BudgetLimits::default()
+    });
     let (begun, begins) = channel();
     let go_on = Arc::new(AtomicBool::new(false));
     let gate = Arc::clone(&go_on);
@@ -51,9 +74,14 @@ fn demand_goes_on_where_readahead_is_refused() {
         }
         FaultAction::Pass
     });
-    let stuck =
-        Engine::new(options(&budget).policy("none")).expect("an engine").open(Arc::new(hanging)).expect("opened");
-    let free = Engine::new(options(&budget)).expect("an engine").open(Arc::new(named(4 * MIB))).expect("opened");
+    let stuck = Engine::new(options(&budget).policy("none"))
+        .expect("an engine")
+        .open(Arc::new(hanging))
+        .expect("opened");
+    let free = Engine::new(options(&budget))
+        .expect("an engine")
+        .open(Arc::new(named(4 * MIB)))
+        .expect("opened");
     std::thread::scope(|scope| {
         for n in 0..2u64 {
             let stuck = &stuck;
@@ -73,29 +101,46 @@ fn demand_goes_on_where_readahead_is_refused() {
             quiet(&free);
             free.stats()
         };
-        assert!(stats.ra_refused_bytes > 0 && stats.failed_reads == 0 && stats.failed_fetches == 0, "{stats:?}");
+        assert!(
+            stats.ra_refused_bytes > 0 && stats.failed_reads == 0 && stats.failed_fetches == 0,
+            "{stats:?}"
+        );
         assert!(budget.usage().refused_requests > 0, "{:?}", budget.usage());
         assert_eq!(budget.usage().requests, 2, "those that hang");
         go_on.store(true, Ordering::SeqCst);
     });
     quiet(&free);
     let used = budget.usage();
-    assert_eq!((used.requests, used.bytes), (0, 0), "everything was given back");
+    assert_eq!(
+        (used.requests, used.bytes),
+        (0, 0),
+        "everything was given back"
+    );
     let before = used.refused_requests;
     let mut buf = [0; 4096];
     for at in 200..1000 {
         read_and_check(&free, &mut buf, at * 4096, 0);
     }
-    assert_eq!(budget.usage().refused_requests, before, "with room nothing is refused");
+    assert_eq!(
+        budget.usage().refused_requests,
+        before,
+        "with room nothing is refused"
+    );
 }
 
 #[test]
 fn a_budget_without_bytes_leaves_reads_as_they_are() {
-    let budget = Budget::new(BudgetLimits { bytes: 0, ..BudgetLimits::default() });
+    let budget = Budget::new(BudgetLimits {
+        bytes: 0,
+        ..BudgetLimits::default()
+    });
     let mut wide = options(&budget);
     // Nothing rides along with demand, so all readahead goes by itself.
     wide.limits.max_piggyback_bytes = 0;
-    let reader = Engine::new(wide).expect("an engine").open(Arc::new(named(4 * MIB))).expect("opened");
+    let reader = Engine::new(wide)
+        .expect("an engine")
+        .open(Arc::new(named(4 * MIB)))
+        .expect("opened");
     let mut buf = [0; 4096];
     for at in 0..1024 {
         read_and_check(&reader, &mut buf, at * 4096, 0);
@@ -106,6 +151,9 @@ fn a_budget_without_bytes_leaves_reads_as_they_are() {
     let why = why_no_readahead("linux-6.18", &stats);
     // A reader that reaches a readahead before a worker does reads it itself: it is demand then.
     if stats.used_bytes == 0 {
-        assert!(why.is_some_and(|why| why.starts_with("it is refused")), "{stats:?}");
+        assert!(
+            why.is_some_and(|why| why.starts_with("it is refused")),
+            "{stats:?}"
+        );
     }
 }

@@ -54,7 +54,13 @@ fn pattern(name: &str, thread: u64) -> Reads {
 /// By io_uring, where it is allowed, and by threads.
 const WAYS: [Io; 2] = [Io::Queue, Io::Threads];
 
-const PATTERNS: [&str; 5] = ["sequential", "random", "interleaved", "backward", "unaligned"];
+const PATTERNS: [&str; 5] = [
+    "sequential",
+    "random",
+    "interleaved",
+    "backward",
+    "unaligned",
+];
 
 fn big_file() -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
@@ -78,11 +84,19 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
         for thread in 0..THREADS {
             let (reader, total) = (&reader, &total);
             scope.spawn(move || {
-                let own =
-                    if name == "random" { Arc::clone(reader) } else { Arc::new(reader.try_clone().expect("opens")) };
+                let own = if name == "random" {
+                    Arc::clone(reader)
+                } else {
+                    Arc::new(reader.try_clone().expect("opens"))
+                };
                 let mut buf = vec![0; 64 << 10];
-                let read = |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
-                let sum = pattern(name, thread).into_iter().step_by(step).map(read).sum::<u64>();
+                let read =
+                    |(at, len): (u64, usize)| read_and_check(&own, &mut buf[..len], at, 0) as u64;
+                let sum = pattern(name, thread)
+                    .into_iter()
+                    .step_by(step)
+                    .map(read)
+                    .sum::<u64>();
                 *total.lock().expect("no panic") += sum;
             });
         }
@@ -90,8 +104,14 @@ fn run(path: &str, options: Options, name: &str, step: usize) {
     let total = *total.lock().expect("no panic");
     assert!(step > 1 || total == SIZE);
     let (gauges, stats) = (quiet(&reader), reader.stats());
-    assert_eq!((stats.demand_bytes, stats.failed_reads, stats.failed_fetches), (total, 0, 0));
-    assert!(gauges.pages * page <= capacity && stats.evicted_pages > 0, "{gauges:?}");
+    assert_eq!(
+        (stats.demand_bytes, stats.failed_reads, stats.failed_fetches),
+        (total, 0, 0)
+    );
+    assert!(
+        gauges.pages * page <= capacity && stats.evicted_pages > 0,
+        "{gauges:?}"
+    );
     check_memory(&gauges, page);
     let meter = reader.meter();
     drop(reader);
@@ -104,13 +124,30 @@ fn every_policy_and_pattern() {
     let file = big_file();
     let path = format!("file:{}", file.path().display());
     for io in WAYS {
-        println!("{}", Reader::open(path.as_str(), Options::default().io(io)).expect("opens").describe());
+        println!(
+            "{}",
+            Reader::open(path.as_str(), Options::default().io(io))
+                .expect("opens")
+                .describe()
+        );
     }
     for (n, policy) in ALL.iter().enumerate() {
         for (m, name) in PATTERNS.into_iter().enumerate() {
             // Both ways of each in the long runs; here they take turns, and the way that is usual gets the usual policies.
-            let io = if policy.name == "linux-6.18" || (n + m) % 2 == 0 { Io::Queue } else { Io::Threads };
-            run(&path, Options::default().policy(policy.name).cache_bytes(4 << 20).io(io), name, 1);
+            let io = if policy.name == "linux-6.18" || (n + m) % 2 == 0 {
+                Io::Queue
+            } else {
+                Io::Threads
+            };
+            run(
+                &path,
+                Options::default()
+                    .policy(policy.name)
+                    .cache_bytes(4 << 20)
+                    .io(io),
+                name,
+                1,
+            );
         }
     }
 }
@@ -130,12 +167,21 @@ fn tiny_caches_and_other_pages() {
         ("linux-6.18:max=64K", 4096, 16, 0),
         ("linux-6.18:max=1M", 4096, 1024, 0),
     ] {
-        let options = Options::default().policy(policy).page_bytes(page).cache_bytes(page * pages).threads(threads);
+        let options = Options::default()
+            .policy(policy)
+            .page_bytes(page)
+            .cache_bytes(page * pages)
+            .threads(threads);
         for io in WAYS {
             if threads == 0 {
                 idle_crew(&path, options.clone().io(io));
             } else {
-                run(&path, options.clone().io(io), "unaligned", if page < 4096 { 16 } else { 4 });
+                run(
+                    &path,
+                    options.clone().io(io),
+                    "unaligned",
+                    if page < 4096 { 16 } else { 4 },
+                );
             }
         }
     }
@@ -160,7 +206,10 @@ fn idle_crew(path: &str, options: Options) {
         std::thread::sleep(Duration::from_millis(1));
         gauges = reader.gauges();
     }
-    assert_eq!((gauges.reads, gauges.threads, gauges.missed_calls), (0, 0, 0));
+    assert_eq!(
+        (gauges.reads, gauges.threads, gauges.missed_calls),
+        (0, 0, 0)
+    );
     assert!(reader.stats().ra_bytes > 0);
 }
 
@@ -178,12 +227,18 @@ fn reads_larger_than_the_cache() {
                 let reader = &reader;
                 scope.spawn(move || {
                     let mut buf = vec![0; 9_000_001];
-                    assert_eq!(read_and_check(reader, &mut buf, thread * REGION + 77, 0), buf.len());
+                    assert_eq!(
+                        read_and_check(reader, &mut buf, thread * REGION + 77, 0),
+                        buf.len()
+                    );
                 });
             }
         });
         let mut rest = vec![0; 10 << 20];
-        assert_eq!(read_and_check(&reader, &mut rest, SIZE - 5_000_000, 0), 5_000_000);
+        assert_eq!(
+            read_and_check(&reader, &mut rest, SIZE - 5_000_000, 0),
+            5_000_000
+        );
         check_memory(&quiet(&reader), 4096);
     }
 }
@@ -193,7 +248,8 @@ fn reads_larger_than_the_cache() {
 fn hints() {
     crate::common::watch();
     let source = Arc::new(crate::common::named(1 << 20));
-    let reader = Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
+    let reader =
+        Reader::open(source, Options::default().policy("linux-6.18:max=128K")).expect("opens");
     reader.advise(Advice::WillNeed, 0..1 << 20).expect("taken");
     quiet(&reader);
     let mut buf = vec![0; 1 << 20];
@@ -203,7 +259,9 @@ fn hints() {
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
     for advice in [Advice::Random, Advice::Sequential, Advice::Normal] {
         let crossed = std::ops::Range { start: 5, end: 3 };
-        reader.advise(advice, crossed).expect("an empty range is a range");
+        reader
+            .advise(advice, crossed)
+            .expect("an empty range is a range");
         assert_eq!(read_and_check(&reader, &mut buf[..5000], 500_000, 0), 5000);
     }
 }
@@ -212,21 +270,39 @@ fn hints() {
 #[test]
 fn several_buffers() {
     let size = 3_000_000;
-    let reader =
-        Reader::open(Arc::new(crate::common::named(size)), Options::default().cache_bytes(1 << 20)).expect("opens");
+    let reader = Reader::open(
+        Arc::new(crate::common::named(size)),
+        Options::default().cache_bytes(1 << 20),
+    )
+    .expect("opens");
     let mut rng = Rng(7);
     for _ in 0..300 {
         let mut bufs: Vec<Vec<u8>> = (0..1 + rng.below(9))
             .map(|_| vec![0xee; [0, 1, 511, 4096, 70_000, 400_000][rng.below(6) as usize]])
             .collect();
-        let (offset, total) = (rng.below(size + 9), bufs.iter().map(Vec::len).sum::<usize>());
-        let mut slices: Vec<std::io::IoSliceMut<'_>> = bufs.iter_mut().map(|b| std::io::IoSliceMut::new(b)).collect();
+        let (offset, total) = (
+            rng.below(size + 9),
+            bufs.iter().map(Vec::len).sum::<usize>(),
+        );
+        let mut slices: Vec<std::io::IoSliceMut<'_>> = bufs
+            .iter_mut()
+            .map(|b| std::io::IoSliceMut::new(b))
+            .collect();
         let reads = reader.stats().demand_reads;
-        let got = reader.read_vectored_at(&mut slices, offset).expect("readable");
+        let got = reader
+            .read_vectored_at(&mut slices, offset)
+            .expect("readable");
         assert_eq!(got as u64, (total as u64).min(size.saturating_sub(offset)));
-        assert_eq!(reader.stats().demand_reads - reads, u64::from(got > 0), "one read");
+        assert_eq!(
+            reader.stats().demand_reads - reads,
+            u64::from(got > 0),
+            "one read"
+        );
         let all = bufs.concat();
         testing::check(&all[..got], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
-        assert!(all[got..].iter().all(|byte| *byte == 0xee), "nothing beyond what was read is touched");
+        assert!(
+            all[got..].iter().all(|byte| *byte == 0xee),
+            "nothing beyond what was read is touched"
+        );
     }
 }

@@ -53,7 +53,10 @@ pub fn watch() {
     }
     let (running, ended) = channel::<()>();
     RUNNING.replace(Some(running));
-    let test = std::thread::current().name().unwrap_or("a test").to_string();
+    let test = std::thread::current()
+        .name()
+        .unwrap_or("a test")
+        .to_string();
     std::thread::spawn(move || {
         if ended.recv_timeout(TEST_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             eprintln!("{test} still runs after {TEST_TIMEOUT:?}: it hangs");
@@ -71,7 +74,12 @@ const ALONE: &str = "FOREREAD_TEST_ALONE";
 /// The arguments by which the test binary runs this one test. `module` is the `module_path!()` of its file.
 pub fn only(module: &str, test: &str) -> [String; 4] {
     let module = module.split_once("::").expect("a module of this binary").1;
-    [format!("{module}::{test}"), "--exact".into(), "--nocapture".into(), "--test-threads=1".into()]
+    [
+        format!("{module}::{test}"),
+        "--exact".into(),
+        "--nocapture".into(),
+        "--test-threads=1".into(),
+    ]
 }
 
 /// Runs one test by the `module_path!()` of its file and its name, in another process.
@@ -80,9 +88,18 @@ pub fn alone(module: &str, test: &str, work: fn()) {
         return work();
     }
     let me = std::env::current_exe().expect("this test");
-    let out = std::process::Command::new(me).args(only(module, test)).env(ALONE, "1").output().expect("started");
+    let out = std::process::Command::new(me)
+        .args(only(module, test))
+        .env(ALONE, "1")
+        .output()
+        .expect("started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
 }
 
 /// Waits until nothing runs; readahead may outlive the reads that caused it.
@@ -90,12 +107,21 @@ pub fn quiet(reader: &Reader) -> Gauges {
     let start = Instant::now();
     loop {
         let gauges = reader.gauges();
-        let Gauges { reads, queued_fetches, running_fetches, open_fetches, .. } = gauges;
+        let Gauges {
+            reads,
+            queued_fetches,
+            running_fetches,
+            open_fetches,
+            ..
+        } = gauges;
         if reads + queued_fetches + running_fetches + open_fetches == 0 {
             assert_eq!(gauges.missed_calls, 0, "a thread was not woken");
             return gauges;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "something still runs: {gauges:?}");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "something still runs: {gauges:?}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -103,12 +129,18 @@ pub fn quiet(reader: &Reader) -> Gauges {
 /// Memory follows the pages: at least their bytes, at most twice as much.
 pub fn check_memory(gauges: &Gauges, page_bytes: u64) {
     let bytes = gauges.pages * page_bytes;
-    assert!((bytes..=bytes * 2).contains(&gauges.held_bytes), "{gauges:?}");
+    assert!(
+        (bytes..=bytes * 2).contains(&gauges.held_bytes),
+        "{gauges:?}"
+    );
 }
 
 /// Reads and checks every byte; returns how many there were.
 pub fn read_and_check(reader: &Reader, buf: &mut [u8], offset: u64, version: u16) -> usize {
-    let len = reader.read_at(buf, offset).unwrap_or_else(|error| panic!("{error}"));
-    testing::check(&buf[..len], offset, version).unwrap_or_else(|wrong| panic!("{} at {offset}: {wrong}", buf.len()));
+    let len = reader
+        .read_at(buf, offset)
+        .unwrap_or_else(|error| panic!("{error}"));
+    testing::check(&buf[..len], offset, version)
+        .unwrap_or_else(|wrong| panic!("{} at {offset}: {wrong}", buf.len()));
     len
 }

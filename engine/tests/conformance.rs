@@ -26,7 +26,11 @@ struct Subject {
 
 impl Subject {
     fn new(source: impl Source + 'static, keep: impl Any) -> Option<Subject> {
-        Some(Subject { source: Arc::new(source), replace: None, _keep: Box::new(keep) })
+        Some(Subject {
+            source: Arc::new(source),
+            replace: None,
+            _keep: Box::new(keep),
+        })
     }
 
     fn replaced_by(mut self, replace: impl Fn() + 'static) -> Subject {
@@ -43,11 +47,19 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     ("file by threads", Defaults::FILE, || file(Io::Threads)),
     ("file without direct I/O", Defaults::FILE, in_memory),
     ("mem", Defaults::MEMORY, mem),
-    ("mem, generated", Defaults::MEMORY, || Subject::new(named(SIZE as u64), ())),
-    ("queued", Defaults::MEMORY, || Subject::new(Queued::new(named(SIZE as u64), 1), ())),
+    ("mem, generated", Defaults::MEMORY, || {
+        Subject::new(named(SIZE as u64), ())
+    }),
+    ("queued", Defaults::MEMORY, || {
+        Subject::new(Queued::new(named(SIZE as u64), 1), ())
+    }),
     ("faulty, slow", Defaults::MEMORY, || {
         let slow = |call: testing::Call| {
-            if call.nth.is_multiple_of(16) { FaultAction::Slow(Duration::from_millis(1)) } else { FaultAction::Pass }
+            if call.nth.is_multiple_of(16) {
+                FaultAction::Slow(Duration::from_millis(1))
+            } else {
+                FaultAction::Pass
+            }
         };
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
@@ -60,7 +72,10 @@ const ROWS: &[(&str, Defaults, Make)] = &[
 
 /// Of objects that are read in parts of 64 KiB.
 #[cfg(feature = "object")]
-const PARTS: Defaults = Defaults { max_fetch_bytes: 64 << 10, ..Defaults::OBJECT };
+const PARTS: Defaults = Defaults {
+    max_fetch_bytes: 64 << 10,
+    ..Defaults::OBJECT
+};
 
 type Check = fn(&Subject);
 
@@ -69,7 +84,10 @@ const CHECKS: &[(&str, Check)] = &[
     ("its size is right", size),
     ("it describes itself in one line", describe),
     ("its granules are powers of two", granules),
-    ("any offset, length, address and number of buffers", anything),
+    (
+        "any offset, length, address and number of buffers",
+        anything,
+    ),
     ("nothing at and past the end", past_the_end),
     ("several threads at once", threads),
     ("a reader on it", reader),
@@ -96,8 +114,15 @@ fn every_source_passes_every_check() {
 // ---- the rows ----
 
 fn scratch(dir: Option<&str>) -> Option<tempfile::NamedTempFile> {
-    let file = dir.map_or_else(tempfile::NamedTempFile::new, tempfile::NamedTempFile::new_in).ok()?;
-    file.as_file().write_all_at(&pattern(0, SIZE, 0), 0).expect("room");
+    let file = dir
+        .map_or_else(
+            tempfile::NamedTempFile::new,
+            tempfile::NamedTempFile::new_in,
+        )
+        .ok()?;
+    file.as_file()
+        .write_all_at(&pattern(0, SIZE, 0), 0)
+        .expect("room");
     file.as_file().sync_all().expect("written");
     Some(file)
 }
@@ -107,7 +132,9 @@ fn rewritten(subject: Subject, file: &tempfile::NamedTempFile) -> Subject {
     subject.replaced_by(move || {
         // Past the tick of the file system's clock.
         std::thread::sleep(Duration::from_millis(20));
-        handle.write_all_at(&pattern(0, SIZE, 1), 0).expect("writes");
+        handle
+            .write_all_at(&pattern(0, SIZE, 1), 0)
+            .expect("writes");
     })
 }
 
@@ -115,11 +142,17 @@ fn file(io: Io) -> Option<Subject> {
     let file = scratch(None)?;
     let source = FileSource::open_by(file.path(), io).expect("opens");
     if io == Io::Queue && source.is_direct() && source.queue().is_none() {
-        println!("skipped: needs io_uring (kernel.io_uring_disabled=0): {}", source.describe());
+        println!(
+            "skipped: needs io_uring (kernel.io_uring_disabled=0): {}",
+            source.describe()
+        );
         return None;
     }
     let subject = rewritten(Subject::new(source, ())?, &file);
-    Some(Subject { _keep: Box::new(file), ..subject })
+    Some(Subject {
+        _keep: Box::new(file),
+        ..subject
+    })
 }
 
 fn in_memory() -> Option<Subject> {
@@ -127,8 +160,14 @@ fn in_memory() -> Option<Subject> {
         println!("skipped: needs a tmpfs at /dev/shm");
         return None;
     };
-    let subject = rewritten(Subject::new(FileSource::open(file.path()).expect("opens"), ())?, &file);
-    Some(Subject { _keep: Box::new(file), ..subject })
+    let subject = rewritten(
+        Subject::new(FileSource::open(file.path()).expect("opens"), ())?,
+        &file,
+    );
+    Some(Subject {
+        _keep: Box::new(file),
+        ..subject
+    })
 }
 
 fn mem() -> Option<Subject> {
@@ -161,7 +200,13 @@ fn nbd() -> Option<Subject> {
     let (socket, image) = (dir.path().join("socket"), dir.path().join("image"));
     std::fs::write(&image, pattern(0, SIZE, 0)).expect("room");
     let mut nbdkit = Command::new("nbdkit");
-    nbdkit.args(["-f", "-r", "-U"]).arg(&socket).arg("file").arg(&image).stdin(Stdio::null()).stdout(Stdio::null());
+    nbdkit
+        .args(["-f", "-r", "-U"])
+        .arg(&socket)
+        .arg("file")
+        .arg(&image)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let Ok(child) = nbdkit.spawn() else {
         println!("skipped: needs nbdkit (Debian: apt-get install nbdkit)");
         return None;
@@ -170,11 +215,18 @@ fn nbd() -> Option<Subject> {
     let start = Instant::now();
     // The socket exists a moment before nbdkit listens on it.
     while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(20), "nbdkit does not listen");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "nbdkit does not listen"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     let name = format!("nbd+unix:///?socket={}", socket.display());
-    Some(Subject { source: foreread::source::open(&name).expect("opens"), replace: None, _keep: Box::new(server) })
+    Some(Subject {
+        source: foreread::source::open(&name).expect("opens"),
+        replace: None,
+        _keep: Box::new(server),
+    })
 }
 
 #[cfg(not(feature = "nbd"))]
@@ -193,7 +245,11 @@ mod object {
 
     /// Several requests for most reads.
     fn settings() -> ObjectSettings {
-        ObjectSettings { part_bytes: 64 << 10, variables: Vec::new(), ..ObjectSettings::default() }
+        ObjectSettings {
+            part_bytes: 64 << 10,
+            variables: Vec::new(),
+            ..ObjectSettings::default()
+        }
     }
 
     pub fn http() -> Option<Subject> {
@@ -207,10 +263,15 @@ mod object {
     pub fn s3() -> Option<Subject> {
         let gateway = Arc::new(crate::common::gateway::Gateway::start()?);
         gateway.put("x", pattern(0, SIZE, 0));
-        let settings = ObjectSettings { variables: gateway.variables(), ..settings() };
+        let settings = ObjectSettings {
+            variables: gateway.variables(),
+            ..settings()
+        };
         let object = Object::open_with("s3://bucket/x", settings).expect("opens");
         let other = Arc::clone(&gateway);
-        Some(Subject::new(object, gateway)?.replaced_by(move || other.put("x", pattern(0, SIZE, 1))))
+        Some(
+            Subject::new(object, gateway)?.replaced_by(move || other.put("x", pattern(0, SIZE, 1))),
+        )
     }
 }
 
@@ -234,12 +295,18 @@ fn size(subject: &Subject) {
 
 fn describe(subject: &Subject) {
     let text = subject.source.describe();
-    assert!(!text.is_empty() && !text.chars().any(char::is_control), "{text:?}");
+    assert!(
+        !text.is_empty() && !text.chars().any(char::is_control),
+        "{text:?}"
+    );
 }
 
 fn granules(subject: &Subject) {
     let granules = subject.source.alignment();
-    assert!(granules.offset.is_power_of_two() && granules.memory.is_power_of_two(), "{granules:?}");
+    assert!(
+        granules.offset.is_power_of_two() && granules.memory.is_power_of_two(),
+        "{granules:?}"
+    );
 }
 
 fn anything(subject: &Subject) {
@@ -249,7 +316,9 @@ fn anything(subject: &Subject) {
         let (skip, offset) = (rng.below(5000) as usize, rng.below(SIZE as u64));
         let most = [1, 600, 5000, 200_000][rng.below(4) as usize];
         // Some buffers are empty, and some lists too.
-        let lens: Vec<usize> = (0..rng.below(5)).map(|_| (rng.below(most) * rng.below(4).min(1)) as usize).collect();
+        let lens: Vec<usize> = (0..rng.below(5))
+            .map(|_| (rng.below(most) * rng.below(4).min(1)) as usize)
+            .collect();
         let mut rest = &mut memory[skip..];
         let mut bufs = Vec::new();
         for len in &lens {
@@ -258,8 +327,15 @@ fn anything(subject: &Subject) {
             rest = back;
         }
         let wanted = lens.iter().sum::<usize>();
-        let read = subject.source.read_at(&mut bufs, offset).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(read, wanted.min(SIZE - offset as usize), "{lens:?} at {offset}");
+        let read = subject
+            .source
+            .read_at(&mut bufs, offset)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            read,
+            wanted.min(SIZE - offset as usize),
+            "{lens:?} at {offset}"
+        );
         right(&memory[skip..skip + read], offset, 0);
     }
 }
@@ -272,8 +348,16 @@ fn past_the_end(subject: &Subject) {
         assert_eq!(read(source, 100, offset), Ok(Vec::new()), "{offset}");
     }
     // Beyond what a file can be: nothing or an error, and no panic.
-    for offset in [i64::MAX as u64 - 50, i64::MAX as u64, u64::MAX - 99, u64::MAX] {
-        assert!(read(source, 100, offset).is_ok_and(|b| b.is_empty()) || read(source, 100, offset).is_err());
+    for offset in [
+        i64::MAX as u64 - 50,
+        i64::MAX as u64,
+        u64::MAX - 99,
+        u64::MAX,
+    ] {
+        assert!(
+            read(source, 100, offset).is_ok_and(|b| b.is_empty())
+                || read(source, 100, offset).is_err()
+        );
     }
     assert_eq!(read(source, 0, 0), Ok(Vec::new()));
 }
@@ -285,8 +369,10 @@ fn threads(subject: &Subject) {
             scope.spawn(move || {
                 let mut rng = Rng(thread);
                 for _ in 0..50 {
-                    let (offset, len) = (rng.below(SIZE as u64 - 20_000), rng.below(20_000) as usize);
-                    let bytes = read(&**source, len, offset).unwrap_or_else(|error| panic!("{error}"));
+                    let (offset, len) =
+                        (rng.below(SIZE as u64 - 20_000), rng.below(20_000) as usize);
+                    let bytes =
+                        read(&**source, len, offset).unwrap_or_else(|error| panic!("{error}"));
                     assert_eq!(bytes.len(), len);
                     right(&bytes, offset, 0);
                 }
@@ -298,7 +384,10 @@ fn threads(subject: &Subject) {
 fn reader(subject: &Subject) {
     for policy in ["none", "linux-6.18:max=256K", "rbd-plain"] {
         for threads in [0, 4] {
-            let options = Options::default().policy(policy).cache_bytes(512 << 10).threads(threads);
+            let options = Options::default()
+                .policy(policy)
+                .cache_bytes(512 << 10)
+                .threads(threads);
             let reader = Reader::open(Arc::clone(&subject.source), options).expect("opens");
             std::thread::scope(|scope| {
                 for thread in 0..3 {
@@ -312,7 +401,10 @@ fn reader(subject: &Subject) {
                     });
                 }
             });
-            assert_eq!((reader.stats().failed_reads, reader.gauges().missed_calls), (0, 0));
+            assert_eq!(
+                (reader.stats().failed_reads, reader.gauges().missed_calls),
+                (0, 0)
+            );
             let meter = reader.meter();
             drop(reader);
             assert_eq!(meter.held_bytes(), 0);
@@ -321,9 +413,15 @@ fn reader(subject: &Subject) {
 }
 
 fn version(subject: &Subject) {
-    let Some(replace) = &subject.replace else { return };
+    let Some(replace) = &subject.replace else {
+        return;
+    };
     let source = &*subject.source;
-    let reader = Reader::open(Arc::clone(&subject.source), Options::default().policy("none")).expect("opens");
+    let reader = Reader::open(
+        Arc::clone(&subject.source),
+        Options::default().policy("none"),
+    )
+    .expect("opens");
     replace();
     for _ in 0..2 {
         assert!(
@@ -332,7 +430,10 @@ fn version(subject: &Subject) {
         );
         assert!(matches!(source.check(), Err(SourceError::Changed { .. })));
     }
-    assert!(reader.read_at(&mut [0; 4096], 0).is_err(), "a reader on it gets an error");
+    assert!(
+        reader.read_at(&mut [0; 4096], 0).is_err(),
+        "a reader on it gets an error"
+    );
     assert_eq!(source.accept(), SIZE as u64);
     right(&read(source, 5000, 4096).expect("the new version"), 4096, 1);
     crate::common::read_and_check(&reader, &mut [0; 300_000], 500_000, 1);

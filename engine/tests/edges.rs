@@ -30,33 +30,67 @@ fn the_largest_offsets_and_the_smallest_sizes() {
         for size in [0, 1, 511, 4095, 4096, 4097, 1 << 31, (1 << 62) - 1, 1 << 62] {
             // Bytes that name their offset modulo 2^63: enough to tell neighbours apart.
             let source = Mem::generated(size, |at, buf| {
-                (at..=u64::MAX).zip(buf).for_each(|(at, byte)| *byte = (at % 251) as u8);
+                (at..=u64::MAX)
+                    .zip(buf)
+                    .for_each(|(at, byte)| *byte = (at % 251) as u8);
             });
-            let options = Options::default().policy(policy.name).cache_bytes(1 << 20).threads(1);
+            let options = Options::default()
+                .policy(policy.name)
+                .cache_bytes(1 << 20)
+                .threads(1);
             let reader = Reader::open(Arc::new(source), options).expect("opened");
-            let near = |at: u64| [at.saturating_sub(5000), at.saturating_sub(1), at, at.saturating_add(1)];
-            for offset in [0, size, 1 << 31, 1 << 32, 1 << 62, 1 << 63, u64::MAX].into_iter().flat_map(near) {
+            let near = |at: u64| {
+                [
+                    at.saturating_sub(5000),
+                    at.saturating_sub(1),
+                    at,
+                    at.saturating_add(1),
+                ]
+            };
+            for offset in [0, size, 1 << 31, 1 << 32, 1 << 62, 1 << 63, u64::MAX]
+                .into_iter()
+                .flat_map(near)
+            {
                 for len in [0, 1, 4096, 10_000] {
                     let mut buf = vec![0; len];
                     let got = reader.read_at(&mut buf, offset);
                     let want = (len as u64).min(size.saturating_sub(offset)) as usize;
-                    let got = got.unwrap_or_else(|e| panic!("{}: {len} at {offset} of {size}: {e}", policy.name));
+                    let got = got.unwrap_or_else(|e| {
+                        panic!("{}: {len} at {offset} of {size}: {e}", policy.name)
+                    });
                     assert_eq!(got, want, "{}: {len} at {offset} of {size}", policy.name);
-                    let right = (offset..=u64::MAX).zip(&buf[..got]).all(|(at, byte)| (at % 251) as u8 == *byte);
+                    let right = (offset..=u64::MAX)
+                        .zip(&buf[..got])
+                        .all(|(at, byte)| (at % 251) as u8 == *byte);
                     assert!(right, "{}: {len} at {offset} of {size}", policy.name);
                 }
             }
             for range in [0..u64::MAX, u64::MAX - 1..u64::MAX, size..size] {
-                for advice in [Advice::WillNeed, Advice::DontNeed, Advice::Sequential, Advice::Random, Advice::Normal] {
-                    reader.advise(advice, range.clone()).expect("a hint is no error");
+                for advice in [
+                    Advice::WillNeed,
+                    Advice::DontNeed,
+                    Advice::Sequential,
+                    Advice::Random,
+                    Advice::Normal,
+                ] {
+                    reader
+                        .advise(advice, range.clone())
+                        .expect("a hint is no error");
                 }
             }
             quiet(&reader);
         }
     }
     for size in [(1 << 62) + 1, 1 << 63, u64::MAX] {
-        let refused = Reader::open(Arc::new(named(size)), Options::default()).map(drop).expect_err("too large");
-        assert!(refused.to_string().starts_with(&format!("a source of {size} bytes: only")), "{refused}");
+        let refused = Reader::open(Arc::new(named(size)), Options::default())
+            .map(drop)
+            .expect_err("too large");
+        assert!(
+            refused
+                .to_string()
+                .starts_with(&format!("a source of {size} bytes: only")),
+            "{refused}"
+        );
     }
 }
 
@@ -67,10 +101,20 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
     std::fs::write(file.path(), testing::pattern(0, 10_000, 0)).expect("written");
     let source = FileSource::open(file.path()).expect("opened");
     for offset in [i64::MAX as u64, 1 << 63, u64::MAX] {
-        assert!(source.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], offset).is_err(), "{offset}");
+        assert!(
+            source
+                .read_at(&mut [IoSliceMut::new(&mut [0; 4096])], offset)
+                .is_err(),
+            "{offset}"
+        );
     }
     let reader = Reader::open(Arc::new(source), Options::default()).expect("opened");
-    assert_eq!(reader.read_at(&mut [0; 4096], u64::MAX).expect("past the end"), 0);
+    assert_eq!(
+        reader
+            .read_at(&mut [0; 4096], u64::MAX)
+            .expect("past the end"),
+        0
+    );
 }
 
 /// Answers that stop short are asked to go on; one that returns nothing twice is the end, and an error before the size.
@@ -78,27 +122,51 @@ fn a_file_ends_at_the_largest_offset_of_the_system() {
 fn short_answers_are_continued() {
     watch();
     let size = 1 << 20;
-    let short = Arc::new(Faulty::new(named(size), |call: Call| FaultAction::Cut(1 + (call.nth as usize * 977) % 6000)));
-    let reader = Reader::open(Arc::clone(&short), Options::default().cache_bytes(256 << 10)).expect("opened");
+    let short = Arc::new(Faulty::new(named(size), |call: Call| {
+        FaultAction::Cut(1 + (call.nth as usize * 977) % 6000)
+    }));
+    let reader = Reader::open(
+        Arc::clone(&short),
+        Options::default().cache_bytes(256 << 10),
+    )
+    .expect("opened");
     let mut buf = vec![0; 50_000];
     for at in (0..size).step_by(50_000) {
-        assert_eq!(read_and_check(&reader, &mut buf, at, 0) as u64, 50_000.min(size - at));
+        assert_eq!(
+            read_and_check(&reader, &mut buf, at, 0) as u64,
+            50_000.min(size - at)
+        );
     }
     quiet(&reader);
-    assert_eq!((reader.stats().failed_reads, reader.stats().failed_fetches), (0, 0));
+    assert_eq!(
+        (reader.stats().failed_reads, reader.stats().failed_fetches),
+        (0, 0)
+    );
     // Nothing once: asked again. Nothing twice: the end.
     for (stops, ends) in [(1, false), (2, true)] {
         let rule = move |call: Call| {
-            if (1..=stops).contains(&call.nth) { FaultAction::Cut(0) } else { FaultAction::Cut(8192) }
+            if (1..=stops).contains(&call.nth) {
+                FaultAction::Cut(0)
+            } else {
+                FaultAction::Cut(8192)
+            }
         };
         let source = Arc::new(Faulty::new(named(size), rule));
-        let reader = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opened");
+        let reader =
+            Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opened");
         let outcome = reader.read_at(&mut buf[..16_384], 0);
         match ends {
             false => assert_eq!(outcome.expect("goes on"), 16_384),
-            true => assert!(matches!(outcome, Err(ReadError::Short { .. })), "{outcome:?}"),
+            true => assert!(
+                matches!(outcome, Err(ReadError::Short { .. })),
+                "{outcome:?}"
+            ),
         }
-        assert_eq!(read_and_check(&reader, &mut buf[..16_384], 0, 0), 16_384, "the next read starts clean");
+        assert_eq!(
+            read_and_check(&reader, &mut buf[..16_384], 0, 0),
+            16_384,
+            "the next read starts clean"
+        );
     }
 }
 
@@ -107,11 +175,19 @@ fn short_answers_are_continued() {
 fn equal_times_and_a_clock_that_never_goes_back() {
     watch();
     for policy in ALL {
-        let config = Config::new(PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page"), 1 << 20).bounded();
+        let config = Config::new(
+            PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page"),
+            1 << 20,
+        )
+        .bounded();
         let spec = PolicySpec::parse(policy.name).expect("a policy");
         let run = || {
-            let (mut machine, mut fetches, mut said, mut served) =
-                (Machine::new(config, spec.clone()), Vec::new(), Vec::new(), 0);
+            let (mut machine, mut fetches, mut said, mut served) = (
+                Machine::new(config, spec.clone()),
+                Vec::new(),
+                Vec::new(),
+                0,
+            );
             let mut feed = |machine: &mut Machine, event: Event| {
                 let mut queue = vec![event];
                 while let Some(event) = queue.pop() {
@@ -119,7 +195,9 @@ fn equal_times_and_a_clock_that_never_goes_back() {
                     while let Some(action) = machine.poll() {
                         said.push(action);
                         match action {
-                            Action::Submit { fetch, range, .. } => fetches.push((fetch, range.len())),
+                            Action::Submit { fetch, range, .. } => {
+                                fetches.push((fetch, range.len()))
+                            }
                             Action::Serve { lease, range, .. } => {
                                 served += range.len();
                                 queue.push(Event::Release { lease });
@@ -134,56 +212,106 @@ fn equal_times_and_a_clock_that_never_goes_back() {
                     }
                 }
             };
-            feed(&mut machine, Event::Open { open: OpenId(0), file: FileId(0), size: 1 << 24 });
+            feed(
+                &mut machine,
+                Event::Open {
+                    open: OpenId(0),
+                    file: FileId(0),
+                    size: 1 << 24,
+                },
+            );
             for n in 0..200 {
                 let range = ByteRange::between(n * 10_000, n * 10_000 + 10_000);
-                feed(&mut machine, Event::Read { read: ReadId(n), open: OpenId(0), range, random: false });
+                feed(
+                    &mut machine,
+                    Event::Read {
+                        read: ReadId(n),
+                        open: OpenId(0),
+                        range,
+                        random: false,
+                    },
+                );
             }
             assert_eq!(served, 200 * 10_000, "{}", policy.name);
             said
         };
-        assert!(run() == run(), "{}: the order of events decides, not the time", policy.name);
+        assert!(
+            run() == run(),
+            "{}: the order of events decides, not the time",
+            policy.name
+        );
     }
     let log = tempfile::NamedTempFile::new().expect("a file");
-    let options = Options::default().cache_bytes(1 << 20).event_log(log.path());
+    let options = Options::default()
+        .cache_bytes(1 << 20)
+        .event_log(log.path());
     let reader = Reader::open(Arc::new(named(16 * MIB)), options).expect("opened");
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let own = reader.try_clone().expect("opened");
             scope.spawn(move || {
                 let mut buf = vec![0; 5000];
-                (0..200).for_each(|i| assert_eq!(read_and_check(&own, &mut buf, (thread * 200 + i) * 5000, 0), 5000));
+                (0..200).for_each(|i| {
+                    assert_eq!(
+                        read_and_check(&own, &mut buf, (thread * 200 + i) * 5000, 0),
+                        5000
+                    )
+                });
             });
         }
     });
     reader.flush_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("a log");
-    let times: Vec<u64> =
-        text.lines().filter_map(|line| line.strip_prefix("E ")?.split(' ').next()?.parse().ok()).collect();
-    assert!(times.len() > 1000 && times.is_sorted(), "{} events", times.len());
+    let times: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("E ")?.split(' ').next()?.parse().ok())
+        .collect();
+    assert!(
+        times.len() > 1000 && times.is_sorted(),
+        "{} events",
+        times.len()
+    );
 }
 
 /// A hint far larger than the cache, a reader that reads on: readahead is refused, demand is not, memory stays.
 #[test]
 fn readahead_is_refused_before_demand() {
     watch();
-    let reader = Reader::open(Arc::new(named(256 * MIB)), Options::default().cache_bytes(MIB)).expect("opened");
-    reader.advise(Advice::WillNeed, 0..256 * MIB).expect("taken");
+    let reader = Reader::open(
+        Arc::new(named(256 * MIB)),
+        Options::default().cache_bytes(MIB),
+    )
+    .expect("opened");
+    reader
+        .advise(Advice::WillNeed, 0..256 * MIB)
+        .expect("taken");
     let mut buf = vec![0; 100_000];
     for i in 0..200 {
         assert_eq!(read_and_check(&reader, &mut buf, i * 1_000_000, 0), 100_000);
     }
     let gauges = quiet(&reader);
     check_memory(&gauges, 4096);
-    assert!(gauges.pages <= 256 && reader.stats().failed_reads == 0, "{gauges:?}");
+    assert!(
+        gauges.pages <= 256 && reader.stats().failed_reads == 0,
+        "{gauges:?}"
+    );
 }
 
 /// A source that is busy now fails what needs it now, with its own number, and nothing else.
 #[test]
 fn a_busy_source_is_asked_again_by_the_next_read() {
     watch();
-    let busy = |call: Call| if call.nth < 3 { FaultAction::Fail(11) } else { FaultAction::Pass };
-    let reader = Reader::open(Arc::new(Faulty::new(named(MIB), busy)), Options::default().policy("none"));
+    let busy = |call: Call| {
+        if call.nth < 3 {
+            FaultAction::Fail(11)
+        } else {
+            FaultAction::Pass
+        }
+    };
+    let reader = Reader::open(
+        Arc::new(Faulty::new(named(MIB), busy)),
+        Options::default().policy("none"),
+    );
     let (reader, mut buf) = (reader.expect("opened"), vec![0; 4096]);
     for _ in 0..3 {
         let error = reader.read_at(&mut buf, 8192).expect_err("busy");
@@ -198,14 +326,23 @@ fn a_busy_source_is_asked_again_by_the_next_read() {
 fn again(test: &str, variable: &str) -> std::process::Child {
     let me = std::env::current_exe().expect("a path");
     let mut child = Command::new(me);
-    child.args(only(module_path!(), test)).env(variable, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    child
+        .args(only(module_path!(), test))
+        .env(variable, "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     child.spawn().expect("started")
 }
 
 fn finish(child: std::process::Child) {
     let out = child.wait_with_output().expect("ended");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
 }
 
 /// With no descriptor left, clients wait or are turned away, those that are in are served, and room that is made is used.
@@ -213,12 +350,18 @@ fn finish(child: std::process::Child) {
 fn without_descriptors_connected_clients_are_served() {
     const CHILD: &str = "FOREREAD_TEST_DESCRIPTORS";
     if std::env::var_os(CHILD).is_none() {
-        return finish(again("without_descriptors_connected_clients_are_served", CHILD));
+        return finish(again(
+            "without_descriptors_connected_clients_are_served",
+            CHILD,
+        ));
     }
     let served = Served::new(named(MIB));
     let mut clients = [served.client(), served.client()];
     let open = std::fs::read_dir("/proc/self/fd").expect("there").count() as u64;
-    let limit = Rlimit { current: Some(open + 6), maximum: getrlimit(Resource::Nofile).maximum };
+    let limit = Rlimit {
+        current: Some(open + 6),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
     setrlimit(Resource::Nofile, limit).expect("lowered");
     // Both ends are ours, so each costs two: the server runs out first or we do.
     let mut waiting = Vec::new();
@@ -232,8 +375,15 @@ fn without_descriptors_connected_clients_are_served() {
         assert_eq!(client.answer(), (cookie as u64, 0));
         testing::check(&client.data(4096), 4096, 0).expect("right bytes");
     }
-    let error = Reader::open("/etc/passwd", Options::default()).map(drop).expect_err("no descriptor");
-    assert!(error.to_string().ends_with("raise the limit of open files (ulimit -n)"), "{error}");
+    let error = Reader::open("/etc/passwd", Options::default())
+        .map(drop)
+        .expect_err("no descriptor");
+    assert!(
+        error
+            .to_string()
+            .ends_with("raise the limit of open files (ulimit -n)"),
+        "{error}"
+    );
     let last = waiting.pop().expect("one");
     drop(waiting);
     Client::begin(last).send(0, 1, 0, 1);
@@ -260,14 +410,21 @@ fn an_interrupted_call_is_made_again() {
     }
     let slow = Faulty::slow(named(16 * MIB), 1, Duration::from_millis(4));
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
-    let settings = NbdSettings { stall: Duration::from_secs(20), ..NbdSettings::default() };
+    let settings = NbdSettings {
+        stall: Duration::from_secs(20),
+        ..NbdSettings::default()
+    };
     let served = Served::of(reader, settings);
     // Its sockets have a time limit, and such calls are interrupted even without a handler.
     let source = Nbd::open_within(&served.uri(), Duration::from_secs(20)).expect("connected");
-    let reader = Reader::open(Arc::new(source), Options::default().cache_bytes(MIB)).expect("opened");
+    let reader =
+        Reader::open(Arc::new(source), Options::default().cache_bytes(MIB)).expect("opened");
     let mut buf = vec![0; 64 << 10];
     for i in 0..200 {
-        assert_eq!(read_and_check(&reader, &mut buf, i * (64 << 10), 0), 64 << 10);
+        assert_eq!(
+            read_and_check(&reader, &mut buf, i * (64 << 10), 0),
+            64 << 10
+        );
     }
 }
 
@@ -275,8 +432,16 @@ fn an_interrupted_call_is_made_again() {
 #[test]
 fn a_source_and_a_fetch_have_their_largest_size() {
     let options = || Options::default().policy("none").cache_bytes(8 << 20);
-    let large = |size| Reader::open(Arc::new(Mem::generated(size, |_, buf| buf.fill(0))), options());
-    assert!(matches!(large((1 << 62) + 1).err(), Some(foreread::OpenError::TooLarge { .. })));
+    let large = |size| {
+        Reader::open(
+            Arc::new(Mem::generated(size, |_, buf| buf.fill(0))),
+            options(),
+        )
+    };
+    assert!(matches!(
+        large((1 << 62) + 1).err(),
+        Some(foreread::OpenError::TooLarge { .. })
+    ));
     let reader = large(1 << 62).expect("as large as one may be");
     assert_eq!(reader.read_at(&mut vec![1; 2 << 20], 0), Ok(2 << 20));
     assert_eq!(reader.stats().source_reads, 2, "of 1 MiB each");

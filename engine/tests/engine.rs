@@ -11,12 +11,17 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 fn small() -> Options {
-    Options::default().policy("linux-6.18:max=128K").cache_bytes(4 << 20).threads(2)
+    Options::default()
+        .policy("linux-6.18:max=128K")
+        .cache_bytes(4 << 20)
+        .threads(2)
 }
 
 /// Bytes that name the file as well as the place.
 fn of_version(size: u64, version: u16) -> Arc<Mem> {
-    Arc::new(Mem::generated(size, move |offset, buf| testing::fill(buf, offset, version)))
+    Arc::new(Mem::generated(size, move |offset, buf| {
+        testing::fill(buf, offset, version)
+    }))
 }
 
 #[test]
@@ -25,13 +30,19 @@ fn one_file_after_the_other_leaves_nothing_behind() {
     let engine = Engine::new(small()).expect("an engine");
     let mut buf = vec![0; 20_000];
     for n in 0..20_000u32 {
-        let reader = engine.open(of_version(20_000, n as u16)).expect("a number is free");
+        let reader = engine
+            .open(of_version(20_000, n as u16))
+            .expect("a number is free");
         if n % 4 == 0 {
             assert_eq!(read_and_check(&reader, &mut buf, 0, n as u16), 20_000);
         }
     }
     let gauges = engine.gauges();
-    assert_eq!((gauges.files, gauges.opens, gauges.pages), (0, 0, 0), "{gauges:?}");
+    assert_eq!(
+        (gauges.files, gauges.opens, gauges.pages),
+        (0, 0, 0),
+        "{gauges:?}"
+    );
     assert_eq!(engine.meter().held_bytes(), 0);
     assert_eq!(engine.stats().demand_reads, 5000);
 }
@@ -48,10 +59,18 @@ fn the_last_reader_takes_the_pages_along_and_no_other_does() {
     drop(first);
     let before = engine.stats().source_bytes;
     read_and_check(&second, &mut buf, 0, 1);
-    assert_eq!(engine.stats().source_bytes, before, "the pages were kept for the second reader");
+    assert_eq!(
+        engine.stats().source_bytes,
+        before,
+        "the pages were kept for the second reader"
+    );
     drop(second);
     quiet(&other);
-    assert_eq!((engine.gauges().files, engine.gauges().pages), (1, 256), "only the other file's pages are left");
+    assert_eq!(
+        (engine.gauges().files, engine.gauges().pages),
+        (1, 256),
+        "only the other file's pages are left"
+    );
 }
 
 /// The number of a closed file is used again while its readahead is still in flight: bytes that arrive late are discarded.
@@ -76,7 +95,11 @@ fn late_bytes_of_a_closed_file_are_not_those_of_the_next() {
         }
         quiet(&next);
     }
-    assert!(engine.stats().doomed_fetches > 0, "something was in flight: {:?}", engine.stats());
+    assert!(
+        engine.stats().doomed_fetches > 0,
+        "something was in flight: {:?}",
+        engine.stats()
+    );
 }
 
 #[test]
@@ -118,8 +141,17 @@ impl Source for Strict {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let fits = bufs.iter().all(|buf| (buf.as_ptr() as usize).is_multiple_of(4096));
-        if fits { self.0.read_at(bufs, offset) } else { Err(SourceError::Io { errno: 22, what: "alignment".into() }) }
+        let fits = bufs
+            .iter()
+            .all(|buf| (buf.as_ptr() as usize).is_multiple_of(4096));
+        if fits {
+            self.0.read_at(bufs, offset)
+        } else {
+            Err(SourceError::Io {
+                errno: 22,
+                what: "alignment".into(),
+            })
+        }
     }
 
     fn defaults(&self) -> Defaults {
@@ -131,7 +163,10 @@ impl Source for Strict {
     }
 
     fn alignment(&self) -> Alignment {
-        Alignment { offset: 1, memory: 4096 }
+        Alignment {
+            offset: 1,
+            memory: 4096,
+        }
     }
 }
 
@@ -143,7 +178,9 @@ fn buffers_suit_the_strictest_source_from_then_on() {
     for at in 0..40 {
         read_and_check(&lax, &mut buf, at * 9000, 0);
     }
-    let strict = engine.open(Arc::new(Strict(named(1 << 20)))).expect("opened");
+    let strict = engine
+        .open(Arc::new(Strict(named(1 << 20))))
+        .expect("opened");
     for at in 0..40 {
         read_and_check(&strict, &mut buf, at * 9000, 0);
         read_and_check(&lax, &mut buf, 1_000_000 - at * 9000, 0);
@@ -153,11 +190,16 @@ fn buffers_suit_the_strictest_source_from_then_on() {
 #[test]
 fn a_file_that_fails_leaves_the_others_alone() {
     let engine = Engine::new(small()).expect("an engine");
-    let bad = engine.open(Arc::new(Faulty::from_nth(named(1 << 20), 0))).expect("opened");
+    let bad = engine
+        .open(Arc::new(Faulty::from_nth(named(1 << 20), 0)))
+        .expect("opened");
     let good = engine.open(of_version(1 << 20, 7)).expect("opened");
     let mut buf = vec![0; 4096];
     for at in 0..64 {
-        assert!(matches!(bad.read_at(&mut buf, at * 4096), Err(ReadError::Io { .. })));
+        assert!(matches!(
+            bad.read_at(&mut buf, at * 4096),
+            Err(ReadError::Io { .. })
+        ));
         read_and_check(&good, &mut buf, at * 4096, 7);
     }
 }
@@ -166,7 +208,9 @@ const HUNG_BYTES: usize = 2 << 20;
 
 /// Calls every method of the source, one way or another. Errors do not matter here.
 fn call_everything(engine: &Engine, source: Arc<dyn Source>, bytes: &Mem) {
-    let Ok(reader) = engine.open(source) else { return };
+    let Ok(reader) = engine.open(source) else {
+        return;
+    };
     let mut buf = vec![0; 200_000];
     let _ = reader.allow_writes();
     let _ = reader.write_at(&[1; 10], 0);
@@ -238,7 +282,10 @@ fn no_source_call_holds_up_another_file() {
             });
             let read = is_done.recv_timeout(Duration::from_secs(20));
             gate.release();
-            assert!(read.is_ok(), "a source that hangs in {method:?} holds up the reader of another file");
+            assert!(
+                read.is_ok(),
+                "a source that hangs in {method:?} holds up the reader of another file"
+            );
         });
     }
 }
@@ -253,9 +300,14 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
     let hung = engine.open(Arc::new(source)).expect("opened");
     gate.hang(Method::ReadAt);
     hung.advise(Advice::WillNeed, 0..2 << 20).expect("taken");
-    let wait =
-        |so: &dyn Fn() -> bool| (0..20_000).any(|_| so() || (std::thread::sleep(Duration::from_millis(1)), false).1);
-    assert!(wait(&|| gate.held() == 2), "{} of two workers hang", gate.held());
+    let wait = |so: &dyn Fn() -> bool| {
+        (0..20_000).any(|_| so() || (std::thread::sleep(Duration::from_millis(1)), false).1)
+    };
+    assert!(
+        wait(&|| gate.held() == 2),
+        "{} of two workers hang",
+        gate.held()
+    );
     std::thread::scope(|scope| {
         let (done, is_done) = channel();
         for task in [false, true] {
@@ -264,7 +316,10 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
                 if task {
                     let good = engine.open(of_version(4 << 20, 8)).expect("opened");
                     let mut buf = vec![0; 50_000];
-                    assert_eq!(pollster::block_on(good.read_at_async(&mut buf, 70_000)), Ok(50_000));
+                    assert_eq!(
+                        pollster::block_on(good.read_at_async(&mut buf, 70_000)),
+                        Ok(50_000)
+                    );
                     testing::check(&buf, 70_000, 8).expect("right bytes");
                 } else {
                     read_another(engine);
@@ -274,13 +329,23 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
         }
         let first = is_done.recv_timeout(Duration::from_secs(20));
         let second = is_done.recv_timeout(Duration::from_millis(300));
-        let other = Engine::new(small()).expect("an engine").open(of_version(1 << 20, 9)).expect("opened");
+        let other = Engine::new(small())
+            .expect("an engine")
+            .open(of_version(1 << 20, 9))
+            .expect("opened");
         let elsewhere = pollster::block_on(other.read_at_async(&mut [0; 5000], 1000));
         gate.release();
         assert_eq!(first, Ok(false), "threads read on");
-        assert!(second.is_err(), "a task has no worker: SEMANTICS.md can promise more");
+        assert!(
+            second.is_err(),
+            "a task has no worker: SEMANTICS.md can promise more"
+        );
         assert_eq!(elsewhere, Ok(5000), "another engine has workers to itself");
-        assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(true), "it went on when the source did");
+        assert_eq!(
+            is_done.recv_timeout(Duration::from_secs(20)),
+            Ok(true),
+            "it went on when the source did"
+        );
     });
     quiet(&hung);
 }

@@ -13,8 +13,15 @@ fn run(name: &str, arguments: &[&str]) -> Option<String> {
         println!("skipped: needs the examples (cargo build -p foreread --examples)");
         return None;
     }
-    let out = Command::new(&program).args(arguments).output().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let out = Command::new(&program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     Some(String::from_utf8(out.stdout).expect("text"))
 }
 
@@ -22,7 +29,9 @@ fn run(name: &str, arguments: &[&str]) -> Option<String> {
 fn each_does_what_it_says() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(file.path(), vec![2; 1_000_000]).expect("written");
-    let Some(out) = run("embed", &[file.path().to_str().expect("UTF-8")]) else { return };
+    let Some(out) = run("embed", &[file.path().to_str().expect("UTF-8")]) else {
+        return;
+    };
     assert!(out.starts_with("sum 2000000, "), "{out}");
     assert!(run("custom_policy", &[]).is_some_and(|out| out.starts_with("256 reads, ")));
     assert!(run("custom_source", &[]).is_some_and(|out| out.contains("12 * 12 = 144")));

@@ -47,28 +47,67 @@ type Story = Vec<(usize, u64, usize)>;
 type Named = (&'static str, fn() -> Story);
 
 const STORIES: [Named; 6] = [
-    ("sequential", || (0..64).map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
-    ("backward", || (0..64).rev().map(|i| (0, i * (16 << 10), 16 << 10)).collect()),
+    ("sequential", || {
+        (0..64).map(|i| (0, i * (16 << 10), 16 << 10)).collect()
+    }),
+    ("backward", || {
+        (0..64)
+            .rev()
+            .map(|i| (0, i * (16 << 10), 16 << 10))
+            .collect()
+    }),
     ("random", || {
         let mut rng = Rng(3);
-        (0..60).map(|_| (0, rng.below(SIZE), 1 + rng.below(9000) as usize)).collect()
+        (0..60)
+            .map(|_| (0, rng.below(SIZE), 1 + rng.below(9000) as usize))
+            .collect()
     }),
-    ("two readers", || (0..80).map(|i| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10)).collect()),
-    ("one large", || vec![(0, 100, SIZE as usize), (1, 0, SIZE as usize)]),
-    ("hinted", || vec![(0, 0, 0), (0, 5000, 20_000), (1, 500_000, 300_000), (0, SIZE - 10, 10)]),
+    ("two readers", || {
+        (0..80)
+            .map(|i| (i % 2, (i / 2) as u64 * (12 << 10), 12 << 10))
+            .collect()
+    }),
+    ("one large", || {
+        vec![(0, 100, SIZE as usize), (1, 0, SIZE as usize)]
+    }),
+    ("hinted", || {
+        vec![
+            (0, 0, 0),
+            (0, 5000, 20_000),
+            (1, 500_000, 300_000),
+            (0, SIZE - 10, 10),
+        ]
+    }),
 ];
 
 fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
     // Small, so that pages leave as well; one worker, so that fetches come in nearly the same order every time.
-    Reader::open(source, Options::default().policy(policy).cache_bytes(256 << 10).threads(1)).expect("opens")
+    Reader::open(
+        source,
+        Options::default()
+            .policy(policy)
+            .cache_bytes(256 << 10)
+            .threads(1),
+    )
+    .expect("opens")
 }
 
 /// The same, read by a queue that ends transfers late and out of order. Without a worker, so that a caller that does not
 /// reap, or does not call the next one, hangs.
-fn open_queued(source: Arc<Faulty<Mem>>, policy: &str, seed: u64) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
+fn open_queued(
+    source: Arc<Faulty<Mem>>,
+    policy: &str,
+    seed: u64,
+) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
     let queued = Arc::new(Queued::new(source, seed));
-    let options = Options::default().policy(policy).cache_bytes(256 << 10).threads(0);
-    (Arc::clone(&queued), Reader::open(queued, options).expect("opens"))
+    let options = Options::default()
+        .policy(policy)
+        .cache_bytes(256 << 10)
+        .threads(0);
+    (
+        Arc::clone(&queued),
+        Reader::open(queued, options).expect("opens"),
+    )
 }
 
 /// Runs the story; returns how many reads failed. Every error is the injected one, every byte is right.
@@ -77,7 +116,9 @@ fn tell(readers: &[&Reader; 2], story: &[(usize, u64, usize)]) -> u64 {
     let mut buf = vec![0; SIZE as usize];
     for &(reader, offset, len) in story {
         if len == 0 {
-            readers[reader].advise(Advice::WillNeed, 0..SIZE).expect("taken");
+            readers[reader]
+                .advise(Advice::WillNeed, 0..SIZE)
+                .expect("taken");
             continue;
         }
         match readers[reader].read_at(&mut buf[..len], offset) {
@@ -108,7 +149,11 @@ fn the_nth_fetch_fails_for_every_n() {
         for (name, story) in STORIES {
             for lasting in [false, true] {
                 for n in 0.. {
-                    let make = if lasting { Faulty::from_nth } else { Faulty::nth };
+                    let make = if lasting {
+                        Faulty::from_nth
+                    } else {
+                        Faulty::nth
+                    };
                     let source = Arc::new(make(named(SIZE), n));
                     let first = open(Arc::clone(&source), policy.name);
                     let second = first.try_clone().expect("opens");
@@ -147,17 +192,28 @@ fn the_nth_transfer_fails_for_every_n() {
         for (name, story) in STORIES {
             for lasting in [false, true] {
                 for n in 0.. {
-                    let make = if lasting { Faulty::from_nth } else { Faulty::nth };
+                    let make = if lasting {
+                        Faulty::from_nth
+                    } else {
+                        Faulty::nth
+                    };
                     let source = Arc::new(make(named(SIZE), n));
                     let (queued, first) = open_queued(Arc::clone(&source), policy.name, n);
                     let second = first.try_clone().expect("opens");
                     let failed = tell(&[&first, &second], &story());
                     quiet(&first);
                     let (faults, stats) = (source.faults(), first.stats());
-                    assert!(failed <= faults, "{} {name}: {failed} reads for {faults} faults", policy.name);
+                    assert!(
+                        failed <= faults,
+                        "{} {name}: {failed} reads for {faults} faults",
+                        policy.name
+                    );
                     assert!(lasting || failed <= 1, "one fault fails one read at most");
                     // A fetch of several transfers fails once.
-                    assert!(stats.failed_fetches <= faults && (faults == 0) == (stats.failed_fetches == 0));
+                    assert!(
+                        stats.failed_fetches <= faults
+                            && (faults == 0) == (stats.failed_fetches == 0)
+                    );
                     assert_eq!(stats.failed_reads, failed);
                     source.heal();
                     clean(&second);
@@ -184,7 +240,10 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
         for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
             for n in 0.. {
                 let queued = Arc::new(Queued::new(named(SIZE), n).refused_from(n).depth(depth));
-                let options = Options::default().policy("linux-6.18:max=128K").cache_bytes(256 << 10).threads(threads);
+                let options = Options::default()
+                    .policy("linux-6.18:max=128K")
+                    .cache_bytes(256 << 10)
+                    .threads(threads);
                 let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
                 assert_eq!(tell(&[&reader, &reader], &story()), 0, "{name}");
                 assert!(queued.taken() <= n && queued.most_under_way() <= depth);
@@ -206,7 +265,10 @@ fn callers_take_turns_at_the_queue() {
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
         let queued = Arc::new(Queued::new(slow, seed).depth(3 + seed as usize * 5));
-        let options = Options::default().policy("linux-6.18:max=256K").cache_bytes(512 << 10).threads(threads);
+        let options = Options::default()
+            .policy("linux-6.18:max=256K")
+            .cache_bytes(512 << 10)
+            .threads(threads);
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..6 {
@@ -242,11 +304,18 @@ fn a_reaper_that_leaves_wakes_the_next() {
                 let (reader, together) = (&reader, &together);
                 scope.spawn(move || {
                     together.wait();
-                    assert_eq!(read_and_check(reader, &mut [0; 128 << 10], thread * (256 << 10), 0), 128 << 10);
+                    assert_eq!(
+                        read_and_check(reader, &mut [0; 128 << 10], thread * (256 << 10), 0),
+                        128 << 10
+                    );
                 });
             }
         });
-        assert_eq!((reader.gauges().missed_calls, queued.taken()), (0, 6), "seed {seed}");
+        assert_eq!(
+            (reader.gauges().missed_calls, queued.taken()),
+            (0, 6),
+            "seed {seed}"
+        );
     }
 }
 
@@ -258,15 +327,27 @@ fn dropped_with_transfers_under_way() {
     for n in 0..60 {
         let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
         let queued = Arc::new(Queued::new(slow, n));
-        let options = Options::default().policy("linux-6.18:max=2M").threads((n % 3) as u32);
+        let options = Options::default()
+            .policy("linux-6.18:max=2M")
+            .threads((n % 3) as u32);
         let reader = Reader::open(Arc::clone(&queued), options).expect("opens");
         let mut buf = vec![0; 64 << 10];
-        (0..n % 20).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
-        reader.advise(Advice::WillNeed, 32 << 20..40 << 20).expect("taken");
+        (0..n % 20)
+            .for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
+        reader
+            .advise(Advice::WillNeed, 32 << 20..40 << 20)
+            .expect("taken");
         busy += u64::from(queued.under_way() > 0);
         let meter = reader.meter();
         drop(reader);
-        assert_eq!((meter.held_bytes(), queued.under_way(), Arc::strong_count(&queued)), (0, 0, 1));
+        assert_eq!(
+            (
+                meter.held_bytes(),
+                queued.under_way(),
+                Arc::strong_count(&queued)
+            ),
+            (0, 0, 1)
+        );
     }
     assert!(busy > 30, "{busy} times there was something under way");
 }
@@ -282,13 +363,20 @@ fn failing_readahead_fails_no_read() {
         let overlaps = |r: &Range<u64>| r.start < call.offset + call.len && call.offset < r.end;
         let demanded = seen.lock().expect("no panic").iter().any(overlaps);
         let unlucky = rng.lock().expect("no panic").below(5) == 0;
-        if unlucky && !demanded { FaultAction::Fail(EIO) } else { FaultAction::Pass }
+        if unlucky && !demanded {
+            FaultAction::Fail(EIO)
+        } else {
+            FaultAction::Pass
+        }
     };
     // A million of them: ./test-long faults.
-    let reads: u64 = std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
+    let reads: u64 =
+        std::env::var("FOREREAD_READS").map_or(10_240, |n| n.parse().expect("a number"));
     let each = reads.div_ceil(4);
     let source = Arc::new(Faulty::new(named((each * 4) << 14), rule));
-    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(4 << 20);
+    let options = Options::default()
+        .policy("linux-6.18:max=64K")
+        .cache_bytes(4 << 20);
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -309,7 +397,10 @@ fn failing_readahead_fails_no_read() {
     });
     quiet(&reader);
     let stats = reader.stats();
-    assert_eq!((stats.failed_reads, stats.failed_fetches), (0, source.faults()));
+    assert_eq!(
+        (stats.failed_reads, stats.failed_fetches),
+        (0, source.faults())
+    );
     assert!(source.faults() > reads / 100, "{} faults", source.faults());
     println!(
         "{reads} demand reads of 16 KiB, {} failed reads of readahead, {} failed demand reads",
@@ -321,14 +412,18 @@ fn failing_readahead_fails_no_read() {
 /// The table at the head of this file names tests that are there, for every fault.
 #[test]
 fn every_fault_has_its_test() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
     let file = |name: &str| match name {
         "rules" => root.join("core/tests/rules.rs"),
         "validate" => root.join("engine/src/nbd/validate.rs"),
         "values" => root.join("cli/src/args/values.rs"),
         _ => root.join(format!("engine/tests/{name}.rs")),
     };
-    let head = include_str!("faults.rs").lines().filter_map(|line| line.strip_prefix("//! | F"));
+    let head = include_str!("faults.rs")
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! | F"));
     let mut faults = Vec::new();
     for row in head {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
@@ -338,7 +433,11 @@ fn every_fault_has_its_test() {
             let (name, test) = test.split_once("::").expect("file::test");
             let text = std::fs::read_to_string(file(name));
             let text = text.unwrap_or_else(|error| panic!("F{}: {name}: {error}", cells[0]));
-            assert!(text.contains(&format!("fn {test}(")), "F{}: there is no {name}::{test}", cells[0]);
+            assert!(
+                text.contains(&format!("fn {test}(")),
+                "F{}: there is no {name}::{test}",
+                cells[0]
+            );
         }
     }
     faults.dedup();
@@ -353,26 +452,57 @@ fn every_limit_names_its_test() {
         for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
             let path = entry.path();
             match path.extension() {
-                Some(end) if end == "rs" => *all += &std::fs::read_to_string(&path).expect("a source"),
+                Some(end) if end == "rs" => {
+                    *all += &std::fs::read_to_string(&path).expect("a source")
+                }
                 None if path.is_dir() => sources(&path, all),
                 _ => {}
             }
         }
     }
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace");
     let mut all = String::new();
-    for folder in ["core/src", "core/tests", "engine/src", "engine/tests", "lab/src", "plan/tests", "cli/tests"] {
+    for folder in [
+        "core/src",
+        "core/tests",
+        "engine/src",
+        "engine/tests",
+        "lab/src",
+        "plan/tests",
+        "cli/tests",
+    ] {
         sources(&root.join(folder), &mut all);
     }
     let semantics = std::fs::read_to_string(root.join("SEMANTICS.md")).expect("SEMANTICS.md");
-    let limits = semantics.split("## Limits").nth(1).and_then(|rest| rest.split("## ").next()).expect("a table");
-    let rows: Vec<&str> = limits.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    let limits = semantics
+        .split("## Limits")
+        .nth(1)
+        .and_then(|rest| rest.split("## ").next())
+        .expect("a table");
+    let rows: Vec<&str> = limits
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .collect();
     assert!(rows.len() >= 20, "{} rows", rows.len());
     for row in rows {
-        let cell = row.trim_end_matches('|').rsplit('|').next().expect("a cell").trim();
-        assert!(cell.starts_with('`') || cell.starts_with("none: "), "no test: {row}");
+        let cell = row
+            .trim_end_matches('|')
+            .rsplit('|')
+            .next()
+            .expect("a cell")
+            .trim();
+        assert!(
+            cell.starts_with('`') || cell.starts_with("none: "),
+            "no test: {row}"
+        );
         for test in cell.split('`').skip(1).step_by(2) {
-            assert!(all.contains(&format!("fn {test}(")), "there is no {test}: {row}");
+            assert!(
+                all.contains(&format!("fn {test}(")),
+                "there is no {test}: {row}"
+            );
         }
     }
 }
@@ -383,7 +513,9 @@ fn one_in_five_under_threads() {
     crate::common::watch();
     for policy in ALL {
         let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
-        let options = Options::default().policy(policy.name).cache_bytes(256 << 10);
+        let options = Options::default()
+            .policy(policy.name)
+            .cache_bytes(256 << 10);
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -414,9 +546,14 @@ fn an_early_end_is_short() {
     let mut buf = vec![0; 64 << 10];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 64 << 10);
     // The last page in front of the early end arrives whole; what reaches beyond it does not.
-    assert_eq!(read_and_check(&reader, &mut buf[..4096], SIZE / 2 - 4096, 0), 4096);
+    assert_eq!(
+        read_and_check(&reader, &mut buf[..4096], SIZE / 2 - 4096, 0),
+        4096
+    );
     for offset in [SIZE / 2 - 100, SIZE / 2, SIZE - 1] {
-        let error = reader.read_at(&mut buf[..8192], offset).expect_err("no bytes there");
+        let error = reader
+            .read_at(&mut buf[..8192], offset)
+            .expect_err("no bytes there");
         assert!(matches!(error, ReadError::Short { .. }), "{error}");
         assert!(error.to_string().contains(&format!("at {offset}")) && error.errno() == EIO);
     }
@@ -434,7 +571,13 @@ fn a_panic_is_an_error() {
             usual(info);
         }
     }));
-    let bug = |call: Call| if call.nth % 3 == 1 { FaultAction::Panic } else { FaultAction::Pass };
+    let bug = |call: Call| {
+        if call.nth % 3 == 1 {
+            FaultAction::Panic
+        } else {
+            FaultAction::Pass
+        }
+    };
     let source = Arc::new(Faulty::new(named(SIZE), bug));
     let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
     let failed = tell(&[&reader, &reader], &STORIES[2].1());
@@ -449,7 +592,11 @@ fn dropped_while_busy() {
     crate::common::watch();
     for _ in 0..20 {
         let source = Arc::new(Faulty::slow(named(64 << 20), 1, Duration::from_millis(2)));
-        let reader = Reader::open(Arc::clone(&source), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+        let reader = Reader::open(
+            Arc::clone(&source),
+            Options::default().policy("linux-6.18:max=1M"),
+        )
+        .expect("opens");
         let mut buf = vec![0; 64 << 10];
         (0..3).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 16, 0), 64 << 10));
         let meter = reader.meter();
@@ -463,7 +610,10 @@ fn dropped_while_busy() {
 fn slow_and_shared() {
     crate::common::watch();
     let source = Arc::new(Faulty::slow(named(SIZE), 7, Duration::from_micros(300)));
-    let options = Options::default().policy("linux-6.18:max=256K").cache_bytes(512 << 10).threads(2);
+    let options = Options::default()
+        .policy("linux-6.18:max=256K")
+        .cache_bytes(512 << 10)
+        .threads(2);
     let reader = Reader::open(source, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..6 {
@@ -492,7 +642,12 @@ fn the_nth_accept_fails_for_every_n() {
     crate::common::watch();
     for lasting in [false, true] {
         for n in 0.. {
-            let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Accept, n, lasting));
+            let source = Arc::new(Faulty::nth_of(
+                Mem::new(version(0)),
+                Other::Accept,
+                n,
+                lasting,
+            ));
             let reader = open(Arc::clone(&source), "linux-6.18:max=128K");
             let mut buf = vec![0; 10_000];
             assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
@@ -503,13 +658,17 @@ fn the_nth_accept_fails_for_every_n() {
                 for _ in 0..8 {
                     match reader.read_at(&mut buf, 20_000) {
                         Ok(10_000) => {
-                            testing::check(&buf, 20_000, v).unwrap_or_else(|wrong| panic!("accept {n}: {wrong}"));
+                            testing::check(&buf, 20_000, v)
+                                .unwrap_or_else(|wrong| panic!("accept {n}: {wrong}"));
                         }
                         Err(ReadError::Changed { .. }) => told += 1,
                         other => panic!("accept {n}: {other:?}"),
                     }
                 }
-                assert!(told > 0 && (lasting || told <= 2), "accept {n}: told {told} times");
+                assert!(
+                    told > 0 && (lasting || told <= 2),
+                    "accept {n}: told {told} times"
+                );
             }
             let faults = source.faults();
             source.heal();
@@ -530,17 +689,28 @@ fn the_nth_flush_fails_for_every_n() {
     crate::common::watch();
     for lasting in [false, true] {
         for n in 0..5 {
-            let source = Arc::new(Faulty::nth_of(Mem::new(version(0)), Other::Flush, n, lasting));
+            let source = Arc::new(Faulty::nth_of(
+                Mem::new(version(0)),
+                Other::Flush,
+                n,
+                lasting,
+            ));
             let reader = open(Arc::clone(&source), "none");
             reader.allow_writes().expect("memory");
             let mut failed = 0;
             for at in 0..4_u64 {
-                reader.write_at(&testing::pattern(at * 5000, 5000, 9), at * 5000).expect("written");
+                reader
+                    .write_at(&testing::pattern(at * 5000, 5000, 9), at * 5000)
+                    .expect("written");
                 failed += u64::from(reader.flush().is_err_and(|error| error.errno() == EIO));
                 read_and_check(&reader, &mut [0; 5000], at * 5000, 9);
             }
             let expected = (4_u64.saturating_sub(n), u64::from(n < 4));
-            assert_eq!((failed, source.faults()), expected, "flush {n}: the storage is not asked again once it failed");
+            assert_eq!(
+                (failed, source.faults()),
+                expected,
+                "flush {n}: the storage is not asked again once it failed"
+            );
             source.heal();
             assert_eq!(reader.flush().is_ok(), n >= 4, "flush {n}: kept");
             drop(reader);
@@ -554,73 +724,104 @@ fn the_nth_flush_fails_for_every_n() {
 /// With no thread to be had, and whichever is the first: every read is right, by threads, by a queue, by tasks.
 #[test]
 fn the_nth_thread_is_refused_for_every_n() {
-    alone(module_path!(), "the_nth_thread_is_refused_for_every_n", || {
-        let mut refused = 0;
-        for lasting in [false, true] {
-            for n in 0.. {
-                testing::refuse(SystemRequest::Thread, Some(n), lasting);
-                for seed in 0..2 {
-                    let options = Options::default().policy("linux-6.18:max=128K").cache_bytes(256 << 10).threads(3);
-                    let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
-                    let reader = match seed {
-                        0 => Reader::open(Arc::new(slow), options),
-                        _ => Reader::open(Arc::new(Queued::new(slow, n)), options),
-                    };
-                    let reader = reader.expect("opens");
-                    for (_, story) in STORIES {
-                        assert_eq!(tell(&[&reader, &reader], &story()), 0, "thread {n}");
+    alone(
+        module_path!(),
+        "the_nth_thread_is_refused_for_every_n",
+        || {
+            let mut refused = 0;
+            for lasting in [false, true] {
+                for n in 0.. {
+                    testing::refuse(SystemRequest::Thread, Some(n), lasting);
+                    for seed in 0..2 {
+                        let options = Options::default()
+                            .policy("linux-6.18:max=128K")
+                            .cache_bytes(256 << 10)
+                            .threads(3);
+                        let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
+                        let reader = match seed {
+                            0 => Reader::open(Arc::new(slow), options),
+                            _ => Reader::open(Arc::new(Queued::new(slow, n)), options),
+                        };
+                        let reader = reader.expect("opens");
+                        for (_, story) in STORIES {
+                            assert_eq!(tell(&[&reader, &reader], &story()), 0, "thread {n}");
+                        }
+                        let mut buf = vec![0; 50_000];
+                        let read = pollster::block_on(reader.read_at_async(&mut buf, 300_000));
+                        assert_eq!(read.ok(), Some(50_000), "thread {n}");
+                        check_memory(&quiet(&reader), 4096);
                     }
-                    let mut buf = vec![0; 50_000];
-                    let read = pollster::block_on(reader.read_at_async(&mut buf, 300_000));
-                    assert_eq!(read.ok(), Some(50_000), "thread {n}");
-                    check_memory(&quiet(&reader), 4096);
-                }
-                let fired = !testing::is_due(SystemRequest::Thread);
-                testing::refuse(SystemRequest::Thread, None, false);
-                refused += u64::from(fired);
-                if !fired {
-                    break;
+                    let fired = !testing::is_due(SystemRequest::Thread);
+                    testing::refuse(SystemRequest::Thread, None, false);
+                    refused += u64::from(fired);
+                    if !fired {
+                        break;
+                    }
                 }
             }
-        }
-        assert!(refused >= 4, "{refused}");
-    });
+            assert!(refused >= 4, "{refused}");
+        },
+    );
 }
 
 /// An NBD server whose first thread cannot be had says so; no client waits for one that will never be.
 #[test]
 #[cfg(feature = "nbd")]
 fn a_server_without_its_first_thread_is_an_error() {
-    alone(module_path!(), "a_server_without_its_first_thread_is_an_error", || {
-        use foreread::front::nbd::{Listen, NbdSettings, Server};
-        let dir = tempfile::tempdir().expect("a directory");
-        let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
-        let place = [Listen::Unix(dir.path().join("s"))];
-        testing::refuse(SystemRequest::Thread, Some(0), true);
-        let error = Server::bind(&place, reader(), NbdSettings::default()).err().expect("no thread").to_string();
-        assert!(error.contains("no thread can be started") && error.contains("ulimit -u"), "{error}");
-        testing::refuse(SystemRequest::Thread, None, false);
-        assert!(Server::bind(&place, reader(), NbdSettings::default()).is_ok(), "the place is free again");
-    });
+    alone(
+        module_path!(),
+        "a_server_without_its_first_thread_is_an_error",
+        || {
+            use foreread::front::nbd::{Listen, NbdSettings, Server};
+            let dir = tempfile::tempdir().expect("a directory");
+            let reader = || Reader::open(Arc::new(named(SIZE)), Options::default()).expect("opens");
+            let place = [Listen::Unix(dir.path().join("s"))];
+            testing::refuse(SystemRequest::Thread, Some(0), true);
+            let error = Server::bind(&place, reader(), NbdSettings::default())
+                .err()
+                .expect("no thread")
+                .to_string();
+            assert!(
+                error.contains("no thread can be started") && error.contains("ulimit -u"),
+                "{error}"
+            );
+            testing::refuse(SystemRequest::Thread, None, false);
+            assert!(
+                Server::bind(&place, reader(), NbdSettings::default()).is_ok(),
+                "the place is free again"
+            );
+        },
+    );
 }
 
 /// Memory that the system does not map: buffers come from the allocator, and every read is right.
 #[test]
 fn the_nth_mapping_is_refused_for_every_n() {
-    alone(module_path!(), "the_nth_mapping_is_refused_for_every_n", || {
-        // Each round needs one slab more than what the ones before have left.
-        for n in 0..3_u64 {
-            let size = (n + 1) * (36 << 20);
-            testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
-            let options = Options::default().policy("linux-6.18:max=1M").cache_bytes(size);
-            let reader = Reader::open(Arc::new(named(size)), options).expect("opens");
-            let mut buf = vec![0; 1 << 20];
-            (0..size >> 20).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20));
-            assert!(!testing::is_due(SystemRequest::Mapping), "mapping {n} was never asked for");
-            testing::refuse(SystemRequest::Mapping, None, false);
-            check_memory(&quiet(&reader), 4096);
-        }
-    });
+    alone(
+        module_path!(),
+        "the_nth_mapping_is_refused_for_every_n",
+        || {
+            // Each round needs one slab more than what the ones before have left.
+            for n in 0..3_u64 {
+                let size = (n + 1) * (36 << 20);
+                testing::refuse(SystemRequest::Mapping, Some(0), n == 2);
+                let options = Options::default()
+                    .policy("linux-6.18:max=1M")
+                    .cache_bytes(size);
+                let reader = Reader::open(Arc::new(named(size)), options).expect("opens");
+                let mut buf = vec![0; 1 << 20];
+                (0..size >> 20).for_each(|i| {
+                    assert_eq!(read_and_check(&reader, &mut buf, i << 20, 0), 1 << 20)
+                });
+                assert!(
+                    !testing::is_due(SystemRequest::Mapping),
+                    "mapping {n} was never asked for"
+                );
+                testing::refuse(SystemRequest::Mapping, None, false);
+                check_memory(&quiet(&reader), 4096);
+            }
+        },
+    );
 }
 
 /// A ring of io_uring is memory that the kernel maps. Where it is refused, threads read the file, and the file says so; the
@@ -628,39 +829,60 @@ fn the_nth_mapping_is_refused_for_every_n() {
 #[test]
 #[cfg(feature = "uring")]
 fn the_nth_mapping_of_files_is_refused_for_every_n() {
-    alone(module_path!(), "the_nth_mapping_of_files_is_refused_for_every_n", || {
-        let file = tempfile::NamedTempFile::new().expect("a scratch file");
-        std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
-        let name = format!("file:{}", file.path().display());
-        let open = || Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens");
-        let read_all = |reader: &Reader| {
-            let mut buf = vec![0; 100_000];
-            (0..40).for_each(|i| assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000));
-            check_memory(&quiet(reader), 4096);
-        };
-        let usual = open().describe();
-        if !usual.ends_with("direct, io_uring") {
-            return println!("skipped: needs a file system with direct I/O and io_uring: {usual}");
-        }
-        let mut without = 0;
-        for lasting in [false, true] {
-            for n in 0.. {
-                testing::refuse(SystemRequest::Mapping, Some(n), lasting);
-                let (first, second) = (open(), open());
-                [&first, &second].into_iter().for_each(read_all);
-                let fired = !testing::is_due(SystemRequest::Mapping);
-                testing::refuse(SystemRequest::Mapping, None, false);
-                let refused = |reader: &Reader| reader.describe().contains("io_uring finds no memory: ENOMEM");
-                assert_eq!([&first, &second].map(refused), [fired && n == 0, fired && (n == 1 || lasting && n == 0)]);
-                without += u32::from(fired);
-                assert_eq!(open().describe(), usual, "mapping {n}: rings are there again");
-                if !fired {
-                    break;
+    alone(
+        module_path!(),
+        "the_nth_mapping_of_files_is_refused_for_every_n",
+        || {
+            let file = tempfile::NamedTempFile::new().expect("a scratch file");
+            std::fs::write(file.path(), testing::pattern(0, 4 << 20, 0)).expect("room");
+            let name = format!("file:{}", file.path().display());
+            let open = || {
+                Reader::open(name.as_str(), Options::default().cache_bytes(8 << 20)).expect("opens")
+            };
+            let read_all = |reader: &Reader| {
+                let mut buf = vec![0; 100_000];
+                (0..40).for_each(|i| {
+                    assert_eq!(read_and_check(reader, &mut buf, i * 100_000, 0), 100_000)
+                });
+                check_memory(&quiet(reader), 4096);
+            };
+            let usual = open().describe();
+            if !usual.ends_with("direct, io_uring") {
+                return println!(
+                    "skipped: needs a file system with direct I/O and io_uring: {usual}"
+                );
+            }
+            let mut without = 0;
+            for lasting in [false, true] {
+                for n in 0.. {
+                    testing::refuse(SystemRequest::Mapping, Some(n), lasting);
+                    let (first, second) = (open(), open());
+                    [&first, &second].into_iter().for_each(read_all);
+                    let fired = !testing::is_due(SystemRequest::Mapping);
+                    testing::refuse(SystemRequest::Mapping, None, false);
+                    let refused = |reader: &Reader| {
+                        reader
+                            .describe()
+                            .contains("io_uring finds no memory: ENOMEM")
+                    };
+                    assert_eq!(
+                        [&first, &second].map(refused),
+                        [fired && n == 0, fired && (n == 1 || lasting && n == 0)]
+                    );
+                    without += u32::from(fired);
+                    assert_eq!(
+                        open().describe(),
+                        usual,
+                        "mapping {n}: rings are there again"
+                    );
+                    if !fired {
+                        break;
+                    }
                 }
             }
-        }
-        assert!(without >= 4, "{without}");
-    });
+            assert!(without >= 4, "{without}");
+        },
+    );
 }
 
 /// A file that cannot be opened is an error that says what to do; the engine and the files that it has go on.
@@ -679,14 +901,23 @@ fn the_nth_open_fails_for_every_n() {
             assert_eq!(failed, (n < 4).then_some(n as usize));
             for reader in &opened {
                 match reader {
-                    Ok(reader) => assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000),
+                    Ok(reader) => {
+                        assert_eq!(read_and_check(reader, &mut [0; 5000], 70_000, 0), 5000)
+                    }
                     Err(error) => assert!(error.to_string().contains("ulimit -n"), "{error}"),
                 }
             }
             let files = opened.iter().flatten().count() as u64;
             assert_eq!(engine.gauges().files, files);
             drop(opened);
-            assert_eq!((engine.gauges().files, engine.gauges().opens, engine.meter().held_bytes()), (0, 0, 0));
+            assert_eq!(
+                (
+                    engine.gauges().files,
+                    engine.gauges().opens,
+                    engine.meter().held_bytes()
+                ),
+                (0, 0, 0)
+            );
         }
     });
 }

@@ -29,7 +29,10 @@ fn refused(path: &Path) -> String {
     let error = open(path).err().expect("it is refused");
     assert!(error.errno() > 0);
     let line = error.to_string();
-    assert!(!line.contains('\n') && line.contains(&path.display().to_string()), "{line}");
+    assert!(
+        !line.contains('\n') && line.contains(&path.display().to_string()),
+        "{line}"
+    );
     line
 }
 
@@ -45,13 +48,27 @@ fn what_is_no_file_is_refused_in_one_line() {
     let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
     assert!(refused(&socket).contains("is a socket"));
     let pipe = dir.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .expect("a pipe");
     assert!(refused(&pipe).contains("is a pipe"));
     let circle = dir.path().join("circle");
     std::os::unix::fs::symlink(&circle, &circle).expect("a link");
     assert!(refused(&circle).contains("circle"));
-    let error = Reader::open("moddel:rbd", Options::default()).err().expect("no such source");
-    assert!(error.to_string().contains("the sources known here are file:PATH"), "{error}");
+    let error = Reader::open("moddel:rbd", Options::default())
+        .err()
+        .expect("no such source");
+    assert!(
+        error
+            .to_string()
+            .contains("the sources known here are file:PATH"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -69,14 +86,22 @@ fn no_permission() {
 #[test]
 fn settings_that_do_not_fit() {
     crate::common::watch();
-    let open = |options| Reader::open(Arc::new(Mem::new(vec![1])), options).err().expect("refused").to_string();
+    let open = |options| {
+        Reader::open(Arc::new(Mem::new(vec![1])), options)
+            .err()
+            .expect("refused")
+            .to_string()
+    };
     assert!(open(Options::default().policy("linux-9")).contains("there is no 'linux-9'"));
     assert!(open(Options::default().policy("none:x=1")).contains("foreread policies"));
     assert!(open(Options::default().page_bytes(1000)).contains("page of 1000 bytes"));
     assert!(
-        open(Options::default().policy("linux-6.18").page_bytes(8192)).contains("linux-6.18 counts in pages of 4096")
+        open(Options::default().policy("linux-6.18").page_bytes(8192))
+            .contains("linux-6.18 counts in pages of 4096")
     );
-    assert!(open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log"));
+    assert!(
+        open(Options::default().event_log("/no/such/place/log")).contains("/no/such/place/log")
+    );
 }
 
 #[test]
@@ -93,7 +118,9 @@ fn an_empty_file() {
 #[test]
 fn at_and_past_the_end() {
     crate::common::watch();
-    for size in [1u64, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145] {
+    for size in [
+        1u64, 511, 512, 513, 4095, 4096, 4097, 10_000, 262_144, 262_145,
+    ] {
         let file = file_of(&pattern(0, size as usize, 0));
         for policy in ["none", "linux-6.18", "rbd-plain"] {
             let name = format!("file:{}", file.path().display());
@@ -101,11 +128,25 @@ fn at_and_past_the_end() {
             assert_eq!(reader.size(), size);
             let mut buf = vec![0xEE; 300_000];
             assert_eq!(read_and_check(&reader, &mut buf, 0, 0) as u64, size);
-            assert!(buf[size as usize..].iter().all(|b| *b == 0xEE), "nothing is written past the end");
+            assert!(
+                buf[size as usize..].iter().all(|b| *b == 0xEE),
+                "nothing is written past the end"
+            );
             for offset in [size - 1, size / 2, size] {
-                assert_eq!(read_and_check(&reader, &mut buf, offset, 0) as u64, size - offset);
+                assert_eq!(
+                    read_and_check(&reader, &mut buf, offset, 0) as u64,
+                    size - offset
+                );
             }
-            for offset in [size, size + 1, 1 << 62, (1 << 62) + 1, i64::MAX as u64, u64::MAX - 1, u64::MAX] {
+            for offset in [
+                size,
+                size + 1,
+                1 << 62,
+                (1 << 62) + 1,
+                i64::MAX as u64,
+                u64::MAX - 1,
+                u64::MAX,
+            ] {
                 assert_eq!(reader.read_at(&mut buf, offset), Ok(0), "{offset}");
             }
             assert_eq!(reader.read_at(&mut [], 0), Ok(0));
@@ -122,10 +163,15 @@ fn appended_while_it_is_read() {
     assert_eq!(read_and_check(&reader, &mut buf, 0, 0), 10_000);
     let mut size = 10_000;
     for more in [1, 2287, 4096, 50_000, 13] {
-        file.as_file().write_all_at(&pattern(size, more, 0), size).expect("appends");
+        file.as_file()
+            .write_all_at(&pattern(size, more, 0), size)
+            .expect("appends");
         size += more as u64;
         // A read that reaches the end sees the new bytes at once, those of the last old page too.
-        assert_eq!(read_and_check(&reader, &mut buf, 9_000, 0) as u64, size - 9_000);
+        assert_eq!(
+            read_and_check(&reader, &mut buf, 9_000, 0) as u64,
+            size - 9_000
+        );
         assert_eq!(reader.size(), size);
     }
     assert_eq!(reader.stats().failed_reads, 0);
@@ -143,7 +189,9 @@ fn appended_by_another_thread() {
             let mut at = 1000;
             while at < end {
                 let len = (at % 30_011 + 1).min(end - at);
-                file.as_file().write_all_at(&pattern(at, len as usize, 0), at).expect("appends");
+                file.as_file()
+                    .write_all_at(&pattern(at, len as usize, 0), at)
+                    .expect("appends");
                 at += len;
             }
         });
@@ -175,7 +223,9 @@ fn a_longer_file_copied_over_it_is_no_append() {
         read_and_check(&reader, &mut buf, 0, 1);
         std::fs::write(file.path(), pattern(0, 900_000, 2)).expect("copied over it");
         for reader in [&reader, &other] {
-            let error = reader.read_at(&mut buf, 250_000).expect_err("it has changed");
+            let error = reader
+                .read_at(&mut buf, 250_000)
+                .expect_err("it has changed");
             assert!(matches!(error, ReadError::Changed { .. }), "{error}");
         }
         for at in [0, 250_000, 890_000] {
@@ -184,9 +234,14 @@ fn a_longer_file_copied_over_it_is_no_append() {
         }
         // A read that reaches the end asks first: the same.
         std::fs::write(file.path(), pattern(0, 1_900_000, 3)).expect("copied over it");
-        let error = reader.read_at(&mut buf, 899_000).expect_err("it has changed");
+        let error = reader
+            .read_at(&mut buf, 899_000)
+            .expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{error}");
-        assert_eq!((reader.size(), read_and_check(&reader, &mut buf, 899_000, 3)), (1_900_000, 8192));
+        assert_eq!(
+            (reader.size(), read_and_check(&reader, &mut buf, 899_000, 3)),
+            (1_900_000, 8192)
+        );
     }
 }
 
@@ -197,7 +252,9 @@ fn copied_over_again_and_again() {
     crate::common::watch();
     let file = file_of(&pattern(0, 200_000, 0));
     let name = format!("file:{}", file.path().display());
-    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
+    let options = Options::default()
+        .policy("linux-6.18:max=64K")
+        .cache_bytes(128 << 10);
     let reader = Reader::open(name, options).expect("opens");
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -222,10 +279,12 @@ fn copied_over_again_and_again() {
                         // Truncated, and not all written again.
                         Ok(len) if len < buf.len() => {}
                         Ok(_) => {
-                            let (offset, version) = testing::name_of(buf[..8].try_into().expect("eight"));
+                            let (offset, version) =
+                                testing::name_of(buf[..8].try_into().expect("eight"));
                             assert_eq!(offset, at);
                             assert!(version >= newest, "version {version} after {newest}");
-                            testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                            testing::check(&buf, at, version)
+                                .unwrap_or_else(|wrong| panic!("{wrong}"));
                             newest = version;
                         }
                     }
@@ -249,16 +308,37 @@ fn growth_is_a_change_to_a_pinned_reader() {
         let mut buf = vec![0; 8192];
         // More than once: from the second read on its pages are read without asking, until one of their group of 64 is fetched.
         (0..3).for_each(|_| _ = read_and_check(&pinned, &mut buf, 0, 0));
-        file.as_file().write_all_at(&pattern(300_000, 5000, 0), 300_000).expect("appends");
+        file.as_file()
+            .write_all_at(&pattern(300_000, 5000, 0), 300_000)
+            .expect("appends");
         // The first fetch after that notices, and its bytes are not handed over.
         let met = pinned.read_at(&mut buf, 280_000);
         assert_eq!(met.is_ok(), appending, "{met:?}");
-        assert_eq!(plain.read_at(&mut buf, 300_000), Ok(5000), "to the other readers it is an append");
-        assert_eq!(pinned.read_at(&mut buf, 0).is_ok(), appending, "from then on");
+        assert_eq!(
+            plain.read_at(&mut buf, 300_000),
+            Ok(5000),
+            "to the other readers it is an append"
+        );
+        assert_eq!(
+            pinned.read_at(&mut buf, 0).is_ok(),
+            appending,
+            "from then on"
+        );
         (0..3).for_each(|_| _ = read_and_check(&plain, &mut buf, 0, 0));
-        assert_eq!(pinned.read_at(&mut buf, 0).is_ok(), appending, "though others read these pages again and again");
+        assert_eq!(
+            pinned.read_at(&mut buf, 0).is_ok(),
+            appending,
+            "though others read these pages again and again"
+        );
         assert_eq!(pinned.size(), if appending { 305_000 } else { 300_000 });
-        assert_eq!(pinned.try_clone().expect("opens").read_at(&mut buf, 0).is_ok(), appending);
+        assert_eq!(
+            pinned
+                .try_clone()
+                .expect("opens")
+                .read_at(&mut buf, 0)
+                .is_ok(),
+            appending
+        );
     }
 }
 
@@ -272,13 +352,20 @@ fn overwritten() {
     let mut buf = vec![0; 8192];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
     std::thread::sleep(std::time::Duration::from_millis(20));
-    file.as_file().write_all_at(&pattern(0, 100_000, 2), 0).expect("writes");
+    file.as_file()
+        .write_all_at(&pattern(0, 100_000, 2), 0)
+        .expect("writes");
     // Cached bytes are still those of the old version, whole. The first fetch notices.
     let offset = 90_000;
     for reader in [&reader, &other] {
-        let error = reader.read_at(&mut buf, offset).expect_err("it has changed");
+        let error = reader
+            .read_at(&mut buf, offset)
+            .expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{error}");
-        assert!(error.to_string().contains("start over") && error.errno() == 116, "ESTALE");
+        assert!(
+            error.to_string().contains("start over") && error.errno() == 116,
+            "ESTALE"
+        );
     }
     for at in [0, 50_000, 90_000] {
         read_and_check(&reader, &mut buf, at, 2);
@@ -296,13 +383,18 @@ fn shrunk_while_it_is_read() {
     read_and_check(&reader, &mut buf, 0, 0);
     quiet(&reader);
     file.as_file().set_len(1 << 20).expect("shrinks");
-    let error = reader.read_at(&mut buf, 2 << 20).expect_err("it has changed");
+    let error = reader
+        .read_at(&mut buf, 2 << 20)
+        .expect_err("it has changed");
     assert!(matches!(error, ReadError::Changed { .. }), "{error}");
     assert_eq!(reader.size(), 1 << 20);
     assert_eq!(reader.read_at(&mut buf, 2 << 20), Ok(0));
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 5, 0), 5);
     file.as_file().set_len(0).expect("shrinks");
-    assert!(reader.read_at(&mut buf, (1 << 20) - 5).is_err(), "a read that reaches the end asks");
+    assert!(
+        reader.read_at(&mut buf, (1 << 20) - 5).is_err(),
+        "a read that reaches the end asks"
+    );
     assert_eq!(reader.read_at(&mut buf, 0), Ok(0));
     let gauges = quiet(&reader);
     assert_eq!((gauges.pages, gauges.held_bytes), (0, 0));
@@ -315,17 +407,29 @@ fn a_touch_is_waited_for_once_and_not_by_each_read() {
     file.as_file().set_len(1 << 20).expect("room");
     let source = source::FileSource::open(file.path()).expect("opens");
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(1000);
-    file.as_file().set_times(std::fs::FileTimes::new().set_modified(long_ago)).expect("touched");
+    file.as_file()
+        .set_times(std::fs::FileTimes::new().set_modified(long_ago))
+        .expect("touched");
     let begun = Instant::now();
     let mut buf = vec![0; 4096];
     for _ in 0..100 {
         let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
-        assert!(matches!(read, Err(source::SourceError::Changed { .. })), "{read:?}");
+        assert!(
+            matches!(read, Err(source::SourceError::Changed { .. })),
+            "{read:?}"
+        );
     }
     // 42 ms once; 4.2 s if each of them waits.
-    assert!(begun.elapsed() < Duration::from_millis(2100), "{:?} for 100 reads", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_millis(2100),
+        "{:?} for 100 reads",
+        begun.elapsed()
+    );
     source.accept();
-    assert_eq!(source.read_at(&mut [IoSliceMut::new(&mut buf)], 0), Ok(4096));
+    assert_eq!(
+        source.read_at(&mut [IoSliceMut::new(&mut buf)], 0),
+        Ok(4096)
+    );
 }
 
 /// A source whose reads come back two at a time, once it has been replaced.
@@ -336,7 +440,11 @@ impl Source for InPairs {
         self.0.size()
     }
 
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, source::SourceError> {
+    fn read_at(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, source::SourceError> {
         let read = self.0.read_at(bufs, offset);
         if read.is_err() {
             self.1.wait();
@@ -362,13 +470,19 @@ impl Source for InPairs {
 fn each_reader_gets_one_error() {
     crate::common::watch();
     let source = Arc::new(InPairs(Mem::new(pattern(0, 1 << 20, 1)), Barrier::new(2)));
-    let first = Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
+    let first =
+        Reader::open(Arc::clone(&source), Options::default().policy("none")).expect("opens");
     let second = first.try_clone().expect("opens");
     source.0.replace(pattern(0, 1 << 20, 2));
     std::thread::scope(|scope| {
         for (reader, at) in [(&first, 0), (&second, 500_000)] {
             let read = move || reader.read_at(&mut [0; 4096], at);
-            scope.spawn(move || assert!(matches!(read(), Err(ReadError::Changed { .. })), "it was replaced"));
+            scope.spawn(move || {
+                assert!(
+                    matches!(read(), Err(ReadError::Changed { .. })),
+                    "it was replaced"
+                )
+            });
         }
     });
     for reader in [&first, &second] {
@@ -382,7 +496,9 @@ fn replies_never_mix_versions() {
     crate::common::watch();
     const SIZE: usize = 256 << 10;
     let source = Arc::new(Mem::new(pattern(0, SIZE, 0)));
-    let options = Options::default().policy("linux-6.18:max=64K").cache_bytes(128 << 10);
+    let options = Options::default()
+        .policy("linux-6.18:max=64K")
+        .cache_bytes(128 << 10);
     let reader = Reader::open(Arc::clone(&source), options).expect("opens");
     let rounds = 300;
     std::thread::scope(|scope| {
@@ -404,10 +520,12 @@ fn replies_never_mix_versions() {
                         Err(ReadError::Changed { .. }) => {}
                         Err(error) => panic!("{error}"),
                         Ok(len) => {
-                            let (offset, version) = testing::name_of(buf[..8].try_into().expect("eight"));
+                            let (offset, version) =
+                                testing::name_of(buf[..8].try_into().expect("eight"));
                             assert_eq!((offset, len), (at, 50_000));
                             assert!(version >= newest, "version {version} after {newest}");
-                            testing::check(&buf, at, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+                            testing::check(&buf, at, version)
+                                .unwrap_or_else(|wrong| panic!("{wrong}"));
                             newest = version;
                         }
                     }
@@ -432,13 +550,23 @@ fn the_file_source_takes_anything() {
         let (first, second) = (rng.below(3000) as usize, rng.below(400_000) as usize);
         let (a, rest) = memory[skip..].split_at_mut(first);
         let b = &mut rest[1..=second];
-        let read = source.read_at(&mut [IoSliceMut::new(a), IoSliceMut::new(b)], offset).expect("reads");
-        assert_eq!(read, (first + second).min(size.saturating_sub(offset as usize)));
+        let read = source
+            .read_at(&mut [IoSliceMut::new(a), IoSliceMut::new(b)], offset)
+            .expect("reads");
+        assert_eq!(
+            read,
+            (first + second).min(size.saturating_sub(offset as usize))
+        );
         testing::check(&a[..first.min(read)], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
         let more = read.saturating_sub(first);
-        testing::check(&b[..more], offset + first as u64, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+        testing::check(&b[..more], offset + first as u64, 0)
+            .unwrap_or_else(|wrong| panic!("{wrong}"));
     }
-    assert!(source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], u64::MAX - 3).is_err());
+    assert!(
+        source
+            .read_at(&mut [IoSliceMut::new(&mut [0; 10])], u64::MAX - 3)
+            .is_err()
+    );
 }
 
 /// Where there is no direct I/O, it says so and reads the same bytes.
@@ -451,7 +579,11 @@ fn through_the_page_cache() {
     };
     file.write_all(&pattern(0, 300_000, 0)).expect("room");
     let reader = open(file.path()).expect("opens");
-    assert!(reader.describe().contains("through the page cache"), "{}", reader.describe());
+    assert!(
+        reader.describe().contains("through the page cache"),
+        "{}",
+        reader.describe()
+    );
     let mut buf = vec![0; 300_000];
     assert_eq!(read_and_check(&reader, &mut buf, 3, 0), 299_997);
 }
@@ -461,10 +593,16 @@ fn through_the_page_cache() {
 fn a_block_device_is_read_directly() {
     crate::common::watch();
     let file = file_of(&pattern(0, 3 << 20, 0));
-    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let Some(device) = LoopDevice::over(file.path()) else {
+        return;
+    };
     let source = source::FileSource::open(&device.path).expect("opens");
     assert!(source.is_direct(), "{}", source.describe());
-    assert!(source.describe().contains(", direct"), "{}", source.describe());
+    assert!(
+        source.describe().contains(", direct"),
+        "{}",
+        source.describe()
+    );
     assert_eq!(source.size(), 3 << 20);
     let reader = Reader::open(device.name(), Options::default()).expect("opens");
     assert_eq!(reader.size(), 3 << 20);
@@ -484,14 +622,21 @@ fn a_block_device_is_read_directly() {
 fn a_block_device_that_grew() {
     crate::common::watch();
     let file = file_of(&pattern(0, 1 << 20, 0));
-    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let Some(device) = LoopDevice::over(file.path()) else {
+        return;
+    };
     let reader = Reader::open(device.name(), Options::default().policy("none")).expect("opens");
     let pinned = reader.try_clone().expect("opens").pin_version();
     let mut buf = vec![0; 8192];
     read_and_check(&reader, &mut buf, 1_040_000, 0);
-    file.as_file().write_all_at(&pattern(1 << 20, 1 << 20, 0), 1 << 20).expect("appends");
+    file.as_file()
+        .write_all_at(&pattern(1 << 20, 1 << 20, 0), 1 << 20)
+        .expect("appends");
     device.resized();
     assert_eq!(read_and_check(&reader, &mut buf, (1 << 20) - 96, 0), 8192);
     assert_eq!(reader.size(), 2 << 20);
-    assert!(matches!(pinned.read_at(&mut buf, 0), Err(ReadError::Changed { .. })));
+    assert!(matches!(
+        pinned.read_at(&mut buf, 0),
+        Err(ReadError::Changed { .. })
+    ));
 }

@@ -40,8 +40,18 @@ impl Here {
 
     /// Waits for the end of a mount that was stopped.
     pub fn joined(mut self) {
-        self.runs.take().expect("once").join().expect("no panic").expect("ended");
-        assert_eq!(fs::read_dir(self.dir.path()).expect("a folder again").count(), 0);
+        self.runs
+            .take()
+            .expect("once")
+            .join()
+            .expect("no panic")
+            .expect("ended");
+        assert_eq!(
+            fs::read_dir(self.dir.path())
+                .expect("a folder again")
+                .count(),
+            0
+        );
     }
 }
 
@@ -70,17 +80,28 @@ pub fn mount_with(tree: Arc<dyn Tree>, settings: &FuseSettings, options: Options
     let (mount, stop) = Mount::new(tree, engine.clone(), dir.path(), settings).expect("mounted");
     let planner = mount.planner();
     let runs = Some(std::thread::spawn(move || mount.run()));
-    Here { dir, stop: Arc::new(stop), runs, engine, planner }
+    Here {
+        dir,
+        stop: Arc::new(stop),
+        runs,
+        engine,
+        planner,
+    }
 }
 
 pub fn small() -> Options {
-    Options::default().policy("linux-6.18:max=128K").cache_bytes(16 << 20)
+    Options::default()
+        .policy("linux-6.18:max=128K")
+        .cache_bytes(16 << 20)
 }
 
 fn mount(source: &Path) -> Here {
     let tree = tree::open(&source.display().to_string()).expect("a tree");
     // Changes are to be seen at once.
-    let settings = FuseSettings { attr_ttl: Some(Duration::ZERO), ..FuseSettings::default() };
+    let settings = FuseSettings {
+        attr_ttl: Some(Duration::ZERO),
+        ..FuseSettings::default()
+    };
     mount_with(tree, &settings, small())
 }
 
@@ -96,15 +117,33 @@ impl Tree for Slow {
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
-        let kind = if path.as_os_str().is_empty() { Kind::Folder } else { Kind::File };
-        Ok(Meta { kind, size: 8 << 20, mtime_ns: 0, permissions: 0o555, owner: None, version: [1].into() })
+        let kind = if path.as_os_str().is_empty() {
+            Kind::Folder
+        } else {
+            Kind::File
+        };
+        Ok(Meta {
+            kind,
+            size: 8 << 20,
+            mtime_ns: 0,
+            permissions: 0o555,
+            owner: None,
+            version: [1].into(),
+        })
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let mem = Mem::generated(8 << 20, |offset, buf| testing::fill(buf, offset, 1));
         let slow = path.display().to_string().starts_with("slow");
-        let verdict = if slow { FaultAction::Slow(Duration::from_millis(1500)) } else { FaultAction::Pass };
-        Ok((Arc::new(Faulty::new(mem, move |_| verdict)), self.look(path)?))
+        let verdict = if slow {
+            FaultAction::Slow(Duration::from_millis(1500))
+        } else {
+            FaultAction::Pass
+        };
+        Ok((
+            Arc::new(Faulty::new(mem, move |_| verdict)),
+            self.look(path)?,
+        ))
     }
 
     fn defaults(&self) -> Defaults {
@@ -118,8 +157,16 @@ impl Tree for Slow {
 
 fn sum(folder: &Path) -> String {
     let script = "find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -printf '%y %p %l\\n' | sort";
-    let out = std::process::Command::new("sh").args(["-c", script]).current_dir(folder).output().expect("a shell");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let out = std::process::Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder)
+        .output()
+        .expect("a shell");
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).expect("text")
 }
 
@@ -133,8 +180,13 @@ fn a_tree_is_the_same_tree() {
     for n in 0..40u16 {
         let folder = source.path().join(format!("d{}/e{}", n % 3, n % 5));
         fs::create_dir_all(&folder).expect("made");
-        let size = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1_500_000][usize::from(n) % 8] + rng.below(3);
-        fs::write(folder.join(format!("file {n}")), testing::pattern(0, size as usize, n)).expect("written");
+        let size = [0, 1, 4095, 4096, 4097, 131_072, 131_073, 1_500_000][usize::from(n) % 8]
+            + rng.below(3);
+        fs::write(
+            folder.join(format!("file {n}")),
+            testing::pattern(0, size as usize, n),
+        )
+        .expect("written");
     }
     symlink("e0/file 0", source.path().join("d0/link")).expect("linked");
     symlink("/no/where", source.path().join("broken")).expect("linked");
@@ -142,10 +194,18 @@ fn a_tree_is_the_same_tree() {
     assert_eq!(sum(here.dir.path()), sum(source.path()));
     let before = here.engine.stats().source_bytes;
     assert_eq!(sum(here.dir.path()), sum(source.path()));
-    assert_eq!(here.engine.stats().source_bytes, before, "nothing was read twice");
+    assert_eq!(
+        here.engine.stats().source_bytes,
+        before,
+        "nothing was read twice"
+    );
     for denied in ["new", "d0/e0/file 0"] {
-        let error =
-            File::options().write(true).create(true).truncate(false).open(here.path(denied)).expect_err("denied");
+        let error = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(here.path(denied))
+            .expect_err("denied");
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     }
     assert_eq!(here.end(), Unmounted::Clean);
@@ -158,11 +218,18 @@ fn ten_thousand_names_come_in_pieces_and_once_each() {
     }
     let source = tempfile::tempdir().expect("a folder");
     for n in 0..10_000 {
-        File::create(source.path().join(format!("a rather long name so that pieces are needed {n}"))).expect("made");
+        File::create(
+            source
+                .path()
+                .join(format!("a rather long name so that pieces are needed {n}")),
+        )
+        .expect("made");
     }
     let here = mount(source.path());
     let names = || {
-        let list = fs::read_dir(here.dir.path()).expect("listed").map(|e| e.expect("a name").file_name());
+        let list = fs::read_dir(here.dir.path())
+            .expect("listed")
+            .map(|e| e.expect("a name").file_name());
         let mut list: Vec<OsString> = list.collect();
         list.sort();
         list
@@ -195,20 +262,30 @@ fn a_replaced_file_is_another_number_and_never_a_mix() {
     old.read_exact_at(&mut buf, 0).expect("read");
     write(2);
     let new = File::open(here.path("file")).expect("opened");
-    assert_ne!(old.metadata().expect("known").ino(), new.metadata().expect("known").ino());
+    assert_ne!(
+        old.metadata().expect("known").ino(),
+        new.metadata().expect("known").ino()
+    );
     let mut whole = vec![0; size];
     new.read_exact_at(&mut whole, 0).expect("read");
     testing::check(&whole, 0, 2).expect("the new version");
-    old.read_exact_at(&mut whole, 0).expect("the file that was opened is still there");
+    old.read_exact_at(&mut whole, 0)
+        .expect("the file that was opened is still there");
     testing::check(&whole, 0, 1).expect("the old version");
 
     // Rewritten in place: what is open fails from the next fetch on, and is never given the new bytes.
     let path = here.path("file");
     fs::write(&name, testing::pattern(0, size, 3)).expect("rewritten");
     let kept = new.read_exact_at(&mut whole, 0);
-    assert!(kept.is_err() || testing::check(&whole, 0, 2).is_ok(), "the version that was opened, or an error");
+    assert!(
+        kept.is_err() || testing::check(&whole, 0, 2).is_ok(),
+        "the version that was opened, or an error"
+    );
     let mut again = Vec::new();
-    File::open(&path).expect("opened").read_to_end(&mut again).expect("read");
+    File::open(&path)
+        .expect("opened")
+        .read_to_end(&mut again)
+        .expect("read");
     testing::check(&again, 0, 3).expect("the third version");
     drop((old, new));
     assert_eq!(here.end(), Unmounted::Clean);
@@ -230,7 +307,11 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     old.read_exact_at(&mut buf, 0).expect("read");
     fs::write(&name, testing::pattern(0, 2 * size, 2)).expect("copied over it");
     let met = old.read_exact_at(&mut buf, size as u64 - 4096);
-    assert!(met.is_err(), "{:?}", testing::name_of(buf[..8].try_into().expect("eight bytes")));
+    assert!(
+        met.is_err(),
+        "{:?}",
+        testing::name_of(buf[..8].try_into().expect("eight bytes"))
+    );
     let new = fs::read(here.path("file")).expect("opened anew");
     assert_eq!(new.len(), 2 * size);
     testing::check(&new, 0, 2).expect("the new version");
@@ -241,7 +322,8 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     let here = mount_with(tree, &FuseSettings::default(), small().appending(true));
     let old = File::open(here.path("file")).expect("opened");
     let mut more = File::options().append(true).open(&name).expect("there");
-    std::io::Write::write_all(&mut more, &testing::pattern(2 * size as u64, 5000, 2)).expect("appended");
+    std::io::Write::write_all(&mut more, &testing::pattern(2 * size as u64, 5000, 2))
+        .expect("appended");
     let mut whole = vec![0; 2 * size];
     old.read_exact_at(&mut whole, 0).expect("it is read on");
     testing::check(&whole, 0, 2).expect("right bytes");
@@ -266,11 +348,15 @@ fn readers_never_see_a_mix_while_a_file_is_replaced() {
                 for _ in 0..60 {
                     let mut bytes = Vec::new();
                     // A change while it is opened or read is an error, and that is right.
-                    if File::open(here.path("file")).and_then(|mut f| f.read_to_end(&mut bytes)).is_err() {
+                    if File::open(here.path("file"))
+                        .and_then(|mut f| f.read_to_end(&mut bytes))
+                        .is_err()
+                    {
                         continue;
                     }
                     // The first word has the version, and all others must be of the same.
-                    let (_, version) = testing::name_of(bytes[..8].try_into().expect("eight bytes"));
+                    let (_, version) =
+                        testing::name_of(bytes[..8].try_into().expect("eight bytes"));
                     assert_eq!(bytes.len(), size);
                     testing::check(&bytes, 0, version).expect("one version");
                 }
@@ -300,7 +386,14 @@ fn thirty_two_readers_that_drop_pages_get_every_byte() {
     let size = 3_000_001u64;
     fs::write(source.path(), testing::pattern(0, size as usize, 9)).expect("written");
     let here = mount(source.path());
-    let name = here.path(source.path().file_name().expect("a name").to_str().expect("text"));
+    let name = here.path(
+        source
+            .path()
+            .file_name()
+            .expect("a name")
+            .to_str()
+            .expect("text"),
+    );
     std::thread::scope(|scope| {
         for n in 0..32 {
             let name = &name;
@@ -312,7 +405,11 @@ fn thirty_two_readers_that_drop_pages_get_every_byte() {
                 while at < size {
                     let len = 1 + rng.below(150_000) as usize;
                     let read = file.read_at(&mut buf[..len], at).expect("read");
-                    assert_eq!(read as u64, (size - at).min(len as u64), "no short read before the end");
+                    assert_eq!(
+                        read as u64,
+                        (size - at).min(len as u64),
+                        "no short read before the end"
+                    );
                     testing::check(&buf[..read], at, 9).expect("right bytes");
                     at += read as u64;
                     if rng.below(3) == 0 {
@@ -331,10 +428,18 @@ fn mapped_files_are_the_same_bytes() {
     if !can_mount() {
         return;
     }
-    let python =
-        |script: &str, file: &Path| std::process::Command::new("python3").args(["-c", script]).arg(file).output();
+    let python = |script: &str, file: &Path| {
+        std::process::Command::new("python3")
+            .args(["-c", script])
+            .arg(file)
+            .output()
+    };
     let source = tempfile::tempdir().expect("a folder");
-    fs::write(source.path().join("file"), testing::pattern(0, 3_000_001, 4)).expect("written");
+    fs::write(
+        source.path().join("file"),
+        testing::pattern(0, 3_000_001, 4),
+    )
+    .expect("written");
     let here = mount(source.path());
     // From the back and from the front, shared and private, page by page.
     let script = "\
@@ -344,8 +449,12 @@ for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
     m = mmap.mmap(f, 0, flags=flags, prot=mmap.PROT_READ)
     pages = [m[at:at + 4096] for at in range(len(m) // 4096 * 4096, -1, -4096)]
     print(hashlib.sha256(b''.join(reversed(pages))).hexdigest(), hashlib.sha256(m).hexdigest())";
-    let sums = |path: &Path| python(script, path).map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-    let Ok(want) = sums(&source.path().join("file")) else { return println!("skipped: needs python3") };
+    let sums = |path: &Path| {
+        python(script, path).map(|out| String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    let Ok(want) = sums(&source.path().join("file")) else {
+        return println!("skipped: needs python3");
+    };
     assert_eq!(want.lines().count(), 2);
     assert_eq!(sums(&here.path("file")).expect("it ran before"), want);
     here.end();
@@ -361,7 +470,11 @@ fn many_threads_fault_one_mapping() {
     let source = tempfile::tempdir().expect("a folder");
     fs::write(source.path().join("file"), testing::pattern(0, 64 << 20, 4)).expect("written");
     let tree = tree::open(&source.path().display().to_string()).expect("a tree");
-    let here = mount_with(tree, &FuseSettings::default(), Options::default().policy("auto").cache_bytes(4 << 20));
+    let here = mount_with(
+        tree,
+        &FuseSettings::default(),
+        Options::default().policy("auto").cache_bytes(4 << 20),
+    );
     let script = "\
 import ctypes, mmap, os, random, sys, threading
 views, places = [], []
@@ -387,9 +500,18 @@ threads = [threading.Thread(target=fault, args=(n,)) for n in range(64)]
 [one.join() for one in threads]
 print(len(wrong), 'wrong')";
     let mut python = std::process::Command::new("python3");
-    python.args(["-c", script]).args([here.path("file"), source.path().join("file")]);
-    let Ok(out) = python.output() else { return println!("skipped: needs python3") };
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "0 wrong\n", "{}", String::from_utf8_lossy(&out.stderr));
+    python
+        .args(["-c", script])
+        .args([here.path("file"), source.path().join("file")]);
+    let Ok(out) = python.output() else {
+        return println!("skipped: needs python3");
+    };
+    assert_eq!(
+        String::from_utf8_lossy(&out.stdout),
+        "0 wrong\n",
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     here.end();
 }
 
@@ -417,7 +539,10 @@ fn a_slow_file_delays_no_other_reader() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut bytes = Vec::new();
-        File::open(here.path("fast")).expect("opened").read_to_end(&mut bytes).expect("read");
+        File::open(here.path("fast"))
+            .expect("opened")
+            .read_to_end(&mut bytes)
+            .expect("read");
         testing::check(&bytes, 0, 1).expect("right bytes");
         done.send("fast").expect("counted");
     });
@@ -437,7 +562,8 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
     let unmounted = Arc::new(AtomicBool::new(false));
     let readers: Vec<JoinHandle<u64>> = (0..6)
         .map(|_| {
-            let (name, begun, unmounted) = (here.path("file"), begun.clone(), Arc::clone(&unmounted));
+            let (name, begun, unmounted) =
+                (here.path("file"), begun.clone(), Arc::clone(&unmounted));
             std::thread::spawn(move || {
                 let mut file = File::open(name).expect("opened");
                 begun.send(()).expect("counted");
@@ -483,8 +609,10 @@ fn an_unfit_mount_point_is_one_error_line() {
     fs::write(dir.path().join("there"), b"x").expect("written");
     let refusal = |at: &Path| {
         let engine = Engine::new(small()).expect("an engine");
-        let error =
-            Mount::new(Arc::new(Slow), engine, at, &FuseSettings::default()).err().expect("refused").to_string();
+        let error = Mount::new(Arc::new(Slow), engine, at, &FuseSettings::default())
+            .err()
+            .expect("refused")
+            .to_string();
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };
@@ -507,20 +635,35 @@ mod of_a_bucket {
     }
 
     fn mount_by(server: &BucketServer, attr_ttl: Option<Duration>, options: Options) -> Here {
-        let settings = ObjectSettings { variables: server.variables(), ..ObjectSettings::default() };
+        let settings = ObjectSettings {
+            variables: server.variables(),
+            ..ObjectSettings::default()
+        };
         let tree = Arc::new(Prefix::open_with("s3://bucket/", settings).expect("a bucket"));
-        mount_with(tree, &FuseSettings { attr_ttl, ..FuseSettings::default() }, options)
+        mount_with(
+            tree,
+            &FuseSettings {
+                attr_ttl,
+                ..FuseSettings::default()
+            },
+            options,
+        )
     }
 
     /// `count` files in folders of 100, each with its own bytes.
     fn files(server: &BucketServer, count: u16) -> Vec<String> {
         let name = |n: u16| format!("d{:02}/file{n:04}", n / 100);
-        (0..count).for_each(|n| server.put(&name(n), testing::pattern(0, 100 + usize::from(n) * 7, n)));
+        (0..count)
+            .for_each(|n| server.put(&name(n), testing::pattern(0, 100 + usize::from(n) * 7, n)));
         (0..count).map(name).collect()
     }
 
     fn run(here: &Here, program: &str, arguments: &[&str]) -> String {
-        let out = Command::new(program).args(arguments).arg(here.dir.path()).output().expect("a program");
+        let out = Command::new(program)
+            .args(arguments)
+            .arg(here.dir.path())
+            .output()
+            .expect("a program");
         String::from_utf8(out.stdout).expect("text")
     }
 
@@ -537,23 +680,40 @@ mod of_a_bucket {
         files(&server, count);
         let here = mount(&server, Some(Duration::from_secs(60)));
         let before = server.requests().all();
-        assert_eq!(run(&here, "ls", &["-lR"]).matches("flat").count(), 2, "the folder, and its head");
+        assert_eq!(
+            run(&here, "ls", &["-lR"]).matches("flat").count(),
+            2,
+            "the folder, and its head"
+        );
         let asked = server.requests().all() - before;
         // The root, ten folders, and three pages of the flat one.
-        assert!(asked <= 1 + 9 + 3, "{asked} requests for ls -lR of {} files", flat.len() + usize::from(count));
+        assert!(
+            asked <= 1 + 9 + 3,
+            "{asked} requests for ls -lR of {} files",
+            flat.len() + usize::from(count)
+        );
 
-        let folders = std::fs::read_dir(here.dir.path()).expect("listed").map(|entry| entry.expect("one").path());
+        let folders = std::fs::read_dir(here.dir.path())
+            .expect("listed")
+            .map(|entry| entry.expect("one").path());
         let before = server.requests();
         let mut found = 0;
         for folder in folders.filter(|path| !path.ends_with("flat")) {
-            let out = Command::new("grep").args(["-r", "-c", ""]).arg(folder).output().expect("grep");
+            let out = Command::new("grep")
+                .args(["-r", "-c", ""])
+                .arg(folder)
+                .output()
+                .expect("grep");
             found += String::from_utf8_lossy(&out.stdout).lines().count();
         }
         let now = server.requests();
         assert_eq!(found, usize::from(count));
         assert_eq!(now.heads, before.heads);
         let asked = now.all() - before.all();
-        assert!(asked * 10 <= u64::from(count) * 11, "{asked} requests for grep -r of {count} files: {now:?}");
+        assert!(
+            asked * 10 <= u64::from(count) * 11,
+            "{asked} requests for grep -r of {count} files: {now:?}"
+        );
         here.end();
     }
 
@@ -569,18 +729,34 @@ mod of_a_bucket {
         server.link(Link::new(Duration::from_millis(3), 0));
         let here = mount(&server, Some(Duration::from_millis(400)));
         for folder in ["d00", "d01", "d02"] {
-            assert_eq!(std::fs::read_dir(here.path(folder)).expect("listed").count(), 100);
+            assert_eq!(
+                std::fs::read_dir(here.path(folder))
+                    .expect("listed")
+                    .count(),
+                100
+            );
         }
         let (before, begun) = (server.requests(), Instant::now());
         for (n, name) in names.iter().enumerate() {
             let bytes = fs::read(here.path(name)).expect("read");
             assert_eq!(testing::check(&bytes, 0, n as u16), Ok(()), "{name}");
         }
-        let (now, times) = (server.requests(), begun.elapsed().as_millis() as u64 / 400 + 1);
+        let (now, times) = (
+            server.requests(),
+            begun.elapsed().as_millis() as u64 / 400 + 1,
+        );
         // An open that comes just after the time asks for itself.
-        assert!(now.gets - before.gets <= 300 + times, "{} requests for objects", now.gets - before.gets);
+        assert!(
+            now.gets - before.gets <= 300 + times,
+            "{} requests for objects",
+            now.gets - before.gets
+        );
         // Once each time, for a file and a folder on the way to it.
-        assert!(now.lists - before.lists <= times * 3 + 6, "{} lists in {times} times", now.lists - before.lists);
+        assert!(
+            now.lists - before.lists <= times * 3 + 6,
+            "{} lists in {times} times",
+            now.lists - before.lists
+        );
         here.end();
     }
 
@@ -605,9 +781,15 @@ mod of_a_bucket {
             assert_eq!(ino(&name), before, "listed again it is the same");
             server.put(&name, testing::pattern(0, size, version));
             let error = fs::read(here.path(&name)).expect_err("it was listed in another version");
-            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()));
+            assert_eq!(
+                error.raw_os_error(),
+                Some(rustix::io::Errno::STALE.raw_os_error())
+            );
             let bytes = fs::read(here.path(&name)).expect("the new one");
-            assert_eq!((bytes.len(), testing::check(&bytes, 0, version)), (size, Ok(())));
+            assert_eq!(
+                (bytes.len(), testing::check(&bytes, 0, version)),
+                (size, Ok(()))
+            );
             assert_ne!(ino(&name), before);
         }
         // What was read is the version that was opened, as long as it is believed; a part of another is never among it.
@@ -644,14 +826,25 @@ mod of_a_bucket {
         files(&server, 300);
         server.link(Link::new(Duration::from_millis(10), 0));
         for (policy, expected) in [("auto", 250..=300), ("linux-6.18", 0..=0)] {
-            let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy(policy));
+            let here = mount_by(
+                &server,
+                Some(Duration::from_secs(60)),
+                small().policy(policy),
+            );
             let before = server.requests();
             assert_eq!(run(&here, "grep", &["-r", "-c", ""]).lines().count(), 300);
             let (now, stats) = (server.requests(), here.engine.stats());
             let ahead = stats.hits + stats.late_hits;
-            assert!(expected.contains(&ahead), "{policy}: {ahead} of {} read ahead", stats.demand_reads);
+            assert!(
+                expected.contains(&ahead),
+                "{policy}: {ahead} of {} read ahead",
+                stats.demand_reads
+            );
             // A file that its reader takes just before its turn may be asked for twice.
-            assert!(now.gets - before.gets <= 303 && now.heads == before.heads, "{policy}: {now:?} after {before:?}");
+            assert!(
+                now.gets - before.gets <= 303 && now.heads == before.heads,
+                "{policy}: {now:?} after {before:?}"
+            );
             here.end();
         }
     }
@@ -666,7 +859,11 @@ mod of_a_bucket {
         let names = files(&server, 400);
         let mut order: Vec<u16> = (0..400).collect();
         Rng(7).shuffle(&mut order);
-        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        let here = mount_by(
+            &server,
+            Some(Duration::from_secs(60)),
+            small().policy("auto"),
+        );
         let before = server.requests();
         for n in order {
             let bytes = fs::read(here.path(&names[usize::from(n)])).expect("read");
@@ -674,7 +871,11 @@ mod of_a_bucket {
         }
         let now = server.requests();
         assert_eq!((now.gets - before.gets, now.heads - before.heads), (400, 0));
-        assert!(now.lists - before.lists <= 80, "{} lists for 400 names of four folders", now.lists - before.lists);
+        assert!(
+            now.lists - before.lists <= 80,
+            "{} lists for 400 names of four folders",
+            now.lists - before.lists
+        );
         let absent = fs::read(here.path("d00/no")).expect_err("it is not there");
         assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
         here.end();
@@ -692,12 +893,19 @@ mod of_a_bucket {
         server.link(Link::new(Duration::from_millis(10), 0));
         let mut order: Vec<u16> = (0..300).collect();
         Rng(9).shuffle(&mut order);
-        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        let here = mount_by(
+            &server,
+            Some(Duration::from_secs(60)),
+            small().policy("auto"),
+        );
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("control");
         let control = Control::start(&socket, here.planner.clone()).expect("listens");
         assert_eq!(fs::metadata(&socket).expect("there").mode() & 0o777, 0o600);
-        let mut list: Vec<OsString> = order.iter().map(|n| here.path(&names[usize::from(*n)]).into()).collect();
+        let mut list: Vec<OsString> = order
+            .iter()
+            .map(|n| here.path(&names[usize::from(*n)]).into())
+            .collect();
         list.extend(["d00", "../etc/passwd", "d00/no such", "/etc/passwd"].map(OsString::from));
         let answer = send(&socket, &mut list.into_iter().map(Ok)).expect("taken");
         assert_eq!(answer, "300 files, 4 unknown");
@@ -711,10 +919,18 @@ mod of_a_bucket {
         let (now, stats) = (server.requests(), here.engine.stats());
         let ahead = stats.hits + stats.late_hits;
         assert!(ahead >= 290, "{ahead} of {} read ahead", stats.demand_reads);
-        assert!(now.gets - before.gets <= 303 && now.heads == before.heads, "{now:?} after {before:?}");
+        assert!(
+            now.gets - before.gets <= 303 && now.heads == before.heads,
+            "{now:?} after {before:?}"
+        );
         let changed = here.path(&names[usize::from(last)]);
-        let bytes = fs::read(&changed).or_else(|_| fs::read(&changed)).expect("the new one");
-        assert_eq!((bytes.len(), testing::check(&bytes, 0, 999)), (5000, Ok(())));
+        let bytes = fs::read(&changed)
+            .or_else(|_| fs::read(&changed))
+            .expect("the new one");
+        assert_eq!(
+            (bytes.len(), testing::check(&bytes, 0, 999)),
+            (5000, Ok(()))
+        );
         drop(control);
         assert!(!socket.exists());
         here.end();
@@ -732,23 +948,51 @@ mod of_a_bucket {
         let dir = tempfile::tempdir().expect("a folder");
         let socket = dir.path().join("control");
         let control = Control::start(&socket, here.planner.clone()).expect("listens");
-        let long = send(&socket, &mut std::iter::once(Ok(OsString::from("x".repeat(5000))))).expect_err("too long");
-        assert!(long.to_string().starts_with("a name is longer than 4096 bytes"), "{long}");
+        let long = send(
+            &socket,
+            &mut std::iter::once(Ok(OsString::from("x".repeat(5000)))),
+        )
+        .expect_err("too long");
+        assert!(
+            long.to_string()
+                .starts_with("a name is longer than 4096 bytes"),
+            "{long}"
+        );
         let many = (0..=MAX_PLANNED).map(|_| Ok(OsString::from("file")));
         let many = send(&socket, &mut { many }).expect_err("too many");
-        assert!(many.to_string().starts_with("more than 65536 files"), "{many}");
+        assert!(
+            many.to_string().starts_with("more than 65536 files"),
+            "{many}"
+        );
         // A client that goes away in the middle of a name is over; the next one is served.
-        std::io::Write::write_all(&mut std::os::unix::net::UnixStream::connect(&socket).expect("there"), b"fi")
-            .expect("sent");
-        assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
-        assert!(Control::start(&socket, here.planner.clone()).is_err(), "it is in use");
+        std::io::Write::write_all(
+            &mut std::os::unix::net::UnixStream::connect(&socket).expect("there"),
+            b"fi",
+        )
+        .expect("sent");
+        assert_eq!(
+            send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"),
+            "1 files, 0 unknown"
+        );
+        assert!(
+            Control::start(&socket, here.planner.clone()).is_err(),
+            "it is in use"
+        );
         // Clients that say nothing keep their own places alone, and there are 16 places.
         let silent = || std::os::unix::net::UnixStream::connect(&socket).expect("there");
         let mut others = vec![silent()];
-        assert_eq!(send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"), "1 files, 0 unknown");
+        assert_eq!(
+            send(&socket, &mut std::iter::once(Ok("file".into()))).expect("taken"),
+            "1 files, 0 unknown"
+        );
         others[0].set_nonblocking(true).expect("set");
-        let waits = std::io::Read::read(&mut others[0], &mut [0]).expect_err("no answer, and no end");
-        assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock, "it still has its place");
+        let waits =
+            std::io::Read::read(&mut others[0], &mut [0]).expect_err("no answer, and no end");
+        assert_eq!(
+            waits.kind(),
+            std::io::ErrorKind::WouldBlock,
+            "it still has its place"
+        );
         others.extend((1..16).map(|_| silent()));
         let full = send(&socket, &mut std::iter::once(Ok("file".into()))).expect_err("refused");
         assert!(full.to_string().starts_with("16 other clients"), "{full}");
@@ -772,7 +1016,11 @@ mod of_a_bucket {
         let server = BucketServer::start().expect("a port");
         let name = |n: u16| format!("file{n:03}");
         (0..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n)));
-        let here = mount_by(&server, Some(Duration::from_secs(60)), small().policy("auto"));
+        let here = mount_by(
+            &server,
+            Some(Duration::from_secs(60)),
+            small().policy("auto"),
+        );
         assert_eq!(fs::read_dir(here.dir.path()).expect("listed").count(), 100);
         let (mut listed, mut new, mut refused) = (0, 0, 0);
         for n in 0..100 {
@@ -780,17 +1028,31 @@ mod of_a_bucket {
                 (20..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n + 1000)));
             }
             let read = fs::read(here.path(&name(n))).or_else(|error| {
-                assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::STALE.raw_os_error()), "{n}");
+                assert_eq!(
+                    error.raw_os_error(),
+                    Some(rustix::io::Errno::STALE.raw_os_error()),
+                    "{n}"
+                );
                 refused += 1;
                 fs::read(here.path(&name(n)))
             });
             let bytes = read.expect("read");
-            let version = if testing::check(&bytes, 0, n).is_ok() { &mut listed } else { &mut new };
+            let version = if testing::check(&bytes, 0, n).is_ok() {
+                &mut listed
+            } else {
+                &mut new
+            };
             *version += 1;
             let is_new = testing::check(&bytes, 0, n + 1000).is_ok();
-            assert!(bytes.len() == 20_000 && (testing::check(&bytes, 0, n).is_ok() || is_new), "{n}: two versions");
+            assert!(
+                bytes.len() == 20_000 && (testing::check(&bytes, 0, n).is_ok() || is_new),
+                "{n}: two versions"
+            );
         }
-        assert!(listed > 20 && new > 0 && refused == new, "{listed} as listed, {new} new, {refused} refused");
+        assert!(
+            listed > 20 && new > 0 && refused == new,
+            "{listed} as listed, {new} new, {refused} refused"
+        );
         here.end();
     }
 }

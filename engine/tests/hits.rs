@@ -58,10 +58,16 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_none() {
     (0..5).for_each(|_| read(&reader, 0));
     INSIDE.wait();
     holder.join().expect("read");
-    assert_eq!((reader.stats().demand_reads, reader.stats().hits), (9, 7), "counted all the same");
+    assert_eq!(
+        (reader.stats().demand_reads, reader.stats().hits),
+        (9, 7),
+        "counted all the same"
+    );
     // What holds behind the lock after a panic is unknown.
     let other = Arc::clone(&reader);
-    thread::spawn(move || _ = other.read_at(&mut [0; PAGE], 2 << 20)).join().expect_err("panics behind the lock");
+    thread::spawn(move || _ = other.read_at(&mut [0; PAGE], 2 << 20))
+        .join()
+        .expect_err("panics behind the lock");
     let met = reader.read_at(&mut [0; PAGE], 0);
     assert!(matches!(met, Err(ReadError::Stopped { .. })), "{met:?}");
     assert!(reader.engine().is_stopped(), "what keeps engines sees it");
@@ -73,12 +79,22 @@ fn a_hit_needs_no_lock_and_a_stopped_engine_serves_none() {
 fn no_reader_meets_what_was_overwritten() {
     watch();
     const PAGES: u64 = 40;
-    let reader = Reader::open(Arc::new(Mem::new(vec![0; PAGES as usize * PAGE])), Options::default()).expect("opens");
+    let reader = Reader::open(
+        Arc::new(Mem::new(vec![0; PAGES as usize * PAGE])),
+        Options::default(),
+    )
+    .expect("opens");
     reader.allow_writes().expect("memory");
-    let (reader, written) = (Arc::new(reader), Arc::new([const { AtomicU64::new(0) }; PAGES as usize]));
+    let (reader, written) = (
+        Arc::new(reader),
+        Arc::new([const { AtomicU64::new(0) }; PAGES as usize]),
+    );
     let threads: Vec<_> = (0..3)
         .map(|me| {
-            let (reader, written) = (Arc::new(reader.try_clone().expect("room")), Arc::clone(&written));
+            let (reader, written) = (
+                Arc::new(reader.try_clone().expect("room")),
+                Arc::clone(&written),
+            );
             thread::spawn(move || {
                 let (mut rng, mut buf) = (Rng(me), vec![0; PAGE]);
                 for _ in 0..60_000 {
@@ -87,7 +103,10 @@ fn no_reader_meets_what_was_overwritten() {
                     assert_eq!(reader.read_at(&mut buf, page * PAGE as u64), Ok(PAGE));
                     let stamp = u64::from_le_bytes(buf[..8].try_into().expect("eight"));
                     assert!(stamp >= least, "page {page}: {stamp}, {least} was written");
-                    assert!(buf.chunks(8).all(|part| part == stamp.to_le_bytes()), "page {page} is torn");
+                    assert!(
+                        buf.chunks(8).all(|part| part == stamp.to_le_bytes()),
+                        "page {page} is torn"
+                    );
                 }
             })
         })
@@ -95,13 +114,21 @@ fn no_reader_meets_what_was_overwritten() {
     for stamp in 1..300_u64 {
         for page in 0..PAGES {
             let bytes = stamp.to_le_bytes().repeat(PAGE / 8);
-            reader.write_at(&bytes, page * PAGE as u64).expect("written");
+            reader
+                .write_at(&bytes, page * PAGE as u64)
+                .expect("written");
             written[page as usize].store(stamp, Ordering::SeqCst);
         }
         thread::yield_now();
     }
-    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-    assert_eq!(reader.stats().demand_reads, 180_000, "every read is counted");
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(
+        reader.stats().demand_reads,
+        180_000,
+        "every read is counted"
+    );
     assert!(reader.stats().hits > 90_000, "{:?}", reader.stats());
 }
 
@@ -112,7 +139,11 @@ fn hits_beside_eviction_are_logged_and_replay() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
-    let options = Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=64K").event_log(&log).threads(2);
+    let options = Options::default()
+        .cache_bytes(2 << 20)
+        .policy("linux-6.18:max=64K")
+        .event_log(&log)
+        .threads(2);
     let reader = Arc::new(Reader::open(Arc::new(named(4 << 20)), options).expect("opens"));
     let threads: Vec<_> = (0..8)
         .map(|me| {
@@ -127,12 +158,17 @@ fn hits_beside_eviction_are_logged_and_replay() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
     let (stats, own) = (reader.end_event_log().expect("written"), reader.own_stats());
     assert_eq!((stats.demand_reads, own.demand_reads), (16_000, 16_000));
     assert_eq!(stats.hits + stats.late_hits + stats.misses, 16_000);
     let text = std::fs::read_to_string(log).expect("a log");
-    let hits = text.lines().filter(|line| line.starts_with("E ") && line.contains(" hit ")).count();
+    let hits = text
+        .lines()
+        .filter(|line| line.starts_with("E ") && line.contains(" hit "))
+        .count();
     assert!(hits > 4000, "{hits} reads took no lock");
     eventlog::replay(text.as_bytes()).expect("identical");
 }
@@ -147,7 +183,10 @@ fn a_task_hits_without_the_lock() {
     let reader = Reader::open(Arc::new(named(1 << 20)), options).expect("opens");
     for _ in 0..100 {
         let mut buf = [0; PAGE];
-        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 8192)), Ok(PAGE));
+        assert_eq!(
+            pollster::block_on(reader.read_at_async(&mut buf, 8192)),
+            Ok(PAGE)
+        );
         testing::check(&buf, 8192, 0).expect("right bytes");
     }
     drop(reader);

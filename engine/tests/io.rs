@@ -16,7 +16,9 @@ use std::time::Duration;
 const SIZE: u64 = (3 << 20) + 77;
 
 fn options() -> Options {
-    Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=128K")
+    Options::default()
+        .cache_bytes(2 << 20)
+        .policy("linux-6.18:max=128K")
 }
 
 fn reader() -> Reader {
@@ -27,11 +29,17 @@ fn reader() -> Reader {
 fn std_read_goes_through_the_whole_source() {
     let reader = reader();
     let mut all = Vec::new();
-    assert_eq!(reader.cursor().read_to_end(&mut all).expect("read"), SIZE as usize);
+    assert_eq!(
+        reader.cursor().read_to_end(&mut all).expect("read"),
+        SIZE as usize
+    );
     testing::check(&all, 0, 0).expect("right bytes");
     let mut copied = Vec::new();
     let mut cursor = reader.try_clone().expect("a clone").into_cursor();
-    assert_eq!(std::io::copy(&mut cursor, &mut copied).expect("copied"), SIZE);
+    assert_eq!(
+        std::io::copy(&mut cursor, &mut copied).expect("copied"),
+        SIZE
+    );
     assert_eq!(cursor.position(), SIZE);
     assert_eq!(copied, all);
     assert_eq!(cursor.into_reader().size(), SIZE);
@@ -42,17 +50,47 @@ fn seeks_go_where_std_says() {
     let reader = reader();
     let mut cursor = ReadCursor::new(Arc::new(reader));
     let mut buf = [0; 100];
-    assert_eq!(cursor.seek(SeekFrom::End(-100)).expect("inside"), SIZE - 100);
+    assert_eq!(
+        cursor.seek(SeekFrom::End(-100)).expect("inside"),
+        SIZE - 100
+    );
     cursor.read_exact(&mut buf).expect("the tail");
     testing::check(&buf, SIZE - 100, 0).expect("right bytes");
     assert_eq!(cursor.read(&mut buf).expect("the end"), 0);
-    assert_eq!(cursor.seek(SeekFrom::Current(-50)).expect("inside"), SIZE - 50);
-    assert_eq!(cursor.read_exact(&mut buf).expect_err("50 are left").kind(), ErrorKind::UnexpectedEof);
-    assert_eq!(cursor.seek(SeekFrom::Start(u64::MAX)).expect("allowed, as in std"), u64::MAX);
-    assert_eq!(cursor.seek(SeekFrom::Current(1)).expect_err("overflow").kind(), ErrorKind::InvalidInput);
-    assert_eq!(cursor.position(), u64::MAX, "a seek that fails moves nothing");
+    assert_eq!(
+        cursor.seek(SeekFrom::Current(-50)).expect("inside"),
+        SIZE - 50
+    );
+    assert_eq!(
+        cursor.read_exact(&mut buf).expect_err("50 are left").kind(),
+        ErrorKind::UnexpectedEof
+    );
+    assert_eq!(
+        cursor
+            .seek(SeekFrom::Start(u64::MAX))
+            .expect("allowed, as in std"),
+        u64::MAX
+    );
+    assert_eq!(
+        cursor
+            .seek(SeekFrom::Current(1))
+            .expect_err("overflow")
+            .kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        cursor.position(),
+        u64::MAX,
+        "a seek that fails moves nothing"
+    );
     assert_eq!(cursor.seek(SeekFrom::Start(10)).expect("inside"), 10);
-    assert_eq!(cursor.seek(SeekFrom::Current(-11)).expect_err("before byte 0").kind(), ErrorKind::InvalidInput);
+    assert_eq!(
+        cursor
+            .seek(SeekFrom::Current(-11))
+            .expect_err("before byte 0")
+            .kind(),
+        ErrorKind::InvalidInput
+    );
 }
 
 #[test]
@@ -63,10 +101,18 @@ fn paths_of_any_kind_are_opened() {
     let by_file = Reader::open_file(&odd, options()).expect("any path");
     let by_path = Reader::open(odd.as_path(), options()).expect("a path");
     let by_buf = Reader::open(odd.clone(), options()).expect("a path");
-    assert_eq!((by_file.size(), by_path.size(), by_buf.size()), (5000, 5000, 5000));
-    let relative = std::env::current_dir().expect("a folder").join("nothing is here");
+    assert_eq!(
+        (by_file.size(), by_path.size(), by_buf.size()),
+        (5000, 5000, 5000)
+    );
+    let relative = std::env::current_dir()
+        .expect("a folder")
+        .join("nothing is here");
     assert!(Reader::open_file(relative, options()).is_err());
-    assert_eq!(foreread::source::FileSource::open(odd.to_str().expect("text")).map(|_| ()), Ok(()));
+    assert_eq!(
+        foreread::source::FileSource::open(odd.to_str().expect("text")).map(|_| ()),
+        Ok(())
+    );
 }
 
 #[test]
@@ -76,19 +122,37 @@ fn errors_are_io_errors_and_come_back() {
     let mut buf = [0; 10];
     let direct = reader.read_at(&mut buf, 0).expect_err("broken");
     let error = reader.cursor().read(&mut buf).expect_err("broken");
-    assert_eq!(error.to_string(), direct.to_string(), "the whole line is kept");
-    assert_eq!(error.kind(), Error::from_raw_os_error(direct.errno()).kind());
+    assert_eq!(
+        error.to_string(),
+        direct.to_string(),
+        "the whole line is kept"
+    );
+    assert_eq!(
+        error.kind(),
+        Error::from_raw_os_error(direct.errno()).kind()
+    );
     assert_eq!(error.downcast::<ReadError>().expect("the same"), direct);
 
-    let missing = Reader::open("file:/nothing/here", options()).map(drop).expect_err("missing");
+    let missing = Reader::open("file:/nothing/here", options())
+        .map(drop)
+        .expect_err("missing");
     let error = Error::from(missing);
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert!(matches!(error.downcast::<OpenError>(), Ok(OpenError::Source(_))));
+    assert!(matches!(
+        error.downcast::<OpenError>(),
+        Ok(OpenError::Source(_))
+    ));
 
     let back = SourceError::from(Error::from_raw_os_error(13));
-    assert!(matches!(&back, SourceError::Io { errno: 13, what } if what.contains("denied")), "{back:?}");
+    assert!(
+        matches!(&back, SourceError::Io { errno: 13, what } if what.contains("denied")),
+        "{back:?}"
+    );
     assert_eq!(Error::from(back).kind(), ErrorKind::PermissionDenied);
-    assert!(matches!(SourceError::from(Error::other("no number")), SourceError::Io { errno: 5, .. }));
+    assert!(matches!(
+        SourceError::from(Error::other("no number")),
+        SourceError::Io { errno: 5, .. }
+    ));
 }
 
 #[cfg(any(feature = "tokio", feature = "futures"))]
@@ -112,7 +176,9 @@ mod tasks {
             // The first is longer than a quarter of the cache, so that its read comes in pieces.
             let most = if pending == 0 { 900_000 } else { 100_000 };
             let mut buf = vec![0xAA; 1 + rng.below(most) as usize];
-            match Pin::new(&mut *cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf) {
+            match Pin::new(&mut *cursor)
+                .poll_read(&mut Context::from_waker(Waker::noop()), &mut buf)
+            {
                 Poll::Ready(read) => {
                     let read = read.expect("read");
                     assert!(read > 0, "not the end at {at}");
@@ -133,11 +199,16 @@ mod tasks {
         let (mut cursor, mut pending) = (reader.cursor(), 0);
         for _ in 0..200 {
             if cursor.position() >= SIZE - 200_000 || rng.below(10) == 0 {
-                cursor.seek(SeekFrom::Start(rng.below(SIZE - 300_000))).expect("inside");
+                cursor
+                    .seek(SeekFrom::Start(rng.below(SIZE - 300_000)))
+                    .expect("inside");
             }
             pending += read_with_changing_buffers(&mut cursor, &mut rng);
         }
-        assert!(pending > 20, "{pending} polls were pending: the case must occur");
+        assert!(
+            pending > 20,
+            "{pending} polls were pending: the case must occur"
+        );
     }
 
     #[cfg(feature = "futures")]
@@ -147,8 +218,11 @@ mod tasks {
         let (reader, mut rng, mut given_up) = (slow(), Rng(5), 0);
         for n in 0..100_u64 {
             let (mut cursor, mut buf) = (reader.cursor(), vec![0; 70_000]);
-            cursor.seek(SeekFrom::Start(rng.below(SIZE - 100_000))).expect("inside");
-            let poll = Pin::new(&mut cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
+            cursor
+                .seek(SeekFrom::Start(rng.below(SIZE - 100_000)))
+                .expect("inside");
+            let poll =
+                Pin::new(&mut cursor).poll_read(&mut Context::from_waker(Waker::noop()), &mut buf);
             given_up += u64::from(poll.is_pending());
             if n % 2 == 0 {
                 let at = cursor.seek(SeekFrom::Start(n)).expect("inside");
@@ -156,7 +230,10 @@ mod tasks {
                 testing::check(&buf[..50], at, 0).expect("the bytes of the new place");
             }
         }
-        assert!(given_up > 20, "{given_up} reads were given up: the case must occur");
+        assert!(
+            given_up > 20,
+            "{given_up} reads were given up: the case must occur"
+        );
         // No slot is left behind: as many reads as ever fit.
         for _ in 0..200 {
             if reader.gauges().reads == 0 {
@@ -164,7 +241,11 @@ mod tasks {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("{} reads are left: {:?}", reader.gauges().reads, reader.gauges());
+        panic!(
+            "{} reads are left: {:?}",
+            reader.gauges().reads,
+            reader.gauges()
+        );
     }
 
     #[cfg(feature = "futures")]
@@ -174,12 +255,21 @@ mod tasks {
         let reader = slow();
         pollster::block_on(async {
             let (mut cursor, mut all) = (reader.cursor(), Vec::new());
-            AsyncReadExt::read_to_end(&mut cursor, &mut all).await.expect("read");
+            AsyncReadExt::read_to_end(&mut cursor, &mut all)
+                .await
+                .expect("read");
             assert_eq!(all.len(), SIZE as usize);
             testing::check(&all, 0, 0).expect("right bytes");
-            assert_eq!(AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5)).await.expect("inside"), SIZE - 5);
+            assert_eq!(
+                AsyncSeekExt::seek(&mut cursor, SeekFrom::End(-5))
+                    .await
+                    .expect("inside"),
+                SIZE - 5
+            );
             let mut tail = [0; 5];
-            AsyncReadExt::read_exact(&mut cursor, &mut tail).await.expect("the tail");
+            AsyncReadExt::read_exact(&mut cursor, &mut tail)
+                .await
+                .expect("the tail");
             testing::check(&tail, SIZE - 5, 0).expect("right bytes");
         });
     }
@@ -189,19 +279,31 @@ mod tasks {
     fn tokio_copies_from_many_cursors() {
         use tokio::io::{AsyncReadExt, AsyncSeekExt};
         let reader = Arc::new(slow());
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .expect("a runtime");
         let each: Vec<_> = (0..4_u64)
             .map(|n| {
                 let mut cursor = ReadCursor::new(Arc::clone(&reader));
                 runtime.spawn(async move {
                     let start = n * SIZE / 5;
-                    AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start)).await.expect("inside");
+                    AsyncSeekExt::seek(&mut cursor, SeekFrom::Start(start))
+                        .await
+                        .expect("inside");
                     let mut all = Vec::new();
-                    tokio::io::copy(&mut cursor, &mut all).await.expect("copied");
+                    tokio::io::copy(&mut cursor, &mut all)
+                        .await
+                        .expect("copied");
                     assert_eq!(all.len() as u64, SIZE - start);
                     testing::check(&all, start, 0).expect("right bytes");
                     let mut none = [0; 1];
-                    assert_eq!(AsyncReadExt::read(&mut cursor, &mut none).await.expect("the end"), 0);
+                    assert_eq!(
+                        AsyncReadExt::read(&mut cursor, &mut none)
+                            .await
+                            .expect("the end"),
+                        0
+                    );
                 })
             })
             .collect();
@@ -212,7 +314,8 @@ mod tasks {
 
     #[test]
     fn an_error_in_a_task_is_the_error_of_the_read() {
-        let reader = Reader::open(Arc::new(Faulty::from_nth(named(SIZE), 0)), options()).expect("opened");
+        let reader =
+            Reader::open(Arc::new(Faulty::from_nth(named(SIZE), 0)), options()).expect("opened");
         let (mut cursor, mut buf) = (reader.cursor(), [0; 10]);
         #[cfg(feature = "futures")]
         let read = pollster::block_on(futures_util::AsyncReadExt::read(&mut cursor, &mut buf));
@@ -226,11 +329,21 @@ mod tasks {
 #[cfg(feature = "bytes")]
 #[test]
 fn bytes_come_in_a_buffer_of_their_length() {
-    let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 10_000, 0))), options()).expect("opened");
+    let reader = Reader::open(
+        Arc::new(Mem::new(testing::pattern(0, 10_000, 0))),
+        options(),
+    )
+    .expect("opened");
     let got = reader.read_bytes_at(100, 500).expect("read");
     testing::check(&got, 100, 0).expect("right bytes");
     assert_eq!(got.len(), 500);
-    assert_eq!(reader.read_bytes_at(9_990, usize::MAX).expect("no room for that much is made").len(), 10);
+    assert_eq!(
+        reader
+            .read_bytes_at(9_990, usize::MAX)
+            .expect("no room for that much is made")
+            .len(),
+        10
+    );
     assert!(reader.read_bytes_at(10_000, 5).expect("the end").is_empty());
     let task = pollster::block_on(reader.read_bytes_at_async(100, 500)).expect("read");
     assert_eq!(task, got);

@@ -1,7 +1,10 @@
 //! The engine's tests, as one binary: linking is the slow part of a test build. Orders of threads are apart
 //! (`shuttle.rs`), since they need another build of the driver.
 
-#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test may panic where a thread is refused"
+)]
 
 mod budget;
 mod bytes;

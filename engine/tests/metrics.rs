@@ -11,7 +11,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 fn engine() -> Engine {
-    Engine::new(Options::default().policy("linux-6.18:max=128K").cache_bytes(4 << 20)).expect("an engine")
+    Engine::new(
+        Options::default()
+            .policy("linux-6.18:max=128K")
+            .cache_bytes(4 << 20),
+    )
+    .expect("an engine")
 }
 
 /// The same with the policy that sets itself.
@@ -28,10 +33,20 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
     for line in body.lines() {
         if let Some(rest) = line.strip_prefix("# ") {
             let mut words = rest.splitn(3, ' ');
-            let (what, name, value) = (words.next(), words.next().expect("a name"), words.next().expect("a value"));
+            let (what, name, value) = (
+                words.next(),
+                words.next().expect("a name"),
+                words.next().expect("a value"),
+            );
             match what {
-                Some("TYPE") => assert!(kinds.insert(name, value).is_none(), "{name} is declared twice"),
-                Some("UNIT") => assert!(name.ends_with(&format!("_{value}")), "{name}: its unit is {value}"),
+                Some("TYPE") => assert!(
+                    kinds.insert(name, value).is_none(),
+                    "{name} is declared twice"
+                ),
+                Some("UNIT") => assert!(
+                    name.ends_with(&format!("_{value}")),
+                    "{name}: its unit is {value}"
+                ),
                 Some("HELP") => assert!(!value.contains('"'), "{line}"),
                 _ => panic!("{line}"),
             }
@@ -40,7 +55,9 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
         }
         let (series, value) = line.rsplit_once(' ').expect("a value");
         let name = series.split('{').next().expect("a name");
-        let suffix = name.strip_prefix(current).unwrap_or_else(|| panic!("{line}: not of {current}"));
+        let suffix = name
+            .strip_prefix(current)
+            .unwrap_or_else(|| panic!("{line}: not of {current}"));
         let allowed: &[&str] = match kinds[current] {
             "counter" => &["_total"],
             "gauge" => &[""],
@@ -48,16 +65,24 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
             "histogram" => &["_bucket", "_sum", "_count"],
             kind => panic!("{kind}"),
         };
-        assert!(allowed.contains(&suffix) && name.starts_with("foreread_"), "{line}");
+        assert!(
+            allowed.contains(&suffix) && name.starts_with("foreread_"),
+            "{line}"
+        );
         assert_eq!(series.matches('"').count() % 2, 0, "{line}");
         let value: f64 = value.parse().expect("a number");
-        assert!(samples.insert(series.to_string(), value).is_none(), "{series} comes twice");
+        assert!(
+            samples.insert(series.to_string(), value).is_none(),
+            "{series} comes twice"
+        );
     }
     samples
 }
 
 fn get(address: &str, request: &str) -> String {
-    let host = address.trim_start_matches("http://").trim_end_matches("/metrics");
+    let host = address
+        .trim_start_matches("http://")
+        .trim_end_matches("/metrics");
     let mut stream = TcpStream::connect(host).expect("connected");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
@@ -81,11 +106,19 @@ fn they_say_what_the_counters_say() {
     }
     read_and_check(&other, &mut buf, 0, 0);
     quiet(&reader);
-    let front = FrontView { open: 2, opened: 3, requests: 4, failed_requests: 5, bytes: 6 };
+    let front = FrontView {
+        open: 2,
+        opened: 3,
+        requests: 4,
+        failed_requests: 5,
+        bytes: 6,
+    };
     let text = text(&engine, front);
     let got = parse(&text);
     let stats = engine.stats();
-    let is = |name: &str, want: u64| assert_eq!(got.get(name), Some(&(want as f64)), "{name} in\n{text}");
+    let is = |name: &str, want: u64| {
+        assert_eq!(got.get(name), Some(&(want as f64)), "{name} in\n{text}")
+    };
     is("foreread_reads_total{result=\"hit\"}", stats.hits);
     is("foreread_reads_total{result=\"late\"}", stats.late_hits);
     is("foreread_reads_total{result=\"miss\"}", stats.misses);
@@ -101,23 +134,56 @@ fn they_say_what_the_counters_say() {
     assert!(stats.ra_bytes > 0 && stats.hits > 0);
     // Two streams begin, and the longer one goes on: no other pattern, and the sum is the number of decisions.
     let patterns = Pattern::ALL.map(|pattern| stats.decisions.of(pattern));
-    assert_eq!((patterns[0], patterns[1] > 5, &patterns[2..]), (2, true, &[0; 5][..]), "{patterns:?}");
+    assert_eq!(
+        (patterns[0], patterns[1] > 5, &patterns[2..]),
+        (2, true, &[0; 5][..]),
+        "{patterns:?}"
+    );
     for (pattern, count) in Pattern::ALL.into_iter().zip(patterns) {
-        is(&format!("foreread_decisions_by_pattern_total{{pattern=\"{}\"}}", pattern.name()), count);
+        is(
+            &format!(
+                "foreread_decisions_by_pattern_total{{pattern=\"{}\"}}",
+                pattern.name()
+            ),
+            count,
+        );
     }
     is("foreread_decisions_total", patterns.iter().sum());
-    let by_stream = engine.streams(9).iter().map(|view| view.stats.decisions.all()).sum::<u64>();
-    assert_eq!((by_stream, stats.decisions.all()), (patterns.iter().sum(), patterns.iter().sum()));
-    let count = |class: &str| got[&format!("foreread_source_latency_seconds_count{{class=\"{class}\"}}")];
-    assert_eq!((count("demand") + count("ahead")) as u64, stats.source_reads, "every fetch was clocked once");
-    let last = |class: &str| got[&format!("foreread_source_latency_seconds_bucket{{le=\"+Inf\",class=\"{class}\"}}")];
-    assert_eq!((last("demand"), last("ahead")), (count("demand"), count("ahead")));
+    let by_stream = engine
+        .streams(9)
+        .iter()
+        .map(|view| view.stats.decisions.all())
+        .sum::<u64>();
+    assert_eq!(
+        (by_stream, stats.decisions.all()),
+        (patterns.iter().sum(), patterns.iter().sum())
+    );
+    let count =
+        |class: &str| got[&format!("foreread_source_latency_seconds_count{{class=\"{class}\"}}")];
+    assert_eq!(
+        (count("demand") + count("ahead")) as u64,
+        stats.source_reads,
+        "every fetch was clocked once"
+    );
+    let last = |class: &str| {
+        got[&format!("foreread_source_latency_seconds_bucket{{le=\"+Inf\",class=\"{class}\"}}")]
+    };
+    assert_eq!(
+        (last("demand"), last("ahead")),
+        (count("demand"), count("ahead"))
+    );
     let state = |n: u32, why: &str| {
         let source = reader.describe();
-        format!("foreread_stream_readahead{{stream=\"{n}\",source=\"{source}\",policy=\"linux-6.18\",why=\"{why}\"}}")
+        format!(
+            "foreread_stream_readahead{{stream=\"{n}\",source=\"{source}\",policy=\"linux-6.18\",why=\"{why}\"}}"
+        )
     };
     is(&state(0, "running"), 1);
-    let mine: Vec<_> = engine.streams(9).into_iter().map(|view| (view.number, view.stats.demand_reads)).collect();
+    let mine: Vec<_> = engine
+        .streams(9)
+        .into_iter()
+        .map(|view| (view.number, view.stats.demand_reads))
+        .collect();
     assert_eq!(mine, [(0, 200), (1, 1)]);
     assert_eq!(
         engine.streams(9)[0].stats.ra_planned_ops + engine.streams(9)[1].stats.ra_planned_ops,
@@ -136,15 +202,27 @@ fn auto_says_what_it_has_set_itself_to() {
     }
     quiet(&reader);
     let tuning = engine.gauges().tuning.expect("it is auto");
-    assert!(tuning.streams == 1 && tuning.distance_bytes > 0 && tuning.latency_ns > 0, "{tuning:?}");
+    assert!(
+        tuning.streams == 1 && tuning.distance_bytes > 0 && tuning.latency_ns > 0,
+        "{tuning:?}"
+    );
     let got = parse(&text(&engine, FrontView::default()));
-    let is = |name: &str, want: u64| assert_eq!(got.get(name), Some(&(want as f64)), "{name} of {tuning:?}");
+    let is = |name: &str, want: u64| {
+        assert_eq!(got.get(name), Some(&(want as f64)), "{name} of {tuning:?}")
+    };
     is("foreread_auto_streams", 1);
     is("foreread_auto_distance_bytes", tuning.distance_bytes);
     is("foreread_auto_credit_bytes", tuning.credit_bytes);
     is("foreread_auto_cache_share_ratios", 1);
-    is(&format!("foreread_auto_limit{{limit=\"{}\"}}", tuning.limit.name()), 1);
-    let limits: f64 = got.iter().filter(|(name, _)| name.starts_with("foreread_auto_limit{")).map(|(_, n)| n).sum();
+    is(
+        &format!("foreread_auto_limit{{limit=\"{}\"}}", tuning.limit.name()),
+        1,
+    );
+    let limits: f64 = got
+        .iter()
+        .filter(|(name, _)| name.starts_with("foreread_auto_limit{"))
+        .map(|(_, n)| n)
+        .sum();
     assert_eq!(limits, 1.0, "one of them");
     let other = Engine::new(Options::default().policy("linux-6.18")).expect("an engine");
     let _reader = other.open(Arc::new(named(1 << 20))).expect("opened");
@@ -158,9 +236,13 @@ fn the_page_lists_every_metric() {
     let page = std::fs::read_to_string(page).expect("docs/metrics.md");
     let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
     let text = text(reader.engine(), FrontView::default());
-    let given: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
+    let given: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
     let listed: BTreeSet<&str> = rows.filter(|name| name.starts_with("foreread_")).collect();
     assert_eq!(listed, given);
 }
@@ -168,18 +250,33 @@ fn the_page_lists_every_metric() {
 /// Every metric that the dashboard names is exported, under the name that a Prometheus stores.
 #[test]
 fn the_dashboard_names_what_is_exported() {
-    let board = concat!(env!("CARGO_MANIFEST_DIR"), "/../contrib/grafana/foreread.json");
+    let board = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../contrib/grafana/foreread.json"
+    );
     let board = std::fs::read_to_string(board).expect("a dashboard");
     let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
     read_and_check(&reader, &mut [0; 4096], 0, 0);
     let text = text(reader.engine(), FrontView::default());
-    let exported: BTreeSet<&str> =
-        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let exported: BTreeSet<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let named: BTreeSet<&str> = board.split(|c| !is_part(c)).filter(|word| word.starts_with("foreread_")).collect();
-    assert!(named.len() > 15 && named.contains("foreread_build_info"), "{named:?}");
+    let named: BTreeSet<&str> = board
+        .split(|c| !is_part(c))
+        .filter(|word| word.starts_with("foreread_"))
+        .collect();
+    assert!(
+        named.len() > 15 && named.contains("foreread_build_info"),
+        "{named:?}"
+    );
     let missing: Vec<_> = named.difference(&exported).collect();
-    assert!(missing.is_empty(), "the dashboard names {missing:?}; exported are {exported:?}");
+    assert!(
+        missing.is_empty(),
+        "the dashboard names {missing:?}; exported are {exported:?}"
+    );
 }
 
 /// A parser that is not ours.
@@ -192,8 +289,10 @@ families = list(parse(sys.stdin.read()))
 print(len(families), sum(len(f.samples) for f in families))";
     // The system's own, where its packages are, or the one that the path names.
     let runs = |python: &&str| {
-        let test =
-            Command::new(python).args(["-c", "import prometheus_client.openmetrics"]).stderr(Stdio::null()).status();
+        let test = Command::new(python)
+            .args(["-c", "import prometheus_client.openmetrics"])
+            .stderr(Stdio::null())
+            .status();
         test.is_ok_and(|status| status.success())
     };
     let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(runs) else {
@@ -209,10 +308,19 @@ print(len(families), sum(len(f.samples) for f in families))";
         .stdout(Stdio::piped())
         .spawn()
         .expect("it ran before");
-    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("written");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(text.as_bytes())
+        .expect("written");
     let out = child.wait_with_output().expect("ended");
     let said = String::from_utf8_lossy(&out.stdout);
-    let samples: usize = said.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    let samples: usize = said
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
     assert!(out.status.success());
     assert_eq!(samples, parse(&text).len());
 }
@@ -221,7 +329,9 @@ print(len(families), sum(len(f.samples) for f in families))";
 fn streams_are_bounded_and_those_that_read_most_come_first() {
     let engine = engine();
     let first = engine.open(Arc::new(named(1 << 20))).expect("opened");
-    let others: Vec<_> = (0..MAX_STREAMS * 2).map(|_| first.try_clone().expect("opened")).collect();
+    let others: Vec<_> = (0..MAX_STREAMS * 2)
+        .map(|_| first.try_clone().expect("opened"))
+        .collect();
     let mut buf = [0; 512];
     for (n, reader) in others.iter().enumerate() {
         for _ in 0..n % 7 {
@@ -230,9 +340,16 @@ fn streams_are_bounded_and_those_that_read_most_come_first() {
     }
     let shown = engine.streams(MAX_STREAMS);
     assert_eq!(shown.len(), MAX_STREAMS);
-    assert!(shown.windows(2).all(|two| two[0].stats.demand_reads >= two[1].stats.demand_reads));
+    assert!(
+        shown
+            .windows(2)
+            .all(|two| two[0].stats.demand_reads >= two[1].stats.demand_reads)
+    );
     let text = text(&engine, FrontView::default());
-    assert_eq!(text.matches("foreread_stream_readahead{").count(), MAX_STREAMS);
+    assert_eq!(
+        text.matches("foreread_stream_readahead{").count(),
+        MAX_STREAMS
+    );
 }
 
 #[test]
@@ -240,23 +357,40 @@ fn the_port_answers_one_request_and_hangs_up() {
     watch();
     let server = MetricsServer::start(local(), || "a b\n".to_string()).expect("started");
     let url = server.url();
-    let ok = get(&url, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n");
-    assert!(ok.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"), "{ok}");
-    assert!(ok.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na b\n"), "{ok}");
+    let ok = get(
+        &url,
+        "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n",
+    );
+    assert!(
+        ok.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"),
+        "{ok}"
+    );
+    assert!(
+        ok.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na b\n"),
+        "{ok}"
+    );
     assert!(get(&url, "GET /metrics?x=1 HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
     assert!(get(&url, "HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
     assert!(get(&url, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(get(&url, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(9000));
-    assert!(get(&url, &long).starts_with("HTTP/1.1 431"), "a head of 9000 bytes");
+    assert!(
+        get(&url, &long).starts_with("HTTP/1.1 431"),
+        "a head of 9000 bytes"
+    );
     // A silent client is disconnected, and the next one is answered.
-    let mut silent =
-        TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/metrics")).expect("connected");
+    let mut silent = TcpStream::connect(
+        url.trim_start_matches("http://")
+            .trim_end_matches("/metrics"),
+    )
+    .expect("connected");
     silent.write_all(b"GET /met").expect("sent");
     assert!(get(&url, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
     assert_eq!(silent.read(&mut [0; 10]).unwrap_or(0), 0);
     let address = url.clone();
     drop(server);
-    let host = address.trim_start_matches("http://").trim_end_matches("/metrics");
+    let host = address
+        .trim_start_matches("http://")
+        .trim_end_matches("/metrics");
     assert!(TcpStream::connect(host).is_err(), "no listener any more");
 }

@@ -55,7 +55,11 @@ fn faults() -> Vec<Fault> {
         Lie::EndlessHeaders,
         Lie::Garbage,
     ];
-    answers.map(Fault::Answers).into_iter().chain([Fault::Replaced]).collect()
+    answers
+        .map(Fault::Answers)
+        .into_iter()
+        .chain([Fault::Replaced])
+        .collect()
 }
 
 fn object(version: u16) -> Mem {
@@ -97,7 +101,8 @@ fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
     };
     assert_eq!(got as u64, len.min(SIZE - offset), "at {offset}");
     let versions = shared.versions.load(Ordering::SeqCst) as u16;
-    let right = (0..=versions).any(|version| testing::check(&bytes[..got], offset, version).is_ok());
+    let right =
+        (0..=versions).any(|version| testing::check(&bytes[..got], offset, version).is_ok());
     assert!(
         right,
         "{got} bytes at {offset} are of no version alone: {:?}",
@@ -111,7 +116,10 @@ fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
 fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     while !read(reader, rng, shared) {
-        assert!(Instant::now() < until, "no read succeeds 60 s after {fault:?}, seed {seed}");
+        assert!(
+            Instant::now() < until,
+            "no read succeeds 60 s after {fault:?}, seed {seed}"
+        );
         std::thread::yield_now();
     }
 }
@@ -119,21 +127,36 @@ fn heals(reader: &Reader, rng: &mut Rng, shared: &Shared, fault: &Fault, seed: u
 #[test]
 fn every_fault_costs_errors_and_no_wrong_byte() {
     watch();
-    let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let number = |name: &str, usual: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(usual)
+    };
     let seed = number("FOREREAD_SEED", std::process::id().into());
     let time = Duration::from_secs(number("FOREREAD_SECONDS", 20));
     let server = RangeServer::start(object(0)).expect("a port");
     let options = || Options::default().cache_bytes(CACHE_BYTES);
-    let open = || -> Arc<dyn Source> { Arc::new(Object::open_with(&server.url(), settings()).expect("an object")) };
+    let open = || -> Arc<dyn Source> {
+        Arc::new(Object::open_with(&server.url(), settings()).expect("an object"))
+    };
     let direct = Reader::open(open(), options()).expect("opened");
-    let served = Served::of(Reader::open(open(), options()).expect("opened"), NbdSettings::default());
+    let served = Served::of(
+        Reader::open(open(), options()).expect("opened"),
+        NbdSettings::default(),
+    );
     let by_nbd = Reader::open(served.uri(), options()).expect("opened");
     let shared = Arc::new(Shared::default());
     println!("seed {seed}");
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let reader = if thread % 2 == 0 { direct.try_clone() } else { by_nbd.try_clone() }.expect("another");
+            let reader = if thread % 2 == 0 {
+                direct.try_clone()
+            } else {
+                by_nbd.try_clone()
+            }
+            .expect("another");
             let shared = Arc::clone(&shared);
             scope.spawn(move || {
                 let mut rng = Rng(seed ^ thread << 32 | 1);
@@ -145,7 +168,10 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         let (all, mut rng) = (faults(), Rng(seed | 1));
         let mut seen = vec![0_u64; all.len()];
         while begun.elapsed() < time || seen.contains(&0) {
-            let nth = seen.iter().position(|times| *times == 0).unwrap_or(rng.below(all.len() as u64) as usize);
+            let nth = seen
+                .iter()
+                .position(|times| *times == 0)
+                .unwrap_or(rng.below(all.len() as u64) as usize);
             seen[nth] += 1;
             match &all[nth] {
                 Fault::Answers(lie) => server.lie(lie.clone(), 1 + rng.below(8)),
@@ -169,7 +195,14 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
         shared.stop.store(true, Ordering::Relaxed);
         println!("{} faults of {} kinds", seen.iter().sum::<u64>(), all.len());
     });
-    let [reads, errors, bytes] = [&shared.reads, &shared.errors, &shared.bytes].map(|n| n.load(Ordering::Relaxed));
-    println!("{reads} reads, {errors} errors, {bytes} bytes compared in {:?}", begun.elapsed());
-    assert!(errors > 0 && bytes > SIZE, "{reads} reads, {errors} errors, {bytes} bytes");
+    let [reads, errors, bytes] =
+        [&shared.reads, &shared.errors, &shared.bytes].map(|n| n.load(Ordering::Relaxed));
+    println!(
+        "{reads} reads, {errors} errors, {bytes} bytes compared in {:?}",
+        begun.elapsed()
+    );
+    assert!(
+        errors > 0 && bytes > SIZE,
+        "{reads} reads, {errors} errors, {bytes} bytes"
+    );
 }

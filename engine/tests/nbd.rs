@@ -40,7 +40,10 @@ fn every_byte_is_the_source_s_for_many_threads_of_one_client() {
     });
     assert!(read(&source, 16 * MIB + 13, 10).is_empty());
     let counts = (served.counts)();
-    assert!((1..=4).contains(&counts.clients) && counts.failed_requests == 0, "{counts:?}");
+    assert!(
+        (1..=4).contains(&counts.clients) && counts.failed_requests == 0,
+        "{counts:?}"
+    );
     drop(source);
     served.wait_for(0);
 }
@@ -51,9 +54,18 @@ fn large_and_scattered_reads() {
     let served = Served::new(named(80 * MIB));
     let source = Nbd::open(&served.uri()).expect("connected");
     let (mut a, mut b, mut c) = (vec![0; 3], vec![0; 0], vec![0; 70 << 20]);
-    let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
-    assert_eq!(source.read_at(&mut bufs, 5).expect("readable"), (70 << 20) + 3);
-    testing::check(&a, 5, 0).and(testing::check(&c, 8, 0)).expect("right bytes");
+    let mut bufs = [
+        IoSliceMut::new(&mut a),
+        IoSliceMut::new(&mut b),
+        IoSliceMut::new(&mut c),
+    ];
+    assert_eq!(
+        source.read_at(&mut bufs, 5).expect("readable"),
+        (70 << 20) + 3
+    );
+    testing::check(&a, 5, 0)
+        .and(testing::check(&c, 8, 0))
+        .expect("right bytes");
 }
 
 #[test]
@@ -78,7 +90,12 @@ fn what_is_refused_is_answered_and_the_client_goes_on() {
     client.send(command::DISC, 7, 0, 0);
     assert!(client.is_gone());
     served.wait_for(0);
-    let ServerCounts { requests, failed_requests, bytes, .. } = (served.counts)();
+    let ServerCounts {
+        requests,
+        failed_requests,
+        bytes,
+        ..
+    } = (served.counts)();
     assert_eq!((requests, failed_requests, bytes), (3, 3, 10));
 }
 
@@ -102,12 +119,20 @@ fn growth_ends_the_connection() {
         if over {
             std::fs::write(file.path(), testing::pattern(0, 2 << 20, 2)).expect("copied over it");
         } else {
-            std::os::unix::fs::FileExt::write_all_at(file.as_file(), &testing::pattern(MIB, 4096, 1), MIB)
-                .expect("appended");
+            std::os::unix::fs::FileExt::write_all_at(
+                file.as_file(),
+                &testing::pattern(MIB, 4096, 1),
+                MIB,
+            )
+            .expect("appended");
         }
         for offset in [500_000, 0] {
             client.send(command::READ, 2, offset, 4096);
-            assert_eq!(client.answer(), (2, if appending { 0 } else { errno::ESHUTDOWN }), "{over} {offset}");
+            assert_eq!(
+                client.answer(),
+                (2, if appending { 0 } else { errno::ESHUTDOWN }),
+                "{over} {offset}"
+            );
             if appending {
                 testing::check(&client.data(4096), offset, 1).expect("right bytes");
             }
@@ -129,7 +154,8 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
         Reader::open(Arc::clone(&first), Options::default().policy("none")).expect("opened"),
         NbdSettings::default(),
     );
-    let reader = Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
+    let reader =
+        Reader::open(served.uri().as_str(), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 8192];
     assert_eq!(crate::common::read_and_check(&reader, &mut buf, 0, 1), 8192);
     for (version, size) in [(2, 1 << 20), (3, 3 << 20), (4, 1 << 18)] {
@@ -139,7 +165,10 @@ fn a_server_that_ends_its_version_is_a_change_and_no_end() {
         let error = reader.read_at(&mut buf, at).expect_err("it has changed");
         assert!(matches!(error, ReadError::Changed { .. }), "{error}");
         for at in [at, 0] {
-            assert_eq!(crate::common::read_and_check(&reader, &mut buf, at, version), 8192);
+            assert_eq!(
+                crate::common::read_and_check(&reader, &mut buf, at, version),
+                8192
+            );
         }
         assert_eq!(reader.size(), size as u64);
     }
@@ -152,9 +181,14 @@ fn a_server_that_died_is_connected_to_again() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let start = || {
-        let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default().policy("none")).expect("opened");
-        let (server, stop) =
-            Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, NbdSettings::default()).expect("a place");
+        let reader = Reader::open(Arc::new(named(8 * MIB)), Options::default().policy("none"))
+            .expect("opened");
+        let (server, stop) = Server::bind(
+            &[Listen::Unix(dir.path().join("s"))],
+            reader,
+            NbdSettings::default(),
+        )
+        .expect("a place");
         (std::thread::spawn(move || server.run()), stop)
     };
     let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
@@ -173,7 +207,10 @@ fn a_server_that_died_is_connected_to_again() {
     let server = start();
     let until = std::time::Instant::now() + Duration::from_secs(20);
     while reader.read_at(&mut buf, 2 * MIB).is_err() {
-        assert!(std::time::Instant::now() < until, "it has come back, and is not read");
+        assert!(
+            std::time::Instant::now() < until,
+            "it has come back, and is not read"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     testing::check(&buf, 2 * MIB, 0).expect("right bytes");
@@ -194,19 +231,33 @@ fn a_server_that_died_is_connected_to_again() {
 /// A large read whose end fails can only be ended by hanging up: half of it is out.
 #[test]
 fn an_error_in_the_middle_of_an_answer_hangs_up() {
-    let rule = |call: Call| if call.offset >= 4 * MIB { FaultAction::Fail(5) } else { FaultAction::Pass };
+    let rule = |call: Call| {
+        if call.offset >= 4 * MIB {
+            FaultAction::Fail(5)
+        } else {
+            FaultAction::Pass
+        }
+    };
     let source = Faulty::new(named(8 * MIB), rule);
     let reader = Reader::open(Arc::new(source), Options::default().policy("none")).expect("opened");
     let served = Served::of(reader, NbdSettings::default());
     let mut client = served.client();
     client.send(command::READ, 1, 5 * MIB, 4096);
-    assert_eq!(client.answer(), (1, errno::EIO), "an error at the start is reported");
+    assert_eq!(
+        client.answer(),
+        (1, errno::EIO),
+        "an error at the start is reported"
+    );
     client.send(command::READ, 2, 3 * MIB, 2 << 20);
     assert_eq!(client.answer(), (2, 0));
     let mut all = Vec::new();
     let ended = client.0.read_to_end(&mut all);
     assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
-    assert!(all.len() as u64 <= MIB, "{} bytes of what could not be read", all.len());
+    assert!(
+        all.len() as u64 <= MIB,
+        "{} bytes of what could not be read",
+        all.len()
+    );
     testing::check(&all, 3 * MIB, 0).expect("right bytes");
 }
 
@@ -226,13 +277,17 @@ fn bad_clients_lose_their_connection_and_no_other() {
     let mut bad: Vec<Client> = Vec::new();
     for bytes in [&[][..], &[0, 0], &[0, 0, 0, 9], &[0xff; 64]] {
         let mut stream = connect();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         stream.write_all(bytes).expect("sent");
         bad.push(Client(stream));
     }
     let mut half = served.client();
-    half.0.write_all(&wire::REQUEST_MAGIC.to_be_bytes()).expect("sent");
+    half.0
+        .write_all(&wire::REQUEST_MAGIC.to_be_bytes())
+        .expect("sent");
     let mut garbage = served.client();
     garbage.0.write_all(&[7; 28]).expect("sent");
     let mut stingy = served.client();
@@ -254,10 +309,19 @@ fn bad_clients_lose_their_connection_and_no_other() {
 #[test]
 fn one_client_too_many_is_refused() {
     let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
-    let served = Served::of(reader, NbdSettings { max_clients: 2, ..NbdSettings::default() });
+    let served = Served::of(
+        reader,
+        NbdSettings {
+            max_clients: 2,
+            ..NbdSettings::default()
+        },
+    );
     let (mut one, two) = (served.client(), served.client());
     let mut third = Client(UnixStream::connect(served.path()).expect("connected"));
-    third.0.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+    third
+        .0
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("a socket");
     assert!(third.is_gone());
     assert_eq!((served.counts)().turned_away, 1);
     drop(two);
@@ -271,7 +335,11 @@ fn one_client_too_many_is_refused() {
 #[test]
 fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
     let source = Arc::new(Mem::new(testing::pattern(0, 1 << 20, 0)));
-    let reader = Reader::open(Arc::clone(&source), Options::default().policy("none").cache_bytes(MIB)).expect("opened");
+    let reader = Reader::open(
+        Arc::clone(&source),
+        Options::default().policy("none").cache_bytes(MIB),
+    )
+    .expect("opened");
     let served = Served::of(reader, NbdSettings::default());
     let mut old = served.client();
     old.send(command::READ, 1, 0, 4096);
@@ -290,24 +358,44 @@ fn a_changed_source_ends_its_connections_and_new_ones_see_it() {
 #[test]
 fn a_socket_is_private_and_replaces_no_other() {
     let served = Served::new(named(MIB));
-    let mode = std::fs::metadata(served.path()).expect("there").permissions().mode();
+    let mode = std::fs::metadata(served.path())
+        .expect("there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600);
     let again = |path: &Path| {
         let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
-        Server::bind(&[Listen::Unix(path.to_path_buf())], reader, NbdSettings::default()).map(drop)
+        Server::bind(
+            &[Listen::Unix(path.to_path_buf())],
+            reader,
+            NbdSettings::default(),
+        )
+        .map(drop)
     };
     let error = again(&served.path()).expect_err("taken").to_string();
-    assert!(error.contains("in use") && error.ends_with("; stop the server that is there, or name another place"));
+    assert!(
+        error.contains("in use")
+            && error.ends_with("; stop the server that is there, or name another place")
+    );
     let file = served.dir.path().join("file");
     std::fs::write(&file, b"precious").expect("written");
-    assert!(again(&file).expect_err("a file").to_string().ends_with("it is not a socket; name another place"));
+    assert!(
+        again(&file)
+            .expect_err("a file")
+            .to_string()
+            .ends_with("it is not a socket; name another place")
+    );
     assert_eq!(std::fs::read(&file).expect("still there"), b"precious");
     // What a killed server left may be replaced, and what a server made goes with it.
     let stale = served.dir.path().join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
     again(&stale).expect("replaced");
     assert!(!stale.exists());
-    assert_eq!(std::fs::read_dir(served.dir.path()).expect("there").count(), 2, "no hidden directory is left");
+    assert_eq!(
+        std::fs::read_dir(served.dir.path()).expect("there").count(),
+        2,
+        "no hidden directory is left"
+    );
 }
 
 /// A source whose server dies fails its reads, and works again when the server is back.
@@ -318,8 +406,12 @@ fn a_server_that_comes_back_is_found_again() {
     let path = dir.path().join("s");
     let start = |size: u64| {
         let reader = Reader::open(Arc::new(named(size)), Options::default()).expect("opened");
-        let (server, stop) =
-            Server::bind(&[Listen::Unix(path.clone())], reader, NbdSettings::default()).expect("a place");
+        let (server, stop) = Server::bind(
+            &[Listen::Unix(path.clone())],
+            reader,
+            NbdSettings::default(),
+        )
+        .expect("a place");
         (std::thread::spawn(move || server.run()), stop)
     };
     let end = |(thread, stop): (JoinHandle<std::io::Result<()>>, NbdStop)| {
@@ -330,15 +422,24 @@ fn a_server_that_comes_back_is_found_again() {
     let source = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).expect("connected");
     testing::check(&read(&source, 0, 100), 0, 0).expect("right bytes");
     end(first);
-    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("no server");
+    let error = source
+        .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
+        .expect_err("no server");
     assert!(error.to_string().contains("No such file"), "{error}");
     let second = start(MIB);
     testing::check(&read(&source, 50, 100), 50, 0).expect("right bytes");
     end(second);
     // Another size is another version, until it is accepted.
     let third = start(2 * MIB);
-    let error = source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).expect_err("changed");
-    assert!(error.to_string().contains("the export has 2097152 bytes, and had 1048576"), "{error}");
+    let error = source
+        .read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)
+        .expect_err("changed");
+    assert!(
+        error
+            .to_string()
+            .contains("the export has 2097152 bytes, and had 1048576"),
+        "{error}"
+    );
     assert_eq!(source.accept(), 2 * MIB);
     testing::check(&read(&source, MIB, 100), MIB, 0).expect("right bytes");
     end(third);
@@ -353,18 +454,27 @@ fn a_server_that_answers_wrongly_is_left() {
     let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
     let wrong_answers: Vec<Vec<u8>> = vec![
         b"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n".to_vec(),
-        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 0]].concat(),
+        [
+            &wire::MAGIC.to_be_bytes()[..],
+            &wire::OPTION_MAGIC.to_be_bytes(),
+            &[0, 0],
+        ]
+        .concat(),
         // An answer of 4 GiB.
-        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 3]]
-            .into_iter()
-            .chain([
-                &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
-                &7_u32.to_be_bytes(),
-                &3_u32.to_be_bytes(),
-                &[0xff; 4],
-            ])
-            .collect::<Vec<_>>()
-            .concat(),
+        [
+            &wire::MAGIC.to_be_bytes()[..],
+            &wire::OPTION_MAGIC.to_be_bytes(),
+            &[0, 3],
+        ]
+        .into_iter()
+        .chain([
+            &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
+            &7_u32.to_be_bytes(),
+            &3_u32.to_be_bytes(),
+            &[0xff; 4],
+        ])
+        .collect::<Vec<_>>()
+        .concat(),
     ];
     let expected = ["no NBD server", "too old", "an answer of over 65536 bytes"];
     let server = std::thread::spawn(move || {
@@ -376,7 +486,9 @@ fn a_server_that_answers_wrongly_is_left() {
         }
     });
     for why in expected {
-        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display())).map(drop).expect_err("a lie");
+        let error = Nbd::open(&format!("nbd+unix:///?socket={}", path.display()))
+            .map(drop)
+            .expect_err("a lie");
         assert!(error.to_string().contains(why), "{error}");
     }
     server.join().expect("no panic");
@@ -399,7 +511,12 @@ fn an_answer_that_dribbles_ends() {
                 }
             }
         };
-        let hello = [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 3]].concat();
+        let hello = [
+            &wire::MAGIC.to_be_bytes()[..],
+            &wire::OPTION_MAGIC.to_be_bytes(),
+            &[0, 3],
+        ]
+        .concat();
         let (mut slow, _) = listener.accept().expect("a client");
         dribble(&mut slow, &hello);
         drop(slow);
@@ -407,9 +524,15 @@ fn an_answer_that_dribbles_ends() {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a client");
             stream.write_all(&hello).expect("sent");
-            stream.read_exact(&mut [0; 4 + 16 + 8]).expect("the flags and the option");
+            stream
+                .read_exact(&mut [0; 4 + 16 + 8])
+                .expect("the flags and the option");
             let mut reply = |kind: u32, data: &[u8]| {
-                let head = [&wire::OPTION_REPLY_MAGIC.to_be_bytes()[..], &7_u32.to_be_bytes(), &kind.to_be_bytes()];
+                let head = [
+                    &wire::OPTION_REPLY_MAGIC.to_be_bytes()[..],
+                    &7_u32.to_be_bytes(),
+                    &kind.to_be_bytes(),
+                ];
                 let all = [&head.concat(), &(data.len() as u32).to_be_bytes()[..], data].concat();
                 stream.write_all(&all).expect("sent");
             };
@@ -417,20 +540,32 @@ fn an_answer_that_dribbles_ends() {
             reply(1, &[]);
             let mut request = [0; 28];
             stream.read_exact(&mut request).expect("a request");
-            let head = [&wire::SIMPLE_MAGIC.to_be_bytes()[..], &[0; 4], &request[8..16]].concat();
+            let head = [
+                &wire::SIMPLE_MAGIC.to_be_bytes()[..],
+                &[0; 4],
+                &request[8..16],
+            ]
+            .concat();
             stream.write_all(&head).expect("sent");
             dribble(&mut stream, &[0; 200]);
         }
     });
     let uri = format!("nbd+unix:///?socket={}", path.display());
     let begun = Instant::now();
-    let error = Nbd::open_within(&uri, silence).map(drop).expect_err("a greeting of a second").to_string();
+    let error = Nbd::open_within(&uri, silence)
+        .map(drop)
+        .expect_err("a greeting of a second")
+        .to_string();
     assert!(error.contains("too slow"), "{error}");
     let nbd = Nbd::open_within(&uri, silence).expect("connected");
     let read = nbd.read_at(&mut [IoSliceMut::new(&mut [0; 4096])], 0);
     let error = read.expect_err("an answer of three minutes").to_string();
     assert!(error.contains("too slow"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 // ---- other people's programs ----
@@ -449,45 +584,75 @@ fn libnbd_and_qemu_read_the_right_bytes_from_us() {
     let target = copy.to_str().expect("UTF-8");
     if has("nbdinfo", "libnbd-bin") {
         let info = run("nbdinfo", &[&served.uri()]);
-        assert!(info.contains("export-size: 25165824") && info.contains("is_read_only: true"), "{info}");
-        assert!(info.contains("can_multi_conn: true") && info.contains("structured"), "{info}");
+        assert!(
+            info.contains("export-size: 25165824") && info.contains("is_read_only: true"),
+            "{info}"
+        );
+        assert!(
+            info.contains("can_multi_conn: true") && info.contains("structured"),
+            "{info}"
+        );
         run("nbdcopy", &[&served.uri(), target]);
         copied("nbdcopy");
     }
     if has("qemu-img", "qemu-utils") {
-        run("qemu-img", &["convert", "-f", "raw", "-O", "raw", &served.uri(), target]);
+        run(
+            "qemu-img",
+            &["convert", "-f", "raw", "-O", "raw", &served.uri(), target],
+        );
         copied("qemu-img");
-        run("qemu-io", &["-r", "-f", "raw", "-c", "read 1M 64k", &served.uri()]);
+        run(
+            "qemu-io",
+            &["-r", "-f", "raw", "-c", "read 1M 64k", &served.uri()],
+        );
     }
     let python = "import nbd";
-    let usable = Command::new("/usr/bin/python3").args(["-c", python]).stderr(Stdio::null()).status();
+    let usable = Command::new("/usr/bin/python3")
+        .args(["-c", python])
+        .stderr(Stdio::null())
+        .status();
     if usable.is_ok_and(|s| s.success()) {
         let script = "h.connect_uri(uri)\nassert h.pread(4096, 1<<20) == h.pread(4096, 1<<20)\n\
             for i in range(64): h.aio_pread(nbd.Buffer(65536), i * 65536)\n\
             while h.aio_in_flight() > 0: h.poll(-1)\n\
             try:\n  h.pread(1, 1<<40)\n  raise SystemExit(3)\nexcept nbd.Error: pass\nh.shutdown()\n";
-        let whole = format!("import nbd\nh = nbd.NBD()\nuri = {:?}\n{script}", served.uri());
+        let whole = format!(
+            "import nbd\nh = nbd.NBD()\nuri = {:?}\n{script}",
+            served.uri()
+        );
         run("/usr/bin/python3", &["-c", &whole]);
     } else {
-        println!("skipped: needs the module nbd of the system's python (Debian package python3-libnbd)");
+        println!(
+            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
+        );
     }
     assert_eq!((served.counts)().turned_away, 0);
 }
 
 /// nbdkit's pattern: every eight bytes are their offset, big end first.
 fn is_pattern(bytes: &[u8], offset: u64) -> bool {
-    (offset..).zip(bytes).all(|(at, byte)| (at & !7).to_be_bytes()[(at & 7) as usize] == *byte)
+    (offset..)
+        .zip(bytes)
+        .all(|(at, byte)| (at & !7).to_be_bytes()[(at & 7) as usize] == *byte)
 }
 
 #[test]
 fn nbdkit_and_qemu_nbd_are_sources() {
     if has("nbdkit", "nbdkit") {
-        let peer = Peer::start("nbdkit", |s| ["-f", "-U", s, "pattern", "64M"].map(String::from).into());
+        let peer = Peer::start("nbdkit", |s| {
+            ["-f", "-U", s, "pattern", "64M"].map(String::from).into()
+        });
         let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
         let mut rng = Rng(3);
         for _ in 0..300 {
-            let (offset, mut buf) = (rng.below(63 * MIB), vec![0; 1 + rng.below(300_000) as usize]);
-            assert_eq!(reader.read_at(&mut buf, offset).expect("readable"), buf.len());
+            let (offset, mut buf) = (
+                rng.below(63 * MIB),
+                vec![0; 1 + rng.below(300_000) as usize],
+            );
+            assert_eq!(
+                reader.read_at(&mut buf, offset).expect("readable"),
+                buf.len()
+            );
             assert!(is_pattern(&buf, offset), "at {offset}");
         }
         quiet(&reader);
@@ -496,7 +661,11 @@ fn nbdkit_and_qemu_nbd_are_sources() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), testing::pattern(0, 5 << 20, 0)).expect("written");
         let name = file.path().to_str().expect("UTF-8").to_string();
-        let args = |s: &str| ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name].map(String::from).into();
+        let args = |s: &str| {
+            ["-r", "-t", "-e", "8", "-f", "raw", "-k", s, &name]
+                .map(String::from)
+                .into()
+        };
         let peer = Peer::start("qemu-nbd", args);
         let source = Nbd::open(&peer.uri()).expect("connected");
         testing::check(&read(&source, 12_345, 3 << 20), 12_345, 0).expect("right bytes");
@@ -510,20 +679,53 @@ fn requests_keep_to_the_sizes_of_the_server() {
         return;
     }
     for (minimum, maximum) in [("1", "64K"), ("64K", "1M"), ("4K", "4K")] {
-        let sizes = format!("blocksize-minimum={minimum} blocksize-preferred=64K blocksize-maximum={maximum}");
-        let sizes = sizes.replace("preferred=64K", if maximum == "4K" { "preferred=4K" } else { "preferred=64K" });
+        let sizes = format!(
+            "blocksize-minimum={minimum} blocksize-preferred=64K blocksize-maximum={maximum}"
+        );
+        let sizes = sizes.replace(
+            "preferred=64K",
+            if maximum == "4K" {
+                "preferred=4K"
+            } else {
+                "preferred=64K"
+            },
+        );
         let args = |s: &str| {
-            let rest = ["-f", "-U", s, "--filter=blocksize-policy", "pattern", "4M", "blocksize-error-policy=error"];
-            rest.into_iter().chain(sizes.split(' ')).map(ToString::to_string).collect()
+            let rest = [
+                "-f",
+                "-U",
+                s,
+                "--filter=blocksize-policy",
+                "pattern",
+                "4M",
+                "blocksize-error-policy=error",
+            ];
+            rest.into_iter()
+                .chain(sizes.split(' '))
+                .map(ToString::to_string)
+                .collect()
         };
         let peer = Peer::start("nbdkit", args);
         let source = Nbd::open(&peer.uri()).expect("connected");
-        for (offset, len) in [(0, 4 << 20), (12_345, 3 << 20), (4 * MIB - 10, 10), (65_536, 65_536), (511, 2)] {
-            assert!(is_pattern(&read(&source, offset, len), offset), "{sizes}: {len} bytes from {offset}");
+        for (offset, len) in [
+            (0, 4 << 20),
+            (12_345, 3 << 20),
+            (4 * MIB - 10, 10),
+            (65_536, 65_536),
+            (511, 2),
+        ] {
+            assert!(
+                is_pattern(&read(&source, offset, len), offset),
+                "{sizes}: {len} bytes from {offset}"
+            );
         }
         let reader = Reader::open(peer.uri(), Options::default()).expect("connected");
         let mut bytes = vec![0; 4 << 20];
-        assert_eq!(reader.read_at(&mut bytes, 0).expect("readable"), bytes.len(), "{sizes}");
+        assert_eq!(
+            reader.read_at(&mut bytes, 0).expect("readable"),
+            bytes.len(),
+            "{sizes}"
+        );
         assert!(is_pattern(&bytes, 0), "{sizes}");
         quiet(&reader);
     }
@@ -539,10 +741,15 @@ fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
     let filters = ["-f", "--filter=error", "-U"];
     let args = |s: &str| {
         let rest = [s, "pattern", "16M", "error-rate=5%", "error=EIO"];
-        filters.iter().chain(&rest).map(ToString::to_string).collect()
+        filters
+            .iter()
+            .chain(&rest)
+            .map(ToString::to_string)
+            .collect()
     };
     let peer = Peer::start("nbdkit", args);
-    let reader = Reader::open(peer.uri(), Options::default().cache_bytes(2 * MIB)).expect("connected");
+    let reader =
+        Reader::open(peer.uri(), Options::default().cache_bytes(2 * MIB)).expect("connected");
     let reads = 16 * 1024_u64;
     let (mut failed, mut buf) = (0, vec![0; 4096]);
     for round in 0..16 {
@@ -555,6 +762,12 @@ fn an_unreliable_nbdkit_costs_errors_and_no_wrong_byte() {
         }
     }
     let stats = reader.stats();
-    println!("{failed} of {reads} reads failed, {} bytes of readahead did", stats.ra_failed_bytes);
-    assert!(stats.ra_failed_bytes > 0 && failed < reads / 20, "{failed} failed, {stats:?}");
+    println!(
+        "{failed} of {reads} reads failed, {} bytes of readahead did",
+        stats.ra_failed_bytes
+    );
+    assert!(
+        stats.ra_failed_bytes > 0 && failed < reads / 20,
+        "{failed} failed, {stats:?}"
+    );
 }

@@ -13,7 +13,9 @@ fn sparse() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(64 * MIB).expect("a hole");
     for start in [0, 40 * MIB] {
-        file.as_file().write_all_at(&foreread::testing::pattern(start, MIB as usize, 0), start).expect("written");
+        file.as_file()
+            .write_all_at(&foreread::testing::pattern(start, MIB as usize, 0), start)
+            .expect("written");
     }
     file.as_file().sync_all().expect("on disk");
     file
@@ -29,20 +31,42 @@ fn a_reader_says_where_the_holes_are() {
     let file = sparse();
     let reader = opened(&file);
     assert!(reader.knows_holes());
-    let data = |len| Extent { len, is_hole: false };
+    let data = |len| Extent {
+        len,
+        is_hole: false,
+    };
     let hole = |len| Extent { len, is_hole: true };
     let all = [data(MIB), hole(39 * MIB), data(MIB), hole(23 * MIB)];
     assert_eq!(reader.extents(0, 64 * MIB, 9).expect("said"), all);
-    assert_eq!(reader.extents(0, u64::MAX, 9).expect("said"), all, "the end of the file is the end");
+    assert_eq!(
+        reader.extents(0, u64::MAX, 9).expect("said"),
+        all,
+        "the end of the file is the end"
+    );
     assert_eq!(reader.extents(0, 64 * MIB, 2).expect("said"), all[..2]);
-    assert_eq!(reader.extents(10 * MIB, 11 * MIB, 9).expect("said"), [hole(30 * MIB)], "as far as it goes");
-    assert_eq!(reader.extents(64 * MIB - 1, 64 * MIB, 9).expect("said"), [hole(1)]);
+    assert_eq!(
+        reader.extents(10 * MIB, 11 * MIB, 9).expect("said"),
+        [hole(30 * MIB)],
+        "as far as it goes"
+    );
+    assert_eq!(
+        reader.extents(64 * MIB - 1, 64 * MIB, 9).expect("said"),
+        [hole(1)]
+    );
     assert_eq!(reader.extents(64 * MIB, u64::MAX, 9).expect("said"), []);
     // Another version has other holes.
-    file.as_file().write_all_at(&[1; 4096], 20 * MIB).expect("written");
+    file.as_file()
+        .write_all_at(&[1; 4096], 20 * MIB)
+        .expect("written");
     let error = reader.extents(0, 64 * MIB, 9).expect_err("it has changed");
     assert!(matches!(error, ReadError::Changed { .. }), "{error}");
-    assert_eq!(reader.extents(0, 64 * MIB, 9).expect("of the new version").len(), 6);
+    assert_eq!(
+        reader
+            .extents(0, 64 * MIB, 9)
+            .expect("of the new version")
+            .len(),
+        6
+    );
 }
 
 #[test]
@@ -51,9 +75,18 @@ fn a_source_that_knows_no_holes_is_all_data() {
     let reader = Reader::open(Arc::new(named(MIB)), Options::default()).expect("opened");
     assert!(!reader.knows_holes());
     let all = reader.extents(4096, MIB, 9).expect("said");
-    assert_eq!(all, [Extent { len: MIB - 4096, is_hole: false }]);
+    assert_eq!(
+        all,
+        [Extent {
+            len: MIB - 4096,
+            is_hole: false
+        }]
+    );
     if has("nbdinfo", "libnbd-bin") {
-        let info = run("nbdinfo", &["--json", &Served::of(reader, NbdSettings::default()).uri()]);
+        let info = run(
+            "nbdinfo",
+            &["--json", &Served::of(reader, NbdSettings::default()).uri()],
+        );
         assert!(!info.contains("base:allocation"), "{info}");
     }
 }
@@ -61,22 +94,48 @@ fn a_source_that_knows_no_holes_is_all_data() {
 /// They read the map, and of a copy the data alone is asked for.
 #[test]
 fn clients_copy_the_data_alone() {
-    if !has("nbdinfo", "libnbd-bin") || !has("nbdcopy", "libnbd-bin") || !has("qemu-img", "qemu-utils") {
+    if !has("nbdinfo", "libnbd-bin")
+        || !has("nbdcopy", "libnbd-bin")
+        || !has("qemu-img", "qemu-utils")
+    {
         return;
     }
     let file = sparse();
     let served = Served::of(opened(&file), NbdSettings::default());
     let map: Vec<String> = run("nbdinfo", &["--map", &served.uri()])
         .lines()
-        .map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" "))
+        .map(|line| {
+            line.split_whitespace()
+                .take(3)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
         .collect();
-    assert_eq!(map, ["0 1048576 0", "1048576 40894464 3", "41943040 1048576 0", "42991616 24117248 3"]);
+    assert_eq!(
+        map,
+        [
+            "0 1048576 0",
+            "1048576 40894464 3",
+            "41943040 1048576 0",
+            "42991616 24117248 3"
+        ]
+    );
     let seen = run("qemu-img", &["map", "--output=json", &served.uri()]);
-    assert_eq!((seen.matches("\"data\": true").count(), seen.matches("\"zero\": true").count()), (2, 2), "{seen}");
+    assert_eq!(
+        (
+            seen.matches("\"data\": true").count(),
+            seen.matches("\"zero\": true").count()
+        ),
+        (2, 2),
+        "{seen}"
+    );
     let before = (served.counts)().bytes;
     let copy = served.dir.path().join("copy");
     run("nbdcopy", &[&served.uri(), copy.to_str().expect("UTF-8")]);
     let bytes = (served.counts)().bytes - before;
     assert!(bytes <= 3 * MIB, "{bytes} bytes for 2 MiB of data");
-    assert!(std::fs::read(&copy).expect("copied") == std::fs::read(file.path()).expect("there"), "right bytes");
+    assert!(
+        std::fs::read(&copy).expect("copied") == std::fs::read(file.path()).expect("there"),
+        "right bytes"
+    );
 }

@@ -16,18 +16,29 @@ use std::time::{Duration, Instant};
 
 /// Serves 16 MiB.
 fn served(tls: NbdTls) -> Served {
-    served_with(NbdSettings { tls: Some(tls), ..NbdSettings::default() })
+    served_with(NbdSettings {
+        tls: Some(tls),
+        ..NbdSettings::default()
+    })
 }
 
 fn served_with(settings: NbdSettings) -> Served {
-    let options = Options::default().cache_bytes(8 * MIB).policy("linux-6.18:max=128K");
-    Served::of(Reader::open(Arc::new(named(16 * MIB)), options).expect("opened"), settings)
+    let options = Options::default()
+        .cache_bytes(8 * MIB)
+        .policy("linux-6.18:max=128K");
+    Served::of(
+        Reader::open(Arc::new(named(16 * MIB)), options).expect("opened"),
+        settings,
+    )
 }
 
 /// What a client is called with: `certificates` is its folder.
 fn uri(served: &Served, scheme: &str, certificates: &Path) -> String {
     let socket = served.path().display().to_string();
-    format!("{scheme}+unix://localhost/?socket={socket}&tls-certificates={}", certificates.display())
+    format!(
+        "{scheme}+unix://localhost/?socket={socket}&tls-certificates={}",
+        certificates.display()
+    )
 }
 
 /// Runs a program that has to fail. What it says.
@@ -39,27 +50,38 @@ fn fails(program: &str, args: &[&str]) -> String {
 
 #[test]
 fn clients_of_libnbd_read_every_byte() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     if !has("nbdcopy", "libnbd-bin") || !has("nbdinfo", "libnbd-bin") {
         return;
     }
     watch();
     let tls = NbdTls::load(certificates.path(), true).expect("loaded");
-    let settings = NbdSettings { tls: Some(tls), ..NbdSettings::default() };
+    let settings = NbdSettings {
+        tls: Some(tls),
+        ..NbdSettings::default()
+    };
     let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
-    let (server, stop) = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
+    let (server, stop) =
+        Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
     let uri = server.uris().remove(0);
     assert!(uri.starts_with("nbds://127.0.0.1:"), "{uri}");
     let uri = uri.replace("127.0.0.1", "localhost") + "?tls-certificates=" + &certificates.file("");
     let counts = server.counter();
     let thread = std::thread::spawn(move || server.run());
     let info = run("nbdinfo", &["--json", &uri]);
-    assert!(info.contains("\"TLS\": true") && info.contains("\"export-size\": 16777216"), "{info}");
+    assert!(
+        info.contains("\"TLS\": true") && info.contains("\"export-size\": 16777216"),
+        "{info}"
+    );
     let copy = certificates.file("copy");
     run("nbdcopy", &[&uri, &copy]);
     testing::check(&std::fs::read(&copy).expect("copied"), 0, 0).expect("right bytes");
     assert_eq!(counts().failed_requests, 0);
-    let usable = Command::new("/usr/bin/python3").args(["-c", "import nbd"]).output();
+    let usable = Command::new("/usr/bin/python3")
+        .args(["-c", "import nbd"])
+        .output();
     if usable.is_ok_and(|out| out.status.success()) {
         let script = "for i in range(64): h.aio_pread(nbd.Buffer(262144), i * 262144)\n\
             while h.aio_in_flight() > 0: h.poll(-1)\nassert h.pread(8, 4096) == h.pread(16, 4096)[:8]\nh.shutdown()\n";
@@ -73,7 +95,9 @@ fn clients_of_libnbd_read_every_byte() {
             ],
         );
     } else {
-        println!("skipped: needs the module nbd of the system's python (Debian package python3-libnbd)");
+        println!(
+            "skipped: needs the module nbd of the system's python (Debian package python3-libnbd)"
+        );
     }
     stop.stop();
     thread.join().expect("no panic").expect("served to the end");
@@ -81,7 +105,9 @@ fn clients_of_libnbd_read_every_byte() {
 
 #[test]
 fn a_client_without_tls_is_told_that_it_is_required() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = UnixStream::connect(served.path()).expect("connected");
     client.read_exact(&mut [0; 18]).expect("a greeting");
@@ -105,20 +131,31 @@ fn a_client_without_tls_is_told_that_it_is_required() {
 /// Plain clients and others on one server.
 #[test]
 fn tls_may_be_optional() {
-    let Some(certificates) = Certificates::new() else { return };
-    let served = served(NbdTls::load(certificates.path(), false).expect("loaded").allow_plain());
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
+    let served = served(
+        NbdTls::load(certificates.path(), false)
+            .expect("loaded")
+            .allow_plain(),
+    );
     let mut plain = served.client();
     plain.send(command::READ, 1, MIB, 4096);
     assert_eq!(plain.answer(), (1, 0));
     testing::check(&plain.data(4096), MIB, 0).expect("right bytes");
     let mut client = TlsClient::new(served.path(), &certificates).begin();
-    client.0.write_all(&TlsClient::request(command::READ, 2, 2 * MIB, 4096)).expect("sent");
+    client
+        .0
+        .write_all(&TlsClient::request(command::READ, 2, 2 * MIB, 4096))
+        .expect("sent");
     assert_eq!(client.answer(), (2, 0));
 }
 
 #[test]
 fn a_client_without_a_certificate_of_the_authority_is_refused() {
-    let (Some(certificates), Some(others)) = (Certificates::new(), Certificates::new()) else { return };
+    let (Some(certificates), Some(others)) = (Certificates::new(), Certificates::new()) else {
+        return;
+    };
     let served = served(NbdTls::load(certificates.path(), true).expect("loaded"));
     if !has("nbdinfo", "libnbd-bin") {
         return;
@@ -127,7 +164,11 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
     fails("nbdinfo", &[&uri(&served, "nbds", none.path())]);
     // It trusts our authority, and shows a certificate of another.
     let wrong = others.only(&["client-cert.pem", "client-key.pem"]);
-    std::fs::copy(certificates.file("ca-cert.pem"), wrong.path().join("ca-cert.pem")).expect("copied");
+    std::fs::copy(
+        certificates.file("ca-cert.pem"),
+        wrong.path().join("ca-cert.pem"),
+    )
+    .expect("copied");
     fails("nbdinfo", &[&uri(&served, "nbds", wrong.path())]);
     served.wait_for(0);
     assert_eq!((served.counts)().requests, 0);
@@ -137,15 +178,24 @@ fn a_client_without_a_certificate_of_the_authority_is_refused() {
 /// A list of revoked certificates is used where there is one. A client of an authority that no valid list covers is refused, too.
 #[test]
 fn a_client_whose_certificate_was_revoked_is_refused() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     if !has("nbdinfo", "libnbd-bin") {
         return;
     }
     let all = ["ca-cert.pem", "client-cert.pem", "client-key.pem"];
     let revoked = certificates.only(&all);
-    certificates.issue("client", "cn = another\ntls_www_client\nsigning_key\nexpiration_days = 9\n");
+    certificates.issue(
+        "client",
+        "cn = another\ntls_www_client\nsigning_key\nexpiration_days = 9\n",
+    );
     let good = certificates.only(&all);
-    std::fs::copy(revoked.path().join("client-cert.pem"), certificates.file("gone-cert.pem")).expect("copied");
+    std::fs::copy(
+        revoked.path().join("client-cert.pem"),
+        certificates.file("gone-cert.pem"),
+    )
+    .expect("copied");
     let load = |verify| NbdTls::load(certificates.path(), verify);
     let before = served(load(true).expect("loaded without a list"));
     run("nbdinfo", &[&uri(&before, "nbds", revoked.path())]);
@@ -168,10 +218,17 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
     let list = certificates.path().join("ca-crl.pem");
     let refused = |why: &str| {
         let said = load(true).expect_err(why).to_string();
-        assert!(said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; have the"), "{said}");
+        assert!(
+            said.contains("revoked") && said.contains("ca-crl.pem") && said.contains("; have the"),
+            "{said}"
+        );
         load(false).expect("the list is only for clients' certificates");
     };
-    for text in ["", "no list", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"] {
+    for text in [
+        "",
+        "no list",
+        "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n",
+    ] {
         std::fs::write(&list, text).expect("written");
         refused(text);
     }
@@ -183,25 +240,52 @@ fn a_client_whose_certificate_was_revoked_is_refused() {
 /// QEMU brings its own TLS (GnuTLS) and its own reading of the folder of certificates.
 #[test]
 fn qemu_reads_every_byte() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     if !has("qemu-img", "qemu-utils") {
         return;
     }
     watch();
     let tls = NbdTls::load(certificates.path(), true).expect("loaded");
-    let settings = NbdSettings { tls: Some(tls), ..NbdSettings::default() };
+    let settings = NbdSettings {
+        tls: Some(tls),
+        ..NbdSettings::default()
+    };
     let reader = Reader::open(Arc::new(named(16 * MIB)), Options::default()).expect("opened");
-    let (server, stop) = Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
-    let port = server.uris()[0].trim_end_matches('/').rsplit(':').next().expect("a port").to_string();
+    let (server, stop) =
+        Server::bind(&[Listen::Tcp(([127, 0, 0, 1], 0).into())], reader, settings).expect("a port");
+    let port = server.uris()[0]
+        .trim_end_matches('/')
+        .rsplit(':')
+        .next()
+        .expect("a port")
+        .to_string();
     let thread = std::thread::spawn(move || server.run());
     let image = format!("driver=nbd,host=localhost,port={port},tls-creds=t");
     let with = |dir: &Path| format!("tls-creds-x509,id=t,endpoint=client,dir={}", dir.display());
     let copy = certificates.file("copy");
     let (own, to) = (with(certificates.path()), ["-O", "raw", &copy]);
-    run("qemu-img", &[&["convert", "--object", &own, "--image-opts", &image][..], &to].concat());
+    run(
+        "qemu-img",
+        &[
+            &["convert", "--object", &own, "--image-opts", &image][..],
+            &to,
+        ]
+        .concat(),
+    );
     testing::check(&std::fs::read(&copy).expect("copied"), 0, 0).expect("right bytes");
     let none = certificates.only(&["ca-cert.pem"]);
-    fails("qemu-img", &["info", "--object", &with(none.path()), "--image-opts", &image]);
+    fails(
+        "qemu-img",
+        &[
+            "info",
+            "--object",
+            &with(none.path()),
+            "--image-opts",
+            &image,
+        ],
+    );
     stop.stop();
     thread.join().expect("no panic").expect("served to the end");
 }
@@ -209,12 +293,16 @@ fn qemu_reads_every_byte() {
 /// Bytes that leave the socket with those before them, and that no poll of it ever reports.
 #[test]
 fn requests_in_one_record_are_all_answered() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = TlsClient::new(served.path(), &certificates).begin();
     for round in 0..20 {
         let many = 1 + round * 3;
-        let all: Vec<u8> = (0..many).flat_map(|i| TlsClient::request(command::READ, i, i * 100_000, 70_000)).collect();
+        let all: Vec<u8> = (0..many)
+            .flat_map(|i| TlsClient::request(command::READ, i, i * 100_000, 70_000))
+            .collect();
         client.0.write_all(&all).expect("sent");
         let mut left: Vec<u64> = (0..many).collect();
         while !left.is_empty() {
@@ -234,23 +322,45 @@ fn requests_in_one_record_are_all_answered() {
     assert_eq!(client.answer(), (1, 0));
     client.0.read_exact(&mut [0; 9]).expect("its bytes");
     // An end that both sides say, so that no machine in between can make it up.
-    client.0.write_all(&TlsClient::request(command::DISC, 2, 0, 0)).expect("sent");
+    client
+        .0
+        .write_all(&TlsClient::request(command::DISC, 2, 0, 0))
+        .expect("sent");
     assert_eq!(client.0.read(&mut [0; 1]).expect("a clean end"), 0);
     served.wait_for(0);
 }
 
 #[test]
 fn writes_arrive_whole() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let tls = NbdTls::load(certificates.path(), false).expect("loaded");
-    let reader = Reader::open(Arc::new(Mem::new(vec![0; 4 << 20])), Options::default()).expect("opened");
-    let served = Served::of(reader, NbdSettings { tls: Some(tls), writable: true, ..NbdSettings::default() });
+    let reader =
+        Reader::open(Arc::new(Mem::new(vec![0; 4 << 20])), Options::default()).expect("opened");
+    let served = Served::of(
+        reader,
+        NbdSettings {
+            tls: Some(tls),
+            writable: true,
+            ..NbdSettings::default()
+        },
+    );
     let mut client = TlsClient::new(served.path(), &certificates).begin();
     for (cookie, offset, len) in [(1, 4096, 4096), (2, 1 << 20, 1_000_000), (3, 99, 300_000)] {
-        client.0.write_all(&TlsClient::request(command::WRITE, cookie, offset, len)).expect("sent");
-        client.0.write_all(&testing::pattern(offset, len as usize, 0)).expect("sent");
+        client
+            .0
+            .write_all(&TlsClient::request(command::WRITE, cookie, offset, len))
+            .expect("sent");
+        client
+            .0
+            .write_all(&testing::pattern(offset, len as usize, 0))
+            .expect("sent");
         assert_eq!(client.answer(), (cookie, 0));
-        client.0.write_all(&TlsClient::request(command::READ, cookie, offset, len)).expect("sent");
+        client
+            .0
+            .write_all(&TlsClient::request(command::READ, cookie, offset, len))
+            .expect("sent");
         assert_eq!(client.answer(), (cookie, 0));
         let mut data = vec![0; len as usize];
         client.0.read_exact(&mut data).expect("its bytes");
@@ -261,7 +371,9 @@ fn writes_arrive_whole() {
 /// What a client can do wrong. Each loses its own connection, in the time for handshakes or stalls, and no other.
 #[test]
 fn bad_clients_lose_their_connection_and_no_other() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let served = served_with(NbdSettings {
         tls: Some(NbdTls::load(certificates.path(), false).expect("loaded")),
         handshake: Duration::from_millis(500),
@@ -272,7 +384,13 @@ fn bad_clients_lose_their_connection_and_no_other() {
     let mut bad = Vec::new();
     // Plain options behind STARTTLS, silence, garbage, and the head of a record whose rest does not come.
     let go = option(7, &[0, 0, 0, 0, 0, 0]);
-    for bytes in [&go[..], &[], &[0x55; 100], &[22, 3, 1, 2, 0], &[22, 3, 1, 0xff, 0xff]] {
+    for bytes in [
+        &go[..],
+        &[],
+        &[0x55; 100],
+        &[22, 3, 1, 2, 0],
+        &[22, 3, 1, 0xff, 0xff],
+    ] {
         let mut stream = TlsClient::started(served.path());
         stream.write_all(bytes).expect("sent");
         bad.push(stream);
@@ -282,28 +400,54 @@ fn bad_clients_lose_their_connection_and_no_other() {
         let mut rest = Vec::new();
         let ended = stream.read_to_end(&mut rest);
         assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
-        assert!(rest.len() < 20, "an alert, and no answer in plain text: {rest:?}");
+        assert!(
+            rest.len() < 20,
+            "an alert, and no answer in plain text: {rest:?}"
+        );
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     // A byte now and then does not lengthen the handshake.
     let mut slow = TlsClient::started(served.path());
     let began = Instant::now();
     while slow.write_all(&[22]).is_ok() && began.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(began.elapsed() < Duration::from_secs(5), "it is still there");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "it is still there"
+    );
     // Answers that are not taken, and half a request.
     let mut greedy = TlsClient::new(served.path(), &certificates).begin();
-    greedy.0.write_all(&TlsClient::request(command::READ, 1, 0, 16 << 20)).expect("sent");
+    greedy
+        .0
+        .write_all(&TlsClient::request(command::READ, 1, 0, 16 << 20))
+        .expect("sent");
     let mut half = TlsClient::new(served.path(), &certificates).begin();
-    half.0.write_all(&TlsClient::request(command::READ, 1, 0, 1)[..9]).expect("sent");
+    half.0
+        .write_all(&TlsClient::request(command::READ, 1, 0, 1)[..9])
+        .expect("sent");
     // After TLS has begun, plain bytes are no records.
     let mut plain = TlsClient::new(served.path(), &certificates).begin();
-    plain.0.sock.write_all(&TlsClient::request(command::READ, 1, 0, 1)).expect("sent");
+    plain
+        .0
+        .sock
+        .write_all(&TlsClient::request(command::READ, 1, 0, 1))
+        .expect("sent");
     served.wait_for(1);
     drop((greedy, half, plain));
     for cookie in 0..10 {
-        good.0.write_all(&TlsClient::request(command::READ, cookie, cookie * MIB, 4096)).expect("sent");
+        good.0
+            .write_all(&TlsClient::request(
+                command::READ,
+                cookie,
+                cookie * MIB,
+                4096,
+            ))
+            .expect("sent");
         assert_eq!(good.answer(), (cookie, 0));
         let mut data = vec![0; 4096];
         good.0.read_exact(&mut data).expect("its bytes");
@@ -313,21 +457,32 @@ fn bad_clients_lose_their_connection_and_no_other() {
 
 #[test]
 fn tls_begins_once() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = TlsClient::new(served.path(), &certificates);
     assert_eq!(client.option(5, &[]), (5, kind::ERR_INVALID));
-    assert_eq!(client.option(8, &[]), (8, kind::ACK), "and the client goes on");
+    assert_eq!(
+        client.option(8, &[]),
+        (8, kind::ACK),
+        "and the client goes on"
+    );
     assert_eq!(client.option(3, &[]), (3, kind::SERVER));
 }
 
 /// A server that is stopped says so to its clients.
 #[test]
 fn the_end_of_the_server_is_a_clean_end() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let served = served(NbdTls::load(certificates.path(), false).expect("loaded"));
     let mut client = TlsClient::new(served.path(), &certificates).begin();
-    client.0.write_all(&TlsClient::request(command::READ, 1, 0, 4096)).expect("sent");
+    client
+        .0
+        .write_all(&TlsClient::request(command::READ, 1, 0, 4096))
+        .expect("sent");
     assert_eq!(client.answer(), (1, 0));
     client.0.read_exact(&mut [0; 4096]).expect("its bytes");
     drop(served);
@@ -336,7 +491,9 @@ fn the_end_of_the_server_is_a_clean_end() {
 
 #[test]
 fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
-    let Some(certificates) = Certificates::new() else { return };
+    let Some(certificates) = Certificates::new() else {
+        return;
+    };
     let refused = |dir: &Path, verify: bool, words: &[&str]| {
         let said = NbdTls::load(dir, verify).expect_err("refused").to_string();
         for word in words {
@@ -346,22 +503,61 @@ fn certificates_that_do_not_serve_are_refused_with_a_remedy() {
     let own = ["server-cert.pem", "server-key.pem"];
     let some = certificates.only(&own);
     NbdTls::load(some.path(), false).expect("the authority is only for clients' certificates");
-    refused(some.path(), true, &["missing", "ca-cert.pem", "; the directory has to hold"]);
-    refused(certificates.only(&own[..1]).path(), false, &["missing", "server-key.pem"]);
-    refused(Path::new("/nonexistent"), false, &["missing", "/nonexistent/server-cert.pem"]);
-    std::fs::copy(certificates.file("client-key.pem"), some.path().join("server-key.pem")).expect("copied");
-    refused(some.path(), false, &["another certificate", "server-key.pem", "; put the key there"]);
+    refused(
+        some.path(),
+        true,
+        &["missing", "ca-cert.pem", "; the directory has to hold"],
+    );
+    refused(
+        certificates.only(&own[..1]).path(),
+        false,
+        &["missing", "server-key.pem"],
+    );
+    refused(
+        Path::new("/nonexistent"),
+        false,
+        &["missing", "/nonexistent/server-cert.pem"],
+    );
+    std::fs::copy(
+        certificates.file("client-key.pem"),
+        some.path().join("server-key.pem"),
+    )
+    .expect("copied");
+    refused(
+        some.path(),
+        false,
+        &[
+            "another certificate",
+            "server-key.pem",
+            "; put the key there",
+        ],
+    );
     std::fs::write(some.path().join("server-key.pem"), "no key").expect("written");
     refused(some.path(), false, &["holds no such thing", "no password"]);
-    std::fs::write(some.path().join("server-cert.pem"), "-----BEGIN CERTIFICATE-----\n!\n").expect("written");
+    std::fs::write(
+        some.path().join("server-cert.pem"),
+        "-----BEGIN CERTIFICATE-----\n!\n",
+    )
+    .expect("written");
     refused(some.path(), false, &["server-cert.pem", "no PEM text"]);
     let dates = |from: &str, to: &str| {
         let name = "cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n";
-        certificates.issue("server", &format!("{name}activation_date = {from:?}\nexpiration_date = {to:?}\n"));
+        certificates.issue(
+            "server",
+            &format!("{name}activation_date = {from:?}\nexpiration_date = {to:?}\n"),
+        );
     };
     dates("2020-01-01 00:00:00 UTC", "2021-01-01 00:00:00 UTC");
-    refused(certificates.path(), false, &["has expired", "server-cert.pem", "; have a new one issued"]);
+    refused(
+        certificates.path(),
+        false,
+        &["has expired", "server-cert.pem", "; have a new one issued"],
+    );
     refused(certificates.only(&own).path(), false, &["has expired"]);
     dates("2040-01-01 00:00:00 UTC", "2041-01-01 00:00:00 UTC");
-    refused(certificates.path(), false, &["not valid yet", "check the clock"]);
+    refused(
+        certificates.path(),
+        false,
+        &["not valid yet", "check the clock"],
+    );
 }

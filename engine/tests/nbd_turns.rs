@@ -67,7 +67,11 @@ fn misses_of_one_client_overlap() {
     }
     cookies.sort_unstable();
     assert_eq!(cookies, (0..64).collect::<Vec<_>>());
-    assert!(most.1.load(Ordering::SeqCst) >= 4, "only {} at once", most.1.load(Ordering::SeqCst));
+    assert!(
+        most.1.load(Ordering::SeqCst) >= 4,
+        "only {} at once",
+        most.1.load(Ordering::SeqCst)
+    );
 }
 
 /// A request that comes while the one before it waits for the source.
@@ -79,7 +83,10 @@ fn what_comes_during_a_miss_is_taken() {
     let mut client = served.client();
     for cookie in 0..9 {
         client.send(command::READ, cookie, cookie * MIB, 4096);
-        assert!(comes(|| begun.load(Ordering::SeqCst) > cookie), "request {cookie} waits for those before it");
+        assert!(
+            comes(|| begun.load(Ordering::SeqCst) > cookie),
+            "request {cookie} waits for those before it"
+        );
     }
     for _ in 0..9 {
         let (cookie, error) = client.answer();
@@ -94,7 +101,14 @@ fn slow_clients_delay_no_other() {
     let (slow, waiting) = meeting(16, 32 * MIB);
     let reader = Reader::open(Arc::new(slow), Options::default().policy("none")).expect("opened");
     let served = Served::of(reader, NbdSettings::default());
-    let half = Request { flags: 0, command: command::READ, cookie: 7, offset: 0, len: 4096 }.bytes();
+    let half = Request {
+        flags: 0,
+        command: command::READ,
+        cookie: 7,
+        offset: 0,
+        len: 4096,
+    }
+    .bytes();
     let mut halves: Vec<Client> = (0..16).map(|_| served.client()).collect();
     for client in &mut halves {
         client.0.write_all(&half[..13]).expect("sent");
@@ -143,7 +157,8 @@ fn slow_clients_delay_no_other() {
 #[test]
 fn clients_that_take_no_answers_cost_what_the_limits_say() {
     // A thousand of them: FOREREAD_CLIENTS=1000, with ulimit -n 4096.
-    let slow_clients: u64 = std::env::var("FOREREAD_CLIENTS").map_or(40, |n| n.parse().expect("a number"));
+    let slow_clients: u64 =
+        std::env::var("FOREREAD_CLIENTS").map_or(40, |n| n.parse().expect("a number"));
     const HELPERS: u32 = 8;
     const OWED: u64 = MIB;
     let options = Options::default().cache_bytes(64 * MIB).policy("none");
@@ -160,7 +175,11 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
     for client in &mut slow {
         (0..20).for_each(|cookie| client.send(command::READ, cookie, cookie * MIB, 1 << 20));
     }
-    assert!(comes(|| (served.counts)().reread_bytes > 0), "{:?}", (served.counts)());
+    assert!(
+        comes(|| (served.counts)().reread_bytes > 0),
+        "{:?}",
+        (served.counts)()
+    );
     let mut took = Vec::new();
     for cookie in 0..400 {
         let begun = Instant::now();
@@ -169,12 +188,24 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
         testing::check(&good.data(4096), cookie * 4096, 0).expect("right bytes");
         took.push(begun.elapsed());
         let counts = (served.counts)();
-        assert!(counts.threads <= slow_clients + 1 + u64::from(HELPERS), "{counts:?}");
+        assert!(
+            counts.threads <= slow_clients + 1 + u64::from(HELPERS),
+            "{counts:?}"
+        );
         assert!(counts.owed_bytes <= OWED, "{counts:?}");
     }
     took.sort_unstable();
-    println!("{slow_clients} slow clients: p99 {:?}, longest {:?}; {:?}", took[395], took[399], (served.counts)());
-    assert!((served.counts)().threads > slow_clients, "each waits for its client: {:?}", (served.counts)());
+    println!(
+        "{slow_clients} slow clients: p99 {:?}, longest {:?}; {:?}",
+        took[395],
+        took[399],
+        (served.counts)()
+    );
+    assert!(
+        (served.counts)().threads > slow_clients,
+        "each waits for its client: {:?}",
+        (served.counts)()
+    );
     if slow_clients > 40 {
         return;
     }
@@ -186,7 +217,11 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
             testing::check(&client.data(1 << 20), cookie * MIB, 0).expect("right bytes");
         }
     }
-    assert!(comes(|| (served.counts)().owed_bytes == 0), "{:?}", (served.counts)());
+    assert!(
+        comes(|| (served.counts)().owed_bytes == 0),
+        "{:?}",
+        (served.counts)()
+    );
 }
 
 /// A request, a payload or an answer that goes on byte by byte has the time of one that is silent: none may keep a thread
@@ -194,8 +229,19 @@ fn clients_that_take_no_answers_cost_what_the_limits_say() {
 #[test]
 fn a_dribbling_client_loses_its_connection_and_no_other() {
     let stall = Duration::from_millis(400);
-    let reader = Reader::open(Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))), Options::default()).expect("opened");
-    let served = Served::of(reader, NbdSettings { stall, writable: true, ..NbdSettings::default() });
+    let reader = Reader::open(
+        Arc::new(Mem::new(testing::pattern(0, 4 << 20, 0))),
+        Options::default(),
+    )
+    .expect("opened");
+    let served = Served::of(
+        reader,
+        NbdSettings {
+            stall,
+            writable: true,
+            ..NbdSettings::default()
+        },
+    );
     let dribble = |client: &mut Client, bytes: &[u8]| {
         // Sixteen times the time for stalls in all, each pause a fraction of it.
         bytes.iter().any(|byte| {
@@ -203,16 +249,35 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
             client.0.write_all(&[*byte]).is_err()
         })
     };
-    let head = |command, len| Request { flags: 0, command, cookie: 7, offset: 0, len }.bytes();
-    let (mut half, mut write, mut full, mut other) =
-        (served.client(), served.client(), served.client(), served.client());
+    let head = |command, len| {
+        Request {
+            flags: 0,
+            command,
+            cookie: 7,
+            offset: 0,
+            len,
+        }
+        .bytes()
+    };
+    let (mut half, mut write, mut full, mut other) = (
+        served.client(),
+        served.client(),
+        served.client(),
+        served.client(),
+    );
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(dribble(&mut half, &head(command::READ, 4096)) || half.is_gone(), "a request of seven seconds");
+            assert!(
+                dribble(&mut half, &head(command::READ, 4096)) || half.is_gone(),
+                "a request of seven seconds"
+            );
         });
         scope.spawn(|| {
             write.0.write_all(&head(command::WRITE, 64)).expect("sent");
-            assert!(dribble(&mut write, &[0; 64]) || write.is_gone(), "a payload of six seconds");
+            assert!(
+                dribble(&mut write, &[0; 64]) || write.is_gone(),
+                "a payload of six seconds"
+            );
         });
         scope.spawn(|| {
             (0..4).for_each(|cookie| full.send(command::READ, cookie, 0, 4 << 20));
@@ -239,7 +304,9 @@ fn a_dribbling_client_loses_its_connection_and_no_other() {
 /// belongs. The larger form that is measured: bench/nbd-clients.
 #[test]
 fn idle_clients_cost_nothing_and_active_ones_share() {
-    let options = Options::default().cache_bytes(4 * MIB).policy("linux-6.18:max=128K");
+    let options = Options::default()
+        .cache_bytes(4 * MIB)
+        .policy("linux-6.18:max=128K");
     let reader = Reader::open(Arc::new(named(64 * MIB)), options).expect("opened");
     let meter = reader.meter();
     let served = Served::of(reader, NbdSettings::default());
@@ -258,9 +325,16 @@ fn idle_clients_cost_nothing_and_active_ones_share() {
         }
     });
     let counts = (served.counts)();
-    assert_eq!((counts.bytes, counts.failed_requests, counts.turned_away), (64 * MIB, 0, 0));
+    assert_eq!(
+        (counts.bytes, counts.failed_requests, counts.turned_away),
+        (64 * MIB, 0, 0)
+    );
     // The cache, and one fetch in flight for each active client.
-    assert!(meter.held_bytes() <= 2 * (4 + 16) * MIB, "{} bytes", meter.held_bytes());
+    assert!(
+        meter.held_bytes() <= 2 * (4 + 16) * MIB,
+        "{} bytes",
+        meter.held_bytes()
+    );
     for client in &mut idle {
         client.send(command::READ, 1, 5, 10);
         assert_eq!(client.answer(), (1, 0));
@@ -325,5 +399,8 @@ fn nothing_is_kept_of_a_server_that_is_gone() {
     clients[3].send(command::READ, 1, 0, 32 << 20);
     let _greeted = UnixStream::connect(served.path()).expect("connected");
     drop(served);
-    assert!(comes(|| weak.upgrade().is_none()), "the source is still open");
+    assert!(
+        comes(|| weak.upgrade().is_none()),
+        "the source is still open"
+    );
 }

@@ -45,7 +45,10 @@ fn read(source: &impl Source, offset: u64, len: usize) -> Result<Vec<u8>, Source
 
 fn read_right(source: &impl Source, offset: u64, len: usize) {
     let bytes = read(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(bytes.len(), len.min(source.size().saturating_sub(offset) as usize));
+    assert_eq!(
+        bytes.len(),
+        len.min(source.size().saturating_sub(offset) as usize)
+    );
     testing::check(&bytes, offset, 0).unwrap_or_else(|wrong| panic!("{len} at {offset}: {wrong}"));
 }
 
@@ -55,7 +58,19 @@ fn bytes_are_right_at_every_edge() {
     let server = serve(size);
     let object = open(&server);
     assert_eq!(object.size(), size);
-    let edges = [0, 1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 128 * KIB, size - 1, size, size + 1, 1 << 63, u64::MAX];
+    let edges = [
+        0,
+        1,
+        64 * KIB - 1,
+        64 * KIB,
+        64 * KIB + 1,
+        128 * KIB,
+        size - 1,
+        size,
+        size + 1,
+        1 << 63,
+        u64::MAX,
+    ];
     for offset in edges {
         for len in [0, 1, 4096, 64 * KIB as usize, 200_000, 400_000] {
             read_right(&object, offset, len);
@@ -64,7 +79,9 @@ fn bytes_are_right_at_every_edge() {
     // Buffers of any shape.
     let mut rng = Rng(1);
     for _ in 0..50 {
-        let mut space: Vec<Vec<u8>> = (0..rng.below(6)).map(|_| vec![0; rng.below(80_000) as usize]).collect();
+        let mut space: Vec<Vec<u8>> = (0..rng.below(6))
+            .map(|_| vec![0; rng.below(80_000) as usize])
+            .collect();
         let offset = rng.below(size);
         let mut bufs: Vec<IoSliceMut<'_>> = space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
         let read = object.read_at(&mut bufs, offset).expect("read");
@@ -73,8 +90,16 @@ fn bytes_are_right_at_every_edge() {
         testing::check(&all[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
     let asked = server.seen();
-    assert!(asked.iter().all(|seen| seen.range.is_some()), "every request names its range");
-    assert!(asked[1..].iter().all(|seen| seen.if_match.as_deref() == Some("\"one\"")), "and its version");
+    assert!(
+        asked.iter().all(|seen| seen.range.is_some()),
+        "every request names its range"
+    );
+    assert!(
+        asked[1..]
+            .iter()
+            .all(|seen| seen.if_match.as_deref() == Some("\"one\"")),
+        "and its version"
+    );
     assert_eq!(object.asked().retries, 0);
 }
 
@@ -97,17 +122,33 @@ fn an_object_that_shrank_has_changed() {
         let server = serve(0);
         server.replace(Mem::new(testing::pattern(0, 1 << 20, 1)), None, date);
         let object = Object::open_with(&server.url(), settings()).expect("opened");
-        let reader = Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
+        let reader =
+            Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
         let mut buf = vec![0; 4096];
         crate::common::read_and_check(&reader, &mut buf, 0, 1);
         server.replace(Mem::new(testing::pattern(0, 10_000, 2)), None, date);
-        let error = reader.read_at(&mut buf, 500_000).expect_err("it has changed");
-        assert!(matches!(error, ReadError::Changed { .. }), "{date:?}: {error}");
-        assert_eq!((reader.size(), reader.read_at(&mut buf, 500_000)), (10_000, Ok(0)));
-        assert_eq!(crate::common::read_and_check(&reader, &mut buf, 0, 2), 4096, "nothing of the old one");
+        let error = reader
+            .read_at(&mut buf, 500_000)
+            .expect_err("it has changed");
+        assert!(
+            matches!(error, ReadError::Changed { .. }),
+            "{date:?}: {error}"
+        );
+        assert_eq!(
+            (reader.size(), reader.read_at(&mut buf, 500_000)),
+            (10_000, Ok(0))
+        );
+        assert_eq!(
+            crate::common::read_and_check(&reader, &mut buf, 0, 2),
+            4096,
+            "nothing of the old one"
+        );
         server.lie(Lie::Status(416, None), u64::MAX);
         let error = reader.read_at(&mut buf, 5000).expect_err("refused");
-        assert!(matches!(error, ReadError::Io { .. } | ReadError::Changed { .. }), "{error}");
+        assert!(
+            matches!(error, ReadError::Io { .. } | ReadError::Changed { .. }),
+            "{error}"
+        );
     }
 }
 
@@ -116,7 +157,12 @@ fn an_object_that_shrank_has_changed() {
 fn a_close_ends_requests_that_nothing_needs() {
     let server = serve(64 * MIB);
     let hour = Duration::from_secs(3600);
-    let settings = ObjectSettings { first_byte: hour, stall: hour, total: hour, ..settings() };
+    let settings = ObjectSettings {
+        first_byte: hour,
+        stall: hour,
+        total: hour,
+        ..settings()
+    };
     let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
     let options = Options::default().policy("linux-6.18:max=8M");
     let idle = Reader::open(Arc::clone(&object), options).expect("opened");
@@ -145,9 +191,14 @@ fn a_server_that_asks_for_fewer_requests_gets_fewer() {
     let server = serve(16 * MIB);
     server.at_most(2);
     server.link(Link::new(Duration::from_millis(5), 0));
-    let settings = ObjectSettings { retries: 8, ..settings() };
+    let settings = ObjectSettings {
+        retries: 8,
+        ..settings()
+    };
     let object = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
-    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(64 << 20);
+    let options = Options::default()
+        .policy("linux-6.18:max=2M")
+        .cache_bytes(64 << 20);
     let reader = Reader::open(Arc::clone(&object), options).expect("opened");
     let (mut buf, mut at) = (vec![0; 64 << 10], 0);
     while at < 16 * MIB {
@@ -158,7 +209,12 @@ fn a_server_that_asks_for_fewer_requests_gets_fewer() {
     println!("{asked:?}, {} refused", server.refused());
     assert!(server.refused() > 0, "it was asked for more at first");
     // With two at once every third or fourth answer allows one too many; without a limit most are refused.
-    assert!(server.refused() * 5 < asked.requests * 2, "{} of {} refused", server.refused(), asked.requests);
+    assert!(
+        server.refused() * 5 < asked.requests * 2,
+        "{} of {} refused",
+        server.refused(),
+        asked.requests
+    );
     assert_eq!(reader.stats().failed_fetches, 0);
 }
 
@@ -168,18 +224,34 @@ fn short_requests_are_more_at_once() {
     let server = serve(512 * MIB);
     let hour = Duration::from_secs(3600);
     let part_bytes = 8 * MIB;
-    let settings = ObjectSettings { first_byte: hour, stall: hour, total: hour, part_bytes, ..settings() };
+    let settings = ObjectSettings {
+        first_byte: hour,
+        stall: hour,
+        total: hour,
+        part_bytes,
+        ..settings()
+    };
     for (len, at_once) in [(64 * KIB, 48), (8 * MIB, 16)] {
         let object = Object::open_with(&server.url(), settings.clone()).expect("opened");
-        let reader = Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
+        let reader =
+            Reader::open(Arc::new(object), Options::default().policy("none")).expect("opened");
         server.lie(Lie::Silence, u64::MAX);
         for n in 1..=60 {
-            reader.prefetch(n * 8 * MIB..n * 8 * MIB + len).expect("taken");
+            reader
+                .prefetch(n * 8 * MIB..n * 8 * MIB + len)
+                .expect("taken");
         }
         while reader.gauges().running_fetches < at_once {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!((reader.gauges().running_fetches, reader.gauges().queued_fetches), (at_once, 0), "{len}");
+        assert_eq!(
+            (
+                reader.gauges().running_fetches,
+                reader.gauges().queued_fetches
+            ),
+            (at_once, 0),
+            "{len}"
+        );
         server.honest();
     }
 }
@@ -192,7 +264,11 @@ fn connections_are_shared_by_all_objects_of_a_process() {
         read_right(&open(&server), 500_000, 1000);
     }
     // An idle connection and a new one may race for a request.
-    assert!(server.connections() <= 10, "{} for 40 requests", server.connections());
+    assert!(
+        server.connections() <= 10,
+        "{} for 40 requests",
+        server.connections()
+    );
 }
 
 /// A wrong answer that no retry can mend: one request, one line.
@@ -217,9 +293,15 @@ fn what_no_retry_can_mend_is_refused_at_once() {
         let object = open(&server);
         server.lie(lie.clone(), u64::MAX);
         let error = read(&object, 8192, 4096).expect_err(words);
-        assert!(matches!(error, SourceError::Io { .. }), "{lie:?}: {error:?}");
+        assert!(
+            matches!(error, SourceError::Io { .. }),
+            "{lie:?}: {error:?}"
+        );
         let line = error.to_string();
-        assert!(line.contains(words) && !line.contains('\n'), "{lie:?}: {line}");
+        assert!(
+            line.contains(words) && !line.contains('\n'),
+            "{lie:?}: {line}"
+        );
         assert_eq!(object.asked().retries, 0, "{lie:?}");
         server.honest();
         read_right(&object, 8192, 4096);
@@ -250,14 +332,21 @@ fn what_passes_is_asked_for_again() {
         assert_eq!(object.asked().retries, 2, "{lie:?}");
         // One more than it is asked for again.
         server.lie(lie.clone(), 3);
-        let line = read(&object, 4096, 50_000).expect_err("too often").to_string();
-        assert!(line.starts_with("http://127.0.0.1:") && !line.contains('\n'), "{line}");
+        let line = read(&object, 4096, 50_000)
+            .expect_err("too often")
+            .to_string();
+        assert!(
+            line.starts_with("http://127.0.0.1:") && !line.contains('\n'),
+            "{line}"
+        );
         assert_eq!(object.asked().retries, 4, "{lie:?}");
         read_right(&object, 4096, 50_000);
     };
     // Three of them wait for deadlines.
     std::thread::scope(|scope| {
-        wrong_answers.map(|lie| scope.spawn(|| each(lie))).map(|lie| lie.join().expect("as it should be"))
+        wrong_answers
+            .map(|lie| scope.spawn(|| each(lie)))
+            .map(|lie| lie.join().expect("as it should be"))
     });
 }
 
@@ -267,8 +356,15 @@ fn a_broken_body_goes_on_behind_what_has_come() {
     let object = open(&server);
     server.lie(Lie::Close(20_000), 1);
     read_right(&object, 0, 50_000);
-    let ranges: Vec<_> = server.seen().into_iter().filter_map(|seen| seen.range).collect();
-    assert_eq!(ranges, ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"]);
+    let ranges: Vec<_> = server
+        .seen()
+        .into_iter()
+        .filter_map(|seen| seen.range)
+        .collect();
+    assert_eq!(
+        ranges,
+        ["bytes=0-131071", "bytes=0-49999", "bytes=20000-49999"]
+    );
     assert_eq!(object.asked().bytes, 128 * KIB + 50_000);
 }
 
@@ -278,8 +374,11 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     let asked = |size: u64, reads: &[(u64, usize)]| {
         let server = serve(size);
         let source = Arc::new(open(&server));
-        let reader =
-            Reader::open(Arc::clone(&source) as Arc<dyn Source>, Options::default().policy("none")).expect("opened");
+        let reader = Reader::open(
+            Arc::clone(&source) as Arc<dyn Source>,
+            Options::default().policy("none"),
+        )
+        .expect("opened");
         for &(offset, len) in reads {
             crate::common::read_and_check(&reader, &mut vec![0; len], offset, 0);
         }
@@ -288,22 +387,39 @@ fn the_first_bytes_come_with_the_request_that_opens() {
     assert_eq!(asked(100_000, &[(0, 100_000)]), 1);
     assert_eq!(asked(MIB, &[(0, 4096), (65_536, 4096)]), 1);
     assert_eq!(asked(MIB, &[(0, 150_000)]), 2, "the rest");
-    assert_eq!(asked(MIB, &[(500_000, 4096), (0, 4096)]), 2, "a reader that begins elsewhere");
+    assert_eq!(
+        asked(MIB, &[(500_000, 4096), (0, 4096)]),
+        2,
+        "a reader that begins elsewhere"
+    );
     let log = tempfile::NamedTempFile::new().expect("a file");
     let server = serve(MIB);
     let options = Options::default().policy("none").event_log(log.path());
     let reader = Reader::open(Arc::new(open(&server)), options).expect("opened");
-    server.replace(Mem::new(testing::pattern(0, 1 << 20, 7)), Some("\"other\""), None);
+    server.replace(
+        Mem::new(testing::pattern(0, 1 << 20, 7)),
+        Some("\"other\""),
+        None,
+    );
     let mut buf = vec![0; 65_536];
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
     assert_eq!(
-        reader.read_at(&mut buf, 500_000).expect_err("another").errno(),
+        reader
+            .read_at(&mut buf, 500_000)
+            .expect_err("another")
+            .errno(),
         rustix::io::Errno::STALE.raw_os_error()
     );
     // They are not measured: a copy would count as a source that answers at once.
     reader.end_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("there");
-    assert_eq!(text.lines().filter(|line| line.contains(" athand ")).count(), 1, "{text}");
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.contains(" athand "))
+            .count(),
+        1,
+        "{text}"
+    );
     foreread::eventlog::replay(text.as_bytes()).expect("identical");
 }
 
@@ -314,14 +430,28 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
     let server = serve(8 * MIB);
     server.link(Link::new(Duration::from_millis(5), 0));
     let log = tempfile::NamedTempFile::new().expect("a file");
-    let reader = Reader::open(Arc::new(open(&server)), Options::default().event_log(log.path())).expect("opened");
+    let reader = Reader::open(
+        Arc::new(open(&server)),
+        Options::default().event_log(log.path()),
+    )
+    .expect("opened");
     let again = reader.try_clone().expect("opened again");
     crate::common::read_and_check(&reader, &mut vec![0; 65_536], 0, 0);
-    assert!(reader.stats().ra_planned_bytes >= MIB, "{:?}", reader.stats());
+    assert!(
+        reader.stats().ra_planned_bytes >= MIB,
+        "{:?}",
+        reader.stats()
+    );
     drop(again);
     reader.end_event_log().expect("written");
     let text = std::fs::read_to_string(log.path()).expect("there");
-    assert_eq!(text.lines().filter(|line| line.contains(" answered ")).count(), 1, "once for a file: {text}");
+    assert_eq!(
+        text.lines()
+            .filter(|line| line.contains(" answered "))
+            .count(),
+        1,
+        "once for a file: {text}"
+    );
     foreread::eventlog::replay(text.as_bytes()).expect("identical");
 }
 
@@ -331,16 +461,38 @@ fn each_deadline_ends_what_it_is_for() {
     let far = Duration::from_secs(1000);
     let near = Duration::from_millis(80);
     let only = |set: &dyn Fn(&mut ObjectSettings)| {
-        let mut settings = ObjectSettings { first_byte: far, stall: far, total: far, retries: 0, ..settings() };
+        let mut settings = ObjectSettings {
+            first_byte: far,
+            stall: far,
+            total: far,
+            retries: 0,
+            ..settings()
+        };
         set(&mut settings);
         settings
     };
     let dribble = Lie::Dribble(Duration::from_millis(5));
     for (set, lie, words) in [
-        (only(&|s| s.first_byte = near), Lie::Silence, "no byte came within 80ms"),
-        (only(&|s| s.first_byte = near), Lie::Stall(0), "no byte came within 80ms"),
-        (only(&|s| s.stall = near), Lie::Stall(1000), "the bytes stopped coming for 80ms"),
-        (only(&|s| (s.total, s.slowest_bytes_per_second) = (near, u64::MAX)), dribble, "longer than 80ms in all"),
+        (
+            only(&|s| s.first_byte = near),
+            Lie::Silence,
+            "no byte came within 80ms",
+        ),
+        (
+            only(&|s| s.first_byte = near),
+            Lie::Stall(0),
+            "no byte came within 80ms",
+        ),
+        (
+            only(&|s| s.stall = near),
+            Lie::Stall(1000),
+            "the bytes stopped coming for 80ms",
+        ),
+        (
+            only(&|s| (s.total, s.slowest_bytes_per_second) = (near, u64::MAX)),
+            dribble,
+            "longer than 80ms in all",
+        ),
     ] {
         let server = serve(MIB);
         let object = Object::open_with(&server.url(), set).expect("opened");
@@ -348,7 +500,9 @@ fn each_deadline_ends_what_it_is_for() {
         let line = read(&object, 0, 50_000).expect_err(words).to_string();
         assert!(line.contains(words), "{line}");
         // A busy machine may be late once more, but not always.
-        let bytes = (0..50).find_map(|_| read(&object, 0, 50_000).ok()).expect("it is not late any more");
+        let bytes = (0..50)
+            .find_map(|_| read(&object, 0, 50_000).ok())
+            .expect("it is not late any more");
         testing::check(&bytes, 0, 0).expect("right bytes");
     }
 }
@@ -360,8 +514,14 @@ fn a_large_body_that_moves_is_not_ended() {
     server.link(Link::new(Duration::ZERO, 400_000));
     // A busy machine may hold bytes up longer than they may stay away; not every time.
     let in_one = (0..5).any(|_| {
-        let object =
-            Object::open_with(&server.url(), ObjectSettings { part_bytes: MIB, ..settings() }).expect("opened");
+        let object = Object::open_with(
+            &server.url(),
+            ObjectSettings {
+                part_bytes: MIB,
+                ..settings()
+            },
+        )
+        .expect("opened");
         read_right(&object, 0, MIB as usize);
         object.asked().retries == 0
     });
@@ -375,21 +535,47 @@ fn another_version_is_an_error_until_it_is_accepted() {
     for (etag, told_by, new_etag, new_date, new_size) in [
         (Some("\"a\""), "ETag", Some("\"b\""), date, MIB),
         (Some("\"a\""), "ETag", Some("\"b\""), date, MIB / 2),
-        (Some("W/\"a\""), "weak ETag, date and size", Some("W/\"b\""), date, MIB),
-        (Some("W/\"a\""), "weak ETag, date and size", Some("W/\"a\""), later, MIB),
+        (
+            Some("W/\"a\""),
+            "weak ETag, date and size",
+            Some("W/\"b\""),
+            date,
+            MIB,
+        ),
+        (
+            Some("W/\"a\""),
+            "weak ETag, date and size",
+            Some("W/\"a\""),
+            later,
+            MIB,
+        ),
         (None, "date and size", None, later, MIB),
         (None, "date and size", None, date, MIB + 1),
     ] {
         let server = serve(0);
         server.replace(named(MIB), etag, Some(date));
         let object = open(&server);
-        assert!(object.describe().ends_with(&format!("by {told_by}")), "{}", object.describe());
+        assert!(
+            object.describe().ends_with(&format!("by {told_by}")),
+            "{}",
+            object.describe()
+        );
         read_right(&object, 0, 100_000);
         assert_eq!(object.check(), Ok(MIB));
-        server.replace(Mem::generated(new_size, |at, buf| testing::fill(buf, at, 1)), new_etag, Some(new_date));
+        server.replace(
+            Mem::generated(new_size, |at, buf| testing::fill(buf, at, 1)),
+            new_etag,
+            Some(new_date),
+        );
         for _ in 0..2 {
-            assert!(matches!(read(&object, 0, 100_000), Err(SourceError::Changed { .. })), "{etag:?} {new_etag:?}");
-            assert!(matches!(object.check(), Err(SourceError::Changed { .. })), "{etag:?} {new_etag:?}");
+            assert!(
+                matches!(read(&object, 0, 100_000), Err(SourceError::Changed { .. })),
+                "{etag:?} {new_etag:?}"
+            );
+            assert!(
+                matches!(object.check(), Err(SourceError::Changed { .. })),
+                "{etag:?} {new_etag:?}"
+            );
         }
         assert_eq!(object.accept(), new_size);
         let bytes = read(&object, 4096, 100_000).expect("the new version");
@@ -407,27 +593,46 @@ fn a_changed_etag_in_a_reply_is_a_change() {
         server.lie(lie.clone(), 1);
         read_right(&object, 0, 4096);
         server.lie(lie, 2);
-        assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+        assert!(matches!(
+            read(&object, 0, 4096),
+            Err(SourceError::Changed { .. })
+        ));
     }
     server.replace(named(MIB), Some("\"two\""), None);
     server.lie(Lie::NoCondition, 1);
-    assert!(matches!(read(&object, 0, 4096), Err(SourceError::Changed { .. })));
+    assert!(matches!(
+        read(&object, 0, 4096),
+        Err(SourceError::Changed { .. })
+    ));
 }
 
 /// Replaced between two requests of one body: the rest is not taken from the new version.
 #[test]
 fn a_broken_body_does_not_go_on_in_another_version() {
     let server = serve(MIB);
-    let object = Object::open_with(&server.url(), ObjectSettings { pause: Duration::from_millis(50), ..settings() })
-        .expect("so");
+    let object = Object::open_with(
+        &server.url(),
+        ObjectSettings {
+            pause: Duration::from_millis(50),
+            ..settings()
+        },
+    )
+    .expect("so");
     server.lie(Lie::Close(20_000), 1);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&object, 0, 50_000));
         while server.seen().len() < 2 {
             std::thread::yield_now();
         }
-        server.replace(Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)), Some("\"two\""), None);
-        assert!(matches!(reader.join().expect("no panic"), Err(SourceError::Changed { .. })));
+        server.replace(
+            Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)),
+            Some("\"two\""),
+            None,
+        );
+        assert!(matches!(
+            reader.join().expect("no panic"),
+            Err(SourceError::Changed { .. })
+        ));
     });
 }
 
@@ -446,14 +651,26 @@ fn a_stream_over_a_replaced_object_never_mixes() {
         let mut buf = vec![0; 32 * KIB as usize];
         for offset in (0..4 * MIB).step_by(buf.len()) {
             if (offset..offset + buf.len() as u64).contains(&at) {
-                server.replace(Mem::generated(4 * MIB, |at, buf| testing::fill(buf, at, 1)), Some("\"two\""), None);
+                server.replace(
+                    Mem::generated(4 * MIB, |at, buf| testing::fill(buf, at, 1)),
+                    Some("\"two\""),
+                    None,
+                );
             }
             match reader.read_at(&mut buf, offset) {
                 Ok(len) => {
                     if notices == 0 {
-                        assert_eq!(testing::check(&buf[..len], offset, 0), Ok(()), "old until the notice");
+                        assert_eq!(
+                            testing::check(&buf[..len], offset, 0),
+                            Ok(()),
+                            "old until the notice"
+                        );
                     } else {
-                        assert_eq!(testing::check(&buf[..len], offset, 1), Ok(()), "new from then on");
+                        assert_eq!(
+                            testing::check(&buf[..len], offset, 1),
+                            Ok(()),
+                            "new from then on"
+                        );
                     }
                 }
                 Err(ReadError::Changed { .. }) => notices += 1,
@@ -470,19 +687,35 @@ fn a_stream_over_a_replaced_object_never_mixes() {
 fn a_stream_over_a_bad_link_is_right() {
     let server = serve(8 * MIB);
     let soon = Duration::from_millis(150);
-    let settings = ObjectSettings { first_byte: soon, stall: soon, retries: 20, ..settings() };
-    let source: Arc<dyn Source> = Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
+    let settings = ObjectSettings {
+        first_byte: soon,
+        stall: soon,
+        retries: 20,
+        ..settings()
+    };
+    let source: Arc<dyn Source> =
+        Arc::new(Object::open_with(&server.url(), settings).expect("opened"));
     let options = Options {
-        limits: foreread::Limits { max_fetch_bytes: Some(256 * KIB), ..Default::default() },
+        limits: foreread::Limits {
+            max_fetch_bytes: Some(256 * KIB),
+            ..Default::default()
+        },
         ..Options::default()
     };
     let reader = Reader::open(Arc::clone(&source), options.cache_bytes(4 * MIB)).expect("opened");
-    let wrong_answers =
-        [Lie::Status(503, None), Lie::Reset(5000), Lie::Close(40_000), Lie::Stall(100), Lie::Status(429, Some(0))];
+    let wrong_answers = [
+        Lie::Status(503, None),
+        Lie::Reset(5000),
+        Lie::Close(40_000),
+        Lie::Stall(100),
+        Lie::Status(429, Some(0)),
+    ];
     let mut buf = vec![0; 100_000];
     for (n, offset) in (0..8 * MIB).step_by(buf.len()).enumerate() {
         server.lie(wrong_answers[n % wrong_answers.len()].clone(), 1);
-        let len = reader.read_at(&mut buf, offset).unwrap_or_else(|error| panic!("{error}"));
+        let len = reader
+            .read_at(&mut buf, offset)
+            .unwrap_or_else(|error| panic!("{error}"));
         testing::check(&buf[..len], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
     }
     quiet(&reader);
@@ -491,15 +724,28 @@ fn a_stream_over_a_bad_link_is_right() {
 #[test]
 fn a_hung_request_costs_one_slot_for_its_deadline() {
     let server = serve(4 * MIB);
-    let source: Arc<dyn Source> =
-        Arc::new(Object::open_with(&server.url(), ObjectSettings { retries: 0, ..settings() }).expect("so"));
-    let reader = Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
+    let source: Arc<dyn Source> = Arc::new(
+        Object::open_with(
+            &server.url(),
+            ObjectSettings {
+                retries: 0,
+                ..settings()
+            },
+        )
+        .expect("so"),
+    );
+    let reader =
+        Reader::open(source, Options::default().policy("none").cache_bytes(MIB)).expect("opened");
     server.lie(Lie::Silence, 3);
     let mut buf = vec![0; 4096];
     // Not of the first bytes, which are there.
     for n in 1..4 {
         let error = reader.read_at(&mut buf, n * MIB).expect_err("silence");
-        assert_eq!(error.errno(), rustix::io::Errno::TIMEDOUT.raw_os_error(), "{error}");
+        assert_eq!(
+            error.errno(),
+            rustix::io::Errno::TIMEDOUT.raw_os_error(),
+            "{error}"
+        );
     }
     quiet(&reader);
     crate::common::read_and_check(&reader, &mut buf, 0, 0);
@@ -510,29 +756,48 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
     let server = serve(MIB);
     let port = server.address().port();
     let refused = |text: &str, settings: ObjectSettings| {
-        let line = Object::open_with(text, settings).err().unwrap_or_else(|| panic!("{text} opened")).to_string();
+        let line = Object::open_with(text, settings)
+            .err()
+            .unwrap_or_else(|| panic!("{text} opened"))
+            .to_string();
         assert!(!line.contains('\n') && !line.contains("secret"), "{line}");
         line
     };
     let own = |path: &str| format!("http://user:secret@127.0.0.1:{port}/{path}?token=secret");
     assert!(refused(&own("missing"), settings()).contains("answered 404; check the URL"));
     server.lie(Lie::Status(403, None), 1);
-    assert!(refused(&own("object"), settings()).contains("answered 403; check the user and password"));
+    assert!(
+        refused(&own("object"), settings()).contains("answered 403; check the user and password")
+    );
     server.lie(Lie::IgnoreRange, 1);
     assert!(refused(&own("object"), settings()).contains("use a server that knows ranges"));
     server.lie(Lie::Status(503, None), 3);
     assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
-    let tls = refused(&format!("https://user:secret@127.0.0.1:{port}/object"), settings());
+    let tls = refused(
+        &format!("https://user:secret@127.0.0.1:{port}/object"),
+        settings(),
+    );
     assert!(tls.contains("https://127.0.0.1"), "{tls}");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    assert!(refused(&format!("http://user:secret@{free}/x"), settings()).contains("cannot be made"));
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("bound");
+    assert!(
+        refused(&format!("http://user:secret@{free}/x"), settings()).contains("cannot be made")
+    );
 
     // What was sent, and where it is shown.
     let object = Object::open_with(&own("object"), settings()).expect("opened");
     let basic = Some("Basic dXNlcjpzZWNyZXQ=".to_string());
     let last = server.seen().pop().expect("asked");
-    assert_eq!((last.authorization, last.target.as_str()), (basic, "/object?token=secret"));
-    assert_eq!(object.describe(), format!("http://127.0.0.1:{port}/object?..., by ETag"));
+    assert_eq!(
+        (last.authorization, last.target.as_str()),
+        (basic, "/object?token=secret")
+    );
+    assert_eq!(
+        object.describe(),
+        format!("http://127.0.0.1:{port}/object?..., by ETag")
+    );
     server.lie(Lie::Status(404, None), 1);
     let line = read(&object, 0, 10).expect_err("gone").to_string();
     assert!(!line.contains("secret"), "{line}");
@@ -542,8 +807,13 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
 fn sources_are_opened_by_name_and_inside_another_runtime() {
     let server = serve(MIB);
     let object = source::open(&server.url()).expect("opened");
-    assert_eq!(object.defaults().requests, ObjectSettings::default().requests);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    assert_eq!(
+        object.defaults().requests,
+        ObjectSettings::default().requests
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async { read_right(&object, 0, 10_000) });
 }
 
@@ -551,10 +821,17 @@ fn sources_are_opened_by_name_and_inside_another_runtime() {
 #[test]
 fn a_silent_answer_is_hedged() {
     let server = serve(MIB);
-    let patient = ObjectSettings { first_byte: Duration::from_secs(60), total: Duration::from_secs(60), ..settings() };
-    let object =
-        Arc::new(Object::open_with(&server.url(), patient.with("hedge=50").expect("settings")).expect("opened"));
-    let reader = Reader::open(Arc::clone(&object), Options::default().policy("none")).expect("opened");
+    let patient = ObjectSettings {
+        first_byte: Duration::from_secs(60),
+        total: Duration::from_secs(60),
+        ..settings()
+    };
+    let object = Arc::new(
+        Object::open_with(&server.url(), patient.with("hedge=50").expect("settings"))
+            .expect("opened"),
+    );
+    let reader =
+        Reader::open(Arc::clone(&object), Options::default().policy("none")).expect("opened");
     let mut buf = vec![0; 4096];
     // The first answers show how long one takes.
     for n in 0..40 {
@@ -563,7 +840,10 @@ fn a_silent_answer_is_hedged() {
     server.lie(Lie::Silence, 1);
     let start = Instant::now();
     crate::common::read_and_check(&reader, &mut buf, 900_000, 0);
-    assert!(start.elapsed() < Duration::from_secs(30), "the silent answer was waited for");
+    assert!(
+        start.elapsed() < Duration::from_secs(30),
+        "the silent answer was waited for"
+    );
     assert!(object.asked().hedges >= 1);
     // By buffers, without a reader, as well.
     for n in 0..40 {

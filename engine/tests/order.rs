@@ -15,7 +15,11 @@ fn engine(policy: &str) -> Engine {
 
 /// File `n`: its own bytes, a few milliseconds away.
 fn far(n: u16) -> Arc<dyn Source> {
-    Arc::new(Faulty::slow(Mem::new(testing::pattern(0, SIZE, n)), u64::from(n), Duration::from_millis(3)))
+    Arc::new(Faulty::slow(
+        Mem::new(testing::pattern(0, SIZE, n)),
+        u64::from(n),
+        Duration::from_millis(3),
+    ))
 }
 
 /// `count` files, each listed behind the one before it.
@@ -62,7 +66,10 @@ fn files_are_read_ahead_before_they_are_opened() {
         let engine = engine(policy);
         assert_eq!(engine.follows_order(), policy == "auto");
         let ahead = read_all(&engine, &chain(&engine, 100, listing));
-        assert!(expected.contains(&ahead), "{policy}, {listing:?}: {ahead} of 100 read ahead");
+        assert!(
+            expected.contains(&ahead),
+            "{policy}, {listing:?}: {ahead} of 100 read ahead"
+        );
     }
 }
 
@@ -76,9 +83,15 @@ fn a_listed_file_keeps_its_pages_until_it_is_dropped() {
     let reader = files[0].open().expect("opened");
     reader.read_at(&mut [0; 100], 0).expect("read");
     assert_eq!((engine.gauges().files, engine.gauges().opens), (1, 1));
-    wait_until("read ahead", || engine.gauges().pages >= 20 && engine.gauges().open_fetches == 0);
+    wait_until("read ahead", || {
+        engine.gauges().pages >= 20 && engine.gauges().open_fetches == 0
+    });
     drop(files);
-    assert_eq!(engine.gauges().pages, 1, "what was read of the file that has a reader");
+    assert_eq!(
+        engine.gauges().pages,
+        1,
+        "what was read of the file that has a reader"
+    );
     drop(reader);
     assert_eq!((engine.gauges().files, engine.gauges().pages), (0, 0));
 }
@@ -93,8 +106,14 @@ fn a_place_ends_with_its_file() {
     drop(gone);
     let first = engine.list(far(1), None, Listing::Planned).expect("listed");
     assert_ne!(first.position(), place);
-    let _behind = engine.list(far(2), Some(place), Listing::Planned).expect("listed");
-    first.open().expect("opened").read_at(&mut [0; 100], 0).expect("read");
+    let _behind = engine
+        .list(far(2), Some(place), Listing::Planned)
+        .expect("listed");
+    first
+        .open()
+        .expect("opened")
+        .read_at(&mut [0; 100], 0)
+        .expect("read");
     assert_eq!(engine.stats().ra_ops, 0, "nothing is behind it");
 }
 
@@ -107,15 +126,26 @@ fn a_listed_file_that_changed_is_not_opened() {
     let path = |n: u16| folder.path().join(n.to_string());
     let list = |n: u16, after: Option<&ListedFile>| {
         std::fs::write(path(n), testing::pattern(0, SIZE, n)).expect("written");
-        engine.list(path(n), after.map(ListedFile::position), Listing::Planned).expect("listed")
+        engine
+            .list(path(n), after.map(ListedFile::position), Listing::Planned)
+            .expect("listed")
     };
     let first = list(1, None);
     let second = list(2, Some(&first));
     std::fs::write(path(2), testing::pattern(0, SIZE + 5000, 3)).expect("written");
     let reader = first.open().expect("opened");
     reader.read_at(&mut [0; 100], 0).expect("read");
-    wait_until("noticed", || matches!(second.open(), Err(OpenError::Changed { .. })));
+    wait_until("noticed", || {
+        matches!(second.open(), Err(OpenError::Changed { .. }))
+    });
     let error = second.open().map(drop).expect_err("changed").to_string();
-    assert!(error.contains("/2") && error.ends_with("changed since it was listed; list it again"), "{error}");
-    assert_eq!(reader.read_at(&mut vec![0; SIZE], 0), Ok(SIZE), "the other one is as it was");
+    assert!(
+        error.contains("/2") && error.ends_with("changed since it was listed; list it again"),
+        "{error}"
+    );
+    assert_eq!(
+        reader.read_at(&mut vec![0; SIZE], 0),
+        Ok(SIZE),
+        "the other one is as it was"
+    );
 }

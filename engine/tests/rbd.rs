@@ -28,9 +28,14 @@ fn cluster() -> Option<MutexGuard<'static, CephCluster>> {
         Err(error) => panic!("{error}"),
     });
     if made.is_none() {
-        println!("skipped: needs a Ceph cluster (apt-get install ceph-mon ceph-mgr ceph-osd ceph-common)");
+        println!(
+            "skipped: needs a Ceph cluster (apt-get install ceph-mon ceph-mgr ceph-osd ceph-common)"
+        );
     }
-    let cluster = made.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+    let cluster = made
+        .as_ref()?
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if !cluster.is_up() {
         // A test that failed had ended a daemon.
         cluster.again().expect("up again");
@@ -43,7 +48,12 @@ fn import(cluster: &CephCluster, name: &str, size: u64) {
     let file = cluster.dir().join(format!("{name}.bytes"));
     std::fs::write(&file, testing::pattern(0, size as usize, 0)).expect("room");
     let path = file.display().to_string();
-    cluster.run("rbd", &["--no-progress", "import", &path, &format!("rbd/{name}")]).expect("imported");
+    cluster
+        .run(
+            "rbd",
+            &["--no-progress", "import", &path, &format!("rbd/{name}")],
+        )
+        .expect("imported");
     std::fs::remove_file(&file).expect("removed");
 }
 
@@ -70,7 +80,13 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 /// A signal to the storage daemon.
 fn signal(cluster: &CephCluster, name: &str) {
     let pid = cluster.pid("osd.0").expect("it runs").to_string();
-    assert!(Command::new("kill").args([name, &pid]).status().expect("kill").success());
+    assert!(
+        Command::new("kill")
+            .args([name, &pid])
+            .status()
+            .expect("kill")
+            .success()
+    );
 }
 
 #[test]
@@ -80,26 +96,40 @@ fn the_bytes_are_right_wherever_they_are_asked_for() {
     import(&cluster, "bytes", size);
     let source = Arc::new(Rbd::open(&uri(&cluster, "bytes")).expect("open"));
     assert_eq!((source.size(), source.check()), (size, Ok(size)));
-    assert!(source.describe().contains(", librbd 1."), "{}", source.describe());
+    assert!(
+        source.describe().contains(", librbd 1."),
+        "{}",
+        source.describe()
+    );
     assert_eq!(source.defaults(), Defaults::RBD);
     let mut rng = Rng(1);
     for _ in 0..60 {
         let (offset, len) = (rng.below(size + MIB), rng.below(5 * MIB) as usize);
         let got = read(&source, offset, len).expect("bytes");
-        assert_eq!(got.len() as u64, (len as u64).min(size.saturating_sub(offset)));
+        assert_eq!(
+            got.len() as u64,
+            (len as u64).min(size.saturating_sub(offset))
+        );
         testing::check(&got, offset, 0).unwrap_or_else(|wrong| panic!("{offset}+{len}: {wrong}"));
     }
     // Over the border of two objects, into buffers of odd lengths.
     let (mut a, mut b, mut c) = (vec![0; 1], vec![0; 4097], vec![0; 300]);
     let offset = 4 * MIB - 4000;
-    let mut bufs = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
+    let mut bufs = [
+        IoSliceMut::new(&mut a),
+        IoSliceMut::new(&mut b),
+        IoSliceMut::new(&mut c),
+    ];
     assert_eq!(source.read_at(&mut bufs, offset), Ok(4398));
     testing::check(&[a, b, c].concat(), offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
     for offset in [size, size + 1, u64::MAX] {
         assert_eq!(read(&source, offset, 10), Ok(Vec::new()), "past the end");
     }
     // Through the engine, with readahead, from several threads.
-    let options = Options::default().policy("rbd-aligned").page_bytes(512).cache_bytes(32 * MIB);
+    let options = Options::default()
+        .policy("rbd-aligned")
+        .page_bytes(512)
+        .cache_bytes(32 * MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     std::thread::scope(|scope| {
         for seed in 0..8 {
@@ -109,7 +139,11 @@ fn the_bytes_are_right_wherever_they_are_asked_for() {
                 let mut offset = rng.below(size);
                 for _ in 0..200 {
                     let len = rng.below(buf.len() as u64) as usize;
-                    offset = if rng.below(8) == 0 { rng.below(size) } else { offset };
+                    offset = if rng.below(8) == 0 {
+                        rng.below(size)
+                    } else {
+                        offset
+                    };
                     offset += read_and_check(&reader, &mut buf[..len], offset, 0) as u64;
                 }
             });
@@ -135,12 +169,31 @@ fn sequential_reads_are_read_ahead() {
 #[test]
 fn an_image_says_how_it_is_laid_out_in_objects() {
     let Some(cluster) = cluster() else { return };
-    let create = |args: &[&str]| cluster.run("rbd", &[&["create", "--size", "16M"], args].concat()).expect("created");
+    let create = |args: &[&str]| {
+        cluster
+            .run("rbd", &[&["create", "--size", "16M"], args].concat())
+            .expect("created")
+    };
     create(&["rbd/plain"]);
-    create(&["--stripe-unit", "64K", "--stripe-count", "4", "--object-size", "1M", "rbd/striped"]);
+    create(&[
+        "--stripe-unit",
+        "64K",
+        "--stripe-count",
+        "4",
+        "--object-size",
+        "1M",
+        "rbd/striped",
+    ]);
     let layout = |name: &str| {
-        let layout = Rbd::open(&uri(&cluster, name)).expect("open").layout().expect("a layout");
-        (layout.object_bytes, layout.stripe_unit_bytes, layout.stripe_count)
+        let layout = Rbd::open(&uri(&cluster, name))
+            .expect("open")
+            .layout()
+            .expect("a layout");
+        (
+            layout.object_bytes,
+            layout.stripe_unit_bytes,
+            layout.stripe_count,
+        )
     };
     assert_eq!(layout("plain"), (4 * MIB, 4 * MIB, 1));
     assert_eq!(layout("striped"), (MIB, 64 << 10, 4));
@@ -149,10 +202,19 @@ fn an_image_says_how_it_is_laid_out_in_objects() {
 #[test]
 fn a_namespace_is_part_of_the_name() {
     let Some(cluster) = cluster() else { return };
-    cluster.run("rbd", &["namespace", "create", "rbd/spaced"]).expect("created");
-    cluster.run("rbd", &["create", "--size", "3M", "rbd/spaced/inner"]).expect("created");
+    cluster
+        .run("rbd", &["namespace", "create", "rbd/spaced"])
+        .expect("created");
+    cluster
+        .run("rbd", &["create", "--size", "3M", "rbd/spaced/inner"])
+        .expect("created");
     let conf = cluster.conf().display().to_string();
-    assert_eq!(Rbd::open(&format!("rbd:rbd/spaced/inner?conf={conf}")).expect("open").size(), 3 * MIB);
+    assert_eq!(
+        Rbd::open(&format!("rbd:rbd/spaced/inner?conf={conf}"))
+            .expect("open")
+            .size(),
+        3 * MIB
+    );
     assert!(Rbd::open(&format!("rbd:rbd/inner?conf={conf}")).is_err());
 }
 
@@ -160,44 +222,87 @@ fn a_namespace_is_part_of_the_name() {
 fn a_larger_image_is_the_same_version_and_a_smaller_one_is_not() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "sizes", 6 * MIB);
-    cluster.run("rbd", &["snap", "create", "--no-progress", "rbd/sizes@first"]).expect("a snapshot");
+    cluster
+        .run(
+            "rbd",
+            &["snap", "create", "--no-progress", "rbd/sizes@first"],
+        )
+        .expect("a snapshot");
     let resize = |size: &str| {
-        cluster.run("rbd", &["resize", "--no-progress", "--allow-shrink", "--size", size, "rbd/sizes"]).expect(size)
+        cluster
+            .run(
+                "rbd",
+                &[
+                    "resize",
+                    "--no-progress",
+                    "--allow-shrink",
+                    "--size",
+                    size,
+                    "rbd/sizes",
+                ],
+            )
+            .expect(size)
     };
-    let quiet = RbdSettings { look_every: None, ..RbdSettings::default() };
+    let quiet = RbdSettings {
+        look_every: None,
+        ..RbdSettings::default()
+    };
     let head = Rbd::open_with(&uri(&cluster, "sizes"), &quiet).expect("open");
     let snap = Rbd::open_with(&uri(&cluster, "sizes@first"), &quiet).expect("open");
     resize("7M");
     assert_eq!(head.size(), 6 * MIB, "not checked yet");
     assert_eq!(head.check(), Ok(7 * MIB));
-    assert_eq!(read(&head, 6 * MIB - 10, 20).expect("bytes")[10..], [0; 10], "what is new is zero");
+    assert_eq!(
+        read(&head, 6 * MIB - 10, 20).expect("bytes")[10..],
+        [0; 10],
+        "what is new is zero"
+    );
     resize("5M");
     let error = head.check().expect_err("it is smaller");
     assert!(matches!(error, SourceError::Changed { .. }), "{error}");
-    assert!(error.to_string().ends_with(": it has 5242880 bytes, and had 7340032"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with(": it has 5242880 bytes, and had 7340032"),
+        "{error}"
+    );
     assert_eq!(read(&head, 0, 10), Err(error), "until it is accepted");
     assert_eq!((head.accept(), head.check()), (5 * MIB, Ok(5 * MIB)));
     testing::check(&read(&head, 0, 5 * MIB as usize).expect("bytes"), 0, 0).expect("still these");
     // The snapshot does not mind.
     assert_eq!((snap.size(), snap.check()), (6 * MIB, Ok(6 * MIB)));
     testing::check(&read(&snap, 0, 6 * MIB as usize).expect("bytes"), 0, 0).expect("all of them");
-    cluster.run("rbd", &["snap", "rm", "--no-progress", "rbd/sizes@first"]).expect("removed");
-    assert!(snap.check().expect_err("gone").to_string().ends_with("the image or its snapshot is gone"));
+    cluster
+        .run("rbd", &["snap", "rm", "--no-progress", "rbd/sizes@first"])
+        .expect("removed");
+    assert!(
+        snap.check()
+            .expect_err("gone")
+            .to_string()
+            .ends_with("the image or its snapshot is gone")
+    );
 }
 
 #[test]
 fn another_image_of_the_name_is_noticed_and_reported_once() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "twice", 4 * MIB);
-    let settings = RbdSettings { look_every: Some(Duration::from_millis(20)), ..RbdSettings::default() };
+    let settings = RbdSettings {
+        look_every: Some(Duration::from_millis(20)),
+        ..RbdSettings::default()
+    };
     let source = Arc::new(Rbd::open_with(&uri(&cluster, "twice"), &settings).expect("open"));
     let options = Options::default().policy("rbd-aligned").cache_bytes(MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     let mut buf = vec![0; 4096];
     read_and_check(&reader, &mut buf, 0, 0);
-    cluster.run("rbd", &["mv", "rbd/twice", "rbd/away"]).expect("renamed");
+    cluster
+        .run("rbd", &["mv", "rbd/twice", "rbd/away"])
+        .expect("renamed");
     import(&cluster, "twice", 4 * MIB);
-    wait_until("the other image is not noticed", || matches!(read(&source, 0, 1), Err(SourceError::Changed { .. })));
+    wait_until("the other image is not noticed", || {
+        matches!(read(&source, 0, 1), Err(SourceError::Changed { .. }))
+    });
     let told = reader.read_at(&mut buf, MIB).expect_err("told");
     assert!(matches!(told, ReadError::Changed { .. }), "{told}");
     read_and_check(&reader, &mut buf, MIB, 0);
@@ -205,22 +310,53 @@ fn another_image_of_the_name_is_noticed_and_reported_once() {
 
 #[test]
 fn what_is_missing_is_said_in_one_line() {
-    let without = RbdSettings { librbd: "libforeread-nothing.so.1".to_string(), ..RbdSettings::default() };
-    let error = Rbd::open_with("rbd:rbd/x", &without).map(|_| ()).expect_err("no library").to_string();
+    let without = RbdSettings {
+        librbd: "libforeread-nothing.so.1".to_string(),
+        ..RbdSettings::default()
+    };
+    let error = Rbd::open_with("rbd:rbd/x", &without)
+        .map(|_| ())
+        .expect_err("no library")
+        .to_string();
     if !error.contains("librados.so.2 cannot be loaded") {
-        assert!(error.starts_with("rbd:rbd/x: libforeread-nothing.so.1 cannot be loaded ("), "{error}");
+        assert!(
+            error.starts_with("rbd:rbd/x: libforeread-nothing.so.1 cannot be loaded ("),
+            "{error}"
+        );
     }
-    assert!(error.ends_with("; install librbd1 (Debian: apt-get install librbd1)"), "{error}");
+    assert!(
+        error.ends_with("; install librbd1 (Debian: apt-get install librbd1)"),
+        "{error}"
+    );
     assert_eq!(error.lines().count(), 1);
     let Some(cluster) = cluster() else { return };
-    let other = RbdSettings { librbd: "librados.so.2".to_string(), ..RbdSettings::default() };
-    let error = Rbd::open_with("rbd:rbd/x", &other).map(|_| ()).expect_err("no librbd").to_string();
-    assert!(error.starts_with("rbd:rbd/x: librados.so.2 has no rbd_version: it is another version than"), "{error}");
+    let other = RbdSettings {
+        librbd: "librados.so.2".to_string(),
+        ..RbdSettings::default()
+    };
+    let error = Rbd::open_with("rbd:rbd/x", &other)
+        .map(|_| ())
+        .expect_err("no librbd")
+        .to_string();
+    assert!(
+        error
+            .starts_with("rbd:rbd/x: librados.so.2 has no rbd_version: it is another version than"),
+        "{error}"
+    );
     let conf = cluster.conf().display().to_string();
     for (name, why) in [
-        (format!("rbd:rbd/nothing?conf={conf}"), "there is no image or no snapshot of this name"),
-        (format!("rbd:nothing/x?conf={conf}"), "there is no pool of this name"),
-        ("rbd:rbd/x?conf=no/such.conf".to_string(), "the configuration no/such.conf cannot be read"),
+        (
+            format!("rbd:rbd/nothing?conf={conf}"),
+            "there is no image or no snapshot of this name",
+        ),
+        (
+            format!("rbd:nothing/x?conf={conf}"),
+            "there is no pool of this name",
+        ),
+        (
+            "rbd:rbd/x?conf=no/such.conf".to_string(),
+            "the configuration no/such.conf cannot be read",
+        ),
     ] {
         let error = Rbd::open(&name).map(|_| ()).expect_err(&name).to_string();
         assert!(error.starts_with(&format!("{name}: {why}")), "{error}");
@@ -231,13 +367,25 @@ fn what_is_missing_is_said_in_one_line() {
 #[test]
 fn a_cluster_that_is_not_there_is_given_up() {
     let Some(cluster) = cluster() else { return };
-    let (path, text) = (cluster.dir().join("dead.conf"), std::fs::read_to_string(cluster.conf()).expect("a file"));
+    let (path, text) = (
+        cluster.dir().join("dead.conf"),
+        std::fs::read_to_string(cluster.conf()).expect("a file"),
+    );
     let at = text.find("mon host = ").expect("a monitor");
     let line = text[at..].lines().next().expect("a line");
-    std::fs::write(&path, text.replace(line, "mon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]")).expect("room");
-    let settings = RbdSettings::default().with("client_mount_timeout", 1).with("rados_mon_op_timeout", 1);
+    std::fs::write(
+        &path,
+        text.replace(line, "mon host = [v2:127.0.0.1:1,v1:127.0.0.1:2]"),
+    )
+    .expect("room");
+    let settings = RbdSettings::default()
+        .with("client_mount_timeout", 1)
+        .with("rados_mon_op_timeout", 1);
     let name = format!("rbd:rbd/x?conf={}", path.display());
-    let error = Rbd::open_with(&name, &settings).map(|_| ()).expect_err("no cluster").to_string();
+    let error = Rbd::open_with(&name, &settings)
+        .map(|_| ())
+        .expect_err("no cluster")
+        .to_string();
     let conf = path.display();
     assert_eq!(
         error,
@@ -253,10 +401,15 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "dies", 8 * MIB);
     // librados asks for a new map once a request is older than its own limit: that has to be below the deadline.
-    let settings = RbdSettings::default().with("objecter_tick_interval", "0.2").with("objecter_timeout", "0.5");
+    let settings = RbdSettings::default()
+        .with("objecter_tick_interval", "0.2")
+        .with("objecter_timeout", "0.5");
     let settings = settings.with("rados_osd_op_timeout", 2);
     let source = Arc::new(Rbd::open_with(&uri(&cluster, "dies"), &settings).expect("open"));
-    let options = Options::default().policy("rbd-aligned").page_bytes(512).cache_bytes(16 * MIB);
+    let options = Options::default()
+        .policy("rbd-aligned")
+        .page_bytes(512)
+        .cache_bytes(16 * MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     let mut buf = vec![0; 4096];
     (0..100).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
@@ -266,12 +419,20 @@ fn a_cluster_that_dies_fails_the_reads_and_hangs_none() {
             let reader = reader.try_clone().expect("open");
             scope.spawn(move || {
                 let mut buf = vec![0; 4096];
-                let error = reader.read_at(&mut buf, 6 * MIB + i * 4096).expect_err("no answer");
-                assert!(error.to_string().contains("Connection timed out"), "{error}");
+                let error = reader
+                    .read_at(&mut buf, 6 * MIB + i * 4096)
+                    .expect_err("no answer");
+                assert!(
+                    error.to_string().contains("Connection timed out"),
+                    "{error}"
+                );
             });
         }
     });
-    assert_eq!(read(&source, 0, 10).map_err(|error| error.errno()), Err(ETIMEDOUT));
+    assert_eq!(
+        read(&source, 0, 10).map_err(|error| error.errno()),
+        Err(ETIMEDOUT)
+    );
     cluster.again().expect("up again");
     wait_until("reads go on", || read(&source, 7 * MIB, 10).is_ok());
     read_and_check(&reader, &mut buf, 6 * MIB, 0);
@@ -282,11 +443,18 @@ fn closing_waits_for_reads_whose_caller_went_away() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "closing", 8 * MIB);
     // It waits less than librbd does: the read ends when no caller waits any more.
-    let settings = RbdSettings { patience: Duration::from_millis(50), look_every: None, ..RbdSettings::default() };
+    let settings = RbdSettings {
+        patience: Duration::from_millis(50),
+        look_every: None,
+        ..RbdSettings::default()
+    };
     let source = Rbd::open_with(&uri(&cluster, "closing"), &settings).expect("open");
     signal(&cluster, "-STOP");
     for i in 0..20 {
-        assert_eq!(read(&source, i * 300_000, 300_000).map_err(|error| error.errno()), Err(ETIMEDOUT));
+        assert_eq!(
+            read(&source, i * 300_000, 300_000).map_err(|error| error.errno()),
+            Err(ETIMEDOUT)
+        );
     }
     let closing = std::thread::spawn(move || drop(source));
     std::thread::sleep(Duration::from_millis(100));
@@ -302,7 +470,10 @@ fn an_engine_that_goes_away_closes_the_image_when_its_readahead_has_ended() {
     let Some(cluster) = cluster() else { return };
     import(&cluster, "dropped", 16 * MIB);
     let source = Arc::new(Rbd::open(&uri(&cluster, "dropped")).expect("open"));
-    let options = Options::default().policy("rbd-eager").page_bytes(512).cache_bytes(32 * MIB);
+    let options = Options::default()
+        .policy("rbd-eager")
+        .page_bytes(512)
+        .cache_bytes(32 * MIB);
     let reader = Reader::open(Arc::clone(&source) as Arc<dyn Source>, options).expect("open");
     let mut buf = vec![0; 4096];
     (0..9).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i * 4096, 0), 4096));
@@ -310,11 +481,17 @@ fn an_engine_that_goes_away_closes_the_image_when_its_readahead_has_ended() {
     let last = std::thread::spawn(move || {
         let mut buf = vec![0; 4096];
         read_and_check(&reader, &mut buf, 9 * 4096, 0);
-        assert!(reader.gauges().open_fetches > 0 || reader.stats().ra_bytes > 0, "{:?}", reader.stats());
+        assert!(
+            reader.gauges().open_fetches > 0 || reader.stats().ra_bytes > 0,
+            "{:?}",
+            reader.stats()
+        );
         drop(reader);
     });
     std::thread::sleep(Duration::from_millis(50));
     signal(&cluster, "-CONT");
     last.join().expect("read and dropped");
-    wait_until("the engine still holds the image", || Arc::strong_count(&source) == 1);
+    wait_until("the engine still holds the image", || {
+        Arc::strong_count(&source) == 1
+    });
 }

@@ -21,7 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 fn sequential() -> Options {
-    Options::default().cache_bytes(4 * MIB).policy("linux-6.18:max=128K")
+    Options::default()
+        .cache_bytes(4 * MIB)
+        .policy("linux-6.18:max=128K")
 }
 
 /// slash2 #368: one readahead that failed took with it every request that depended on the page.
@@ -38,7 +40,8 @@ fn slash2_368() {
         }
         FaultAction::Pass
     };
-    let reader = Reader::open(Arc::new(Faulty::new(named(4 * MIB), ahead)), sequential()).expect("opened");
+    let reader =
+        Reader::open(Arc::new(Faulty::new(named(4 * MIB), ahead)), sequential()).expect("opened");
     let mut buf = vec![0; 32 << 10];
     (0..2).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, i << 15, 0), 32 << 10));
     std::thread::scope(|scope| {
@@ -46,12 +49,17 @@ fn slash2_368() {
             let own = reader.try_clone().expect("opened");
             scope.spawn(move || {
                 let mut buf = vec![0; 32 << 10];
-                (2..6).for_each(|i| assert_eq!(read_and_check(&own, &mut buf, i << 15, 0), 32 << 10));
+                (2..6)
+                    .for_each(|i| assert_eq!(read_and_check(&own, &mut buf, i << 15, 0), 32 << 10));
             });
         }
     });
     quiet(&reader);
-    assert!(failed.load(Ordering::SeqCst) >= 2 && reader.stats().failed_reads == 0, "{:?}", reader.stats());
+    assert!(
+        failed.load(Ordering::SeqCst) >= 2 && reader.stats().failed_reads == 0,
+        "{:?}",
+        reader.stats()
+    );
 }
 
 /// hf-mount #12: a reply was cut where the prefetched buffer ended; the kernel took it for the end of the file, and all readers
@@ -61,8 +69,13 @@ fn hf_mount_12() {
     watch();
     let size = 3 * MIB + 777;
     // The source stops short all the time as well.
-    let short = Faulty::new(named(size), |call: Call| FaultAction::Cut(4096 * (1 + call.nth as usize % 7) - 5));
-    let served = Served::of(Reader::open(Arc::new(short), sequential()).expect("opened"), NbdSettings::default());
+    let short = Faulty::new(named(size), |call: Call| {
+        FaultAction::Cut(4096 * (1 + call.nth as usize % 7) - 5)
+    });
+    let served = Served::of(
+        Reader::open(Arc::new(short), sequential()).expect("opened"),
+        NbdSettings::default(),
+    );
     let mut client = served.client();
     let mut rng = Rng(12);
     let mut at = 0;
@@ -81,7 +94,11 @@ fn hf_mount_12() {
 fn foyer_1286() {
     watch();
     for round in 0..30_u64 {
-        let slow = Arc::new(Faulty::slow(named(64 * MIB), round, Duration::from_millis(2)));
+        let slow = Arc::new(Faulty::slow(
+            named(64 * MIB),
+            round,
+            Duration::from_millis(2),
+        ));
         let reader = Reader::open(Arc::clone(&slow), sequential()).expect("opened");
         let other = reader.try_clone().expect("opened");
         let meter = reader.meter();
@@ -94,7 +111,11 @@ fn foyer_1286() {
             assert_eq!(read_and_check(&other, &mut buf, at, 0), 32 << 10);
         }
         drop(other);
-        assert_eq!((meter.held_bytes(), Arc::strong_count(&slow)), (0, 1), "buffers and source were kept to the end");
+        assert_eq!(
+            (meter.held_bytes(), Arc::strong_count(&slow)),
+            (0, 1),
+            "buffers and source were kept to the end"
+        );
     }
 }
 
@@ -109,9 +130,13 @@ fn rocksdb_14337() {
         for version in 0..3 {
             let file = tempfile::NamedTempFile::new().expect("a file");
             std::fs::write(file.path(), testing::pattern(0, 1 << 20, version)).expect("written");
-            let reader = Reader::open(file.path().to_str().expect("UTF-8"), sequential()).expect("opened");
+            let reader =
+                Reader::open(file.path().to_str().expect("UTF-8"), sequential()).expect("opened");
             for at in (0..MIB).step_by(200_000) {
-                assert_eq!(read_and_check(&reader, &mut buf, at, version) as u64, 200_000.min(MIB - at));
+                assert_eq!(
+                    read_and_check(&reader, &mut buf, at, version) as u64,
+                    200_000.min(MIB - at)
+                );
             }
         }
         return;
@@ -119,15 +144,31 @@ fn rocksdb_14337() {
     if !has("strace", "strace") {
         return;
     }
-    for inject in ["inject=io_uring_setup:error=ENOMEM:when=2+", "inject=io_uring_setup:error=EPERM"] {
+    for inject in [
+        "inject=io_uring_setup:error=ENOMEM:when=2+",
+        "inject=io_uring_setup:error=EPERM",
+    ] {
         let mut strace = Command::new("strace");
-        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e", inject]);
+        strace.args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=io_uring_setup",
+            "-e",
+            inject,
+        ]);
         strace
             .arg(std::env::current_exe().expect("this test"))
             .args(only(module_path!(), "rocksdb_14337"))
             .env(CHILD, "1");
         let out = strace.output().expect("started");
-        assert!(out.status.success(), "{inject}: {}", String::from_utf8_lossy(&out.stdout));
+        assert!(
+            out.status.success(),
+            "{inject}: {}",
+            String::from_utf8_lossy(&out.stdout)
+        );
     }
 }
 
@@ -145,14 +186,24 @@ fn mountpoint_136() {
             }
             FaultAction::Pass
         };
-        let options = Options::default().cache_bytes(64 * MIB).policy("none").threads(1);
+        let options = Options::default()
+            .cache_bytes(64 * MIB)
+            .policy("none")
+            .threads(1);
         let mut options = options;
         options.limits.max_fetch_bytes = Some(256 << 10);
         let reader = Reader::open(Arc::new(Faulty::new(source, replace)), options).expect("opened");
         let mut buf = vec![0; 4 << 20];
         let first = reader.read_at(&mut buf, 0);
-        assert!(matches!(first, Err(ReadError::Changed { .. })), "request {n}: {first:?}");
-        assert_eq!(read_and_check(&reader, &mut buf, 0, 2), 4 << 20, "the next read is all of the new version");
+        assert!(
+            matches!(first, Err(ReadError::Changed { .. })),
+            "request {n}: {first:?}"
+        );
+        assert_eq!(
+            read_and_check(&reader, &mut buf, 0, 2),
+            4 << 20,
+            "the next read is all of the new version"
+        );
     }
 }
 
@@ -162,33 +213,63 @@ fn mountpoint_933() {
     watch();
     let bad = 20 * MIB..20 * MIB + (256 << 10);
     let area = bad.clone();
-    let rule = move |call: Call| if area.contains(&call.offset) { FaultAction::Fail(5) } else { FaultAction::Pass };
+    let rule = move |call: Call| {
+        if area.contains(&call.offset) {
+            FaultAction::Fail(5)
+        } else {
+            FaultAction::Pass
+        }
+    };
     let source = Arc::new(Faulty::new(named(64 * MIB), rule));
     // Not the present kernel's: it quarters its window for good with each failed read, and has none after three.
     let options = sequential().policy("linux-3.12:max=128K");
     let reader = Reader::open(Arc::clone(&source), options).expect("opened");
     let mut buf = vec![0; 64 << 10];
     for round in 0..5 {
-        (0..8).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, (round * 8 + i) << 16, 0), 64 << 10));
+        (0..8).for_each(|i| {
+            assert_eq!(
+                read_and_check(&reader, &mut buf, (round * 8 + i) << 16, 0),
+                64 << 10
+            )
+        });
         for _ in 0..2 {
-            assert!(matches!(reader.read_at(&mut buf, bad.start), Err(ReadError::Io { errno: 5, .. })));
+            assert!(matches!(
+                reader.read_at(&mut buf, bad.start),
+                Err(ReadError::Io { errno: 5, .. })
+            ));
         }
         (0..8).for_each(|i| {
-            assert_eq!(read_and_check(&reader, &mut buf, bad.end + ((round * 8 + i) << 16), 0), 64 << 10);
+            assert_eq!(
+                read_and_check(&reader, &mut buf, bad.end + ((round * 8 + i) << 16), 0),
+                64 << 10
+            );
         });
     }
     source.heal();
     assert_eq!(read_and_check(&reader, &mut buf, bad.start, 0), 64 << 10);
     let before = reader.stats();
-    (1..30).for_each(|i| assert_eq!(read_and_check(&reader, &mut buf, 40 * MIB + (i << 16), 0), 64 << 10));
+    (1..30).for_each(|i| {
+        assert_eq!(
+            read_and_check(&reader, &mut buf, 40 * MIB + (i << 16), 0),
+            64 << 10
+        )
+    });
     quiet(&reader);
-    assert!(reader.stats().ra_bytes > before.ra_bytes, "readahead goes on");
+    assert!(
+        reader.stats().ra_bytes > before.ra_bytes,
+        "readahead goes on"
+    );
 }
 
 /// Every read around an end, by every way to get there: what there is, and no more.
 fn around_the_ends(size: u64) {
     watch();
-    for policy in ["none", "linux-6.18:max=128K", "rbd-plain", "linux-2.6.0:max=64K"] {
+    for policy in [
+        "none",
+        "linux-6.18:max=128K",
+        "rbd-plain",
+        "linux-2.6.0:max=64K",
+    ] {
         let options = Options::default().policy(policy).cache_bytes(256 << 10);
         let reader = Reader::open(Arc::new(named(size)), options).expect("opened");
         let mut buf = vec![0; 70_000];
@@ -197,7 +278,11 @@ fn around_the_ends(size: u64) {
                 for len in [1, 2, 4095, 4096, 8193, 70_000] {
                     let at = end.saturating_sub(before);
                     let got = read_and_check(&reader, &mut buf[..len], at, 0) as u64;
-                    assert_eq!(got, (len as u64).min(size.saturating_sub(at)), "{policy}: {len} at {at} of {size}");
+                    assert_eq!(
+                        got,
+                        (len as u64).min(size.saturating_sub(at)),
+                        "{policy}: {len} at {at} of {size}"
+                    );
                 }
             }
         }
@@ -208,7 +293,9 @@ fn around_the_ends(size: u64) {
 /// fsspec #110: the arithmetic of the read-ahead cache at the end of a file lost bytes.
 #[test]
 fn fsspec_110() {
-    [1, 4095, 4097, 100_001, 262_144].into_iter().for_each(around_the_ends);
+    [1, 4095, 4097, 100_001, 262_144]
+        .into_iter()
+        .for_each(around_the_ends);
 }
 
 /// s3fs #220: a seek back from near the end returned bytes of another place.
@@ -216,13 +303,21 @@ fn fsspec_110() {
 fn s3fs_220() {
     watch();
     let size = 5 * MIB + 123;
-    let reader = Reader::open(Arc::new(named(size)), sequential().cache_bytes(512 << 10)).expect("opened");
+    let reader =
+        Reader::open(Arc::new(named(size)), sequential().cache_bytes(512 << 10)).expect("opened");
     let mut buf = vec![0; 100_000];
     for step in 0..60 {
         let back = step * 70_001;
         let at = (size - 10).saturating_sub(back);
         // To the end, back, on from there, and over the end.
-        for at in [size - 10, at, at + 50_000, size - 1, size, at.saturating_sub(1)] {
+        for at in [
+            size - 10,
+            at,
+            at + 50_000,
+            size - 1,
+            size,
+            at.saturating_sub(1),
+        ] {
             let got = read_and_check(&reader, &mut buf, at, 0) as u64;
             assert_eq!(got, 100_000.min(size.saturating_sub(at)), "at {at}");
         }
@@ -239,7 +334,10 @@ fn fsspec_2150() {
         count.fetch_add(call.len, Ordering::SeqCst);
         FaultAction::Pass
     };
-    let reader = Reader::open(Arc::new(Faulty::new(named(64 * MIB), rule)), Options::default().policy("none"));
+    let reader = Reader::open(
+        Arc::new(Faulty::new(named(64 * MIB), rule)),
+        Options::default().policy("none"),
+    );
     let (reader, mut buf) = (reader.expect("opened"), vec![0; 65_536]);
     for (i, (lead, len, pages)) in [
         (0, 4096, 1),
@@ -255,8 +353,15 @@ fn fsspec_2150() {
     .enumerate()
     {
         asked.store(0, Ordering::SeqCst);
-        assert_eq!(read_and_check(&reader, &mut buf[..len], i as u64 * MIB + lead, 0), len);
-        assert_eq!(asked.load(Ordering::SeqCst), pages * 4096, "{len} at {lead}");
+        assert_eq!(
+            read_and_check(&reader, &mut buf[..len], i as u64 * MIB + lead, 0),
+            len
+        );
+        assert_eq!(
+            asked.load(Ordering::SeqCst),
+            pages * 4096,
+            "{len} at {lead}"
+        );
     }
 }
 
@@ -266,15 +371,29 @@ fn arrow_46346() {
     watch();
     let source = Arc::new(Faulty::from_nth(named(4 * MIB), 0));
     let reader = Reader::open(Arc::clone(&source), sequential()).expect("opened");
-    for advice in [Advice::WillNeed, Advice::Sequential, Advice::Random, Advice::DontNeed, Advice::Normal] {
+    for advice in [
+        Advice::WillNeed,
+        Advice::Sequential,
+        Advice::Random,
+        Advice::DontNeed,
+        Advice::Normal,
+    ] {
         reader.advise(advice, 0..4 * MIB).expect("a hint is a hint");
-        reader.advise(advice, u64::MAX - 1..u64::MAX).expect("a hint is a hint");
+        reader
+            .advise(advice, u64::MAX - 1..u64::MAX)
+            .expect("a hint is a hint");
     }
     quiet(&reader);
     assert!(source.faults() > 0, "the hint was followed, and failed");
     source.heal();
-    assert_eq!(read_and_check(&reader, &mut vec![0; 1 << 20], 0, 0), 1 << 20);
-    let served = Served::of(Reader::open(Arc::new(named(MIB)), sequential()).expect("opened"), NbdSettings::default());
+    assert_eq!(
+        read_and_check(&reader, &mut vec![0; 1 << 20], 0, 0),
+        1 << 20
+    );
+    let served = Served::of(
+        Reader::open(Arc::new(named(MIB)), sequential()).expect("opened"),
+        NbdSettings::default(),
+    );
     let mut client = served.client();
     client.send(command::CACHE, 1, 0, 1 << 20);
     assert_eq!(client.answer(), (1, 0));
@@ -292,15 +411,23 @@ fn by_hand(
         for stream in listener.incoming().take(clients) {
             let (mut stream, answer) = (stream.expect("a client"), Arc::clone(&answer));
             std::thread::spawn(move || {
-                let hello = [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 3]].concat();
+                let hello = [
+                    &wire::MAGIC.to_be_bytes()[..],
+                    &wire::OPTION_MAGIC.to_be_bytes(),
+                    &[0, 3],
+                ]
+                .concat();
                 stream.write_all(&hello).expect("sent");
                 let mut head = [0; 20];
                 stream.read_exact(&mut head).expect("flags and an option");
                 let len = u32::from_be_bytes(head[16..].try_into().expect("four"));
-                stream.read_exact(&mut vec![0; len as usize]).expect("its data");
+                stream
+                    .read_exact(&mut vec![0; len as usize])
+                    .expect("its data");
                 let mut reply = Vec::new();
                 let flags = wire::transmission::HAS_FLAGS | wire::transmission::READ_ONLY;
-                let export = [&[0, 0][..], &(16 * MIB).to_be_bytes(), &flags.to_be_bytes()].concat();
+                let export =
+                    [&[0, 0][..], &(16 * MIB).to_be_bytes(), &flags.to_be_bytes()].concat();
                 for (kind, data) in [(wire::reply::INFO, &export[..]), (wire::reply::ACK, &[])] {
                     reply.extend(wire::OPTION_REPLY_MAGIC.to_be_bytes());
                     reply.extend(wire::option::GO.to_be_bytes());
@@ -311,7 +438,10 @@ fn by_hand(
                 stream.write_all(&reply).expect("sent");
                 let mut bytes = [0; wire::Request::BYTES];
                 while stream.read_exact(&mut bytes).is_ok() {
-                    if !answer(&mut stream, wire::Request::parse(&bytes).expect("a request")) {
+                    if !answer(
+                        &mut stream,
+                        wire::Request::parse(&bytes).expect("a request"),
+                    ) {
                         return;
                     }
                 }
@@ -345,17 +475,25 @@ fn aws_js_8098() {
         }
         // A head that promises, a first half, and then nothing.
         let half = vec![0; request.len as usize / 2];
-        let sent = stream.write_all(&wire::simple(0, request.cookie)).and_then(|()| stream.write_all(&half));
+        let sent = stream
+            .write_all(&wire::simple(0, request.cookie))
+            .and_then(|()| stream.write_all(&half));
         std::thread::sleep(Duration::from_secs(20));
         sent.is_ok()
     });
     let uri = format!("nbd+unix:///?socket={}", socket.display());
     let source = Nbd::open_within(&uri, Duration::from_millis(200)).expect("connected");
     let reader = Reader::open(Arc::new(source), Options::default().policy("none")).expect("opened");
-    let error = reader.read_at(&mut vec![0; 100_000], 0).expect_err("half an answer");
+    let error = reader
+        .read_at(&mut vec![0; 100_000], 0)
+        .expect_err("half an answer");
     assert!(matches!(error, ReadError::Io { errno: 110, .. }), "{error}");
     healthy.store(true, Ordering::SeqCst);
-    assert_eq!(read_and_check(&reader, &mut vec![0; 100_000], 0, 0), 100_000, "the slot is free again");
+    assert_eq!(
+        read_and_check(&reader, &mut vec![0; 100_000], 0, 0),
+        100_000,
+        "the slot is free again"
+    );
     quiet(&reader);
 }
 
@@ -365,13 +503,20 @@ fn wal_rus_28() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("s");
-    by_hand(&socket, 1, |stream, request| hand(stream, request, 12, Duration::from_millis(60)));
+    by_hand(&socket, 1, |stream, request| {
+        hand(stream, request, 12, Duration::from_millis(60))
+    });
     // The limit on the whole answer grows with its length: five times the silence for 4 MiB.
     let uri = format!("nbd+unix:///?socket={}", socket.display());
     // In all three times as long as it may be silent.
     let source = Nbd::open_within(&uri, Duration::from_millis(240)).expect("connected");
     let mut buf = vec![0; 4 << 20];
-    assert_eq!(source.read_at(&mut [IoSliceMut::new(&mut buf)], 4096).expect("it goes on coming"), 4 << 20);
+    assert_eq!(
+        source
+            .read_at(&mut [IoSliceMut::new(&mut buf)], 4096)
+            .expect("it goes on coming"),
+        4 << 20
+    );
     testing::check(&buf, 4096, 0).expect("right bytes");
 }
 
@@ -397,5 +542,9 @@ fn nbdkit_global_window() {
     assert!(served_ahead >= 768 - 9, "{served_ahead} of 768, {stats:?}");
     // Three windows of at most 128 KiB that were not read yet.
     let asked = 3 * 256 * 4096;
-    assert!(stats.source_bytes <= asked + 3 * 2 * (128 << 10), "{} for {asked}", stats.source_bytes);
+    assert!(
+        stats.source_bytes <= asked + 3 * 2 * (128 << 10),
+        "{} for {asked}",
+        stats.source_bytes
+    );
 }

@@ -11,14 +11,27 @@ use foreread_core::machine::Note;
 use std::path::Path;
 use std::sync::Arc;
 
-const POLICIES: [&str; 5] = ["linux-6.18:max=128K", "rbd-plain", "none", "linux-6.18:max=1M", "rbd-plain:trigger=2"];
+const POLICIES: [&str; 5] = [
+    "linux-6.18:max=128K",
+    "rbd-plain",
+    "none",
+    "linux-6.18:max=1M",
+    "rbd-plain:trigger=2",
+];
 
 /// One live run with several threads, faults, hints, an append and a new version.
 fn live(seed: u64, log: &Path) -> (u64, u64) {
     const SIZE: u64 = 4 << 20;
     let policy = POLICIES[seed as usize % POLICIES.len()];
-    let source = Arc::new(Faulty::share(named(SIZE), seed, if seed.is_multiple_of(3) { 30 } else { 0 }));
-    let mut options = Options::default().policy(policy).event_log(log).threads(1 + seed as u32 % 4);
+    let source = Arc::new(Faulty::share(
+        named(SIZE),
+        seed,
+        if seed.is_multiple_of(3) { 30 } else { 0 },
+    ));
+    let mut options = Options::default()
+        .policy(policy)
+        .event_log(log)
+        .threads(1 + seed as u32 % 4);
     options.cache_bytes = (64 << 10) << (seed % 5);
     options.limits.max_in_flight = 2 + seed as u32 % 7;
     // Every other run hands its transfers to a queue.
@@ -39,9 +52,15 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
                     let len = 1 + rng.below(30_000) as usize;
                     // Errors are part of the run; that they are the right ones is another test's matter.
                     let _ = own.read_at(&mut buf[..len], at);
-                    at = if rng.below(8) == 0 { rng.below(SIZE) } else { at + len as u64 };
+                    at = if rng.below(8) == 0 {
+                        rng.below(SIZE)
+                    } else {
+                        at + len as u64
+                    };
                     match rng.below(40) {
-                        0 => own.advise(Advice::WillNeed, at..at + 200_000).expect("taken"),
+                        0 => own
+                            .advise(Advice::WillNeed, at..at + 200_000)
+                            .expect("taken"),
                         1 => own.advise(Advice::DontNeed, 0..at).expect("taken"),
                         2 if thread == 0 && step > 50 => source.inner().append(&[0; 1000]),
                         _ => {}
@@ -69,9 +88,16 @@ fn twenty_live_runs() {
         let (r, a) = live(seed, &log);
         let text = std::fs::read(&log).expect("a log");
         let done = replay(&text).unwrap_or_else(|error| panic!("run {seed}: {error}"));
-        (reads, ahead, events, actions) = (reads + r, ahead + a, events + done.events, actions + done.actions);
+        (reads, ahead, events, actions) = (
+            reads + r,
+            ahead + a,
+            events + done.events,
+            actions + done.actions,
+        );
     }
-    println!("20 runs: {reads} reads, {ahead} readaheads, {events} events, {actions} identical actions");
+    println!(
+        "20 runs: {reads} reads, {ahead} readaheads, {events} events, {actions} identical actions"
+    );
     assert!(reads > 10_000 && ahead > 1000);
 }
 
@@ -82,13 +108,24 @@ fn an_ended_log_is_the_counters_of_its_moment() {
     crate::common::watch();
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
-    let options = Options::default().policy("linux-6.18:max=128K").event_log(&log).threads(2);
+    let options = Options::default()
+        .policy("linux-6.18:max=128K")
+        .event_log(&log)
+        .threads(2);
     let reader = Reader::open(Arc::new(named(4 << 20)), options).expect("opens");
-    let read = |n: u64| assert_eq!(reader.read_at(&mut [0; 8192], n * 8192).expect("read"), 8192);
+    let read = |n: u64| {
+        assert_eq!(
+            reader.read_at(&mut [0; 8192], n * 8192).expect("read"),
+            8192
+        )
+    };
     (0..100).for_each(read);
     let stats = reader.end_event_log().expect("written");
     (100..200).for_each(read);
-    assert_eq!((stats.demand_reads, reader.stats().demand_reads), (100, 200));
+    assert_eq!(
+        (stats.demand_reads, reader.stats().demand_reads),
+        (100, 200)
+    );
     drop(reader);
     let text = std::fs::read(&log).expect("a log");
     let (mut reads, mut served, mut ahead) = (0, 0, 0);
@@ -103,7 +140,14 @@ fn an_ended_log_is_the_counters_of_its_moment() {
         }
     });
     assert_eq!(done.expect("identical"), replay(&text).expect("identical"));
-    assert_eq!((reads, served, ahead), (100, stats.demand_bytes, stats.ra_planned_bytes - stats.ra_refused_bytes));
+    assert_eq!(
+        (reads, served, ahead),
+        (
+            100,
+            stats.demand_bytes,
+            stats.ra_planned_bytes - stats.ra_refused_bytes
+        )
+    );
 }
 
 /// A whole log for the tests of what is wrong with one.
@@ -120,7 +164,12 @@ fn a_touched_log_is_noticed() {
     let text = sample();
     assert!(replay(text.as_bytes()).is_ok());
     let lines: Vec<&str> = text.lines().collect();
-    let at = |start: &str| lines.iter().position(|l| l.starts_with(start)).expect("there is one");
+    let at = |start: &str| {
+        lines
+            .iter()
+            .position(|l| l.starts_with(start))
+            .expect("there is one")
+    };
     let with = |n: usize, new: &str| {
         let mut lines = lines.clone();
         lines[n] = new;
@@ -149,7 +198,11 @@ fn a_touched_log_is_noticed() {
     differs(without(n), n);
     differs(with(n, &format!("{}\n{}", lines[n], lines[n])), n + 1);
     assert!(replay(without(at("A ") - 1).as_bytes()).is_err());
-    let ends = text.rfind("\nE ").and_then(|e| text[..e].rfind("\nA submit")).expect("a submit near the end") + 1;
+    let ends = text
+        .rfind("\nE ")
+        .and_then(|e| text[..e].rfind("\nA submit"))
+        .expect("a submit near the end")
+        + 1;
     let event = text[..ends].lines().count();
     let cut: String = text.lines().take(event).flat_map(|l| [l, "\n"]).collect();
     differs(cut, event);
@@ -157,8 +210,20 @@ fn a_touched_log_is_noticed() {
     let half = text[..text.len() / 2].trim_end();
     assert!(replay(half.as_bytes()).is_err());
     // Other limits, another policy: other decisions.
-    assert!(replay(text.replacen("capacity_pages=", "capacity_pages=1", 1).as_bytes()).is_err());
-    assert!(replay(text.replacen("policy linux-6.18:max=1048576", "policy none", 1).as_bytes()).is_err());
+    assert!(
+        replay(
+            text.replacen("capacity_pages=", "capacity_pages=1", 1)
+                .as_bytes()
+        )
+        .is_err()
+    );
+    assert!(
+        replay(
+            text.replacen("policy linux-6.18:max=1048576", "policy none", 1)
+                .as_bytes()
+        )
+        .is_err()
+    );
 }
 
 #[test]
@@ -166,14 +231,20 @@ fn what_is_no_log_is_an_error_with_its_line() {
     crate::common::watch();
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
-    assert_eq!(replay(head.as_bytes()).expect("a log without events"), Replay::default());
+    assert_eq!(
+        replay(head.as_bytes()).expect("a log without events"),
+        Replay::default()
+    );
     let long = format!("{head}E 1 {}\n", "x".repeat(1 << 20));
     for (text, line) in [
         (String::new(), 1),
         ("foreread-events 2\n".to_string(), 1),
         ("\0\u{7f}ELF\n".to_string(), 1),
         ("foreread-events 1\nconfig\n".to_string(), 2),
-        (head.replace("capacity_pages=100", "capacity_pages=18446744073709551615"), 2),
+        (
+            head.replace("capacity_pages=100", "capacity_pages=18446744073709551615"),
+            2,
+        ),
         (head.replace("policy none", "policy nothing"), 3),
         (format!("{head}nonsense\n"), 4),
         (format!("{head}E 1 timer"), 4),
@@ -184,7 +255,10 @@ fn what_is_no_log_is_an_error_with_its_line() {
     ] {
         let error = replay(text.as_bytes()).expect_err("no log");
         let said = error.to_string();
-        assert!(said.starts_with(&format!("line {line}: ")) && !said.contains('\n') && said.len() < 400, "{said}");
+        assert!(
+            said.starts_with(&format!("line {line}: ")) && !said.contains('\n') && said.len() < 400,
+            "{said}"
+        );
     }
     let error = replay(&[head.as_bytes(), b"E 1 \xff\n"].concat()).expect_err("not text");
     assert!(error.to_string().starts_with("line 4: "));
@@ -195,7 +269,11 @@ fn what_is_no_log_is_an_error_with_its_line() {
 fn no_log_panics() {
     crate::common::watch();
     let text = sample();
-    let short: Vec<u8> = text.lines().take(400).flat_map(|l| [l.as_bytes(), b"\n"].concat()).collect();
+    let short: Vec<u8> = text
+        .lines()
+        .take(400)
+        .flat_map(|l| [l.as_bytes(), b"\n"].concat())
+        .collect();
     let mut rng = Rng(11);
     for _ in 0..3000 {
         let mut bytes = short.clone();
@@ -210,7 +288,11 @@ fn no_log_panics() {
         let _ = replay(&bytes);
     }
     // Events alone, so that no difference stops the machine early: any sequence of them is only handled.
-    let events: Vec<&str> = text.lines().filter(|l| l.starts_with('E')).take(600).collect();
+    let events: Vec<&str> = text
+        .lines()
+        .filter(|l| l.starts_with('E'))
+        .take(600)
+        .collect();
     let head: Vec<&str> = text.lines().take(3).collect();
     for _ in 0..300 {
         let mut mixed = events.clone();
@@ -241,21 +323,46 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("log");
     let policy = "linux-3.12:max=512K+capacity-2010b";
-    let open = |size| Reader::open(Arc::new(named(size)), Options::default().policy(policy).event_log(&log));
-    for (size, max) in [(4 << 20, 16 << 10), ((4 << 20) - 1, 8 << 10), (505_000, 4 << 10)] {
+    let open = |size| {
+        Reader::open(
+            Arc::new(named(size)),
+            Options::default().policy(policy).event_log(&log),
+        )
+    };
+    for (size, max) in [
+        (4 << 20, 16 << 10),
+        ((4 << 20) - 1, 8 << 10),
+        (505_000, 4 << 10),
+    ] {
         let reader = open(size).expect("opens");
-        assert_eq!((reader.policy().values[0], reader.policy().to_string().as_str()), (max, policy));
+        assert_eq!(
+            (
+                reader.policy().values[0],
+                reader.policy().to_string().as_str()
+            ),
+            (max, policy)
+        );
         let mut buf = vec![0; 100_000];
         for i in 0..5 {
             reader.read_at(&mut buf, i * 100_000).expect("reads");
         }
         drop(reader);
         let text = std::fs::read_to_string(&log).expect("a log");
-        assert!(text.contains(&format!("\npolicy linux-3.12:max={max},context=conservative\n")), "{size}");
+        assert!(
+            text.contains(&format!(
+                "\npolicy linux-3.12:max={max},context=conservative\n"
+            )),
+            "{size}"
+        );
         assert!(replay(text.as_bytes()).is_ok(), "{size}");
         // Such a log would be ambiguous.
         let open_again = text.replace(&format!("max={max}"), "max=capacity");
-        let error = replay(open_again.as_bytes()).expect_err("no capacity here").to_string();
-        assert!(error.contains("the capacity that max goes by is not known here"), "{error}");
+        let error = replay(open_again.as_bytes())
+            .expect_err("no capacity here")
+            .to_string();
+        assert!(
+            error.contains("the capacity that max goes by is not known here"),
+            "{error}"
+        );
     }
 }

@@ -20,7 +20,9 @@ pub const NAMES: [&str; 4] = ["large", "nothing", "small", "sub"];
 pub fn bucket() -> BucketServer {
     watch();
     let server = BucketServer::start().expect("a port");
-    FILES.iter().for_each(|(name, size)| server.put(&format!("dir/{name}"), testing::pattern(0, *size, 0)));
+    FILES
+        .iter()
+        .for_each(|(name, size)| server.put(&format!("dir/{name}"), testing::pattern(0, *size, 0)));
     server.put("dir/sub/x", b"x".to_vec());
     server.put("other", Vec::new());
     server
@@ -28,7 +30,12 @@ pub fn bucket() -> BucketServer {
 
 pub fn settings(server: &BucketServer) -> ObjectSettings {
     let pause = Duration::from_millis(1);
-    ObjectSettings { variables: server.variables(), pause, retries: 2, ..ObjectSettings::default() }
+    ObjectSettings {
+        variables: server.variables(),
+        pause,
+        retries: 2,
+        ..ObjectSettings::default()
+    }
 }
 
 fn prefix(server: &BucketServer) -> Result<Prefix, String> {
@@ -38,7 +45,11 @@ fn prefix(server: &BucketServer) -> Result<Prefix, String> {
 /// By HTTP and by S3.
 fn object(server: &BucketServer, name: &str, is_s3: bool) -> Result<Object, String> {
     let key = format!("dir/{name}");
-    let name = if is_s3 { format!("s3://bucket/{key}") } else { server.url(&key) };
+    let name = if is_s3 {
+        format!("s3://bucket/{key}")
+    } else {
+        server.url(&key)
+    };
     Object::open_with(name, settings(server)).map_err(|error| error.to_string())
 }
 
@@ -56,7 +67,11 @@ fn read_all(source: &dyn Source) -> Result<Vec<u8>, SourceError> {
 
 fn check(source: &dyn Source, size: usize, version: u16, what: &str) {
     let bytes = read_all(source).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!((bytes.len(), testing::check(&bytes, 0, version)), (size, Ok(())), "{what}");
+    assert_eq!(
+        (bytes.len(), testing::check(&bytes, 0, version)),
+        (size, Ok(())),
+        "{what}"
+    );
 }
 
 fn names(tree: &dyn Tree) -> Result<Vec<(String, Option<Meta>)>, String> {
@@ -73,14 +88,30 @@ fn check_prefix(server: &BucketServer, what: &str) {
     let tree = prefix(server).unwrap_or_else(|error| panic!("{what}: {error}"));
     for _ in 0..2 {
         let listed = names(&tree).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_eq!(listed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), NAMES, "{what}");
+        assert_eq!(
+            listed
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .collect::<Vec<_>>(),
+            NAMES,
+            "{what}"
+        );
         for ((name, size), (_, meta)) in FILES.iter().zip(&listed) {
             let meta = meta.as_ref().expect("known");
-            let looked = tree.look(Path::new(name)).unwrap_or_else(|error| panic!("{what}: {error}"));
-            let (source, opened) = tree.open(Path::new(name)).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(tree.is_same(&looked, &opened) && tree.is_same(meta, &opened), "{what}: {meta:?} {opened:?}");
+            let looked = tree
+                .look(Path::new(name))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let (source, opened) = tree
+                .open(Path::new(name))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(
+                tree.is_same(&looked, &opened) && tree.is_same(meta, &opened),
+                "{what}: {meta:?} {opened:?}"
+            );
             check(&*source, *size, 0, what);
-            let (source, _) = tree.open_listed(Path::new(name), meta).expect("nothing is asked");
+            let (source, _) = tree
+                .open_listed(Path::new(name), meta)
+                .expect("nothing is asked");
             check(&*source, *size, 0, what);
             assert_eq!(source.check(), Ok(*size as u64), "{what}");
         }
@@ -90,7 +121,8 @@ fn check_prefix(server: &BucketServer, what: &str) {
 fn check_objects(server: &BucketServer, what: &str, ways: &[bool]) {
     for &is_s3 in ways {
         for (name, size) in FILES {
-            let source = object(server, name, is_s3).unwrap_or_else(|error| panic!("{what}, {name}: {error}"));
+            let source = object(server, name, is_s3)
+                .unwrap_or_else(|error| panic!("{what}, {name}: {error}"));
             check(&source, size, 0, what);
             assert_eq!(source.check(), Ok(size as u64), "{what}");
         }
@@ -113,13 +145,30 @@ pub fn harmless() -> Vec<Vec<Behaviour>> {
     ]
     .map(|date| vec![Date(date)])
     .into();
-    let ranges = ["Bytes FROM-TO/SIZE", "bytes=FROM-TO/SIZE", "bytes  FROM-TO/SIZE", "BYTES FROM - TO / SIZE"];
+    let ranges = [
+        "Bytes FROM-TO/SIZE",
+        "bytes=FROM-TO/SIZE",
+        "bytes  FROM-TO/SIZE",
+        "BYTES FROM - TO / SIZE",
+    ];
     all.extend(ranges.map(|form| vec![ContentRange(form)]));
     all.extend(["", "identity", "aws-chunked", "utf-8"].map(|coding| vec![Coding(coding)]));
-    let nothing = [(416, "bytes */0"), (416, ""), (200, ""), (206, "bytes 0-0/0"), (206, "bytes */0"), (204, "")];
+    let nothing = [
+        (416, "bytes */0"),
+        (416, ""),
+        (200, ""),
+        (206, "bytes 0-0/0"),
+        (206, "bytes */0"),
+        (204, ""),
+    ];
     all.extend(nothing.map(|(status, range)| vec![Nothing(status, range)]));
     all.extend([403, 405].map(|status| vec![HeadRefused(status)]));
-    all.extend([vec![WholeIs200], vec![Chunked], vec![Chunked, Nothing(200, "")], vec![Chunked, WholeIs200]]);
+    all.extend([
+        vec![WholeIs200],
+        vec![Chunked],
+        vec![Chunked, Nothing(200, "")],
+        vec![Chunked, WholeIs200],
+    ]);
     all.extend(versions());
     all
 }
@@ -169,8 +218,14 @@ fn a_stored_coding_is_passed_on_by_s3_alone() {
 #[test]
 fn parts_that_cannot_be_placed_are_refused_by_name() {
     for (on, words) in [
-        (Behaviour::ContentRange("bytes FROM-TO/*"), "Content-Range: bytes 0-999/*"),
-        (Behaviour::ContentRange("items FROM-TO/SIZE"), "Content-Range: items 0-999/1000"),
+        (
+            Behaviour::ContentRange("bytes FROM-TO/*"),
+            "Content-Range: bytes 0-999/*",
+        ),
+        (
+            Behaviour::ContentRange("items FROM-TO/SIZE"),
+            "Content-Range: items 0-999/1000",
+        ),
         (Behaviour::ContentRange(""), "its 206 has no Content-Range"),
     ] {
         let server = bucket();
@@ -181,7 +236,9 @@ fn parts_that_cannot_be_placed_are_refused_by_name() {
         }
         let tree = prefix(&server).expect("listed");
         let (_, meta) = names(&tree).expect("listed").remove(0);
-        let (source, _) = tree.open_listed(Path::new("large"), &meta.expect("known")).expect("nothing is asked");
+        let (source, _) = tree
+            .open_listed(Path::new("large"), &meta.expect("known"))
+            .expect("nothing is asked");
         let refused = read_all(&*source).expect_err("refused").to_string();
         assert!(refused.contains("Content-Range"), "{refused}");
     }
@@ -190,7 +247,12 @@ fn parts_that_cannot_be_placed_are_refused_by_name() {
     server.behave(&[Behaviour::NoRanges]);
     for is_s3 in [false, true] {
         for (name, size) in &FILES[1..] {
-            check(&object(&server, name, is_s3).expect("opened"), *size, 0, name);
+            check(
+                &object(&server, name, is_s3).expect("opened"),
+                *size,
+                0,
+                name,
+            );
         }
         let refused = object(&server, "large", is_s3).err().expect("refused");
         assert!(refused.contains("does not know ranges"), "{refused}");
@@ -206,20 +268,32 @@ fn a_change_is_noticed_in_each_form_of_a_version() {
         let tree = prefix(&server).expect("opened");
         let (_, meta) = names(&tree).expect("listed").remove(0);
         let meta = meta.expect("known");
-        let (source, _) = tree.open_listed(Path::new("large"), &meta).expect("nothing is asked");
+        let (source, _) = tree
+            .open_listed(Path::new("large"), &meta)
+            .expect("nothing is asked");
         let object = object(&server, "large", false).expect("opened");
-        let unread = tree.open_listed(Path::new("large"), &meta).expect("nothing is asked").0;
+        let unread = tree
+            .open_listed(Path::new("large"), &meta)
+            .expect("nothing is asked")
+            .0;
         check(&*source, FILES[0].1, 0, &what);
         server.put("dir/large", testing::pattern(0, FILES[0].1, 1));
         // Where neither listing nor object says more than the size, the first reader of a listed file gets the file there is.
-        let tells_nothing = on.contains(&Behaviour::ListNoDates) && on.contains(&Behaviour::ListedEtag(None));
+        let tells_nothing =
+            on.contains(&Behaviour::ListNoDates) && on.contains(&Behaviour::ListedEtag(None));
         let changed = |source: &dyn Source| {
             let error = read_all(source).expect_err(&what);
-            assert!(matches!(error, SourceError::Changed { .. }), "{what}: {error}");
+            assert!(
+                matches!(error, SourceError::Changed { .. }),
+                "{what}: {error}"
+            );
         };
         changed(&*source);
         changed(&object);
-        assert!(matches!(object.check(), Err(SourceError::Changed { .. })), "{what}");
+        assert!(
+            matches!(object.check(), Err(SourceError::Changed { .. })),
+            "{what}"
+        );
         if tells_nothing {
             check(&*unread, FILES[0].1, 1, &what);
         } else {
@@ -235,16 +309,25 @@ fn a_change_is_noticed_in_each_form_of_a_version() {
 /// A server that refuses its own version is asked once more for the first part, and without conditions from then on.
 #[test]
 fn conditions_that_a_server_refuses_are_left_out() {
-    for on in [vec![Behaviour::IfMatchFails], vec![Behaviour::NoEtag, Behaviour::DateFails]] {
+    for on in [
+        vec![Behaviour::IfMatchFails],
+        vec![Behaviour::NoEtag, Behaviour::DateFails],
+    ] {
         let server = bucket();
         server.behave(&on);
         let object = object(&server, "large", true).expect("opened");
         for n in 0..10 {
             let mut buf = [0; 1000];
-            object.read_at(&mut [IoSliceMut::new(&mut buf)], n * 1000).expect("read");
+            object
+                .read_at(&mut [IoSliceMut::new(&mut buf)], n * 1000)
+                .expect("read");
             testing::check(&buf, n * 1000, 0).expect("right bytes");
         }
-        assert_eq!((object.asked().requests, object.asked().retries), (12, 0), "{on:?}: one more than the reads");
+        assert_eq!(
+            (object.asked().requests, object.asked().retries),
+            (12, 0),
+            "{on:?}: one more than the reads"
+        );
     }
 }
 
@@ -256,7 +339,10 @@ fn a_single_412_is_no_change() {
     server.behave(&[Behaviour::Fails412(1)]);
     check(&object, FILES[0].1, 0, "once");
     server.behave(&[Behaviour::Fails412(2)]);
-    assert!(matches!(read_all(&object), Err(SourceError::Changed { .. })));
+    assert!(matches!(
+        read_all(&object),
+        Err(SourceError::Changed { .. })
+    ));
     check(&object, FILES[0].1, 0, "behind it");
 }
 
@@ -273,7 +359,10 @@ fn a_time_to_come_back_is_kept() {
     for after in ["3600", "Fri, 31 Dec 9999 23:59:59 GMT"] {
         server.behave(&[Behaviour::RetryAfter(after, 1)]);
         let error = read_all(&object).expect_err("too long").to_string();
-        assert!(error.contains("503 SlowDown, to be asked again after"), "{error}");
+        assert!(
+            error.contains("503 SlowDown, to be asked again after"),
+            "{error}"
+        );
         check(&object, FILES[0].1, 0, "the next one");
     }
 }
@@ -320,18 +409,39 @@ pub fn no_listings() -> Vec<(Behaviour, &'static str)> {
     let buckets = "<?xml version=\"1.0\"?><ListAllMyBucketsResult><Buckets></Buckets></ListAllMyBucketsResult>";
     let denied = "<Error><Code>AccessDenied</Code><Message>No</Message></Error>";
     vec![
-        (ListBody("<html><head><meta><title>Log in</title></head><body>Log in</body></html>"), "an HTML page in place"),
-        (ListBody("<!DOCTYPE html><html></html>"), "an HTML page in place"),
-        (ListBody(buckets), "a list of buckets (ListAllMyBucketsResult) in place"),
-        (ListBody("{\"objects\": []}"), "JSON ({\"objects\": []}) in place"),
+        (
+            ListBody("<html><head><meta><title>Log in</title></head><body>Log in</body></html>"),
+            "an HTML page in place",
+        ),
+        (
+            ListBody("<!DOCTYPE html><html></html>"),
+            "an HTML page in place",
+        ),
+        (
+            ListBody(buckets),
+            "a list of buckets (ListAllMyBucketsResult) in place",
+        ),
+        (
+            ListBody("{\"objects\": []}"),
+            "JSON ({\"objects\": []}) in place",
+        ),
         (ListBody("OK\n"), "a text (OK) in place"),
         (ListBody(""), "nothing (an empty body) in place"),
-        (ListBody(denied), "an error in place of a listing: AccessDenied (No)"),
+        (
+            ListBody(denied),
+            "an error in place of a listing: AccessDenied (No)",
+        ),
         (ListStatus(404), "the server answered 404"),
         (ListStatus(403), "the server answered 403"),
         (ListStatus(204), "nothing (an empty body) in place"),
-        (ListError("InternalError", u64::MAX), "an error in place of a listing: InternalError"),
-        (ListError("Other", u64::MAX), "an error in place of a listing: Other"),
+        (
+            ListError("InternalError", u64::MAX),
+            "an error in place of a listing: InternalError",
+        ),
+        (
+            ListError("Other", u64::MAX),
+            "an error in place of a listing: Other",
+        ),
         (ListCut, "the listing cannot be read"),
         (ListCountsOneMore, "keys, and has"),
         (ListNoPrefix, "has other keys"),
@@ -344,8 +454,13 @@ fn what_is_no_listing_is_an_error_on_each_page() {
     for (on, words) in no_listings() {
         let server = bucket();
         server.behave(std::slice::from_ref(&on));
-        let refused = prefix(&server).err().unwrap_or_else(|| panic!("{on:?} is a listing"));
-        assert!(refused.contains(words) && refused.lines().count() == 1, "{on:?}: {refused}");
+        let refused = prefix(&server)
+            .err()
+            .unwrap_or_else(|| panic!("{on:?} is a listing"));
+        assert!(
+            refused.contains(words) && refused.lines().count() == 1,
+            "{on:?}: {refused}"
+        );
         server.behave(&[]);
         let tree = prefix(&server).expect("opened");
         server.behave(std::slice::from_ref(&on));
@@ -368,14 +483,29 @@ fn what_is_no_listing_is_an_error_on_each_page() {
 fn a_listing_without_an_end_ends() {
     let two = Behaviour::ListPage(2);
     for (on, words, most) in [
-        (vec![Behaviour::ListSameToken], "gives the token \"same\" a second time", 2),
-        (vec![Behaviour::ListVersionOne, two], "(it does not know start-after)", 2),
-        (vec![Behaviour::ListEndless], "no new name came within 300ms", u64::MAX),
+        (
+            vec![Behaviour::ListSameToken],
+            "gives the token \"same\" a second time",
+            2,
+        ),
+        (
+            vec![Behaviour::ListVersionOne, two],
+            "(it does not know start-after)",
+            2,
+        ),
+        (
+            vec![Behaviour::ListEndless],
+            "no new name came within 300ms",
+            u64::MAX,
+        ),
     ] {
         let server = bucket();
         // Short where the time ends it, so that a busy machine does not end the others by it.
         let stall = Duration::from_millis(if most == u64::MAX { 100 } else { 10_000 });
-        let settings = ObjectSettings { stall, ..settings(&server) };
+        let settings = ObjectSettings {
+            stall,
+            ..settings(&server)
+        };
         let tree = Prefix::open_with("s3://bucket/dir/", settings).expect("opened");
         let before = server.requests().lists;
         server.behave(&on);
@@ -389,20 +519,30 @@ fn a_listing_without_an_end_ends() {
 #[test]
 fn names_that_take_too_many_bytes_are_an_error() {
     // The account is that of the process.
-    crate::common::alone(module_path!(), "names_that_take_too_many_bytes_are_an_error", || {
-        let server = bucket();
-        let tree = prefix(&server).expect("opened");
-        let mut others = NameBytes::default();
-        assert!(others.grow(max_name_bytes() - name_bytes() - 600));
-        assert!(!others.grow(601), "there is a limit");
-        let before = name_bytes();
-        let refused = names(&tree).expect_err("four names");
-        assert!(refused.contains(&format!("more than {} bytes, which is the limit", max_name_bytes())), "{refused}");
-        assert_eq!(name_bytes(), before, "given back");
-        drop(others);
-        assert_eq!(names(&tree).expect("listed").len(), NAMES.len());
-        assert_eq!(name_bytes(), 0);
-    });
+    crate::common::alone(
+        module_path!(),
+        "names_that_take_too_many_bytes_are_an_error",
+        || {
+            let server = bucket();
+            let tree = prefix(&server).expect("opened");
+            let mut others = NameBytes::default();
+            assert!(others.grow(max_name_bytes() - name_bytes() - 600));
+            assert!(!others.grow(601), "there is a limit");
+            let before = name_bytes();
+            let refused = names(&tree).expect_err("four names");
+            assert!(
+                refused.contains(&format!(
+                    "more than {} bytes, which is the limit",
+                    max_name_bytes()
+                )),
+                "{refused}"
+            );
+            assert_eq!(name_bytes(), before, "given back");
+            drop(others);
+            assert_eq!(names(&tree).expect("listed").len(), NAMES.len());
+            assert_eq!(name_bytes(), 0);
+        },
+    );
 }
 
 /// A tree that answers while its caller needs it, and no longer.
@@ -410,7 +550,11 @@ fn names_that_take_too_many_bytes_are_an_error() {
 fn a_listing_that_is_not_needed_any_more_is_given_up() {
     let server = bucket();
     let hour = Duration::from_secs(3600);
-    let settings = ObjectSettings { stall: hour, total: hour, ..settings(&server) };
+    let settings = ObjectSettings {
+        stall: hour,
+        total: hour,
+        ..settings(&server)
+    };
     let tree = Prefix::open_with("s3://bucket/dir/", settings).expect("opened");
     server.behave(&[Behaviour::ListEndless]);
     server.link(testing::Link::new(Duration::from_millis(100), 0));
@@ -419,6 +563,7 @@ fn a_listing_that_is_not_needed_any_more_is_given_up() {
         let server = Arc::new(server);
         move || server.requests().lists < begun + 2
     };
-    let refused = foreread::source::tree::while_needed(Arc::new(need), || names(&tree)).expect_err("given up");
+    let refused = foreread::source::tree::while_needed(Arc::new(need), || names(&tree))
+        .expect_err("given up");
     assert!(refused.contains("nothing needs it any more"), "{refused}");
 }

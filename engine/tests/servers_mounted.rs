@@ -20,24 +20,32 @@ use std::time::Duration;
 fn mount(tree: Arc<dyn Tree>) -> Here {
     mount_with(
         tree,
-        &FuseSettings { attr_ttl: Some(Duration::ZERO), ..FuseSettings::default() },
+        &FuseSettings {
+            attr_ttl: Some(Duration::ZERO),
+            ..FuseSettings::default()
+        },
         small().policy("none"),
     )
 }
 
 fn mount_prefix(server: &BucketServer, settings: ObjectSettings) -> Here {
     let _ = server;
-    mount(Arc::new(Prefix::open_with("s3://bucket/dir/", settings).expect("opened")))
+    mount(Arc::new(
+        Prefix::open_with("s3://bucket/dir/", settings).expect("opened"),
+    ))
 }
 
 fn mount_object(server: &BucketServer, name: &'static str) -> Here {
     let (url, settings) = (server.url(&format!("dir/{name}")), settings(server));
-    let open = move || Object::open_with(&url, settings.clone()).map(|object| Arc::new(object) as Arc<dyn Source>);
+    let open = move || {
+        Object::open_with(&url, settings.clone()).map(|object| Arc::new(object) as Arc<dyn Source>)
+    };
     mount(Arc::new(Single::new(name, name, open).expect("opened")))
 }
 
 fn listed(here: &Here) -> std::io::Result<Vec<String>> {
-    let names = fs::read_dir(here.dir.path())?.map(|entry| Ok(entry?.file_name().into_string().expect("text")));
+    let names = fs::read_dir(here.dir.path())?
+        .map(|entry| Ok(entry?.file_name().into_string().expect("text")));
     let mut names: Vec<String> = names.collect::<std::io::Result<_>>()?;
     names.sort();
     Ok(names)
@@ -45,7 +53,11 @@ fn listed(here: &Here) -> std::io::Result<Vec<String>> {
 
 fn read(here: &Here, (name, size): (&str, usize), what: &str) {
     let bytes = fs::read(here.path(name)).unwrap_or_else(|error| panic!("{what}, {name}: {error}"));
-    assert_eq!((bytes.len(), testing::check(&bytes, 0, 0)), (size, Ok(())), "{what}, {name}");
+    assert_eq!(
+        (bytes.len(), testing::check(&bytes, 0, 0)),
+        (size, Ok(())),
+        "{what}, {name}"
+    );
 }
 
 #[test]
@@ -57,7 +69,11 @@ fn both_mounts_read_what_means_the_same() {
         let (server, what) = (bucket(), format!("{on:?}"));
         server.behave(&on);
         let here = mount_prefix(&server, settings(&server));
-        assert_eq!(listed(&here).unwrap_or_else(|error| panic!("{what}: {error}")), NAMES, "{what}");
+        assert_eq!(
+            listed(&here).unwrap_or_else(|error| panic!("{what}: {error}")),
+            NAMES,
+            "{what}"
+        );
         FILES.into_iter().for_each(|file| read(&here, file, &what));
         here.end();
         for file in FILES {
@@ -80,26 +96,41 @@ fn a_replacement_that_only_the_etag_tells_is_never_mixed() {
         let server = bucket();
         server.put("dir/a", testing::pattern(0, size, 1));
         (0..others).for_each(|n| server.put(&format!("dir/other{n}"), vec![7; 10]));
-        let tree = Arc::new(Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened"));
-        let believed = FuseSettings { attr_ttl: Some(Duration::from_secs(600)), ..FuseSettings::default() };
+        let tree =
+            Arc::new(Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened"));
+        let believed = FuseSettings {
+            attr_ttl: Some(Duration::from_secs(600)),
+            ..FuseSettings::default()
+        };
         let here = mount_with(tree, &believed, small().policy("none"));
         listed(&here).expect("listed");
         let mut part = vec![0; 300_000];
-        File::open(here.path("a")).and_then(|file| file.read_exact_at(&mut part, 0)).expect("read");
+        File::open(here.path("a"))
+            .and_then(|file| file.read_exact_at(&mut part, 0))
+            .expect("read");
         assert_eq!(testing::check(&part, 0, 1), Ok(()));
         server.put_within_the_second("dir/a", testing::pattern(0, size, 2));
         if given_up {
-            (0..others).for_each(|n| drop(fs::read(here.path(&format!("other{n}"))).expect("read")));
+            (0..others)
+                .for_each(|n| drop(fs::read(here.path(&format!("other{n}"))).expect("read")));
         }
         let mut tries = (0..5).map(|_| fs::read(here.path("a")));
         let whole = tries.find_map(|read| match read {
             Ok(bytes) => Some(bytes),
             Err(error) => {
-                assert_eq!(error.raw_os_error(), Some(Errno::STALE.raw_os_error()), "{error}");
+                assert_eq!(
+                    error.raw_os_error(),
+                    Some(Errno::STALE.raw_os_error()),
+                    "{error}"
+                );
                 None
             }
         });
-        assert_eq!(testing::check(&whole.expect("five tries are enough"), 0, 2), Ok(()), "given up: {given_up}");
+        assert_eq!(
+            testing::check(&whole.expect("five tries are enough"), 0, 2),
+            Ok(()),
+            "given up: {given_up}"
+        );
         here.end();
     }
 }
@@ -116,15 +147,30 @@ fn what_is_no_listing_is_no_empty_folder() {
         server.behave(std::slice::from_ref(&on));
         assert!(listed(&here).is_err(), "{on:?}: {:?}", listed(&here));
         let error = fs::metadata(here.path("large")).expect_err("asked");
-        assert_ne!(error.raw_os_error(), Some(Errno::NOENT.raw_os_error()), "{on:?}");
+        assert_ne!(
+            error.raw_os_error(),
+            Some(Errno::NOENT.raw_os_error()),
+            "{on:?}"
+        );
         let mut order = here.planner.begin();
-        assert!(order.push(Path::new("small")).is_err() && order.unknown() == 0, "{on:?}: it is not unknown");
+        assert!(
+            order.push(Path::new("small")).is_err() && order.unknown() == 0,
+            "{on:?}: it is not unknown"
+        );
         if on != Behaviour::ListNoPrefix {
             server.behave_by_page(&[Behaviour::ListPage(2)], std::slice::from_ref(&on));
-            assert!(listed(&here).is_err(), "{on:?} as page 2: {:?}", listed(&here));
+            assert!(
+                listed(&here).is_err(),
+                "{on:?} as page 2: {:?}",
+                listed(&here)
+            );
         }
         server.behave(&[]);
-        assert_eq!(listed(&here).expect("a listing"), NAMES, "{on:?}: the next one");
+        assert_eq!(
+            listed(&here).expect("a listing"),
+            NAMES,
+            "{on:?}: the next one"
+        );
         here.end();
     }
 }
@@ -136,9 +182,15 @@ fn a_file_that_was_refused_is_read_by_the_next_program() {
         return;
     }
     let server = bucket();
-    let believed = FuseSettings { attr_ttl: Some(Duration::from_secs(3600)), ..FuseSettings::default() };
+    let believed = FuseSettings {
+        attr_ttl: Some(Duration::from_secs(3600)),
+        ..FuseSettings::default()
+    };
     let prefix = Prefix::open_with("s3://bucket/dir/", settings(&server)).expect("opened");
-    for here in [mount_with(Arc::new(prefix), &believed, small().policy("none")), mount_object(&server, "large")] {
+    for here in [
+        mount_with(Arc::new(prefix), &believed, small().policy("none")),
+        mount_object(&server, "large"),
+    ] {
         let at = |offset: u64| {
             let mut buf = [0; 4096];
             let read = File::open(here.path("large"))?.read_exact_at(&mut buf, offset);
@@ -160,7 +212,14 @@ fn a_file_that_was_refused_is_read_by_the_next_program() {
 fn endless() -> (BucketServer, Here) {
     let server = bucket();
     let hour = Duration::from_secs(3600);
-    let here = mount_prefix(&server, ObjectSettings { stall: hour, total: hour, ..settings(&server) });
+    let here = mount_prefix(
+        &server,
+        ObjectSettings {
+            stall: hour,
+            total: hour,
+            ..settings(&server)
+        },
+    );
     server.behave(&[Behaviour::ListEndless]);
     server.link(Link::new(Duration::from_millis(200), 0));
     (server, here)
@@ -170,7 +229,12 @@ fn endless() -> (BucketServer, Here) {
 fn list(server: &BucketServer, here: &Here) -> std::process::Child {
     let before = server.requests().lists;
     let mut ls = Command::new("ls");
-    let ls = ls.arg(here.dir.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    let ls = ls
+        .arg(here.dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
     while server.requests().lists < before + 2 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -186,7 +250,10 @@ fn a_program_that_is_killed_while_it_lists_ends() {
     let (server, here) = endless();
     for signal in ["-KILL", "-TERM", "-INT"] {
         let mut ls = list(&server, &here);
-        let kill = Command::new("kill").args([signal, &ls.id().to_string()]).status().expect("kill");
+        let kill = Command::new("kill")
+            .args([signal, &ls.id().to_string()])
+            .status()
+            .expect("kill");
         assert!(kill.success());
         assert!(!ls.wait().expect("it ends").success());
     }
@@ -213,26 +280,37 @@ fn a_mount_that_is_stopped_ends_its_listings() {
 #[test]
 fn names_that_do_not_fit_end_a_listing() {
     // The account is that of the process.
-    crate::common::alone(module_path!(), "names_that_do_not_fit_end_a_listing", || {
-        if !can_mount() {
-            return;
-        }
-        let dir = tempfile::tempdir().expect("a folder");
-        (0..1000).for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
-        let server = bucket();
-        (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
-        let local = foreread::source::tree::open(dir.path()).expect("a tree");
-        let count = NAMES.len() + 1000;
-        for (here, count) in [(mount(local), 1000), (mount_prefix(&server, settings(&server)), count)] {
-            let (before, mut others) = (name_bytes(), NameBytes::default());
-            assert!(others.grow(max_name_bytes() - before - 100_000));
-            let error = listed(&here).expect_err("too many");
-            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-            assert!(matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)), "{error}");
-            drop(others);
-            assert_eq!(listed(&here).expect("listed").len(), count);
-            here.end();
-        }
-        assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
-    });
+    crate::common::alone(
+        module_path!(),
+        "names_that_do_not_fit_end_a_listing",
+        || {
+            if !can_mount() {
+                return;
+            }
+            let dir = tempfile::tempdir().expect("a folder");
+            (0..1000)
+                .for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
+            let server = bucket();
+            (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
+            let local = foreread::source::tree::open(dir.path()).expect("a tree");
+            let count = NAMES.len() + 1000;
+            for (here, count) in [
+                (mount(local), 1000),
+                (mount_prefix(&server, settings(&server)), count),
+            ] {
+                let (before, mut others) = (name_bytes(), NameBytes::default());
+                assert!(others.grow(max_name_bytes() - before - 100_000));
+                let error = listed(&here).expect_err("too many");
+                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+                assert!(
+                    matches!(errno, Some(Errno::OVERFLOW | Errno::TOOBIG)),
+                    "{error}"
+                );
+                drop(others);
+                assert_eq!(listed(&here).expect("listed").len(), count);
+                here.end();
+            }
+            assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
+        },
+    );
 }

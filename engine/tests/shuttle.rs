@@ -4,7 +4,10 @@
 //! no wait ends by its time, so a call that is forgotten is a deadlock, and told with the order that led to it.
 //! `FOREREAD_ORDERS` says how many orders each test tries. Never: real storage, real time.
 
-#![allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test may panic where a thread is refused"
+)]
 #![cfg(shuttle)]
 
 use foreread::source::{Mem, Source};
@@ -19,7 +22,10 @@ const SIZE: u64 = 1 << 20;
 
 /// Tries orders: half of them at random, half with few and well-placed changes of thread (PCT).
 fn orders(test: impl Fn() + Send + Sync + Clone + 'static) {
-    let all = std::env::var("FOREREAD_ORDERS").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
+    let all = std::env::var("FOREREAD_ORDERS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(400);
     shuttle::check_random(test.clone(), all / 2);
     shuttle::check_pct(test, all / 2, 3);
 }
@@ -29,19 +35,27 @@ fn named() -> Mem {
 }
 
 fn options() -> Options {
-    Options::default().cache_bytes(256 << 10).policy("linux-6.18:max=64K").threads(2)
+    Options::default()
+        .cache_bytes(256 << 10)
+        .policy("linux-6.18:max=64K")
+        .threads(2)
 }
 
 fn read(reader: &Reader, offset: u64, len: usize) {
     let mut buf = vec![0; len];
-    let got = reader.read_at(&mut buf, offset).unwrap_or_else(|error| panic!("{error}"));
+    let got = reader
+        .read_at(&mut buf, offset)
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(got as u64, (len as u64).min(SIZE - offset));
     testing::check(&buf, offset, 0).expect("right bytes");
 }
 
 async fn read_async(reader: &Reader, offset: u64, len: usize) {
     let mut buf = vec![0; len];
-    let got = reader.read_at_async(&mut buf, offset).await.unwrap_or_else(|error| panic!("{error}"));
+    let got = reader
+        .read_at_async(&mut buf, offset)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(got as u64, (len as u64).min(SIZE - offset));
     testing::check(&buf[..got], offset, 0).expect("right bytes");
 }
@@ -60,13 +74,17 @@ fn some_threads(reader: Reader) {
                         _ => read(&reader, (i * 333_331) % SIZE, 5000),
                     }
                     if me == 2 {
-                        reader.advise(Advice::WillNeed, i * 65_536..i * 65_536 + 50_000).expect("taken");
+                        reader
+                            .advise(Advice::WillNeed, i * 65_536..i * 65_536 + 50_000)
+                            .expect("taken");
                     }
                 }
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
     assert_eq!(reader.gauges().reads, 0);
 }
 
@@ -76,7 +94,10 @@ fn sources(n: u64) -> (Arc<dyn Source>, Options) {
         0 => (Arc::new(named()), options()),
         1 => (Arc::new(named()), options().threads(0)),
         2 => (Arc::new(Queued::new(named(), 3)), options()),
-        3 => (Arc::new(Queued::new(named(), 4).depth(2)), options().threads(1)),
+        3 => (
+            Arc::new(Queued::new(named(), 4).depth(2)),
+            options().threads(1),
+        ),
         4 => (Arc::new(Queued::new(named(), 5).refused_from(3)), options()),
         _ => (Arc::new(Queued::new(named(), 6)), options().threads(0)),
     }
@@ -99,7 +120,8 @@ fn tasks_beside_threads() {
             let (source, options) = sources(n);
             let reader = Arc::new(Reader::open(source, options).expect("opened"));
             let own = Arc::clone(&reader);
-            let blocking = thread::spawn(move || (0..3).for_each(|i| read(&own, i * 40_000, 40_000)));
+            let blocking =
+                thread::spawn(move || (0..3).for_each(|i| read(&own, i * 40_000, 40_000)));
             let tasks: Vec<_> = (0..3_u64)
                 .map(|me| {
                     let reader = Arc::clone(&reader);
@@ -112,7 +134,9 @@ fn tasks_beside_threads() {
                     })
                 })
                 .collect();
-            tasks.into_iter().for_each(|task| future::block_on(task).expect("no panic"));
+            tasks
+                .into_iter()
+                .for_each(|task| future::block_on(task).expect("no panic"));
             blocking.join().expect("no panic");
         });
     }
@@ -138,7 +162,9 @@ fn failing_sources() {
                         for i in 0..5 {
                             let offset = me * 500_000 + i * 20_000;
                             match reader.read_at(&mut buf, offset) {
-                                Ok(got) => testing::check(&buf[..got], offset, 0).expect("right bytes"),
+                                Ok(got) => {
+                                    testing::check(&buf[..got], offset, 0).expect("right bytes")
+                                }
                                 Err(ReadError::Io { .. }) => {}
                                 Err(other) => panic!("{other}"),
                             }
@@ -146,7 +172,9 @@ fn failing_sources() {
                     })
                 })
                 .collect();
-            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().expect("no panic"));
         });
     }
 }
@@ -161,13 +189,17 @@ fn closing() {
             let second = first.engine().open(sources(2).0).expect("opened");
             let closer = thread::spawn(move || {
                 read(&first, 0, 50_000);
-                first.advise(Advice::WillNeed, 200_000..400_000).expect("taken");
+                first
+                    .advise(Advice::WillNeed, 200_000..400_000)
+                    .expect("taken");
             });
             let given_up = thread::spawn(move || {
                 let mut buf = vec![0; 60_000];
                 let mut read = Box::pin(second.read_at_async(&mut buf, 0));
                 let waker = std::task::Waker::noop();
-                let _ = read.as_mut().poll(&mut std::task::Context::from_waker(waker));
+                let _ = read
+                    .as_mut()
+                    .poll(&mut std::task::Context::from_waker(waker));
                 drop(read);
                 self::read(&second, 100_000, 30_000);
             });
@@ -183,7 +215,9 @@ fn hits_beside_writes() {
     const PAGE: usize = 4096;
     orders(|| {
         let source = Arc::new(Mem::new(vec![0; 4 * PAGE]));
-        let reader = Arc::new(Reader::open(source, Options::default().policy("none").threads(0)).expect("opened"));
+        let reader = Arc::new(
+            Reader::open(source, Options::default().policy("none").threads(0)).expect("opened"),
+        );
         reader.allow_writes().expect("memory");
         let written = Arc::new([const { AtomicU8::new(0) }; 2]);
         let readers: Vec<_> = (0..2)
@@ -195,19 +229,33 @@ fn hits_beside_writes() {
                         let page = n / 4;
                         let least = written[page].load(Ordering::SeqCst);
                         assert_eq!(reader.read_at(&mut buf, (page * PAGE) as u64), Ok(PAGE));
-                        assert!(buf[0] >= least && buf.iter().all(|byte| *byte == buf[0]), "{} after {least}", buf[0]);
+                        assert!(
+                            buf[0] >= least && buf.iter().all(|byte| *byte == buf[0]),
+                            "{} after {least}",
+                            buf[0]
+                        );
                     }
                 })
             })
             .collect();
         for stamp in 1..4_u8 {
             for page in 0..2 {
-                reader.write_at(&[stamp; PAGE], (page * PAGE) as u64).expect("written");
+                reader
+                    .write_at(&[stamp; PAGE], (page * PAGE) as u64)
+                    .expect("written");
                 written[page].store(stamp, Ordering::SeqCst);
             }
         }
-        readers.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        readers
+            .into_iter()
+            .for_each(|thread| thread.join().expect("no panic"));
         let stats = reader.stats();
-        assert_eq!((stats.demand_reads, stats.hits + stats.late_hits + stats.misses), (16, 16));
+        assert_eq!(
+            (
+                stats.demand_reads,
+                stats.hits + stats.late_hits + stats.misses
+            ),
+            (16, 16)
+        );
     });
 }

@@ -46,9 +46,16 @@ impl Subscriber for Spans {
 #[test]
 fn opening_and_fetching_have_spans() {
     let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-    let out = child.args(["--ignored", "--exact", "spans::spans_of_a_read"]).output().expect("it runs");
+    let out = child
+        .args(["--ignored", "--exact", "spans::spans_of_a_read"])
+        .output()
+        .expect("it runs");
     let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }
 
 #[test]
@@ -59,15 +66,39 @@ fn spans_of_a_read() {
     let spans = Spans::default();
     tracing::subscriber::with_default(spans.clone(), || {
         // Without workers the caller's thread fetches, and without a queue it waits for each fetch.
-        let options = Options::default().policy("none").threads(0).io(foreread::source::Io::Threads);
+        let options = Options::default()
+            .policy("none")
+            .threads(0)
+            .io(foreread::source::Io::Threads);
         let reader = Reader::open(file.path(), options).expect("opened");
         assert_eq!(reader.read_at(&mut [0; 4096], 8192).expect("read"), 4096);
-        assert_eq!(reader.read_at(&mut [0; 4096], 8192).expect("a hit: no fetch"), 4096);
+        assert_eq!(
+            reader
+                .read_at(&mut [0; 4096], 8192)
+                .expect("a hit: no fetch"),
+            4096
+        );
         assert!(Reader::open("nbd://user:secret@127.0.0.1:1/x", Options::default()).is_err());
     });
     let spans = spans.0.lock().expect("no panic").clone();
-    assert_eq!(spans.iter().filter(|span| span.starts_with("fetch")).count(), 1, "{spans:?}");
-    assert!(spans.contains(&"fetch offset=8192 bytes=4096".to_string()), "{spans:?}");
-    assert!(spans[0].starts_with("open source=") && spans[0].contains(&*file.path().to_string_lossy()), "{spans:?}");
-    assert!(spans.iter().all(|span| !span.contains("secret")), "{spans:?}");
+    assert_eq!(
+        spans
+            .iter()
+            .filter(|span| span.starts_with("fetch"))
+            .count(),
+        1,
+        "{spans:?}"
+    );
+    assert!(
+        spans.contains(&"fetch offset=8192 bytes=4096".to_string()),
+        "{spans:?}"
+    );
+    assert!(
+        spans[0].starts_with("open source=") && spans[0].contains(&*file.path().to_string_lossy()),
+        "{spans:?}"
+    );
+    assert!(
+        spans.iter().all(|span| !span.contains("secret")),
+        "{spans:?}"
+    );
 }

@@ -27,7 +27,13 @@ struct Body {
 impl Body {
     fn new(open: u64, break_every: u64) -> Arc<Body> {
         let (open, moved, streams) = (Mutex::new(open), Condvar::new(), AtomicU64::new(0));
-        Arc::new(Body { inner: Arc::new(named(SIZE)), open, moved, break_every, streams })
+        Arc::new(Body {
+            inner: Arc::new(named(SIZE)),
+            open,
+            moved,
+            break_every,
+            streams,
+        })
     }
 
     fn let_go_on(&self) {
@@ -67,16 +73,28 @@ impl Streaming for Body {
             let mut open = self.open.lock().expect("no panic");
             while end > *open {
                 if sink.is_cancelled() {
-                    return Err(SourceError::Io { errno: 125, what: "nothing needs it".to_string() });
+                    return Err(SourceError::Io {
+                        errno: 125,
+                        what: "nothing needs it".to_string(),
+                    });
                 }
-                open = self.moved.wait_timeout(open, Duration::from_millis(1)).expect("no panic").0;
+                open = self
+                    .moved
+                    .wait_timeout(open, Duration::from_millis(1))
+                    .expect("no panic")
+                    .0;
             }
             drop(open);
             if self.break_every > 0 && nth.is_multiple_of(self.break_every) && done * 2 >= len {
-                return Err(SourceError::Io { errno: 104, what: "the body broke off".to_string() });
+                return Err(SourceError::Io {
+                    errno: 104,
+                    what: "the body broke off".to_string(),
+                });
             }
             let Some(room) = sink.room() else { break };
-            let got = self.inner.read_at(&mut [IoSliceMut::new(room)], offset + done)?;
+            let got = self
+                .inner
+                .read_at(&mut [IoSliceMut::new(room)], offset + done)?;
             sink.filled(got);
             done += got as u64;
         }
@@ -87,7 +105,11 @@ impl Streaming for Body {
 #[test]
 fn the_first_bytes_do_not_wait_for_the_last() {
     let body = Body::new(256 << 10, 0);
-    let reader = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    let reader = Reader::open(
+        Arc::clone(&body),
+        Options::default().policy("linux-6.18:max=1M"),
+    )
+    .expect("opens");
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
     // The fetch of a MiB stops after its first 256 KiB: if it were delivered whole, this read would never end.
@@ -99,14 +121,22 @@ fn the_first_bytes_do_not_wait_for_the_last() {
     body.let_go_on();
     assert_eq!(reader.read_at(&mut buf, SIZE - 1000).expect("there"), 1000);
     let pages = quiet(&reader).pages;
-    assert_eq!(reader.stats().source_bytes, pages * 4096, "nothing was read twice");
+    assert_eq!(
+        reader.stats().source_bytes,
+        pages * 4096,
+        "nothing was read twice"
+    );
 }
 
 /// What is read ahead of a reader that has gone ends in its middle, though another description of the file is open, as in a mount.
 #[test]
 fn what_the_last_reader_leaves_is_cancelled() {
     let body = Body::new(256 << 10, 0);
-    let idle = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    let idle = Reader::open(
+        Arc::clone(&body),
+        Options::default().policy("linux-6.18:max=1M"),
+    )
+    .expect("opens");
     let reader = idle.try_clone().expect("opens");
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
@@ -115,7 +145,10 @@ fn what_the_last_reader_leaves_is_cancelled() {
     drop(reader);
     // The gate is still closed: fetches end here only if they are cancelled.
     let pages = quiet(&idle).pages;
-    assert!((64..=64 * 4).contains(&pages), "{pages}: what had arrived, and no more");
+    assert!(
+        (64..=64 * 4).contains(&pages),
+        "{pages}: what had arrived, and no more"
+    );
     assert_eq!(idle.stats().failed_fetches, 0, "none failed");
     body.let_go_on();
     let mut at = 0;
@@ -128,7 +161,11 @@ fn what_the_last_reader_leaves_is_cancelled() {
 #[test]
 fn another_readers_close_cancels_nothing() {
     let body = Body::new(256 << 10, 0);
-    let reader = Reader::open(Arc::clone(&body), Options::default().policy("linux-6.18:max=1M")).expect("opens");
+    let reader = Reader::open(
+        Arc::clone(&body),
+        Options::default().policy("linux-6.18:max=1M"),
+    )
+    .expect("opens");
     let other = reader.try_clone().expect("opens");
     let mut buf = vec![0; 4096];
     for one in [&reader, &other] {
@@ -140,7 +177,11 @@ fn another_readers_close_cancels_nothing() {
     assert!(reader.gauges().running_fetches > 0);
     body.let_go_on();
     let pages = quiet(&reader).pages;
-    assert_eq!((pages * 4096, reader.stats().ra_failed_bytes), (reader.stats().source_bytes, 0), "each byte once");
+    assert_eq!(
+        (pages * 4096, reader.stats().ra_failed_bytes),
+        (reader.stats().source_bytes, 0),
+        "each byte once"
+    );
     assert!(pages * 4096 > 1 << 20, "all that was read ahead came");
 }
 
@@ -153,7 +194,10 @@ fn broken_streams_are_read_again_and_replay() {
     for seed in 0..6 {
         let log = dir.path().join(seed.to_string());
         let body = Body::new(u64::MAX, 3);
-        let options = Options::default().policy("linux-6.18:max=1M").cache_bytes(2 << 20).event_log(&log);
+        let options = Options::default()
+            .policy("linux-6.18:max=1M")
+            .cache_bytes(2 << 20)
+            .event_log(&log);
         let reader = Reader::open(Arc::clone(&body), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..3 {
@@ -172,7 +216,11 @@ fn broken_streams_are_read_again_and_replay() {
                             Err(ReadError::Io { errno: 104, .. }) => {}
                             Err(error) => panic!("another error: {error}"),
                         }
-                        at = if at + len as u64 >= SIZE { rng.below(SIZE) } else { at + len as u64 };
+                        at = if at + len as u64 >= SIZE {
+                            rng.below(SIZE)
+                        } else {
+                            at + len as u64
+                        };
                     }
                 });
             }

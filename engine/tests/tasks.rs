@@ -17,27 +17,42 @@ use std::time::{Duration, Instant};
 const SIZE: u64 = (8 << 20) + 77;
 
 fn options() -> Options {
-    Options::default().cache_bytes(2 << 20).policy("linux-6.18:max=128K")
+    Options::default()
+        .cache_bytes(2 << 20)
+        .policy("linux-6.18:max=128K")
 }
 
 /// What tasks can be read from: by workers, by a queue, by a ring, by the task alone.
 fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(&testing::pattern(0, SIZE as usize, 0)).expect("written");
+    file.write_all(&testing::pattern(0, SIZE as usize, 0))
+        .expect("written");
     let (_, path) = file.keep().expect("kept");
     let real = foreread::source::open(&path.display().to_string()).expect("opened");
     std::fs::remove_file(path).expect("its name is not needed any more");
     let mut all: Vec<(String, Arc<dyn Source>, Options)> = vec![
         ("mem".to_string(), Arc::new(named(SIZE)), options()),
-        ("mem, one worker".to_string(), Arc::new(named(SIZE)), options().threads(1)),
-        ("mem, the task alone".to_string(), Arc::new(named(SIZE)), options().threads(0)),
+        (
+            "mem, one worker".to_string(),
+            Arc::new(named(SIZE)),
+            options().threads(1),
+        ),
+        (
+            "mem, the task alone".to_string(),
+            Arc::new(named(SIZE)),
+            options().threads(0),
+        ),
         (real.describe(), real, options()),
     ];
     for seed in 0..4 {
         let shallow = Queued::new(named(SIZE), seed).depth(1 << (2 * seed));
         all.push((format!("queue {seed}"), Arc::new(shallow), options()));
         let broken = Queued::new(named(SIZE), seed).refused_from(20 * seed);
-        all.push((format!("queue {seed} that refuses"), Arc::new(broken), options()));
+        all.push((
+            format!("queue {seed} that refuses"),
+            Arc::new(broken),
+            options(),
+        ));
     }
     let slow = Faulty::slow(named(SIZE), 7, Duration::from_micros(300));
     all.push(("slow".to_string(), Arc::new(slow), options()));
@@ -48,14 +63,29 @@ fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
 async fn reads(reader: &Reader, seed: u64, many: u64) -> u64 {
     let (mut rng, mut at, mut bytes) = (Rng(seed), seed * 12_345 % SIZE, 0);
     for _ in 0..many {
-        at = if rng.below(4) == 0 { rng.below(SIZE) } else { at };
+        at = if rng.below(4) == 0 {
+            rng.below(SIZE)
+        } else {
+            at
+        };
         let mut buf = vec![0; 1 + rng.below(200_000) as usize];
-        let got = reader.read_at_async(&mut buf, at).await.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(got as u64, (buf.len() as u64).min(SIZE - at), "{} bytes at {at}", buf.len());
+        let got = reader
+            .read_at_async(&mut buf, at)
+            .await
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            got as u64,
+            (buf.len() as u64).min(SIZE - at),
+            "{} bytes at {at}",
+            buf.len()
+        );
         testing::check(&buf[..got], at, 0).expect("right bytes");
         (at, bytes) = (at + got as u64, bytes + got as u64);
         if at >= SIZE {
-            assert_eq!(reader.read_at_async(&mut buf, SIZE).await.expect("the end"), 0);
+            assert_eq!(
+                reader.read_at_async(&mut buf, SIZE).await.expect("the end"),
+                0
+            );
             at = 0;
         }
     }
@@ -85,15 +115,24 @@ fn run_all<T>(tasks: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
         }
     }
     watch();
-    let bell = Arc::new(Bell { woken: (0..tasks.len()).collect::<Vec<_>>().into(), rung: Default::default() });
+    let bell = Arc::new(Bell {
+        woken: (0..tasks.len()).collect::<Vec<_>>().into(),
+        rung: Default::default(),
+    });
     let mut tasks: Vec<_> = tasks.into_iter().map(Some).collect();
     let mut results: Vec<Option<T>> = tasks.iter().map(|_| None).collect();
     while results.iter().any(Option::is_none) {
-        let woken = bell.rung.wait_while(bell.woken.lock().expect("no panic"), |woken| woken.is_empty());
+        let woken = bell
+            .rung
+            .wait_while(bell.woken.lock().expect("no panic"), |woken| {
+                woken.is_empty()
+            });
         let woken: Vec<usize> = std::mem::take(&mut *woken.expect("no panic"));
         for number in woken {
             let waker = Waker::from(Arc::new(One(Arc::clone(&bell), number)));
-            let Some(task) = &mut tasks[number] else { continue };
+            let Some(task) = &mut tasks[number] else {
+                continue;
+            };
             if let Poll::Ready(result) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
                 (results[number], tasks[number]) = (Some(result), None);
             }
@@ -108,10 +147,15 @@ fn every_source_gives_its_bytes_to_tasks() {
         println!("{name}");
         let reader = Reader::open(source, options).expect("opened");
         let readers: Vec<Reader> = (0..16).map(|_| reader.try_clone().expect("room")).collect();
-        let tasks =
-            readers.iter().zip(0..).map(|(r, seed)| Box::pin(reads(r, seed, 30)) as Pin<Box<dyn Future<Output = u64>>>);
+        let tasks = readers
+            .iter()
+            .zip(0..)
+            .map(|(r, seed)| Box::pin(reads(r, seed, 30)) as Pin<Box<dyn Future<Output = u64>>>);
         let bytes: u64 = run_all(tasks.collect()).iter().sum();
-        assert!(bytes > 16 * 30 * 10_000 && reader.stats().demand_bytes == bytes, "{bytes}");
+        assert!(
+            bytes > 16 * 30 * 10_000 && reader.stats().demand_bytes == bytes,
+            "{bytes}"
+        );
         settle(&name, &reader);
     }
 }
@@ -119,14 +163,21 @@ fn every_source_gives_its_bytes_to_tasks() {
 /// The first task that waits looks into the queue for all of them. Where its runtime does not poll it again, a thread does.
 #[test]
 fn a_task_that_is_not_polled_again_holds_up_no_other() {
-    for (name, source, options) in sources().into_iter().filter(|(name, ..)| !name.ends_with("the task alone")) {
+    for (name, source, options) in sources()
+        .into_iter()
+        .filter(|(name, ..)| !name.ends_with("the task alone"))
+    {
         println!("{name}");
         let reader = Reader::open(source, options.policy("none")).expect("opened");
         let mut buf = [0; 4096];
         let mut stalled = Box::pin(reader.read_at_async(&mut buf, 40_960));
-        let first = stalled.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let first = stalled
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         assert!(first.is_pending(), "nothing is cached");
-        let all: Vec<_> = (0..8).map(|seed| Box::pin(reads(&reader, seed, 10)) as Pin<Box<_>>).collect();
+        let all: Vec<_> = (0..8)
+            .map(|seed| Box::pin(reads(&reader, seed, 10)) as Pin<Box<_>>)
+            .collect();
         assert_eq!(run_all::<u64>(all).len(), 8);
         assert_eq!(pollster::block_on(stalled.as_mut()).expect("read"), 4096);
         drop(stalled);
@@ -144,7 +195,13 @@ fn the_queue_of_a_task_that_is_kept_is_polled_while_others_read() {
     let other = reader.engine().open(Arc::new(named(SIZE))).expect("opened");
     let mut buf = [0; 4096];
     let mut stalled = Box::pin(reader.read_at_async(&mut buf, 0));
-    assert!(stalled.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "nothing is cached");
+    assert!(
+        stalled
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending(),
+        "nothing is cached"
+    );
     assert!(kept.under_way() > 0, "it was submitted");
     let end = Instant::now() + Duration::from_secs(60);
     while kept.under_way() > 0 {
@@ -164,8 +221,13 @@ fn any_runtime_will_do() {
     for (name, source, options) in sources() {
         let reader = Arc::new(Reader::open(source, options).expect("opened"));
         assert!(pollster::block_on(reads(&reader, 1, 20)) > 0, "{name}");
-        let single = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let several = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let single = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let several = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .build()
+            .expect("a runtime");
         for runtime in [single, several] {
             let tasks: Vec<_> = (0..8)
                 .map(|seed| {
@@ -199,7 +261,9 @@ fn tasks_and_threads_share_a_file() {
                     }
                 });
             }
-            let tasks = (0..6).map(|seed| Box::pin(reads(&reader, seed, 20)) as Pin<Box<dyn Future<Output = u64>>>);
+            let tasks = (0..6).map(|seed| {
+                Box::pin(reads(&reader, seed, 20)) as Pin<Box<dyn Future<Output = u64>>>
+            });
             assert_eq!(run_all(tasks.collect()).len(), 6);
         });
         settle(&name, &reader);
@@ -242,7 +306,11 @@ fn given_up_at_every_point() {
         // A task that polls its queue is polled thousands of times.
         for most in (0..10).chain([1000, 1 << 40]) {
             for seed in 0..8 {
-                let (offset, len) = if seed == 0 { (SIZE - 10, 100) } else { (seed * 1_000_003, 900_000) };
+                let (offset, len) = if seed == 0 {
+                    (SIZE - 10, 100)
+                } else {
+                    (seed * 1_000_003, 900_000)
+                };
                 let mut buf = vec![0; len];
                 match poll_at_most(reader.read_at_async(&mut buf, offset), most) {
                     Some(got) => {
@@ -265,39 +333,63 @@ fn given_up_at_every_point() {
 /// Threads of this process, and mappings of its memory.
 fn kept() -> (usize, usize) {
     let threads = std::fs::read_dir("/proc/self/task").expect("Linux").count();
-    (threads, std::fs::read_to_string("/proc/self/maps").expect("Linux").lines().count())
+    (
+        threads,
+        std::fs::read_to_string("/proc/self/maps")
+            .expect("Linux")
+            .lines()
+            .count(),
+    )
 }
 
 /// Reads that are given up keep no thread and no mapping: neither rings nor stacks.
 #[test]
 fn what_is_given_up_keeps_no_thread_and_no_mapping() {
-    alone(module_path!(), "what_is_given_up_keeps_no_thread_and_no_mapping", || {
-        watch();
-        let round = || {
-            for (name, source, options) in sources() {
-                let reader = Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
-                for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
-                    drop(poll_at_most(reader.read_at_async(&mut vec![0; 900_000], offset), most));
+    alone(
+        module_path!(),
+        "what_is_given_up_keeps_no_thread_and_no_mapping",
+        || {
+            watch();
+            let round = || {
+                for (name, source, options) in sources() {
+                    let reader =
+                        Reader::open(source, options.cache_bytes(1 << 20)).expect("opened");
+                    for (most, offset) in [(0, 0), (1, 1_000_003), (2, 5_000_009), (3, 70_001)] {
+                        drop(poll_at_most(
+                            reader.read_at_async(&mut vec![0; 900_000], offset),
+                            most,
+                        ));
+                    }
+                    settle(&name, &reader);
                 }
-                settle(&name, &reader);
+            };
+            // What the allocator, its arenas and the stacks that are used again take, they take now.
+            (0..3).for_each(|_| round());
+            let before = kept();
+            let rounds = 25;
+            (0..rounds).for_each(|_| round());
+            let mut after = kept();
+            // A thread that has ended may be in the list of the kernel for a moment, and one that is not joined takes a moment to end.
+            let start = Instant::now();
+            while after.0 > before.0 && start.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(5));
+                after = kept();
             }
-        };
-        // What the allocator, its arenas and the stacks that are used again take, they take now.
-        (0..3).for_each(|_| round());
-        let before = kept();
-        let rounds = 25;
-        (0..rounds).for_each(|_| round());
-        let mut after = kept();
-        // A thread that has ended may be in the list of the kernel for a moment, and one that is not joined takes a moment to end.
-        let start = Instant::now();
-        while after.0 > before.0 && start.elapsed() < Duration::from_secs(10) {
-            std::thread::sleep(Duration::from_millis(5));
-            after = kept();
-        }
-        assert!(after.0 <= before.0 + 1, "threads: {} before, {} after {rounds} rounds", before.0, after.0);
-        // A ring is two mappings, and so is a stack: one kept in each round would be 50.
-        assert!(after.1 < before.1 + 30, "mappings: {} before, {} after {rounds} rounds", before.1, after.1);
-    });
+            assert!(
+                after.0 <= before.0 + 1,
+                "threads: {} before, {} after {rounds} rounds",
+                before.0,
+                after.0
+            );
+            // A ring is two mappings, and so is a stack: one kept in each round would be 50.
+            assert!(
+                after.1 < before.1 + 30,
+                "mappings: {} before, {} after {rounds} rounds",
+                before.1,
+                after.1
+            );
+        },
+    );
 }
 
 #[test]
@@ -333,16 +425,28 @@ fn growth_and_change_are_seen() {
         let source = Arc::new(Mem::new(testing::pattern(0, 10_000, 0)));
         let reader = Reader::open(Arc::clone(&source), options().threads(threads)).expect("opened");
         let mut buf = vec![0; 20_000];
-        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"), 5_000);
+        assert_eq!(
+            pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"),
+            5_000
+        );
         source.append(&testing::pattern(10_000, 3_000, 0));
-        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"), 8_000);
+        assert_eq!(
+            pollster::block_on(reader.read_at_async(&mut buf, 5_000)).expect("read"),
+            8_000
+        );
         testing::check(&buf[..8_000], 5_000, 0).expect("right bytes");
         source.replace(testing::pattern(0, 9_000, 1));
         let told = pollster::block_on(reader.read_at_async(&mut buf, 8_000));
         assert!(matches!(told, Err(ReadError::Changed { .. })), "{told:?}");
-        assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 8_000)).expect("the new one"), 1_000);
+        assert_eq!(
+            pollster::block_on(reader.read_at_async(&mut buf, 8_000)).expect("the new one"),
+            1_000
+        );
         testing::check(&buf[..1_000], 8_000, 1).expect("right bytes");
-        assert_eq!(pollster::block_on(reader.read_at_async(&mut [], 0)).expect("nothing"), 0);
+        assert_eq!(
+            pollster::block_on(reader.read_at_async(&mut [], 0)).expect("nothing"),
+            0
+        );
     }
 }
 
@@ -359,8 +463,15 @@ fn a_waker_s_panic_is_its_own() {
     let (mut mine, mut buf) = (vec![0; 4096], vec![0; 4096]);
     let waker = Waker::from(Arc::new(Bad));
     let mut read = Box::pin(reader.read_at_async(&mut mine, 0));
-    assert!(read.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    assert_eq!(pollster::block_on(reader.read_at_async(&mut buf, 4 << 20)).expect("read"), 4096);
+    assert!(
+        read.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    assert_eq!(
+        pollster::block_on(reader.read_at_async(&mut buf, 4 << 20)).expect("read"),
+        4096
+    );
     testing::check(&buf, 4 << 20, 0).expect("right bytes");
     assert_eq!(pollster::block_on(read).expect("read"), 4096);
     testing::check(&mine, 0, 0).expect("right bytes");
@@ -398,7 +509,8 @@ fn a_read_polled_again_after_its_end_is_a_new_one() {
         let mut buf = [0; 100];
         let mut read = pin!(reader.read_at_async(&mut buf, SIZE - 50));
         for _ in 0..3 {
-            let got = pollster::block_on(std::future::poll_fn(|context| read.as_mut().poll(context)));
+            let got =
+                pollster::block_on(std::future::poll_fn(|context| read.as_mut().poll(context)));
             assert_eq!(got.ok(), Some(50), "{name}");
         }
         settle(&name, &reader);

@@ -40,7 +40,10 @@ fn have_ring(path: &Path) -> bool {
 /// Several readers in order and here and there, with readahead; every byte is checked. Returns what the source says of itself.
 fn read_all(path: &Path, threads: u32) -> String {
     let name = format!("file:{}", path.display());
-    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(8 << 20).threads(threads);
+    let options = Options::default()
+        .policy("linux-6.18:max=2M")
+        .cache_bytes(8 << 20)
+        .threads(threads);
     let reader = Reader::open(name, options).expect("opens");
     std::thread::scope(|scope| {
         for thread in 0..3 {
@@ -49,7 +52,11 @@ fn read_all(path: &Path, threads: u32) -> String {
                 let mut rng = Rng(thread);
                 let mut buf = vec![0; 128 << 10];
                 for i in 0..100 {
-                    let at = if thread == 0 { rng.below(SIZE - (1 << 20)) } else { ((thread * 8) << 20) + (i << 16) };
+                    let at = if thread == 0 {
+                        rng.below(SIZE - (1 << 20))
+                    } else {
+                        ((thread * 8) << 20) + (i << 16)
+                    };
                     assert_eq!(read_and_check(&own, &mut buf, at, 0), buf.len());
                 }
             });
@@ -68,8 +75,20 @@ fn read_all(path: &Path, threads: u32) -> String {
 fn again_with(test: &str, inject: &str, path: &Path) -> Option<Output> {
     let itself = std::env::current_exe().expect("this test");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup,io_uring_enter", "-e", inject]);
-    strace.arg(itself).args(only(module_path!(), test)).env(FILE, path);
+    strace.args([
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=io_uring_setup,io_uring_enter",
+        "-e",
+        inject,
+    ]);
+    strace
+        .arg(itself)
+        .args(only(module_path!(), test))
+        .env(FILE, path);
     // A sanitizer cannot look for leaks in a traced process.
     strace.env("ASAN_OPTIONS", "detect_leaks=0");
     match strace.output() {
@@ -95,8 +114,15 @@ fn inner() -> Option<String> {
 
 fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    text.lines().find_map(|line| line.strip_prefix("source: ")).expect("it says what it reads").to_string()
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    text.lines()
+        .find_map(|line| line.strip_prefix("source: "))
+        .expect("it says what it reads")
+        .to_string()
 }
 
 #[test]
@@ -110,15 +136,35 @@ fn forbidden_or_missing_it_falls_back_and_says_so() {
         return;
     }
     for (inject, want) in [
-        ("inject=io_uring_setup:error=EPERM", "direct, threads (io_uring is forbidden: EPERM)"),
-        ("inject=io_uring_setup:error=ENOSYS", "direct, threads (io_uring is not known to this kernel: ENOSYS)"),
-        ("inject=io_uring_setup:error=ENOMEM", "direct, threads (io_uring finds no memory: ENOMEM, raise ulimit -l)"),
-        ("inject=io_uring_enter:error=EPERM", "direct, threads (io_uring took no read)"),
+        (
+            "inject=io_uring_setup:error=EPERM",
+            "direct, threads (io_uring is forbidden: EPERM)",
+        ),
+        (
+            "inject=io_uring_setup:error=ENOSYS",
+            "direct, threads (io_uring is not known to this kernel: ENOSYS)",
+        ),
+        (
+            "inject=io_uring_setup:error=ENOMEM",
+            "direct, threads (io_uring finds no memory: ENOMEM, raise ulimit -l)",
+        ),
+        (
+            "inject=io_uring_enter:error=EPERM",
+            "direct, threads (io_uring took no read)",
+        ),
     ] {
-        let Some(output) = again_with("forbidden_or_missing_it_falls_back_and_says_so", inject, file.path()) else {
+        let Some(output) = again_with(
+            "forbidden_or_missing_it_falls_back_and_says_so",
+            inject,
+            file.path(),
+        ) else {
             return;
         };
-        assert_eq!(said(&output), format!("file:{}, {want}", file.path().display()), "{inject}");
+        assert_eq!(
+            said(&output),
+            format!("file:{}, {want}", file.path().display()),
+            "{inject}"
+        );
     }
 }
 
@@ -141,7 +187,9 @@ fn refused_in_the_middle() {
         "inject=io_uring_enter:error=EAGAIN:when=3+3",
         "inject=io_uring_enter:error=EINTR:when=3+2",
     ] {
-        let Some(output) = again_with("refused_in_the_middle", inject, file.path()) else { return };
+        let Some(output) = again_with("refused_in_the_middle", inject, file.path()) else {
+            return;
+        };
         assert!(said(&output).ends_with("direct, io_uring"), "{inject}");
     }
 }
@@ -152,7 +200,10 @@ fn as_asked() {
     let file = file();
     let name = format!("file:{}", file.path().display());
     let reader = Reader::open(name.as_str(), Options::default().io(Io::Threads)).expect("opens");
-    assert_eq!(reader.describe(), format!("{name}, direct, threads (as asked)"));
+    assert_eq!(
+        reader.describe(),
+        format!("{name}, direct, threads (as asked)")
+    );
     // A source that could, under options that forbid it.
     let source = Arc::new(FileSource::open(file.path()).expect("opens"));
     let reader = Reader::open(source, Options::default().io(Io::Threads)).expect("opens");
@@ -169,7 +220,13 @@ fn more_files_than_rings() {
     }
     let open = || FileSource::open(file.path()).expect("opens");
     let mut all: Vec<FileSource> = (0..70).map(|_| open()).collect();
-    let beyond = all.iter().filter(|s| s.describe().ends_with("threads (64 rings of io_uring are in use)")).count();
+    let beyond = all
+        .iter()
+        .filter(|s| {
+            s.describe()
+                .ends_with("threads (64 rings of io_uring are in use)")
+        })
+        .count();
     assert!(beyond >= 6, "{beyond} of 70 beyond the limit");
     let last = Reader::open(Arc::new(all.pop().expect("70")), Options::default()).expect("opens");
     read_and_check(&last, &mut vec![0; 1 << 20], 100, 0);
@@ -180,7 +237,9 @@ fn more_files_than_rings() {
 /// Descriptors of this process that are open on the file.
 fn descriptors(path: &Path) -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("a list");
-    all.flatten().filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
+    all.flatten()
+        .filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path))
+        .count()
 }
 
 /// Readers and sources that go with transfers under way: the memory and the descriptor stay until the last has ended, and no
@@ -197,7 +256,9 @@ fn dropped_at_every_moment() {
     let mut busy = 0;
     for n in 0..200u64 {
         let source = Arc::new(FileSource::open(&path).expect("opens"));
-        let options = Options::default().policy("linux-6.18:max=4M").threads((n % 3) as u32);
+        let options = Options::default()
+            .policy("linux-6.18:max=4M")
+            .threads((n % 3) as u32);
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
         let mut buf = vec![0; 4096];
         (0..n % 8).for_each(|i| drop(reader.read_at(&mut buf, i << 12)));
@@ -226,16 +287,27 @@ fn threads_that_end_leave_nothing_undone() {
     }
     let name = format!("file:{}", file.path().display());
     for threads in [0, 2] {
-        let options = Options::default().policy("linux-6.18:max=2M").threads(threads);
+        let options = Options::default()
+            .policy("linux-6.18:max=2M")
+            .threads(threads);
         let reader = Reader::open(name.as_str(), options).expect("opens");
         let mut buf = vec![0; 128 << 10];
         for i in 0..SIZE >> 17 {
             let read = || reader.read_at(&mut [0; 4096], i << 17).expect("reads");
-            std::thread::scope(|scope| assert_eq!(scope.spawn(read).join().expect("no panic"), 4096));
+            std::thread::scope(|scope| {
+                assert_eq!(scope.spawn(read).join().expect("no panic"), 4096)
+            });
             assert_eq!(read_and_check(&reader, &mut buf, i << 17, 0), buf.len());
         }
         let stats = reader.stats();
-        assert_eq!((stats.failed_reads, stats.failed_fetches, quiet(&reader).missed_calls), (0, 0, 0));
+        assert_eq!(
+            (
+                stats.failed_reads,
+                stats.failed_fetches,
+                quiet(&reader).missed_calls
+            ),
+            (0, 0, 0)
+        );
     }
 }
 
@@ -247,7 +319,9 @@ fn a_reader_of_tasks_closes_while_its_queue_is_reaped() {
     if !have_ring(file.path()) {
         return;
     }
-    let options = Options::default().policy("linux-6.18:max=2M").cache_bytes(SIZE);
+    let options = Options::default()
+        .policy("linux-6.18:max=2M")
+        .cache_bytes(SIZE);
     let engine = foreread::Engine::new(options).expect("made");
     let mut buf = vec![0; 128 << 10];
     for turn in 0..400 {

@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn options() -> Options {
-    Options::default().cache_bytes(2 * MIB).policy("linux-6.18:max=256K")
+    Options::default()
+        .cache_bytes(2 * MIB)
+        .policy("linux-6.18:max=256K")
 }
 
 /// A file of self-naming bytes, and a server that lets clients write it.
@@ -27,7 +29,16 @@ fn writable(size: usize) -> (tempfile::NamedTempFile, Served) {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), testing::pattern(0, size, 0)).expect("written");
     let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
-    (file, Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() }))
+    (
+        file,
+        Served::of(
+            reader,
+            NbdSettings {
+                writable: true,
+                ..NbdSettings::default()
+            },
+        ),
+    )
 }
 
 fn write(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
@@ -50,7 +61,12 @@ fn every_client_reads_what_one_has_written() {
     for round in 0..40_u8 {
         let at = 4096 * u64::from(round) * 20 + 100;
         // Cached, with readahead in flight behind it.
-        testing::check(&read(&mut other, (at + 4096) & !4095, 4096), (at + 4096) & !4095, 0).expect("of before");
+        testing::check(
+            &read(&mut other, (at + 4096) & !4095, 4096),
+            (at + 4096) & !4095,
+            0,
+        )
+        .expect("of before");
         let bytes = vec![round; 9000];
         assert_eq!(write(&mut one, at, &bytes), 0);
         assert_eq!(read(&mut other, at, 9000), bytes, "round {round}");
@@ -60,7 +76,8 @@ fn every_client_reads_what_one_has_written() {
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut all, at).expect("readable");
         assert_eq!(all, bytes);
         testing::check(&read(&mut one, at - 100, 100), at - 100, 0).expect("its neighbours stay");
-        testing::check(&read(&mut one, at + 9000, 5000), at + 9000, 0).expect("its neighbours stay");
+        testing::check(&read(&mut one, at + 9000, 5000), at + 9000, 0)
+            .expect("its neighbours stay");
     }
     assert_eq!((served.counts)().failed_requests, 0);
 }
@@ -76,7 +93,10 @@ fn long_writes_zeroes_and_refusals() {
     client.send(command::WRITE_ZEROES, 1, 20_000, 700_000);
     assert_eq!(client.answer(), (1, 0));
     assert_eq!(read(&mut client, 20_000, 700_000), vec![0; 700_000]);
-    assert_eq!(read(&mut client, 720_000, 10), long[720_000 - 12_345..][..10]);
+    assert_eq!(
+        read(&mut client, 720_000, 10),
+        long[720_000 - 12_345..][..10]
+    );
     for (what, offset, len, error) in [
         (command::WRITE, 4 * MIB - 10, 11, errno::ENOSPC),
         (command::WRITE, u64::MAX, 500_000, errno::ENOSPC),
@@ -90,7 +110,11 @@ fn long_writes_zeroes_and_refusals() {
         }
         assert_eq!(client.answer(), (2, error), "{what} at {offset} of {len}");
     }
-    assert_eq!(read(&mut client, 12_345, 1000), long[..1000], "a refused write writes nothing");
+    assert_eq!(
+        read(&mut client, 12_345, 1000),
+        long[..1000],
+        "a refused write writes nothing"
+    );
 }
 
 /// Random reads and writes of several clients, each in its own part of one file and in those of the others, against a
@@ -114,7 +138,10 @@ fn clients_agree_with_a_model() {
                     let mut known = model[block as usize].lock().expect("no panic");
                     if rng.below(3) == 0 {
                         next = next % 250 + 1;
-                        assert_eq!(write(&mut client, block * BLOCK, &vec![next; BLOCK as usize]), 0);
+                        assert_eq!(
+                            write(&mut client, block * BLOCK, &vec![next; BLOCK as usize]),
+                            0
+                        );
                         *known = next;
                     } else {
                         let bytes = read(&mut client, block * BLOCK, BLOCK as usize);
@@ -137,22 +164,32 @@ fn clients_agree_with_a_model() {
 #[test]
 fn a_write_overtakes_the_readahead() {
     watch();
-    let slow = Faulty::slow(Mem::new(testing::pattern(0, 4 << 20, 0)), 3, Duration::from_millis(3));
+    let slow = Faulty::slow(
+        Mem::new(testing::pattern(0, 4 << 20, 0)),
+        3,
+        Duration::from_millis(3),
+    );
     let reader = Reader::open(Arc::new(slow), options()).expect("opened");
     reader.allow_writes().expect("allowed");
     let mut buf = vec![0; 16 << 10];
     for round in 0..30_u64 {
         let at = round * (100 << 10);
         for step in 0..3 {
-            reader.read_at(&mut buf, at + step * (16 << 10)).expect("readable");
+            reader
+                .read_at(&mut buf, at + step * (16 << 10))
+                .expect("readable");
         }
         // Into what is being read ahead now.
         let (ahead, bytes) = (at + (48 << 10), vec![round as u8; 10_000]);
         reader.write_at(&bytes, ahead + 10).expect("written");
-        let got = reader.read_at(&mut buf[..10_000], ahead + 10).expect("readable");
+        let got = reader
+            .read_at(&mut buf[..10_000], ahead + 10)
+            .expect("readable");
         assert_eq!(buf[..got], bytes, "round {round}");
         // Back, for the next round.
-        reader.write_at(&testing::pattern(ahead + 10, 10_000, 0), ahead + 10).expect("written");
+        reader
+            .write_at(&testing::pattern(ahead + 10, 10_000, 0), ahead + 10)
+            .expect("written");
     }
     quiet(&reader);
 }
@@ -177,11 +214,18 @@ fn our_own_writes_are_no_change_and_those_of_others_are() {
     });
     let mut client = served.client();
     read(&mut client, 6 * MIB, 4096);
-    let other = std::fs::File::options().write(true).open(file.path()).expect("there");
+    let other = std::fs::File::options()
+        .write(true)
+        .open(file.path())
+        .expect("there");
     std::os::unix::fs::FileExt::write_all_at(&other, &[9; 4096], 0).expect("written");
     client.send(command::READ, 2, 7 * MIB, 4096);
     assert_eq!(client.answer(), (2, errno::ESHUTDOWN));
-    assert_eq!(write(&mut client, 0, &[1]), errno::ESHUTDOWN, "nor does it write into another version");
+    assert_eq!(
+        write(&mut client, 0, &[1]),
+        errno::ESHUTDOWN,
+        "nor does it write into another version"
+    );
 }
 
 /// Another program rewrites the file, and we write before we look: the write notices, and does not take the new time for its own.
@@ -191,15 +235,24 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
     for longer in [false, true] {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), testing::pattern(0, 1 << 20, 1)).expect("written");
-        let reader = Reader::open(file.path().to_str().expect("UTF-8"), options().policy("none")).expect("opened");
+        let reader = Reader::open(
+            file.path().to_str().expect("UTF-8"),
+            options().policy("none"),
+        )
+        .expect("opened");
         reader.allow_writes().expect("allowed");
         let mut buf = vec![0; 8192];
         reader.write_at(&[7; 10], 0).expect("written");
         reader.read_at(&mut buf, 8192).expect("readable");
         std::thread::sleep(Duration::from_millis(20));
         let size = if longer { 2 << 20 } else { 1 << 20 };
-        let other = std::fs::File::options().write(true).open(file.path()).expect("there");
-        other.write_all_at(&testing::pattern(0, size, 2), 0).expect("written");
+        let other = std::fs::File::options()
+            .write(true)
+            .open(file.path())
+            .expect("there");
+        other
+            .write_all_at(&testing::pattern(0, size, 2), 0)
+            .expect("written");
         let error = reader.write_at(&[8; 10], 4096).expect_err("it has changed");
         assert!(matches!(error, WriteError::Changed { .. }), "{error}");
         // Told once, by the write; nothing was written, and nothing of the old version is left.
@@ -207,7 +260,9 @@ fn a_write_of_ours_does_not_hide_that_of_another() {
             reader.read_at(&mut buf, at).expect("readable");
             testing::check(&buf, at, 2).expect("of the new version");
         }
-        reader.write_at(&[8; 10], 4096).expect("into the new version");
+        reader
+            .write_at(&[8; 10], 4096)
+            .expect("into the new version");
         assert_eq!(reader.size(), size as u64);
     }
 }
@@ -220,7 +275,11 @@ impl Source for FailsOnce {
         self.0.size()
     }
 
-    fn read_at(&self, bufs: &mut [std::io::IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+    fn read_at(
+        &self,
+        bufs: &mut [std::io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, SourceError> {
         self.0.read_at(bufs, offset)
     }
 
@@ -250,7 +309,10 @@ impl Writing for FailsOnce {
         if self.1.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        Err(SourceError::Io { errno: 28, what: "flushing".to_string() })
+        Err(SourceError::Io {
+            errno: 28,
+            what: "flushing".to_string(),
+        })
     }
 }
 
@@ -261,8 +323,17 @@ fn flush(client: &mut Client) -> u32 {
 
 fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
     let len = bytes.len() as u32;
-    let request = wire::Request { flags: command_flag::FUA, command: command::WRITE, cookie: 77, offset, len };
-    client.0.write_all(&[&request.bytes()[..], bytes].concat()).expect("sent");
+    let request = wire::Request {
+        flags: command_flag::FUA,
+        command: command::WRITE,
+        cookie: 77,
+        offset,
+        len,
+    };
+    client
+        .0
+        .write_all(&[&request.bytes()[..], bytes].concat())
+        .expect("sent");
     client.answer().1
 }
 
@@ -270,19 +341,39 @@ fn write_safely(client: &mut Client, offset: u64, bytes: &[u8]) -> u32 {
 #[test]
 fn a_flush_error_is_kept_for_every_client() {
     watch();
-    let source = Arc::new(FailsOnce(Mem::new(vec![0; 1 << 20]), AtomicBool::new(false)));
+    let source = Arc::new(FailsOnce(
+        Mem::new(vec![0; 1 << 20]),
+        AtomicBool::new(false),
+    ));
     let open = || {
         let reader = Reader::open(Arc::clone(&source), options()).expect("opened");
-        Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() })
+        Served::of(
+            reader,
+            NbdSettings {
+                writable: true,
+                ..NbdSettings::default()
+            },
+        )
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
     assert_eq!(write(&mut one, 0, &[1; 4096]), 0);
     assert_eq!(flush(&mut other), errno::ENOSPC, "the other asks first");
-    assert_eq!(flush(&mut one), errno::ENOSPC, "and the writing client gets it as well");
+    assert_eq!(
+        flush(&mut one),
+        errno::ENOSPC,
+        "and the writing client gets it as well"
+    );
     assert_eq!(write_safely(&mut one, 0, &[2; 4096]), errno::ENOSPC);
-    assert_eq!((write(&mut one, 0, &[3; 4096]), flush(&mut one)), (0, errno::ENOSPC));
-    assert_eq!(flush(&mut served.client()), errno::ENOSPC, "a new connection is the same export");
+    assert_eq!(
+        (write(&mut one, 0, &[3; 4096]), flush(&mut one)),
+        (0, errno::ENOSPC)
+    );
+    assert_eq!(
+        flush(&mut served.client()),
+        errno::ENOSPC,
+        "a new connection is the same export"
+    );
     drop((one, other, served));
     assert_eq!(flush(&mut open().client()), 0, "opened anew");
 }
@@ -292,18 +383,35 @@ fn a_flush_error_is_kept_for_every_client() {
 #[test]
 fn a_disk_that_cannot_keep_what_was_written() {
     watch();
-    let Some(disk) = SmallDisk::of(512) else { return };
-    let Some(device) = LoopDevice::over(&disk.sparse(8 * MIB)) else { return };
+    let Some(disk) = SmallDisk::of(512) else {
+        return;
+    };
+    let Some(device) = LoopDevice::over(&disk.sparse(8 * MIB)) else {
+        return;
+    };
     let open = || {
         let reader = Reader::open(device.name(), options()).expect("opened");
-        Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() })
+        Served::of(
+            reader,
+            NbdSettings {
+                writable: true,
+                ..NbdSettings::default()
+            },
+        )
     };
     let served = open();
     let (mut one, mut other) = (served.client(), served.client());
     assert_eq!(write(&mut one, 0, &[1; 4 << 20]), 0);
     let first = flush(&mut other);
     assert!([errno::EIO, errno::ENOSPC].contains(&first), "{first}");
-    assert_eq!([flush(&mut one), write_safely(&mut one, 0, &[2; 4096]), flush(&mut one)], [first; 3]);
+    assert_eq!(
+        [
+            flush(&mut one),
+            write_safely(&mut one, 0, &[2; 4096]),
+            flush(&mut one)
+        ],
+        [first; 3]
+    );
 }
 
 /// A disk is written through /dev: what was written is read and is there.
@@ -312,18 +420,32 @@ fn a_block_device_is_written() {
     watch();
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), testing::pattern(0, 2 << 20, 0)).expect("written");
-    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let Some(device) = LoopDevice::over(file.path()) else {
+        return;
+    };
     let reader = Reader::open(device.name(), options()).expect("opened");
-    let served = Served::of(reader, NbdSettings { writable: true, ..NbdSettings::default() });
+    let served = Served::of(
+        reader,
+        NbdSettings {
+            writable: true,
+            ..NbdSettings::default()
+        },
+    );
     let mut client = served.client();
     testing::check(&read(&mut client, 0, 1 << 20), 0, 0).expect("of before");
     for (at, len) in [(0, 4096), (4097, 10), (500_001, 300_000)] {
         assert_eq!(write(&mut client, at, &vec![9; len]), 0);
         assert_eq!(read(&mut client, at, len), vec![9; len]);
     }
-    assert_eq!((flush(&mut client), write(&mut client, 2 * MIB - 1, &[1, 2])), (0, errno::ENOSPC));
+    assert_eq!(
+        (flush(&mut client), write(&mut client, 2 * MIB - 1, &[1, 2])),
+        (0, errno::ENOSPC)
+    );
     testing::check(&read(&mut client, 4107, 10_000), 4107, 0).expect("its neighbours stay");
-    assert_eq!(std::fs::read(file.path()).expect("there")[500_001..800_001], vec![9; 300_000]);
+    assert_eq!(
+        std::fs::read(file.path()).expect("there")[500_001..800_001],
+        vec![9; 300_000]
+    );
 }
 
 /// What clients may write is locked: against a second server, QEMU, a mount; and given back at the end.
@@ -332,18 +454,33 @@ fn what_is_served_writable_is_locked() {
     watch();
     let dir = tempfile::tempdir().expect("a directory");
     let bind = |path: &str, lock: bool| {
-        let settings = NbdSettings { writable: true, lock, ..NbdSettings::default() };
+        let settings = NbdSettings {
+            writable: true,
+            lock,
+            ..NbdSettings::default()
+        };
         let reader = Reader::open(path, options()).expect("opened");
-        Server::bind(&[Listen::Unix(dir.path().join("t"))], reader, settings).map(drop).map_err(|e| e.to_string())
+        Server::bind(&[Listen::Unix(dir.path().join("t"))], reader, settings)
+            .map(drop)
+            .map_err(|e| e.to_string())
     };
     let (file, served) = writable(1 << 20);
     let path = file.path().to_str().expect("UTF-8");
     let refused = bind(path, true).expect_err("locked");
-    assert!(refused.contains("another program has locked it") && refused.contains("--no-lock"), "{refused}");
+    assert!(
+        refused.contains("another program has locked it") && refused.contains("--no-lock"),
+        "{refused}"
+    );
     assert_eq!(bind(path, false), Ok(()));
     if has("qemu-io", "qemu-utils") {
-        let out = Command::new("qemu-io").args(["-f", "raw", "-c", "write 0 4k", path]).output().expect("started");
-        assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("lock"), "{out:?}");
+        let out = Command::new("qemu-io")
+            .args(["-f", "raw", "-c", "write 0 4k", path])
+            .output()
+            .expect("started");
+        assert!(
+            !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("lock"),
+            "{out:?}"
+        );
     }
     // A child process that has been forked and has not begun its program holds copies of all descriptors.
     let copies = copies_of(path);
@@ -356,19 +493,28 @@ fn what_is_served_writable_is_locked() {
         assert_eq!(bind(path, true), Ok(()), "given back, {time}");
     }
     // A device: claimed by a mount, or by another exclusive opener.
-    let Some(device) = LoopDevice::over(file.path()) else { return };
+    let Some(device) = LoopDevice::over(file.path()) else {
+        return;
+    };
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     let claim = || rustix::fs::open(&device.path, flags, rustix::fs::Mode::empty());
     let other = claim().expect("free");
     let refused = bind(device.name(), true).expect_err("claimed");
-    assert!(refused.contains("mounted, or another program has claimed it"), "{refused}");
+    assert!(
+        refused.contains("mounted, or another program has claimed it"),
+        "{refused}"
+    );
     assert_eq!(bind(device.name(), false), Ok(()));
     drop(other);
     // A device is free when its last descriptor is closed, and other tests fork children meanwhile.
     drop(within_seconds(&claim).expect("given back"));
-    let settings = NbdSettings { writable: true, ..NbdSettings::default() };
+    let settings = NbdSettings {
+        writable: true,
+        ..NbdSettings::default()
+    };
     let reader = || Reader::open(device.name(), options()).expect("opened");
-    let served = within_seconds(&|| Served::try_of(reader(), settings.clone())).expect("given back");
+    let served =
+        within_seconds(&|| Served::try_of(reader(), settings.clone())).expect("given back");
     assert_eq!(claim().expect_err("ours"), rustix::io::Errno::BUSY);
     drop(served);
     within_seconds(&claim).expect("given back");
@@ -378,10 +524,15 @@ fn what_is_served_writable_is_locked() {
 fn copies_of(path: &str) -> Vec<std::os::fd::OwnedFd> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
     let us = pidfd_open(getpid(), PidfdFlags::empty()).expect("a process");
-    let entries = std::fs::read_dir("/proc/self/fd").expect("a folder").flatten();
-    let ours = entries.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(path)));
+    let entries = std::fs::read_dir("/proc/self/fd")
+        .expect("a folder")
+        .flatten();
+    let ours = entries
+        .filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|to| to.to_str() == Some(path)));
     let numbers = ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|number| pidfd_getfd(&us, number, PidfdGetfdFlags::empty()).ok()).collect()
+    numbers
+        .filter_map(|number| pidfd_getfd(&us, number, PidfdGetfdFlags::empty()).ok())
+        .collect()
 }
 
 /// Asks again for up to ten seconds.
@@ -403,24 +554,49 @@ fn what_cannot_be_written_says_so() {
     let error = made_up.allow_writes().expect_err("it is made up");
     assert!(error.to_string().contains("cannot be written"), "{error}");
     let dir = tempfile::tempdir().expect("a directory");
-    let settings = NbdSettings { writable: true, ..NbdSettings::default() };
-    let refused =
-        Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings).map(drop).expect_err("refused");
-    assert!(refused.to_string().ends_with("serve it read-only, or as a user that may write it"), "{refused}");
+    let settings = NbdSettings {
+        writable: true,
+        ..NbdSettings::default()
+    };
+    let refused = Server::bind(&[Listen::Unix(dir.path().join("s"))], made_up, settings)
+        .map(drop)
+        .expect_err("refused");
+    assert!(
+        refused
+            .to_string()
+            .ends_with("serve it read-only, or as a user that may write it"),
+        "{refused}"
+    );
     assert!(!dir.path().join("s").exists());
     // No caller has asked to write it: it is not written.
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), [7; 100]).expect("written");
     let reader = Reader::open(file.path().to_str().expect("UTF-8"), options()).expect("opened");
-    assert!(matches!(reader.write_at(&[1], 0), Err(WriteError::Io { errno: 30, .. })));
+    assert!(matches!(
+        reader.write_at(&[1], 0),
+        Err(WriteError::Io { errno: 30, .. })
+    ));
     reader.allow_writes().expect("allowed");
-    assert!(matches!(reader.write_at(&[1, 2], 99), Err(WriteError::Beyond { .. })));
-    reader.write_at(&[1], 99).and_then(|()| reader.flush()).expect("written");
+    assert!(matches!(
+        reader.write_at(&[1, 2], 99),
+        Err(WriteError::Beyond { .. })
+    ));
+    reader
+        .write_at(&[1], 99)
+        .and_then(|()| reader.flush())
+        .expect("written");
     // Renamed over: the file that was opened is the one that is read, and another one is not written.
     let source = FileSource::open(file.path()).expect("opened");
-    let other = tempfile::NamedTempFile::new_in(file.path().parent().expect("a folder")).expect("a file");
+    let other =
+        tempfile::NamedTempFile::new_in(file.path().parent().expect("a folder")).expect("a file");
     std::fs::rename(other.path(), file.path()).expect("renamed");
-    assert!(source.allow_writes().expect_err("another").to_string().ends_with("is another file now"));
+    assert!(
+        source
+            .allow_writes()
+            .expect_err("another")
+            .to_string()
+            .ends_with("is another file now")
+    );
     std::fs::write(other.path(), []).expect("for its guard to remove");
 }
 
@@ -434,11 +610,19 @@ fn other_people_s_programs_write() {
     let from = image.path().to_str().expect("UTF-8");
     if has("nbdcopy", "libnbd-bin") {
         run("nbdcopy", &["--flush", from, &served.uri()]);
-        assert!(std::fs::read(file.path()).expect("there") == bytes, "nbdcopy");
+        assert!(
+            std::fs::read(file.path()).expect("there") == bytes,
+            "nbdcopy"
+        );
     }
     if has("qemu-io", "qemu-utils") {
-        let script =
-            ["write -P 0xab 1M 64k", "read -P 0xab 1M 64k", "write -f -P 0xcd 1M 4k", "write -z 2M 1M", "flush"];
+        let script = [
+            "write -P 0xab 1M 64k",
+            "read -P 0xab 1M 64k",
+            "write -f -P 0xcd 1M 4k",
+            "write -z 2M 1M",
+            "flush",
+        ];
         let mut args = vec!["-f", "raw"];
         script.iter().for_each(|line| args.extend(["-c", line]));
         let uri = served.uri();
@@ -446,7 +630,10 @@ fn other_people_s_programs_write() {
         let said = run("qemu-io", &args);
         assert!(!said.contains("failed"), "{said}");
         let mut client = served.client();
-        assert_eq!(read(&mut client, MIB, 65_536), [vec![0xcd; 4096], vec![0xab; 61_440]].concat());
+        assert_eq!(
+            read(&mut client, MIB, 65_536),
+            [vec![0xcd; 4096], vec![0xab; 61_440]].concat()
+        );
         assert_eq!(read(&mut client, 2 * MIB, 1 << 20), vec![0; 1 << 20]);
     }
 }
@@ -468,7 +655,10 @@ fn a_flush_reaches_the_file() {
             offset: 0,
             len: 4096,
         };
-        client.0.write_all(&[&request.bytes()[..], &[2; 4096]].concat()).expect("sent");
+        client
+            .0
+            .write_all(&[&request.bytes()[..], &[2; 4096]].concat())
+            .expect("sent");
         assert_eq!(client.answer(), (2, 0));
         return;
     }
@@ -485,10 +675,19 @@ fn a_flush_reaches_the_file() {
         .env(CHILD, "1")
         .output()
         .expect("started");
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
+    assert!(
+        status.status.success(),
+        "{}",
+        String::from_utf8_lossy(&status.stdout)
+    );
     let mut text = String::new();
-    std::fs::File::open(log.path()).and_then(|mut f| f.read_to_string(&mut text)).expect("readable");
+    std::fs::File::open(log.path())
+        .and_then(|mut f| f.read_to_string(&mut text))
+        .expect("readable");
     // A call that another thread interrupts in the log ends in a line without its bracket.
-    let synced = text.lines().filter(|line| line.contains("fdatasync") && line.contains("= 0")).count();
+    let synced = text
+        .lines()
+        .filter(|line| line.contains("fdatasync") && line.contains("= 0"))
+        .count();
     assert_eq!(synced, 2, "{text}");
 }

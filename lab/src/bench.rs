@@ -65,8 +65,16 @@ pub fn sim() -> Result<SimFigures, SpecError> {
     let (mut machine, _) = resident(&auto, 1);
     let auto_hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
     let (_, sparse) = resident(&linux, 64);
-    let timed = median((0..3).map(|_| timed_rate(&linux)).collect::<Result<_, _>>()?);
-    let auto_timed = median((0..3).map(|_| timed_rate(&auto)).collect::<Result<_, _>>()?);
+    let timed = median(
+        (0..3)
+            .map(|_| timed_rate(&linux))
+            .collect::<Result<_, _>>()?,
+    );
+    let auto_timed = median(
+        (0..3)
+            .map(|_| timed_rate(&auto))
+            .collect::<Result<_, _>>()?,
+    );
     Ok(SimFigures {
         hit_reads_per_s: hits,
         timed_reads_per_s: timed,
@@ -82,14 +90,33 @@ fn resident(policy: &PolicySpec, stride: u64) -> (Machine, f64) {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let mut machine = Machine::new(Config::new(page, RESIDENT), policy.clone());
     let size = RESIDENT * stride;
-    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size });
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size,
+        },
+    );
     let pages = RESIDENT / PAGE;
     // Dense: in long reads, as they come. Sparse: alone, so that nothing is read ahead.
-    let (count, len) = if stride == 1 { (pages / 32, 32 * PAGE) } else { (pages, PAGE) };
+    let (count, len) = if stride == 1 {
+        (pages / 32, 32 * PAGE)
+    } else {
+        (pages, PAGE)
+    };
     let step = len * stride;
     for i in 0..count {
         let range = ByteRange::between(i * step, i * step + len);
-        machine.handle(Nanos(i), Event::Read { read: ReadId(i), open: OpenId(0), range, random: stride > 1 });
+        machine.handle(
+            Nanos(i),
+            Event::Read {
+                read: ReadId(i),
+                open: OpenId(0),
+                range,
+                random: stride > 1,
+            },
+        );
         answer(&mut machine, i);
     }
     let held = machine.cache().pages();
@@ -102,7 +129,13 @@ fn answer(machine: &mut Machine, now: u64) {
     while let Some(action) = machine.poll() {
         match action {
             Action::Submit { fetch, range, .. } => {
-                machine.handle(Nanos(now), Event::Done { fetch, bytes: range.len() });
+                machine.handle(
+                    Nanos(now),
+                    Event::Done {
+                        fetch,
+                        bytes: range.len(),
+                    },
+                );
             }
             Action::Serve { lease, .. } => machine.handle(Nanos(now), Event::Release { lease }),
             _ => {}
@@ -115,7 +148,15 @@ fn hit_rate(machine: &mut Machine) -> f64 {
     let began = Instant::now();
     for (i, &offset) in offsets.iter().enumerate() {
         let range = ByteRange::between(offset, offset + PAGE);
-        machine.handle(Nanos(0), Event::Read { read: ReadId(i as u64), open: OpenId(0), range, random: false });
+        machine.handle(
+            Nanos(0),
+            Event::Read {
+                read: ReadId(i as u64),
+                open: OpenId(0),
+                range,
+                random: false,
+            },
+        );
         while let Some(action) = machine.poll() {
             if let Action::Serve { lease, .. } = action {
                 machine.handle(Nanos(0), Event::Release { lease });
@@ -128,7 +169,9 @@ fn hit_rate(machine: &mut Machine) -> f64 {
 fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
     let pages = RESIDENT / PAGE;
-    let requests = (0..8 * pages).map(|i| Request::read(i % pages * PAGE, PAGE)).collect();
+    let requests = (0..8 * pages)
+        .map(|i| Request::read(i % pages * PAGE, PAGE))
+        .collect();
     let workload = Workload {
         name: "eight passes".to_string(),
         files: vec![RESIDENT],
@@ -138,7 +181,12 @@ fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
     };
     let preset = presets::find("nvme")?;
     let config = Config::new(page, RESIDENT);
-    let setup = Setup { workload: &workload, policy, config, host_ns_per_kib: preset.host_ns_per_kib };
+    let setup = Setup {
+        workload: &workload,
+        policy,
+        config,
+        host_ns_per_kib: preset.host_ns_per_kib,
+    };
     let began = Instant::now();
     let result = simulator::run(&setup, preset.build(1));
     Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
@@ -152,13 +200,17 @@ pub fn hit() -> Result<HitFigures, LiveError> {
     let bytes = HIT_BYTES;
     let scratch = Scratch::make(bytes, &mut |_| ())?;
     let path = scratch.path();
-    let options = Options { cache_bytes: 2 * bytes, ..Options::default() };
+    let options = Options {
+        cache_bytes: 2 * bytes,
+        ..Options::default()
+    };
     let reader = Reader::open(Arc::new(FileSource::open(&path)?), options)?;
     let file = File::open(&path).map_err(LiveError::io("opening the scratch file"))?;
     let mut buffer = vec![0_u8; 1 << 20];
     for at in (0..bytes).step_by(buffer.len()) {
         reader.read_at(&mut buffer, at)?;
-        file.read_at(&mut buffer, at).map_err(LiveError::io("reading the scratch file"))?;
+        file.read_at(&mut buffer, at)
+            .map_err(LiveError::io("reading the scratch file"))?;
     }
     let offsets = random_offsets(400_000, bytes);
     let mut page = [0_u8; PAGE as usize];
@@ -171,14 +223,19 @@ pub fn hit() -> Result<HitFigures, LiveError> {
         let our = offsets.len() as f64 / began.elapsed().as_secs_f64();
         let began = Instant::now();
         for &offset in &offsets {
-            file.read_at(&mut page, offset).map_err(LiveError::io("reading the scratch file"))?;
+            file.read_at(&mut page, offset)
+                .map_err(LiveError::io("reading the scratch file"))?;
         }
         let their = offsets.len() as f64 / began.elapsed().as_secs_f64();
         ours.push(our);
         theirs.push(their);
         ratios.push(our / their);
     }
-    Ok(HitFigures { ours_reads_per_s: median(ours), pread_reads_per_s: median(theirs), ratio: median(ratios) })
+    Ok(HitFigures {
+        ours_reads_per_s: median(ours),
+        pread_reads_per_s: median(theirs),
+        ratio: median(ratios),
+    })
 }
 
 fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {

@@ -22,7 +22,8 @@ use crate::report::{Progress, number};
 use foreread_core::policy::SpecError;
 use foreread_sim::evaluation::cells::TRACE;
 use foreread_sim::evaluation::{
-    Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule, targets, verdict,
+    Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule,
+    targets, verdict,
 };
 use runs_file::{Header, RunsFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +68,10 @@ impl CellFilter {
     pub fn parse(text: &str) -> CellFilter {
         // The last '@': the name of a trace may have one.
         let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));
-        CellFilter { workload: workload.to_string(), device: device.to_string() }
+        CellFilter {
+            workload: workload.to_string(),
+            device: device.to_string(),
+        }
     }
 
     fn matches(&self, cell: &Cell) -> bool {
@@ -92,7 +96,9 @@ pub enum BenchError {
     #[error("{0}")]
     Policy(SpecError),
     /// A filter that leaves no cell.
-    #[error("no such cell: {filter} in the design {design}; foreread bench policies --help says how cells are named")]
+    #[error(
+        "no such cell: {filter} in the design {design}; foreread bench policies --help says how cells are named"
+    )]
     NoCell {
         /// The filter.
         filter: String,
@@ -166,12 +172,17 @@ impl Results {
 
     /// The cells that `policy` loses, the worst first.
     fn lost<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> {
-        self.report.rows.iter().filter(move |r| r.lost && r.policy == policy)
+        self.report
+            .rows
+            .iter()
+            .filter(move |r| r.lost && r.policy == policy)
     }
 
     /// Its cells above the limit whose difference may be chance, the worst first.
     fn undecided(&self, policy: &str) -> Vec<&Row> {
-        let is_slow = |r: &&Row| r.policy == policy && !r.lost && r.ratio.is_some_and(|x| x > verdict::MAX_RATIO);
+        let is_slow = |r: &&Row| {
+            r.policy == policy && !r.lost && r.ratio.is_some_and(|x| x > verdict::MAX_RATIO)
+        };
         let mut rows: Vec<&Row> = self.report.rows.iter().filter(is_slow).collect();
         rows.sort_by(|a, b| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0)));
         rows
@@ -185,21 +196,34 @@ impl Results {
         let judged = self.judged.join(", ");
         match &self.trace {
             Some(name) => format!("{judged} in the trace {name}: {} cells", self.cells[0]),
-            None => format!("{judged} in the design {}: {} cells", self.design.name(), self.cells[0]),
+            None => format!(
+                "{judged} in the design {}: {} cells",
+                self.design.name(),
+                self.cells[0]
+            ),
         }
     }
 }
 
 /// `sequential on rbd, cache 256M`.
 fn cell_name(cell: &Cell) -> String {
-    format!("{} on {}, cache {}", cell.workload, cell.device, number::size(cell.cache))
+    format!(
+        "{} on {}, cache {}",
+        cell.workload,
+        cell.device,
+        number::size(cell.cache)
+    )
 }
 
 /// Runs what the file has not, on all threads, until all is done or `stop` is set. Runs that were begun are ended.
 ///
 /// # Errors
 /// [`BenchError`]; what was measured is in the file.
-pub fn run(plan: &BenchPlan, stop: &AtomicBool, progress: &mut (dyn Progress + Send)) -> Result<Results, BenchError> {
+pub fn run(
+    plan: &BenchPlan,
+    stop: &AtomicBool,
+    progress: &mut (dyn Progress + Send),
+) -> Result<Results, BenchError> {
     for policy in &plan.judged {
         opponents::build(policy, ANY_CAPACITY).map_err(BenchError::Policy)?;
     }
@@ -209,18 +233,28 @@ pub fn run(plan: &BenchPlan, stop: &AtomicBool, progress: &mut (dyn Progress + S
         Some(replay) => measure::measure_workload(key, &replay.workload),
         None => measure::measure(key),
     };
-    let mut file = plan.runs_file.as_ref().map(|path| RunsFile::open(path, header(plan))).transpose()?;
+    let mut file = plan
+        .runs_file
+        .as_ref()
+        .map(|path| RunsFile::open(path, header(plan)))
+        .transpose()?;
     let mut runs = BTreeMap::new();
     if let Some(file) = &file {
         progress.stage("checking the runs of another build");
         runs = file.usable(&keys, &plan.judged, &measure)?;
     }
-    let left: Vec<Key> = keys.iter().filter(|key| !runs.contains_key(*key)).cloned().collect();
+    let left: Vec<Key> = keys
+        .iter()
+        .filter(|key| !runs.contains_key(*key))
+        .cloned()
+        .collect();
     progress.stage("runs");
     progress.step(runs.len() as u64, keys.len() as u64);
     let mut failed = None;
     let mut each = |(key, figures): schedule::Done| {
-        let written = file.as_mut().map_or(Ok(()), |file| file.append(&key, figures.as_ref()));
+        let written = file
+            .as_mut()
+            .map_or(Ok(()), |file| file.append(&key, figures.as_ref()));
         runs.insert(key, figures);
         progress.step(runs.len() as u64, keys.len() as u64);
         failed = failed.take().or(written.err());
@@ -242,10 +276,18 @@ fn cells(plan: &BenchPlan) -> Result<Vec<Cell>, BenchError> {
         Some(replay) => plan.design.cells_of_trace(&replay.workload.name),
         None => plan.design.cells(),
     };
-    if let Some(filter) = plan.only.iter().find(|filter| !cells.iter().any(|cell| filter.matches(cell))) {
-        return Err(BenchError::NoCell { filter: filter.to_string(), design: plan.design.name() });
+    if let Some(filter) = plan
+        .only
+        .iter()
+        .find(|filter| !cells.iter().any(|cell| filter.matches(cell)))
+    {
+        return Err(BenchError::NoCell {
+            filter: filter.to_string(),
+            design: plan.design.name(),
+        });
     }
-    cells.retain(|cell| plan.only.is_empty() || plan.only.iter().any(|filter| filter.matches(cell)));
+    cells
+        .retain(|cell| plan.only.is_empty() || plan.only.iter().any(|filter| filter.matches(cell)));
     Ok(cells)
 }
 
@@ -270,7 +312,8 @@ impl Default for Digest {
 
 impl std::fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let step =
+            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         self.0 = text.bytes().fold(self.0, step);
         Ok(())
     }
@@ -279,20 +322,37 @@ impl std::fmt::Write for Digest {
 /// What the runs of complete cells say.
 fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
     let all: BTreeSet<&Cell> = keys.iter().map(|key| &key.cell).collect();
-    let open: BTreeSet<&Cell> = keys.iter().filter(|key| !runs.contains_key(*key)).map(|key| &key.cell).collect();
+    let open: BTreeSet<&Cell> = keys
+        .iter()
+        .filter(|key| !runs.contains_key(*key))
+        .map(|key| &key.cell)
+        .collect();
     let known = |key: &&Key| !open.contains(&key.cell);
-    let whole = keys.iter().filter(known).filter_map(|key| Some((key.clone(), runs.get(key)?.clone()?)));
+    let whole = keys
+        .iter()
+        .filter(known)
+        .filter_map(|key| Some((key.clone(), runs.get(key)?.clone()?)));
     let report = verdict::report(&whole.collect(), plan.design);
     let mut places: BTreeMap<Cell, BTreeMap<String, usize>> = BTreeMap::new();
     for (at, row) in report.rows.iter().enumerate() {
-        places.entry(row.cell.clone()).or_default().insert(row.policy.clone(), at);
+        places
+            .entry(row.cell.clone())
+            .or_default()
+            .insert(row.policy.clone(), at);
     }
-    let targets = plan.judged.iter().map(|policy| (policy.clone(), targets::targets(&report, policy))).collect();
+    let targets = plan
+        .judged
+        .iter()
+        .map(|policy| (policy.clone(), targets::targets(&report, policy)))
+        .collect();
     let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
     let cells = [all.len() - open.len(), all.len()];
     Results {
         design: plan.design,
-        trace: plan.trace.as_ref().map(|replay| replay.workload.name.clone()),
+        trace: plan
+            .trace
+            .as_ref()
+            .map(|replay| replay.workload.name.clone()),
         judged: plan.judged.clone(),
         runs: [done, keys.len()],
         cells,
@@ -304,7 +364,12 @@ fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>
 }
 
 /// What is particular to these runs.
-fn notes(plan: &BenchPlan, runs: [usize; 2], cells: [usize; 2], all: &BTreeSet<&Cell>) -> Vec<String> {
+fn notes(
+    plan: &BenchPlan,
+    runs: [usize; 2],
+    cells: [usize; 2],
+    all: &BTreeSet<&Cell>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if runs[0] < runs[1] {
         notes.push(format!(
@@ -312,16 +377,25 @@ fn notes(plan: &BenchPlan, runs: [usize; 2], cells: [usize; 2], all: &BTreeSet<&
             runs[0], runs[1], cells[0], cells[1]
         ));
     }
-    let Some(replay) = &plan.trace else { return notes };
+    let Some(replay) = &plan.trace else {
+        return notes;
+    };
     notes.extend(replay.notes.iter().cloned());
     let too_small = |cell: &&&Cell| {
         let capacity = devices::find(&cell.device).map_or(u64::MAX, |d| d.preset.capacity_bytes);
         replay.workload.files.iter().any(|size| *size > capacity)
     };
-    let small: BTreeSet<&str> = all.iter().filter(too_small).map(|cell| cell.device.as_str()).collect();
+    let small: BTreeSet<&str> = all
+        .iter()
+        .filter(too_small)
+        .map(|cell| cell.device.as_str())
+        .collect();
     if !small.is_empty() {
         let small: Vec<&str> = small.into_iter().collect();
-        notes.push(format!("The trace reads beyond the end of {}: those offsets wrap around", small.join(", ")));
+        notes.push(format!(
+            "The trace reads beyond the end of {}: those offsets wrap around",
+            small.join(", ")
+        ));
     }
     notes
 }
@@ -349,7 +423,11 @@ mod tests {
                 stall_s: 1.0,
                 overfetch: Some(1.0),
                 requests: 1,
-                unused_bytes: if key.policy == "auto" { unused_bytes } else { 0 },
+                unused_bytes: if key.policy == "auto" {
+                    unused_bytes
+                } else {
+                    0
+                },
                 p99_us: Some(1.0),
                 held_byte_s: 0.0,
                 t95_round_trips: None,
@@ -357,25 +435,54 @@ mod tests {
                 demand_bytes: 1,
                 used_bytes: 0,
             };
-            let runs = keys.iter().map(|key| (key.clone(), Some(figures(key)))).collect();
+            let runs = keys
+                .iter()
+                .map(|key| (key.clone(), Some(figures(key))))
+                .collect();
             super::results(&plan, &keys, &runs)
         };
         assert_eq!(results(0).broken_credit(), None);
         let over = results(1 << 30);
         let why = over.broken_credit().expect("two caches");
-        assert!(why.contains("2 of 52 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"), "{why}");
-        assert!(over.to_text(120).contains("MISSED: runs that waste more than the credit allows: 2 (at most 0"));
-        assert!(results(0).to_text(120).contains("met: runs that waste more than the credit allows: 0 (at most 0)"));
+        assert!(
+            why.contains(
+                "2 of 52 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"
+            ),
+            "{why}"
+        );
+        assert!(
+            over.to_text(120)
+                .contains("MISSED: runs that waste more than the credit allows: 2 (at most 0")
+        );
+        assert!(
+            results(0)
+                .to_text(120)
+                .contains("met: runs that waste more than the credit allows: 0 (at most 0)")
+        );
     }
 
     #[test]
     fn filters_name_workloads_devices_or_both() {
-        let cell = |workload: &str| Cell { workload: workload.into(), device: "rbd".into(), cache: 1 };
-        let matches = |filter: &str, workload: &str| CellFilter::parse(filter).matches(&cell(workload));
+        let cell = |workload: &str| Cell {
+            workload: workload.into(),
+            device: "rbd".into(),
+            cache: 1,
+        };
+        let matches =
+            |filter: &str, workload: &str| CellFilter::parse(filter).matches(&cell(workload));
         assert!(matches("sequential", "sequential") && matches("sequential", "sequential:depth=4"));
-        assert!(matches("sequential:depth=4@rbd", "sequential:depth=4") && matches("@rbd", "random"));
-        assert!(!matches("sequential:depth=4", "sequential") && !matches("sequential@nvme", "sequential"));
-        assert!(matches("a@b.frt@rbd", "trace:a@b.frt") && matches("trace:x", "trace:x") && !matches("trace:x", "x"));
+        assert!(
+            matches("sequential:depth=4@rbd", "sequential:depth=4") && matches("@rbd", "random")
+        );
+        assert!(
+            !matches("sequential:depth=4", "sequential")
+                && !matches("sequential@nvme", "sequential")
+        );
+        assert!(
+            matches("a@b.frt@rbd", "trace:a@b.frt")
+                && matches("trace:x", "trace:x")
+                && !matches("trace:x", "x")
+        );
         assert_eq!(CellFilter::parse("x@rbd").to_string(), "x@rbd");
     }
 }

@@ -129,7 +129,13 @@ pub fn run(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>
         let (fit, mut left_out) = reads::fitting(plan, place, &workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
-            cases.push(Case::new(plan, place, workload, &left_out, wide(plan, place))?);
+            cases.push(Case::new(
+                plan,
+                place,
+                workload,
+                &left_out,
+                wide(plan, place),
+            )?);
         }
     }
     site::make_log_folder(plan, &places)?;
@@ -156,9 +162,14 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
             return Err(CompareError::Oracle(name.to_string()));
         }
         Some(CompareOn::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle(format!("the live run of model:{}", preset.name)));
+            return Err(CompareError::Oracle(format!(
+                "the live run of model:{}",
+                preset.name
+            )));
         }
-        None if plan.oracle == OracleRow::Asked => return Err(CompareError::Oracle("the scratch file".to_string())),
+        None if plan.oracle == OracleRow::Asked => {
+            return Err(CompareError::Oracle("the scratch file".to_string()));
+        }
         _ => {}
     }
     Ok(())
@@ -186,33 +197,64 @@ impl<'a> Case<'a> {
         left_out: &[String],
         more: Vec<PolicyDraft>,
     ) -> Result<Case<'a>, CompareError> {
-        let cache_bytes = plan.cache_bytes.or(workload.cache_bytes()).unwrap_or(CACHE_BYTES);
-        let size = place.span(plan, workload).max(workload.least_bytes().min(place.capacity()));
+        let cache_bytes = plan
+            .cache_bytes
+            .or(workload.cache_bytes())
+            .unwrap_or(CACHE_BYTES);
+        let size = place
+            .span(plan, workload)
+            .max(workload.least_bytes().min(place.capacity()));
         let mut notes = left_out.to_vec();
         notes.extend(plan.site.notes.clone());
         notes.extend(workload.notes(place));
         if let Some(asked) = plan.size_bytes.filter(|asked| *asked > size) {
             let [asked, size] = [asked, size].map(number::size_b);
-            notes.push(format!("{} holds {size}: --size {asked} is cut to that", place.name()));
+            notes.push(format!(
+                "{} holds {size}: --size {asked} is cut to that",
+                place.name()
+            ));
         }
         let runs = place.runs(plan);
         let rows = Vec::new();
-        let mut case = Case { plan, place, workload, notes, rows, runs, cache_bytes, size, bounds: Vec::new() };
+        let mut case = Case {
+            plan,
+            place,
+            workload,
+            notes,
+            rows,
+            runs,
+            cache_bytes,
+            size,
+            bounds: Vec::new(),
+        };
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
             let draft = place.configured(&plan.site.readahead, draft)?;
             let by_capacity = draft.wants_capacity();
             let spec = place.ready(draft, cache_bytes)?;
-            case.notes.extend(place.note(&spec).filter(|_| !by_capacity));
+            case.notes
+                .extend(place.note(&spec).filter(|_| !by_capacity));
             if by_capacity {
-                case.notes.push(format!("{spec} is {} here: {}", spec.readable(), place.capacity_in_words()));
+                case.notes.push(format!(
+                    "{spec} is {} here: {}",
+                    spec.readable(),
+                    place.capacity_in_words()
+                ));
             }
             let page = case.page_for(&spec, natural)?;
-            case.rows.push(Row { policy: spec.to_string(), read_by: ReadBy::Policy(spec), page });
+            case.rows.push(Row {
+                policy: spec.to_string(),
+                read_by: ReadBy::Policy(spec),
+                page,
+            });
         }
         if place.path().is_some() {
             let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row { policy: "kernel".to_string(), read_by: ReadBy::Kernel, page });
+            case.rows.push(Row {
+                policy: "kernel".to_string(),
+                read_by: ReadBy::Kernel,
+                page,
+            });
         }
         if let Some(asked) = plan.cache_bytes {
             cache::check(asked, place, case.rows.iter().map(|row| row.page))?;
@@ -226,13 +268,19 @@ impl<'a> Case<'a> {
     /// The rows of librbd itself, beside ours on an image.
     #[cfg(feature = "rbd")]
     fn add_librbd(&mut self) {
-        let OpenTarget::Source(source) = self.place else { return };
+        let OpenTarget::Source(source) = self.place else {
+            return;
+        };
         if source.image().is_none() {
             return;
         }
         let page = PageSize::new(live::librbd::PAGE_BYTES).unwrap_or(self.rows[0].page);
         let peers = live::librbd::PEERS.iter();
-        self.rows.extend(peers.map(|peer| Row { policy: peer.name.to_string(), read_by: ReadBy::Librbd(peer), page }));
+        self.rows.extend(peers.map(|peer| Row {
+            policy: peer.name.to_string(),
+            read_by: ReadBy::Librbd(peer),
+            page,
+        }));
         self.notes.push(LIBRBD_ROWS.to_string());
     }
 
@@ -245,12 +293,20 @@ impl<'a> Case<'a> {
         if !wanted || !matches!(self.place, OpenTarget::Model(_)) {
             return Ok(());
         }
-        if self.workload.pace().is_some_and(|pace| pace.mode == Mode::Open) {
+        if self
+            .workload
+            .pace()
+            .is_some_and(|pace| pace.mode == Mode::Open)
+        {
             self.notes.push(ORACLE_IS_OF_TIME.to_string());
             return Ok(());
         }
         let page = self.page_for(&PolicySpec::none(), natural)?;
-        self.rows.push(Row { policy: limits::ORACLE.to_string(), read_by: ReadBy::Oracle, page });
+        self.rows.push(Row {
+            policy: limits::ORACLE.to_string(),
+            read_by: ReadBy::Oracle,
+            page,
+        });
         Ok(())
     }
 
@@ -264,13 +320,21 @@ impl<'a> Case<'a> {
         let wanted = self.plan.page.map(PageSize::bytes);
         let page = match (wanted, spec.info.page_bytes) {
             (Some(page), Some(needs)) if page != needs => {
-                return Err(CompareError::Page { policy: spec.to_string(), needs, page });
+                return Err(CompareError::Page {
+                    policy: spec.to_string(),
+                    needs,
+                    page,
+                });
             }
             (Some(page), _) => page,
             (None, Some(needs)) => needs,
             (None, None) => natural.max(self.place.smallest_page()),
         };
-        let refused = || CompareError::Page { policy: spec.to_string(), needs: natural, page };
+        let refused = || CompareError::Page {
+            policy: spec.to_string(),
+            needs: natural,
+            page,
+        };
         PageSize::new(page).ok_or_else(refused)
     }
 
@@ -291,7 +355,12 @@ impl<'a> Case<'a> {
                 let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
                 let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
                 let seed = self.plan.seed.wrapping_add(u64::from(run));
-                self.bounds.push(Bound::of_run(&workload, preset, &self.config(preset, page), seed));
+                self.bounds.push(Bound::of_run(
+                    &workload,
+                    preset,
+                    &self.config(preset, page),
+                    seed,
+                ));
             }
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
@@ -305,47 +374,89 @@ impl<'a> Case<'a> {
             }
         }
         let maps = self.maps()?;
-        Ok(Table { maps, ..self.table(results) })
+        Ok(Table {
+            maps,
+            ..self.table(results)
+        })
     }
 
     /// The first run of each policy once more, watched: the runs that are measured are not.
     fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
-        let (OpenTarget::Model(preset), true) = (self.place, self.plan.maps) else { return Ok(Vec::new()) };
+        let (OpenTarget::Model(preset), true) = (self.place, self.plan.maps) else {
+            return Ok(Vec::new());
+        };
         let workload = &self.workload(0)?;
         let map = |row: &Row| {
-            let ReadBy::Policy(policy) = &row.read_by else { return None };
+            let ReadBy::Policy(policy) = &row.read_by else {
+                return None;
+            };
             let (config, host_ns_per_kib) = (self.config(preset, row.page), preset.host_ns_per_kib);
-            let setup = simulator::Setup { workload, policy, config, host_ns_per_kib };
+            let setup = simulator::Setup {
+                workload,
+                policy,
+                config,
+                host_ns_per_kib,
+            };
             let (_, map) = simulator::run_mapped(&setup, preset.build(self.plan.seed));
-            Some(MappedRun { policy: row.policy.clone(), map })
+            Some(MappedRun {
+                policy: row.policy.clone(),
+                map,
+            })
         };
         Ok(self.rows.iter().filter_map(map).collect())
     }
 
     /// Nothing for an oracle that has too much to know.
-    fn run_once(&self, row: &Row, workload: &Workload, run: u32) -> Result<Option<RunResult>, CompareError> {
+    fn run_once(
+        &self,
+        row: &Row,
+        workload: &Workload,
+        run: u32,
+    ) -> Result<Option<RunResult>, CompareError> {
         let seed = self.plan.seed.wrapping_add(u64::from(run));
         let result = match (self.place, &row.read_by) {
-            (OpenTarget::Model(preset), read_by) => return Ok(self.simulate(preset, read_by, row.page, workload, seed)),
+            (OpenTarget::Model(preset), read_by) => {
+                return Ok(self.simulate(preset, read_by, row.page, workload, seed));
+            }
             (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Policy(spec)) => {
-                let event_log = self.plan.event_logs.as_ref().map(|dir| self.log_path(dir, &row.policy, run));
+                let event_log = self
+                    .plan
+                    .event_logs
+                    .as_ref()
+                    .map(|dir| self.log_path(dir, &row.policy, run));
                 event_log.as_ref().map_or(Ok(()), |log| {
                     let what = format!("making the event log {}", log.display());
                     output::check(log, self.plan.replaces_logs).map_err(live::LiveError::io(what))
                 })?;
-                self.live(OnPage { policy: spec, page: row.page }, workload, seed, event_log)?
+                self.live(
+                    OnPage {
+                        policy: spec,
+                        page: row.page,
+                    },
+                    workload,
+                    seed,
+                    event_log,
+                )?
             }
             (OpenTarget::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
             #[cfg(feature = "rbd")]
-            (OpenTarget::Source(source), ReadBy::Librbd(peer)) => {
-                live::librbd::run(source.image().expect("a row of librbd is made for an image"), peer, workload)?
-            }
+            (OpenTarget::Source(source), ReadBy::Librbd(peer)) => live::librbd::run(
+                source
+                    .image()
+                    .expect("a row of librbd is made for an image"),
+                peer,
+                workload,
+            )?,
             #[cfg(feature = "rbd")]
-            (OpenTarget::File(_), ReadBy::Librbd(_)) => unreachable!("only an image has rows of librbd"),
+            (OpenTarget::File(_), ReadBy::Librbd(_)) => {
+                unreachable!("only an image has rows of librbd")
+            }
             (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Oracle) => {
                 unreachable!("only a model has a row of the oracle")
             }
-            (OpenTarget::Source(_), ReadBy::Kernel) => unreachable!("only a file has a row of the kernel"),
+            (OpenTarget::Source(_), ReadBy::Kernel) => {
+                unreachable!("only a file has a row of the kernel")
+            }
         };
         Ok(Some(result))
     }
@@ -370,7 +481,17 @@ impl<'a> Case<'a> {
             source.allow_appends();
         }
         let (cache_bytes, page_bytes) = (self.cache_bytes, page.bytes());
-        live::engine(source, workload, &live::Setup { policy, cache_bytes, page_bytes, event_log, limits })
+        live::engine(
+            source,
+            workload,
+            &live::Setup {
+                policy,
+                cache_bytes,
+                page_bytes,
+                event_log,
+                limits,
+            },
+        )
     }
 
     /// The limits that a run on the model has, for the engine, and a thread for each readahead in flight.
@@ -397,12 +518,23 @@ impl<'a> Case<'a> {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
         match read_by {
             ReadBy::Policy(policy) => Some(simulator::run(
-                &simulator::Setup { workload, policy, config, host_ns_per_kib },
+                &simulator::Setup {
+                    workload,
+                    policy,
+                    config,
+                    host_ns_per_kib,
+                },
                 preset.build(seed),
             )),
             ReadBy::Oracle => {
                 let bound = self.bounds.last().copied().unwrap_or_default();
-                oracle::run(&oracle::Setup { workload, config, preset, seed, bound })
+                oracle::run(&oracle::Setup {
+                    workload,
+                    config,
+                    preset,
+                    seed,
+                    bound,
+                })
             }
             ReadBy::Kernel => unreachable!("a model has no kernel row"),
             #[cfg(feature = "rbd")]
@@ -422,7 +554,13 @@ impl<'a> Case<'a> {
 
     /// A run that is faster than is possible is no result.
     fn check(&self, row: &Row, result: &RunResult) -> Result<(), CompareError> {
-        let Some(bound) = self.bounds.last().filter(|b| result.time_s < b.ns() as f64 / 1e9) else { return Ok(()) };
+        let Some(bound) = self
+            .bounds
+            .last()
+            .filter(|b| result.time_s < b.ns() as f64 / 1e9)
+        else {
+            return Ok(());
+        };
         Err(CompareError::Impossible {
             policy: row.policy.clone(),
             workload: self.workload.to_string(),
@@ -435,7 +573,13 @@ impl<'a> Case<'a> {
     /// A name for the log of one run: what is not a letter, a digit or one of `.-` becomes `_`.
     fn log_path(&self, dir: &Path, policy: &str, run: u32) -> PathBuf {
         let name = format!("{}-{policy}-{run}.log", self.workload);
-        let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || ".-".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        };
         dir.join(name.chars().map(plain).collect::<String>())
     }
 
@@ -443,16 +587,35 @@ impl<'a> Case<'a> {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes();
         notes.extend(self.notes);
-        if self.rows.iter().zip(&results).any(|(row, runs)| matches!(row.read_by, ReadBy::Oracle) && runs.is_empty()) {
-            notes.push(format!("The oracle was left out: it takes at most {} reads", limits::MAX_TOUCHES));
+        if self
+            .rows
+            .iter()
+            .zip(&results)
+            .any(|(row, runs)| matches!(row.read_by, ReadBy::Oracle) && runs.is_empty())
+        {
+            notes.push(format!(
+                "The oracle was left out: it takes at most {} reads",
+                limits::MAX_TOUCHES
+            ));
         }
         let pages: Vec<u64> = self.rows.iter().map(|r| r.page.bytes()).collect();
         if pages.iter().any(|p| *p != pages[0]) {
-            let list: Vec<String> = self.rows.iter().map(|r| format!("{} {}", r.policy, r.page.bytes())).collect();
-            notes.push(format!("The rows have different cache pages, in bytes: {}", list.join(", ")));
+            let list: Vec<String> = self
+                .rows
+                .iter()
+                .map(|r| format!("{} {}", r.policy, r.page.bytes()))
+                .collect();
+            notes.push(format!(
+                "The rows have different cache pages, in bytes: {}",
+                list.join(", ")
+            ));
         }
         let rows = self.rows.into_iter().zip(results);
-        let policies = rows.map(|(row, runs)| PolicyRuns { kind: row.read_by.kind(), policy: row.policy, runs });
+        let policies = rows.map(|(row, runs)| PolicyRuns {
+            kind: row.read_by.kind(),
+            policy: row.policy,
+            runs,
+        });
         Table {
             workload: self.workload.to_string(),
             source: self.place.name(),
@@ -476,5 +639,4 @@ const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with
     shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";
 
 /// Why a replay in mode open has no oracle.
-const ORACLE_IS_OF_TIME: &str =
-    "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";
+const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";

@@ -45,7 +45,13 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "foreread.explain/1";
 /// What it is compared with by default: no readahead, ours, the kernel's default and a larger window, librbd's.
 /// On a model the oracle is added as a limit.
-pub const USUAL_OTHERS: [&str; 5] = ["none", DEFAULT, "linux-6.18", "linux-6.18:max=4M", "rbd-plain"];
+pub const USUAL_OTHERS: [&str; 5] = [
+    "none",
+    DEFAULT,
+    "linux-6.18",
+    "linux-6.18:max=4M",
+    "rbd-plain",
+];
 /// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
 pub const OTHER_RUNS: u32 = 5;
 
@@ -175,7 +181,10 @@ pub struct Stream {
 ///
 /// # Errors
 /// See [`ExplainError`].
-pub fn explain(asked: &ExplainOptions, progress: &mut dyn Progress) -> Result<Explained, ExplainError> {
+pub fn explain(
+    asked: &ExplainOptions,
+    progress: &mut dyn Progress,
+) -> Result<Explained, ExplainError> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
     let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;

@@ -10,7 +10,9 @@ use foreread_sim::rng::Rng;
 use foreread_trace::catalog::ALL;
 use foreread_trace::format::{Format, Output, Pairs};
 use foreread_trace::open::open;
-use foreread_trace::{FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Op, Record, TraceError, own};
+use foreread_trace::{
+    FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Op, Record, TraceError, own,
+};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -36,7 +38,10 @@ pub fn import() -> Result<Vec<Figure>, TraceError> {
     let mut figures = memory(folder.path())?;
     let (mut own_in, mut worst) = (0.0, f64::INFINITY);
     let built_in = |f: &Format| f.name != "parquet" || cfg!(feature = "parquet");
-    for format in ALL.iter().filter(|f| f.import.is_some() && f.export.is_some() && built_in(f)) {
+    for format in ALL
+        .iter()
+        .filter(|f| f.import.is_some() && f.export.is_some() && built_in(f))
+    {
         let path = folder.path().join(format.name);
         let done = round_trip(format, &path)?;
         let _ = std::fs::remove_file(&path); // The folder goes anyway.
@@ -50,7 +55,10 @@ pub fn import() -> Result<Vec<Figure>, TraceError> {
         figures.push((name("bytes_per_record"), Some(done.bytes_per_record)));
         figures.push((name("in_to_counting_lines"), done.to_lines));
     }
-    figures.push(("slowest_in_records_per_s".to_string(), worst.is_finite().then_some(worst)));
+    figures.push((
+        "slowest_in_records_per_s".to_string(),
+        worst.is_finite().then_some(worst),
+    ));
     figures.push(("own_in_million_per_s".to_string(), Some(own_in / 1e6)));
     Ok(figures)
 }
@@ -71,8 +79,15 @@ fn round_trip(format: &'static Format, path: &PathBuf) -> Result<Done, TraceErro
     for _ in 0..ROUNDS {
         let copy = items.clone();
         let began = Instant::now();
-        let Some(export) = format.export else { continue };
-        export(&header(), Pairs::default(), Box::new(copy.into_iter().map(Ok)), output(path)?)?;
+        let Some(export) = format.export else {
+            continue;
+        };
+        export(
+            &header(),
+            Pairs::default(),
+            Box::new(copy.into_iter().map(Ok)),
+            output(path)?,
+        )?;
         written.push(records / began.elapsed().as_secs_f64());
     }
     drop(items);
@@ -87,7 +102,10 @@ fn round_trip(format: &'static Format, path: &PathBuf) -> Result<Done, TraceErro
         }
         let ours = got as f64 / began.elapsed().as_secs_f64();
         let began = Instant::now();
-        let lines = BufReader::new(File::open(path).map_err(io)?).lines().map_while(Result::ok).count() as u64;
+        let lines = BufReader::new(File::open(path).map_err(io)?)
+            .lines()
+            .map_while(Result::ok)
+            .count() as u64;
         let theirs = lines as f64 / began.elapsed().as_secs_f64();
         // What has no lines, or bytes that are no text, is counted short.
         is_text &= lines >= got;
@@ -95,22 +113,41 @@ fn round_trip(format: &'static Format, path: &PathBuf) -> Result<Done, TraceErro
         ratios.push(ours / theirs);
     }
     let to_lines = is_text.then(|| median(ratios));
-    Ok(Done { written: median(written), read: median(read), bytes_per_record: bytes / records, to_lines })
+    Ok(Done {
+        written: median(written),
+        read: median(read),
+        bytes_per_record: bytes / records,
+        to_lines,
+    })
 }
 
 /// Peak memory after a short and a long trace, each written and read as they come.
 fn memory(folder: &Path) -> Result<Vec<Figure>, TraceError> {
     let path = folder.join("long");
     let mut figures = Vec::new();
-    for (name, records) in [("peak_mb_1m_records", RECORDS), ("peak_mb_10m_records", LONG)] {
-        own::write(&header(), made(records), &LeftOut::default(), output(&path)?)?;
+    for (name, records) in [
+        ("peak_mb_1m_records", RECORDS),
+        ("peak_mb_10m_records", LONG),
+    ] {
+        own::write(
+            &header(),
+            made(records),
+            &LeftOut::default(),
+            output(&path)?,
+        )?;
         let began = Instant::now();
         for item in open(std::slice::from_ref(&path), None)?.items {
             item?;
         }
         let rate = records as f64 / began.elapsed().as_secs_f64();
         figures.push((name.to_string(), peak_bytes().map(|bytes| bytes / 1e6)));
-        figures.push((format!("{}_in_records_per_s", if records == LONG { "long" } else { "short" }), Some(rate)));
+        figures.push((
+            format!(
+                "{}_in_records_per_s",
+                if records == LONG { "long" } else { "short" }
+            ),
+            Some(rate),
+        ));
     }
     let _ = std::fs::remove_file(&path); // The folder goes anyway.
     Ok(figures)
@@ -119,19 +156,37 @@ fn memory(folder: &Path) -> Result<Vec<Figure>, TraceError> {
 /// The most memory that this process had; nothing where the system does not tell.
 fn peak_bytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().trim_end_matches(" kB").parse::<f64>().ok().map(|kib| kib * 1024.0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<f64>()
+        .ok()
+        .map(|kib| kib * 1024.0)
 }
 
 fn output(path: &Path) -> Result<Output, TraceError> {
     let file = File::create(path).map_err(|error| TraceError::not_written(path, &error))?;
-    Ok(Output { path: path.to_path_buf(), to: Box::new(BufWriter::with_capacity(1 << 18, file)) })
+    Ok(Output {
+        path: path.to_path_buf(),
+        to: Box::new(BufWriter::with_capacity(1 << 18, file)),
+    })
 }
 
 fn header() -> Header {
-    let lacks = Lacks { opens: true, ..Lacks::default() };
+    let lacks = Lacks {
+        opens: true,
+        ..Lacks::default()
+    };
     let (time_unit, offset_unit) = ("ns".to_string(), "bytes".to_string());
-    Header { format: "made".to_string(), time_unit, offset_unit, lacks, ..Header::default() }
+    Header {
+        format: "made".to_string(),
+        time_unit,
+        offset_unit,
+        lacks,
+        ..Header::default()
+    }
 }
 
 /// Eight readers in order, each with pauses and now and then a jump, among random reads and some writes.
@@ -149,13 +204,27 @@ fn made(records: u64) -> Items {
         }
         let offset = at[reader];
         at[reader] += len;
-        let op = if rng.below(10) == 0 { Op::Write } else { Op::Read };
+        let op = if rng.below(10) == 0 {
+            Op::Write
+        } else {
+            Op::Read
+        };
         let flags = Flags::default();
         let end_ns = Some(now + 50_000 + rng.below(100_000) / 1000 * 1000);
         let thread = reader as u32;
-        Ok(Item::Record(Record { op, thread, start_ns: Some(now), end_ns, flags, ..Record::read(0, offset, len) }))
+        Ok(Item::Record(Record {
+            op,
+            thread,
+            start_ns: Some(now),
+            end_ns,
+            flags,
+            ..Record::read(0, offset, len)
+        }))
     };
-    let file = Item::File(FileInfo { name: "8,16".to_string(), size: Some(1 << 40) });
+    let file = Item::File(FileInfo {
+        name: "8,16".to_string(),
+        size: Some(1 << 40),
+    });
     Box::new(std::iter::once(Ok(file)).chain((0..records).map(record)))
 }
 

@@ -3,7 +3,13 @@
 //! It drives the simulator of `foreread-sim`, and the engine `foreread` on real storage, and puts both into the same
 //! rows; traces come from `foreread-trace`. Never: prints.
 
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test may panic where a thread is refused"))]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "a test may panic where a thread is refused"
+    )
+)]
 
 pub mod bench;
 pub mod bench_policies;

@@ -53,7 +53,9 @@ pub enum LiveError {
         error: std::io::Error,
     },
     /// The workload is not for a file that is read.
-    #[error("{workload} {does}, and a file is only read here; use --on model:NAME ('foreread models' lists them)")]
+    #[error(
+        "{workload} {does}, and a file is only read here; use --on model:NAME ('foreread models' lists them)"
+    )]
     Unfit {
         /// Which.
         workload: String,
@@ -117,7 +119,10 @@ pub fn look(path: &Path) -> Result<Look, LiveError> {
     let source = FileSource::open(path)?;
     let describe = source.describe();
     // `file:PATH, direct, io_uring`: the path is shown elsewhere.
-    let about = describe.strip_prefix(&format!("file:{}, ", path.display())).unwrap_or(&describe).to_string();
+    let about = describe
+        .strip_prefix(&format!("file:{}, ", path.display()))
+        .unwrap_or(&describe)
+        .to_string();
     Ok(Look {
         size: source.size(),
         readahead: foreread::source::default_readahead_bytes(path),
@@ -142,7 +147,10 @@ pub fn check(workload: &Workload) -> Result<(), LiveError> {
     } else {
         return Ok(());
     };
-    Err(LiveError::Unfit { workload: workload.name.clone(), does })
+    Err(LiveError::Unfit {
+        workload: workload.name.clone(),
+        does,
+    })
 }
 
 /// Open descriptions of one file: each has a descriptor for the row of the kernel, and 1,024 is the usual
@@ -150,7 +158,12 @@ pub fn check(workload: &Workload) -> Result<(), LiveError> {
 const MAX_OPENS: u32 = 512;
 
 fn opens(workload: &Workload) -> u32 {
-    workload.jobs.iter().map(|job| job.open + 1).max().unwrap_or(0)
+    workload
+        .jobs
+        .iter()
+        .map(|job| job.open + 1)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Time that something may take, on the wall clock.
@@ -162,7 +175,9 @@ impl Budget {
     /// That long from now.
     #[must_use]
     pub fn seconds(seconds: u64) -> Budget {
-        Budget { until: Instant::now() + Duration::from_secs(seconds) }
+        Budget {
+            until: Instant::now() + Duration::from_secs(seconds),
+        }
     }
 
     /// It is over.
@@ -190,24 +205,51 @@ pub struct Setup<'a> {
 ///
 /// # Errors
 /// The source cannot be read, the log cannot be written, or [`check`] refuses the workload.
-pub fn engine(source: Arc<dyn Source>, workload: &Workload, setup: &Setup<'_>) -> Result<RunResult, LiveError> {
+pub fn engine(
+    source: Arc<dyn Source>,
+    workload: &Workload,
+    setup: &Setup<'_>,
+) -> Result<RunResult, LiveError> {
     check(workload)?;
-    let Setup { policy, cache_bytes, page_bytes, ref event_log, limits } = *setup;
+    let Setup {
+        policy,
+        cache_bytes,
+        page_bytes,
+        ref event_log,
+        limits,
+    } = *setup;
     let event_log = event_log.clone();
-    let mut options =
-        Options { policy: policy.clone().into(), cache_bytes, page_bytes, event_log, ..Options::default() };
+    let mut options = Options {
+        policy: policy.clone().into(),
+        cache_bytes,
+        page_bytes,
+        event_log,
+        ..Options::default()
+    };
     if let Some((limits, threads)) = limits {
         (options.limits, options.threads) = (limits, Some(threads));
     }
     let first = Reader::open(source, options)?;
-    let others: Vec<Reader> = (1..opens(workload)).map(|_| first.try_clone()).collect::<Result<_, _>>()?;
-    let reader = |open: u32| if open == 0 { &first } else { &others[open as usize - 1] };
+    let others: Vec<Reader> = (1..opens(workload))
+        .map(|_| first.try_clone())
+        .collect::<Result<_, _>>()?;
+    let reader = |open: u32| {
+        if open == 0 {
+            &first
+        } else {
+            &others[open as usize - 1]
+        }
+    };
     let target = Target {
         read: &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?),
-        advise: &|open, advice, offset, len| Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?),
+        advise: &|open, advice, offset, len| {
+            Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?)
+        },
     };
     let timed = run_jobs(workload, &target)?;
-    let stats = first.end_event_log().map_err(LiveError::io("writing the event log"))?;
+    let stats = first
+        .end_event_log()
+        .map_err(LiveError::io("writing the event log"))?;
     Ok(result(timed, stats, workload, page_bytes, false))
 }
 
@@ -231,22 +273,38 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
             .map_err(LiveError::io(format!("opening {}", path.display())))
     };
     let first = open()?;
-    rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed)
-        .map_err(|e| LiveError::io(format!("dropping the cached pages of {}", path.display()))(e.into()))?;
+    rustix::fs::fadvise(&first, 0, None, rustix::fs::Advice::DontNeed).map_err(|e| {
+        LiveError::io(format!("dropping the cached pages of {}", path.display()))(e.into())
+    })?;
     let mut files = vec![first];
     for _ in 1..opens(workload) {
         files.push(open()?);
     }
     let read = |open: u32, buf: &mut [u8], offset: u64| {
-        files[open as usize].read_at(buf, offset).map_err(LiveError::io(format!("reading {}", path.display())))
+        files[open as usize]
+            .read_at(buf, offset)
+            .map_err(LiveError::io(format!("reading {}", path.display())))
     };
     let advise = |open: u32, advice, offset, len| {
         // A length of 0 would be the whole rest of the file.
-        let Some(len) = NonZeroU64::new(len) else { return Ok(()) };
-        rustix::fs::fadvise(&files[open as usize], offset, Some(len), kernel_advice(advice))
-            .map_err(|e| LiveError::io(format!("a hint about {}", path.display()))(e.into()))
+        let Some(len) = NonZeroU64::new(len) else {
+            return Ok(());
+        };
+        rustix::fs::fadvise(
+            &files[open as usize],
+            offset,
+            Some(len),
+            kernel_advice(advice),
+        )
+        .map_err(|e| LiveError::io(format!("a hint about {}", path.display()))(e.into()))
     };
-    let timed = run_jobs(workload, &Target { read: &read, advise: &advise })?;
+    let timed = run_jobs(
+        workload,
+        &Target {
+            read: &read,
+            advise: &advise,
+        },
+    )?;
     let stats = Stats::of(|stats| {
         stats.demand_reads = workload.reads();
         stats.demand_bytes = workload.bytes();
@@ -254,10 +312,27 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
     Ok(result(timed, stats, workload, 4096, true))
 }
 
-fn result(timed: Timed, stats: Stats, workload: &Workload, page_bytes: u64, kernel: bool) -> RunResult {
-    let Timed { time, latency, late_p99_ns } = timed;
+fn result(
+    timed: Timed,
+    stats: Stats,
+    workload: &Workload,
+    page_bytes: u64,
+    kernel: bool,
+) -> RunResult {
+    let Timed {
+        time,
+        latency,
+        late_p99_ns,
+    } = timed;
     let distinct_bytes = workload.distinct_bytes(page_bytes);
-    RunResult { time_s: time.as_secs_f64(), stats, latency, distinct_bytes, kernel, late_p99_ns }
+    RunResult {
+        time_s: time.as_secs_f64(),
+        stats,
+        latency,
+        distinct_bytes,
+        kernel,
+        late_p99_ns,
+    }
 }
 
 /// Wall-clock time of a run, the latency of each read, and how late they were issued, where that was measured.
@@ -300,59 +375,104 @@ fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError
     if needs_pacing(workload) {
         return run_paced(workload, target);
     }
-    let lanes: Vec<(&Job, AtomicUsize)> = workload.jobs.iter().map(|j| (j, AtomicUsize::new(0))).collect();
+    let lanes: Vec<(&Job, AtomicUsize)> = workload
+        .jobs
+        .iter()
+        .map(|j| (j, AtomicUsize::new(0)))
+        .collect();
     let began = Instant::now();
     if let [(job, next)] = lanes.as_slice()
         && job.depth <= 1
     {
         // A single reader needs no extra thread, and none is timed.
         let latency = lane(job, next, target)?;
-        return Ok(Timed { time: began.elapsed(), latency, late_p99_ns: None });
+        return Ok(Timed {
+            time: began.elapsed(),
+            latency,
+            late_p99_ns: None,
+        });
     }
     let latency = std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for (job, next) in lanes.iter().flat_map(|(job, next)| (0..job.depth.max(1)).map(move |_| (*job, next))) {
+        for (job, next) in lanes
+            .iter()
+            .flat_map(|(job, next)| (0..job.depth.max(1)).map(move |_| (*job, next)))
+        {
             let thread = spawn_scoped(scope, "foreread-reader", move || lane(job, next, target));
             threads.push(thread.map_err(|error| {
                 // Those that there are read no more: with fewer readers the time would be another one.
-                lanes.iter().for_each(|(job, next)| next.store(job.requests.len(), Ordering::Relaxed));
+                lanes
+                    .iter()
+                    .for_each(|(job, next)| next.store(job.requests.len(), Ordering::Relaxed));
                 LiveError::io("beginning the readers")(error)
             })?);
         }
         let mut all = latency_histogram();
         for thread in threads {
-            let part = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let part = thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             // The same bounds on both sides: adding cannot fail.
             let _ = all.add(&part);
         }
         Ok::<_, LiveError>(all)
     })?;
-    Ok(Timed { time: began.elapsed(), latency, late_p99_ns: None })
+    Ok(Timed {
+        time: began.elapsed(),
+        latency,
+        late_p99_ns: None,
+    })
 }
 
 /// Whether there is more to do than to read one request after the other.
 fn needs_pacing(workload: &Workload) -> bool {
-    let waits = |job: &Job| job.timed || job.batch > 1 || job.after.is_some() || !job.links.is_empty();
-    workload.jobs.iter().any(|job| waits(job) || job.requests.iter().any(|r| r.think_ns > 0))
-        || workload.jobs.iter().map(|job| job.depth.max(1)).sum::<u32>() > paced::MAX_WORKERS
+    let waits =
+        |job: &Job| job.timed || job.batch > 1 || job.after.is_some() || !job.links.is_empty();
+    workload
+        .jobs
+        .iter()
+        .any(|job| waits(job) || job.requests.iter().any(|r| r.think_ns > 0))
+        || workload
+            .jobs
+            .iter()
+            .map(|job| job.depth.max(1))
+            .sum::<u32>()
+            > paced::MAX_WORKERS
 }
 
 /// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
 fn run_paced(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
-    let paced::PacedTimes { time, latency, late } = paced::run(workload, target)?;
+    let paced::PacedTimes {
+        time,
+        latency,
+        late,
+    } = paced::run(workload, target)?;
     let late_ns = percentile_ns(&late, 99.0).unwrap_or(0);
     let p50_ns = percentile_ns(&latency, 50.0).unwrap_or(0);
     let too_late = late_ns > MAX_LATE_NS && late_ns as f64 > MAX_LATE_PART * p50_ns as f64;
     if too_late && workload.jobs.iter().any(|job| job.timed) {
-        return Err(LiveError::Late { late_us: late_ns / 1000, p50_us: p50_ns / 1000 });
+        return Err(LiveError::Late {
+            late_us: late_ns / 1000,
+            p50_us: p50_ns / 1000,
+        });
     }
-    Ok(Timed { time, latency, late_p99_ns: Some(late_ns) })
+    Ok(Timed {
+        time,
+        latency,
+        late_p99_ns: Some(late_ns),
+    })
 }
 
 /// One request after the other until the job has no more.
 fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<u64>, LiveError> {
     let mut latency = latency_histogram();
-    let longest = job.requests.iter().filter(|r| r.demands()).map(|r| r.len).max().unwrap_or(0);
+    let longest = job
+        .requests
+        .iter()
+        .filter(|r| r.demands())
+        .map(|r| r.len)
+        .max()
+        .unwrap_or(0);
     let mut buffer = vec![0; longest as usize];
     while let Some(request) = job.requests.get(next.fetch_add(1, Ordering::Relaxed)) {
         if let RequestKind::Hint(advice) = request.kind {
@@ -360,10 +480,18 @@ fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<
             continue;
         }
         let began = Instant::now();
-        let got = (target.read)(job.open, &mut buffer[..request.len as usize], request.offset)? as u64;
+        let got = (target.read)(
+            job.open,
+            &mut buffer[..request.len as usize],
+            request.offset,
+        )? as u64;
         record_latency(&mut latency, began.elapsed().as_nanos() as u64);
         if got != request.len {
-            return Err(LiveError::Short { offset: request.offset, len: request.len, got });
+            return Err(LiveError::Short {
+                offset: request.offset,
+                len: request.len,
+                got,
+            });
         }
     }
     Ok(latency)
@@ -388,14 +516,30 @@ mod tests {
         assert!(check(&workload(1, vec![reads(), Job::new(0, 1, vec![hint])])).is_ok());
         let touches = Job::new(0, 1, vec![Request::read(0, 1), Request::touch(0)]);
         let many = Job::new(0, MAX_OPENS, vec![Request::read(0, 1)]);
-        assert!(check(&workload(1, vec![Job { open: MAX_OPENS - 1, ..many.clone() }])).is_ok());
+        assert!(
+            check(&workload(
+                1,
+                vec![Job {
+                    open: MAX_OPENS - 1,
+                    ..many.clone()
+                }]
+            ))
+            .is_ok()
+        );
         for (workload, does) in [
-            (workload(1, vec![reads(), touches]), "takes page faults in mapped files"),
+            (
+                workload(1, vec![reads(), touches]),
+                "takes page faults in mapped files",
+            ),
             (workload(2, vec![reads()]), "opens 2 files"),
-            (workload(1, vec![many]), "opens its file more than 512 times"),
+            (
+                workload(1, vec![many]),
+                "opens its file more than 512 times",
+            ),
         ] {
             let error = check(&workload).expect_err("refused").to_string();
-            let remedy = "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
+            let remedy =
+                "and a file is only read here; use --on model:NAME ('foreread models' lists them)";
             assert_eq!(error, format!("any {does}, {remedy}"));
             assert!(engine_and_kernel_refuse(&workload));
         }
@@ -404,7 +548,13 @@ mod tests {
     fn engine_and_kernel_refuse(workload: &Workload) -> bool {
         let path = Path::new("does/not/exist");
         let policy = PolicySpec::none();
-        let setup = Setup { policy: &policy, cache_bytes: 1 << 20, page_bytes: 4096, event_log: None, limits: None };
+        let setup = Setup {
+            policy: &policy,
+            cache_bytes: 1 << 20,
+            page_bytes: 4096,
+            event_log: None,
+            limits: None,
+        };
         let unfit = |result| matches!(result, Err(LiveError::Unfit { .. }));
         let source = Arc::new(foreread::source::Mem::new(Vec::new()));
         unfit(engine(source, workload, &setup)) && unfit(kernel(path, workload))
@@ -414,8 +564,15 @@ mod tests {
     #[test]
     fn hints_are_passed_on() {
         let scratch = Scratch::make(1 << 20, &mut |_| ()).expect("room");
-        let hints = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed];
-        let mut requests: Vec<Request> = hints.map(|advice| Request::hint(advice, 0, 1 << 20)).into();
+        let hints = [
+            Advice::Normal,
+            Advice::Sequential,
+            Advice::Random,
+            Advice::WillNeed,
+            Advice::DontNeed,
+        ];
+        let mut requests: Vec<Request> =
+            hints.map(|advice| Request::hint(advice, 0, 1 << 20)).into();
         requests.push(Request::read(4096, 100));
         let workload = Workload {
             name: "hints".to_string(),
@@ -425,12 +582,29 @@ mod tests {
             jobs: vec![Job::new(0, 0, requests)],
         };
         let policy = PolicySpec::parse("linux-6.18").expect("a policy");
-        let setup = Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: 4096, event_log: None, limits: None };
+        let setup = Setup {
+            policy: &policy,
+            cache_bytes: 4 << 20,
+            page_bytes: 4096,
+            event_log: None,
+            limits: None,
+        };
         let source = file(&scratch.path()).expect("readable");
         let run = engine(source, &workload, &setup).expect("readable");
         assert_eq!((run.stats.demand_reads, run.latency.len()), (1, 1));
-        assert!(run.stats.ra_bytes >= (1 << 20) - 4096, "WILLNEED reads it all: {:?}", run.stats);
+        assert!(
+            run.stats.ra_bytes >= (1 << 20) - 4096,
+            "WILLNEED reads it all: {:?}",
+            run.stats
+        );
         let run = kernel(&scratch.path(), &workload).expect("readable");
-        assert_eq!((run.stats.demand_reads, run.stats.demand_bytes, run.latency.len()), (1, 100, 1));
+        assert_eq!(
+            (
+                run.stats.demand_reads,
+                run.stats.demand_bytes,
+                run.latency.len()
+            ),
+            (1, 100, 1)
+        );
     }
 }

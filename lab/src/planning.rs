@@ -40,18 +40,32 @@ pub struct Planned {
 ///
 /// # Errors
 /// A trace cannot be read.
-pub fn of_traces(traces: &[PathBuf], format: Option<&str>, selection: &Selection) -> Result<Planned, TraceError> {
+pub fn of_traces(
+    traces: &[PathBuf],
+    format: Option<&str>,
+    selection: &Selection,
+) -> Result<Planned, TraceError> {
     let mut making = Making::default();
     let mut made_from = Vec::new();
     for trace in traces {
-        making.run(foreread_trace::open(std::slice::from_ref(trace), format)?, trace)?;
+        making.run(
+            foreread_trace::open(std::slice::from_ref(trace), format)?,
+            trace,
+        )?;
         made_from.push(trace.display().to_string());
     }
     let dropped = making.runs.dropped;
-    let left_out = LeftOut::named(making.bad.into_iter().map(|(path, why)| LeftOut { path: path.into(), why }));
+    let left_out = LeftOut::named(making.bad.into_iter().map(|(path, why)| LeftOut {
+        path: path.into(),
+        why,
+    }));
     let mut plan = making.runs.plan(selection);
     plan.made_from = made_from;
-    Ok(Planned { plan, left_out, dropped })
+    Ok(Planned {
+        plan,
+        left_out,
+        dropped,
+    })
 }
 
 #[derive(Default)]
@@ -65,8 +79,11 @@ struct Making {
 
 impl Making {
     fn run(&mut self, import: Import, trace: &Path) -> Result<(), TraceError> {
-        let is_remote = ["foreread serve", "foreread mount"].contains(&import.header.format.as_str());
-        let written_ns = fs::metadata(trace).ok().and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
+        let is_remote =
+            ["foreread serve", "foreread mount"].contains(&import.header.format.as_str());
+        let written_ns = fs::metadata(trace)
+            .ok()
+            .and_then(|meta| PlanFile::of(trace.into(), &meta).mtime_ns);
         let mut numbers = Vec::new();
         let (mut began, mut order) = (None, 0);
         for item in import.items {
@@ -74,13 +91,20 @@ impl Making {
                 Item::File(file) => {
                     let number = self.file(&file.name, file.size, written_ns, is_remote);
                     let number = number.map_err(|full| {
-                        TraceError::new(trace, TracePosition::Whole, full.to_string(), "plan fewer recordings")
+                        TraceError::new(
+                            trace,
+                            TracePosition::Whole,
+                            full.to_string(),
+                            "plan fewer recordings",
+                        )
                     })?;
                     numbers.push(number);
                 }
                 Item::Record(record) => {
                     order += 1;
-                    let Some(file) = numbers.get(record.file as usize).copied().flatten() else { continue };
+                    let Some(file) = numbers.get(record.file as usize).copied().flatten() else {
+                        continue;
+                    };
                     // Without times the order is kept.
                     let start = record.start_ns.unwrap_or(order * 1000);
                     let at_ns = start.saturating_sub(*began.get_or_insert(start));
@@ -99,9 +123,18 @@ impl Making {
             return;
         }
         let len = record.returned.unwrap_or(record.len);
-        let stall_ns = record.end_ns.zip(record.start_ns).map_or(0, |(end, start)| end.saturating_sub(start));
+        let stall_ns = record
+            .end_ns
+            .zip(record.start_ns)
+            .map_or(0, |(end, start)| end.saturating_sub(start));
         let range = record.offset..record.offset.saturating_add(len);
-        self.runs.touch(Touch { file, range, at_ns, thread: record.thread, stall_ns });
+        self.runs.touch(Touch {
+            file,
+            range,
+            at_ns,
+            thread: record.thread,
+            stall_ns,
+        });
     }
 
     /// The number of a file that is as the trace saw it.
@@ -118,18 +151,26 @@ impl Making {
         if self.bad.contains_key(name) {
             return Ok(None);
         }
-        let file = if is_remote { remote(name, size) } else { local(name, size, written_ns) };
+        let file = if is_remote {
+            remote(name, size)
+        } else {
+            local(name, size, written_ns)
+        };
         match file {
             Ok(Some(file)) => {
                 // The name is kept twice: here, and as a path of the plan.
-                self.account.take::<(PlanFile, String, u32)>(2 * name.len())?;
-                let Some(number) = self.runs.file(file) else { return Ok(None) };
+                self.account
+                    .take::<(PlanFile, String, u32)>(2 * name.len())?;
+                let Some(number) = self.runs.file(file) else {
+                    return Ok(None);
+                };
                 self.numbers.insert(name.to_string(), number);
                 Ok(Some(number))
             }
             Ok(None) => Ok(None),
             Err(why) => {
-                self.account.take::<(String, String)>(name.len() + why.len())?;
+                self.account
+                    .take::<(String, String)>(name.len() + why.len())?;
                 self.bad.insert(name.to_string(), why);
                 Ok(None)
             }
@@ -139,18 +180,28 @@ impl Making {
 
 fn remote(name: &str, size: Option<u64>) -> Result<Option<PlanFile>, String> {
     let size = size.ok_or("the recording does not have its size")?;
-    Ok(Some(PlanFile { path: name.into(), size, mtime_ns: None }))
+    Ok(Some(PlanFile {
+        path: name.into(),
+        size,
+        mtime_ns: None,
+    }))
 }
 
 /// Nothing for what is never in the page cache's way: pseudo files, pipes, devices without a file system.
-fn local(name: &str, size: Option<u64>, written_ns: Option<i64>) -> Result<Option<PlanFile>, String> {
+fn local(
+    name: &str,
+    size: Option<u64>,
+    written_ns: Option<i64>,
+) -> Result<Option<PlanFile>, String> {
     let path = std::path::absolute(name).map_err(|error| error.to_string())?;
     let looked = look(&path).map_err(|error| error.to_string())?;
     let meta = looked.meta();
     if meta.file_type().is_block_device() {
         return mounted_device(&path).map(|(_, size)| Some(PlanFile::device(path, size)));
     }
-    let is_pseudo = ["/proc", "/sys", "/dev"].iter().any(|root| path.starts_with(root));
+    let is_pseudo = ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|root| path.starts_with(root));
     if !meta.is_file() || is_pseudo || meta.len() == 0 {
         return Ok(None);
     }

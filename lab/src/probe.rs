@@ -112,7 +112,11 @@ pub struct Spread {
 
 impl Spread {
     /// Nothing.
-    pub(crate) const ZERO: Spread = Spread { median: 0.0, low: 0.0, high: 0.0 };
+    pub(crate) const ZERO: Spread = Spread {
+        median: 0.0,
+        low: 0.0,
+        high: 0.0,
+    };
 
     /// Of some values; nothing of none, or of one that is not finite.
     #[must_use]
@@ -125,7 +129,11 @@ impl Spread {
         let n = sorted.len();
         let edge = if n < 4 { 0 } else { n / 4 };
         let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
-        Some(Spread { median, low: sorted[edge], high: sorted[n - 1 - edge] })
+        Some(Spread {
+            median,
+            low: sorted[edge],
+            high: sorted[n - 1 - edge],
+        })
     }
 
     /// (third quartile - first) / median.

@@ -99,7 +99,11 @@ pub fn again() -> Command {
 /// owner, and the owner's folder can be unmounted.
 pub fn guard(word: &str) -> Command {
     let mut command = again();
-    command.arg(word).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(word)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.process_group(0).current_dir("/");
     command
 }

@@ -166,14 +166,24 @@ impl Captured {
         let ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
         let (learned, places, counts) = first.follow.learned();
         // A search would read the folders of the device that is watched.
-        let wanted: Vec<FileKey> = places.iter().copied().filter(|place| !self.decoder.blocks.has(*place)).collect();
+        let wanted: Vec<FileKey> = places
+            .iter()
+            .copied()
+            .filter(|place| !self.decoder.blocks.has(*place))
+            .collect();
         let nameless = match self.devices {
             Some(_) => 0,
             None => self.find(ran, &wanted),
         };
         let left_out = LeftOut::default();
-        let named: HashMap<FileKey, FileInfo> = places.iter().map(|place| (*place, self.info(*place))).collect();
-        let on_devices = self.devices.as_ref().map(|devices| only::names(&places, devices));
+        let named: HashMap<FileKey, FileInfo> = places
+            .iter()
+            .map(|place| (*place, self.info(*place)))
+            .collect();
+        let on_devices = self
+            .devices
+            .as_ref()
+            .map(|devices| only::names(&places, devices));
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
         let (files, event_bytes) = (wanted.len() as u64, self.spill.bytes);
@@ -183,7 +193,17 @@ impl Captured {
             None => step::items(second),
         };
         let event_ns = self.ending.event_ns();
-        Ok(Understood { header, items, left_out, counts, files, nameless, events, event_bytes, event_ns })
+        Ok(Understood {
+            header,
+            items,
+            left_out,
+            counts,
+            files,
+            nameless,
+            events,
+            event_bytes,
+            event_ns,
+        })
     }
 
     /// Looks for the names of files, as long as file systems answer; gives how many have none in the end.
@@ -194,37 +214,74 @@ impl Captured {
             // Our own libraries are mostly those of the command.
             finder.look(&[std::process::id()]);
             for root in roots {
-                std::fs::canonicalize(root).into_iter().for_each(|root| finder.root(root));
+                std::fs::canonicalize(root)
+                    .into_iter()
+                    .for_each(|root| finder.root(root));
             }
             ran.into_iter().for_each(|name| finder.root(name));
             finder.search(&own, until_unix_ns);
         };
         // Without a thread, or an answer until now, names are those that were found meanwhile.
-        let search = if self.answers { Task::start("foreread-names", search).ok() } else { None };
-        self.answers =
-            search.is_some_and(|search| search.while_moving(END_PATIENCE, || self.finder.looked()).is_some());
+        let search = if self.answers {
+            Task::start("foreread-names", search).ok()
+        } else {
+            None
+        };
+        self.answers = search.is_some_and(|search| {
+            search
+                .while_moving(END_PATIENCE, || self.finder.looked())
+                .is_some()
+        });
         self.finder.nameless(wanted) as u64
     }
 
     fn info(&self, place: FileKey) -> FileInfo {
-        match self.decoder.blocks.get(place).cloned().or_else(|| self.finder.get(place)) {
-            Some(named) => FileInfo { name: named.path.display().to_string(), size: Some(named.size) },
+        match self
+            .decoder
+            .blocks
+            .get(place)
+            .cloned()
+            .or_else(|| self.finder.get(place))
+        {
+            Some(named) => FileInfo {
+                name: named.path.display().to_string(),
+                size: Some(named.size),
+            },
             None => place.nameless(),
         }
     }
 
-    fn steps(&self, known: Learned, names: Names, left_out: LeftOut, path: &Path) -> Result<Events, TraceError> {
+    fn steps(
+        &self,
+        known: Learned,
+        names: Names,
+        left_out: LeftOut,
+        path: &Path,
+    ) -> Result<Events, TraceError> {
         let mut follow = Follow::new(known, names, left_out);
         follow.settled(self.settled_ns);
-        let many = |(what, remedy): (&str, &str)| TraceError::new(path, TracePosition::Whole, what, remedy);
+        let many = |(what, remedy): (&str, &str)| {
+            TraceError::new(path, TracePosition::Whole, what, remedy)
+        };
         for one in &self.before {
             match one.shares {
                 Some(leader) => follow.share(leader, one.thread).map_err(many)?,
-                None => follow.inherit(one.thread, &one.descriptors, one.ignored).map_err(many)?,
+                None => follow
+                    .inherit(one.thread, &one.descriptors, one.ignored)
+                    .map_err(many)?,
             }
         }
-        let merge = self.spill.events().map_err(|error| TraceError::io(path, TracePosition::Whole, &error))?;
-        Ok(Events { follow, merge, decoder: Arc::clone(&self.decoder), path: path.to_path_buf(), number: 0 })
+        let merge = self
+            .spill
+            .events()
+            .map_err(|error| TraceError::io(path, TracePosition::Whole, &error))?;
+        Ok(Events {
+            follow,
+            merge,
+            decoder: Arc::clone(&self.decoder),
+            path: path.to_path_buf(),
+            number: 0,
+        })
     }
 
     fn header(&self, counts: &Counts, nameless: u64) -> Header {
@@ -241,18 +298,28 @@ impl Captured {
             ));
         }
         if nameless > 0 {
-            notes.push(format!("{nameless} files have no name: deleted, or not found"));
+            notes.push(format!(
+                "{nameless} files have no name: deleted, or not found"
+            ));
         }
         if !self.answers {
-            notes.push("a file system did not answer, so names were not looked for to the end".to_string());
+            notes.push(
+                "a file system did not answer, so names were not looked for to the end".to_string(),
+            );
         }
         let lost = self.lost.overrun + self.lost.dropped;
         if lost > 0 {
-            notes.push(format!("{lost} events were lost, at {} places; record with a larger --buffer", counts.gaps));
+            notes.push(format!(
+                "{lost} events were lost, at {} places; record with a larger --buffer",
+                counts.gaps
+            ));
         }
         notes.extend(self.off.as_ref().map(ToString::to_string));
         if !self.decoder.missing.is_empty() {
-            notes.push(format!("this kernel has no tracepoint {}", self.decoder.missing.join(", ")));
+            notes.push(format!(
+                "this kernel has no tracepoint {}",
+                self.decoder.missing.join(", ")
+            ));
         }
         Header {
             format: FORMAT.to_string(),

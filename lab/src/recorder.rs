@@ -29,7 +29,11 @@ const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB
 const QUEUE: usize = 1 << 14;
 
 enum Told {
-    Opened { client: u64, name: String, size: u64 },
+    Opened {
+        client: u64,
+        name: String,
+        size: u64,
+    },
     Passed(u64, Passed),
     Closed(u64),
     End,
@@ -69,16 +73,24 @@ impl Recorder {
             let left_out = LeftOut::default();
             let taken = Taken::new(queue, since, left_out.clone());
             match own::write(&header, Box::new(taken), &left_out, output) {
-                Ok(Exported { records, .. }) => Ok(Recorded { records, left_out: left_out.so_far() }),
+                Ok(Exported { records, .. }) => Ok(Recorded {
+                    records,
+                    left_out: left_out.so_far(),
+                }),
                 Err(error) => {
                     broken(&error);
                     Err(error)
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("foreread-record".into()).spawn(write);
+        let thread = std::thread::Builder::new()
+            .name("foreread-record".into())
+            .spawn(write);
         let writer = thread.map_err(|error| TraceError::not_written(&path, &error))?;
-        Ok(Recorder { told, writer: Mutex::new(Some(writer)) })
+        Ok(Recorder {
+            told,
+            writer: Mutex::new(Some(writer)),
+        })
     }
 
     /// Ends the trace. What passes from now on is not in it.
@@ -88,10 +100,22 @@ impl Recorder {
     pub fn finish(&self) -> Result<Recorded, TraceError> {
         // An error here means that the writer has ended; it returns its own error.
         let _ = self.told.send(Told::End);
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ended =
-            || TraceError::new(std::path::Path::new("the trace"), TracePosition::Whole, "it has ended", "record anew");
-        writer.and_then(|writer| writer.join().ok()).ok_or_else(ended)?
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let ended = || {
+            TraceError::new(
+                std::path::Path::new("the trace"),
+                TracePosition::Whole,
+                "it has ended",
+                "record anew",
+            )
+        };
+        writer
+            .and_then(|writer| writer.join().ok())
+            .ok_or_else(ended)?
     }
 
     fn tell(&self, told: Told) {
@@ -102,7 +126,11 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn opened(&self, client: u64, name: &str, size: u64) {
-        self.tell(Told::Opened { client, name: fit(name), size });
+        self.tell(Told::Opened {
+            client,
+            name: fit(name),
+            size,
+        });
     }
 
     fn passed(&self, client: u64, passed: &Passed) {
@@ -120,7 +148,10 @@ fn header(front: &str) -> Header {
         time_unit: "ns".to_string(),
         offset_unit: "bytes".to_string(),
         // The threads are the server's, not the clients'.
-        lacks: Lacks { threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            threads: true,
+            ..Lacks::default()
+        },
         // A guest, a file system or the kernel's page cache is above.
         level: Level::BelowCache,
         notes: Vec::new(),
@@ -130,7 +161,9 @@ fn header(front: &str) -> Header {
 /// A name as a trace can have it.
 fn fit(name: &str) -> String {
     let mut name = name.replace('\0', "?");
-    let fits = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&n| name.is_char_boundary(n));
+    let fits = (0..=MAX_NAME_BYTES.min(name.len()))
+        .rev()
+        .find(|&n| name.is_char_boundary(n));
     name.truncate(fits.unwrap_or(0));
     name
 }
@@ -187,10 +220,17 @@ impl Taken {
         let file = match self.files.get(&key) {
             Some(file) => *file,
             // Its requests are counted as they come.
-            None if u64::from(known) == MAX_FILES || self.names_bytes + key.0.len() > MAX_NAMES_BYTES => return,
+            None if u64::from(known) == MAX_FILES
+                || self.names_bytes + key.0.len() > MAX_NAMES_BYTES =>
+            {
+                return;
+            }
             None => {
                 self.names_bytes += key.0.len();
-                let info = FileInfo { name: key.0.clone(), size: Some(size) };
+                let info = FileInfo {
+                    name: key.0.clone(),
+                    size: Some(size),
+                };
                 self.ready.push_back(Item::File(info));
                 self.files.insert(key, known);
                 known
@@ -226,7 +266,9 @@ impl Taken {
             Ok(Some(first)) => self.out(first),
             Ok(None) => {}
             // It took as long as 65536 others.
-            Err(TooLate) => self.left_out.count("requests that were answered too late to be put in order"),
+            Err(TooLate) => self
+                .left_out
+                .count("requests that were answered too late to be put in order"),
         }
     }
 
@@ -289,8 +331,12 @@ mod tests {
     /// The items reported between start and end, as read back.
     fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (Recorded, Vec<Item>) {
         let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
-        let output = Output { path: "t".into(), to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)) };
-        let recorder = Recorder::start("test", since, output, |error| panic!("{error}")).expect("a thread");
+        let output = Output {
+            path: "t".into(),
+            to: Box::new(Disk(Arc::clone(&bytes), usize::MAX)),
+        };
+        let recorder =
+            Recorder::start("test", since, output, |error| panic!("{error}")).expect("a thread");
         tell(&recorder, since);
         let done = recorder.finish().expect("written");
         assert!(recorder.finish().is_err(), "it ends once");
@@ -299,13 +345,27 @@ mod tests {
         let path = folder.path().join("t.frt");
         std::fs::write(&path, &*bytes.lock().expect("whole")).expect("room");
         let import = foreread_trace::open(&[path], None).expect("a trace");
-        assert_eq!((import.header.format.as_str(), import.header.lacks.threads), ("test", true));
-        (done, import.items.map(|item| item.expect("readable")).collect())
+        assert_eq!(
+            (import.header.format.as_str(), import.header.lacks.threads),
+            ("test", true)
+        );
+        (
+            done,
+            import.items.map(|item| item.expect("readable")).collect(),
+        )
     }
 
     fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
         let at = |us| since + Duration::from_micros(us);
-        Passed { asked: RequestKind::Read, offset, len, returned: len, done: true, start: at(us.0), end: at(us.1) }
+        Passed {
+            asked: RequestKind::Read,
+            offset,
+            len,
+            returned: len,
+            done: true,
+            start: at(us.0),
+            end: at(us.1),
+        }
     }
 
     /// Files with names of 4 KiB, more than are kept of: the rest is counted, and those that are known go on.
@@ -314,7 +374,11 @@ mod tests {
         let kept = (MAX_NAMES_BYTES / MAX_NAME_BYTES) as u64;
         let (done, items) = recorded(|recorder, since| {
             for client in 0..kept + 10 {
-                recorder.opened(client, &format!("{client:0>width$}", width = MAX_NAME_BYTES), 1 << 20);
+                recorder.opened(
+                    client,
+                    &format!("{client:0>width$}", width = MAX_NAME_BYTES),
+                    1 << 20,
+                );
                 recorder.passed(client, &read(since, 0, 4096, (client, client + 1)));
                 if client > 0 {
                     recorder.closed(client);
@@ -322,8 +386,20 @@ mod tests {
             }
             recorder.passed(0, &read(since, 4096, 4096, (kept + 20, kept + 21)));
         });
-        assert_eq!(done, Recorded { records: kept + 1, left_out: vec![(TOO_MANY_FILES, 10)] });
-        assert_eq!(items.iter().filter(|item| matches!(item, Item::File(_))).count() as u64, kept);
+        assert_eq!(
+            done,
+            Recorded {
+                records: kept + 1,
+                left_out: vec![(TOO_MANY_FILES, 10)]
+            }
+        );
+        assert_eq!(
+            items
+                .iter()
+                .filter(|item| matches!(item, Item::File(_)))
+                .count() as u64,
+            kept
+        );
     }
 
     fn reads(items: &[Item]) -> Vec<(u32, u32, u64)> {
@@ -344,44 +420,98 @@ mod tests {
             recorder.passed(7, &read(since, 1, 1, (20, 50)));
             recorder.closed(7);
             recorder.opened(7, "a", 100);
-            recorder.passed(7, &Passed { returned: 3, ..read(since, 3, 5, (60, 61)) });
+            recorder.passed(
+                7,
+                &Passed {
+                    returned: 3,
+                    ..read(since, 3, 5, (60, 61))
+                },
+            );
         });
-        assert_eq!(done, Recorded { records: 3, left_out: Vec::new() });
-        let files: Vec<&Item> = items.iter().filter(|item| matches!(item, Item::File(_))).collect();
-        let file = |name: &str, size| Item::File(FileInfo { name: name.to_string(), size: Some(size) });
+        assert_eq!(
+            done,
+            Recorded {
+                records: 3,
+                left_out: Vec::new()
+            }
+        );
+        let files: Vec<&Item> = items
+            .iter()
+            .filter(|item| matches!(item, Item::File(_)))
+            .collect();
+        let file = |name: &str, size| {
+            Item::File(FileInfo {
+                name: name.to_string(),
+                size: Some(size),
+            })
+        };
         assert_eq!(files, [&file("a", 100), &file("b?c", 50)]);
         assert_eq!(reads(&items), [(0, 0, 1), (1, 1, 2), (0, 2, 3)]);
-        let Some(Item::Record(last)) = items.last() else { panic!("a record") };
+        let Some(Item::Record(last)) = items.last() else {
+            panic!("a record")
+        };
         let times = (last.start_ns, last.end_ns, last.returned);
-        assert_eq!(times, (Some(40_000), Some(41_000), Some(3)), "since the first one began");
+        assert_eq!(
+            times,
+            (Some(40_000), Some(41_000), Some(3)),
+            "since the first one began"
+        );
     }
 
     #[test]
     fn what_is_not_in_the_trace_is_counted() {
         let (done, items) = recorded(|recorder, since| {
             recorder.opened(1, "a", 100);
-            recorder.passed(1, &Passed { done: false, ..read(since, 0, 1, (0, 1)) });
-            recorder.passed(1, &Passed { asked: RequestKind::Flush, ..read(since, 0, 0, (0, 1)) });
+            recorder.passed(
+                1,
+                &Passed {
+                    done: false,
+                    ..read(since, 0, 1, (0, 1))
+                },
+            );
+            recorder.passed(
+                1,
+                &Passed {
+                    asked: RequestKind::Flush,
+                    ..read(since, 0, 0, (0, 1))
+                },
+            );
             // The first one began so long ago that more than can be held began and ended meanwhile.
-            (2..MAX_RECORDS_DISORDER as u64 + 4).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
+            (2..MAX_RECORDS_DISORDER as u64 + 4)
+                .for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
             recorder.passed(1, &read(since, 1, 1, (0, 99)));
         });
         let late = "requests that were answered too late to be put in order";
-        assert_eq!(done.left_out, [("flushes", 1), ("requests that failed", 1), (late, 1)]);
-        assert_eq!((done.records, items.len() as u64), (MAX_RECORDS_DISORDER as u64 + 2, done.records + 1));
+        assert_eq!(
+            done.left_out,
+            [("flushes", 1), ("requests that failed", 1), (late, 1)]
+        );
+        assert_eq!(
+            (done.records, items.len() as u64),
+            (MAX_RECORDS_DISORDER as u64 + 2, done.records + 1)
+        );
     }
 
     #[test]
     fn a_full_disk_is_reported_at_once_and_at_the_end_and_stops_no_thread() {
         let (told, heard) = sync_channel(1);
         let (path, since) = (PathBuf::from("t"), Instant::now());
-        let output = Output { path, to: Box::new(Disk(Arc::default(), 10)) };
+        let output = Output {
+            path,
+            to: Box::new(Disk(Arc::default(), 10)),
+        };
         let broken = move |error: &TraceError| told.send(error.to_string()).expect("room");
         let recorder = Recorder::start("test", since, output, broken).expect("a thread");
         let line = heard.recv().expect("told");
-        assert_eq!(line, "cannot be written (the disk is full): t; free some space or write elsewhere");
+        assert_eq!(
+            line,
+            "cannot be written (the disk is full): t; free some space or write elsewhere"
+        );
         recorder.opened(1, "a", 100);
         (0..2 * QUEUE as u64).for_each(|n| recorder.passed(1, &read(since, n, 1, (n, n))));
-        assert_eq!(recorder.finish().expect_err("not written").to_string(), line);
+        assert_eq!(
+            recorder.finish().expect_err("not written").to_string(),
+            line
+        );
     }
 }

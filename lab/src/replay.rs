@@ -35,8 +35,7 @@ pub const MAX_SPAN_NS: u64 = 400 * 24 * 3600 * 1_000_000_000;
 pub const MAX_THINK: f64 = 100.0;
 
 /// What a reader must know of a replay by waits that are not in the trace.
-const INFERRED: &str =
-    "The trace does not say what its reads wait for: each waits for all that had ended before it began";
+const INFERRED: &str = "The trace does not say what its reads wait for: each waits for all that had ended before it began";
 
 /// How time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +68,11 @@ impl Mode {
     /// What JSON calls it: `asap` was `afap` when the schema was written.
     #[must_use]
     pub fn json_name(self) -> &'static str {
-        if self == Mode::Asap { "afap" } else { self.name() }
+        if self == Mode::Asap {
+            "afap"
+        } else {
+            self.name()
+        }
     }
 
     /// The one that JSON calls so.
@@ -110,7 +113,11 @@ impl Replay {
     ///
     /// # Errors
     /// [`ReplayError::Mode`]: the trace does not tell what the mode needs.
-    pub fn of(loaded: &Arc<Loaded>, mode: Option<Mode>, think: Option<f64>) -> Result<Replay, ReplayError> {
+    pub fn of(
+        loaded: &Arc<Loaded>,
+        mode: Option<Mode>,
+        think: Option<f64>,
+    ) -> Result<Replay, ReplayError> {
         let (best, why) = best(loaded);
         let mode_used = mode.unwrap_or(best);
         let factor = factor(loaded, mode_used, think)?;
@@ -127,11 +134,23 @@ impl Replay {
             page_bytes: loaded.page_bytes(),
             jobs: made.jobs,
         };
-        let mut notes = notes::all(loaded, mode_used, factor, mode.is_none().then_some(why), made.overlap);
+        let mut notes = notes::all(
+            loaded,
+            mode_used,
+            factor,
+            mode.is_none().then_some(why),
+            made.overlap,
+        );
         if mode_used == Mode::Deps && !loaded.has_deps {
             notes.push(INFERRED.to_string());
         }
-        Ok(Replay { workload, mode: mode_used, think: factor, notes, loaded: loaded.clone() })
+        Ok(Replay {
+            workload,
+            mode: mode_used,
+            think: factor,
+            notes,
+            loaded: loaded.clone(),
+        })
     }
 }
 
@@ -139,38 +158,57 @@ impl Replay {
 fn best(loaded: &Loaded) -> (Mode, &'static str) {
     match () {
         () if loaded.has_deps => (Mode::Deps, "the trace says what each record waits for"),
-        () if loaded.has_ends && loaded.is_program() => {
-            (Mode::Closed, "the trace has the calls of a program with their starts and ends")
-        }
-        () if loaded.has_ends => {
-            (Mode::Asap, "the trace is not known to be of a program's calls, so that its pauses may be those of many")
-        }
-        () => (Mode::Asap, "without ends of reads in the trace the think time is unknown"),
+        () if loaded.has_ends && loaded.is_program() => (
+            Mode::Closed,
+            "the trace has the calls of a program with their starts and ends",
+        ),
+        () if loaded.has_ends => (
+            Mode::Asap,
+            "the trace is not known to be of a program's calls, so that its pauses may be those of many",
+        ),
+        () => (
+            Mode::Asap,
+            "without ends of reads in the trace the think time is unknown",
+        ),
     }
 }
 
 /// The factor on pauses, where the mode has any.
 fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, ReplayError> {
     let refuse = |what: &str, remedy: &str| {
-        Err(ReplayError::Mode(format!("{what}: {}, mode {}; {remedy}", loaded.name, mode.name())))
+        Err(ReplayError::Mode(format!(
+            "{what}: {}, mode {}; {remedy}",
+            loaded.name,
+            mode.name()
+        )))
     };
     if asked.is_some_and(|think| !(0.0..=MAX_THINK).contains(&think)) {
-        return refuse("a factor on pauses below 0 or above 100", "use --think 0, 0.5, 1 or 2");
+        return refuse(
+            "a factor on pauses below 0 or above 100",
+            "use --think 0, 0.5, 1 or 2",
+        );
     }
     match (mode, asked) {
-        (Mode::Closed, _) if !loaded.has_ends => {
-            refuse("the think time is unknown, because the trace does not say when reads ended", "use --mode asap")
-        }
-        (Mode::Open, _) if !loaded.has_starts => {
-            refuse("the trace does not say when each read began", "use --mode asap")
-        }
-        (Mode::Deps, _) if !loaded.has_deps && !loaded.has_ends => {
-            refuse("the trace says neither what its records wait for nor when they ended", "use --mode asap")
-        }
-        (Mode::Open, Some(_)) => refuse("there is no pause to lengthen in mode open", "leave --think out"),
-        (Mode::Asap, Some(think)) if think > 0.0 && !loaded.has_starts => {
-            refuse("there is no pause to lengthen, because the trace has no times", "leave --think out")
-        }
+        (Mode::Closed, _) if !loaded.has_ends => refuse(
+            "the think time is unknown, because the trace does not say when reads ended",
+            "use --mode asap",
+        ),
+        (Mode::Open, _) if !loaded.has_starts => refuse(
+            "the trace does not say when each read began",
+            "use --mode asap",
+        ),
+        (Mode::Deps, _) if !loaded.has_deps && !loaded.has_ends => refuse(
+            "the trace says neither what its records wait for nor when they ended",
+            "use --mode asap",
+        ),
+        (Mode::Open, Some(_)) => refuse(
+            "there is no pause to lengthen in mode open",
+            "leave --think out",
+        ),
+        (Mode::Asap, Some(think)) if think > 0.0 && !loaded.has_starts => refuse(
+            "there is no pause to lengthen, because the trace has no times",
+            "leave --think out",
+        ),
         (Mode::Open, None) => Ok(None),
         (Mode::Asap, think) => Ok(think.filter(|think| *think > 0.0)),
         (Mode::Closed | Mode::Deps, think) => Ok(Some(think.unwrap_or(1.0))),
@@ -180,7 +218,11 @@ fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>
 /// A pause by a factor.
 fn scaled(ns: u64, factor: f64) -> u64 {
     // Times below 2^53 ns, 104 days, stay exact; a factor of 1 changes nothing at all.
-    if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
+    if factor == 1.0 {
+        ns
+    } else {
+        (ns as f64 * factor).round() as u64
+    }
 }
 
 /// A job for each open description, with every request at its time.
@@ -191,12 +233,22 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
         if record.what == What::Nothing {
             continue;
         }
-        let number = *of_open[record.open as usize * 2 + usize::from(record.executable)].get_or_insert_with(|| {
-            jobs.push(Job { depth: MAX_OUTSTANDING, timed: true, ..record.job(loaded, Vec::new()) });
-            jobs.len() as u32 - 1
-        });
+        let number = *of_open[record.open as usize * 2 + usize::from(record.executable)]
+            .get_or_insert_with(|| {
+                jobs.push(Job {
+                    depth: MAX_OUTSTANDING,
+                    timed: true,
+                    ..record.job(loaded, Vec::new())
+                });
+                jobs.len() as u32 - 1
+            });
         let think_ns = record.start_ns.unwrap_or(0) - loaded.first_ns;
-        jobs[number as usize].requests.extend(record.requests().map(|request| Request { think_ns, ..request }));
+        jobs[number as usize]
+            .requests
+            .extend(record.requests().map(|request| Request {
+                think_ns,
+                ..request
+            }));
     }
     jobs
 }
@@ -205,20 +257,40 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
 fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
     let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
     let mut jobs = Vec::with_capacity(loaded.records.len());
-    let inferred = if loaded.has_deps { Vec::new() } else { infer::waits(&loaded.records) };
+    let inferred = if loaded.has_deps {
+        Vec::new()
+    } else {
+        infer::waits(&loaded.records)
+    };
     for (number, record) in loaded.records.iter().enumerate() {
         let after = inferred.get(number).unwrap_or(&record.after);
         let links: Vec<Link> = (after.iter())
-            .map(|after| Link { job: after.record as u32, end: after.end, delay_ns: scaled(after.delay_ns, factor) })
+            .map(|after| Link {
+                job: after.record as u32,
+                end: after.end,
+                delay_ns: scaled(after.delay_ns, factor),
+            })
             .collect();
-        let begin = links.iter().map(|link| earliest[link.job as usize].saturating_add(link.delay_ns)).max();
+        let begin = links
+            .iter()
+            .map(|link| earliest[link.job as usize].saturating_add(link.delay_ns))
+            .max();
         let begin = begin.unwrap_or(0);
         if begin > MAX_SPAN_NS {
-            let what = format!("delays of over 400 days in all: {}, record {}", loaded.name, jobs.len() + 1);
-            return Err(ReplayError::Mode(format!("{what}; use --think 0, or the trace is damaged")));
+            let what = format!(
+                "delays of over 400 days in all: {}, record {}",
+                loaded.name,
+                jobs.len() + 1
+            );
+            return Err(ReplayError::Mode(format!(
+                "{what}; use --think 0, or the trace is damaged"
+            )));
         }
         earliest.push(begin);
-        jobs.push(Job { links, ..record.job(loaded, record.requests().collect()) });
+        jobs.push(Job {
+            links,
+            ..record.job(loaded, record.requests().collect())
+        });
     }
     Ok(jobs)
 }
@@ -232,14 +304,25 @@ impl Kept {
             What::Hint(advice) => Some(Request::hint(advice, self.offset, self.len)),
             What::Nothing => None,
         };
-        let more = if self.what == What::Touch { self.offset.saturating_add(self.len) } else { 0 };
+        let more = if self.what == What::Touch {
+            self.offset.saturating_add(self.len)
+        } else {
+            0
+        };
         let next = self.offset - self.offset % Workload::PAGE_BYTES + Workload::PAGE_BYTES;
-        one.into_iter().chain((next..more).step_by(Workload::PAGE_BYTES as usize).map(Request::touch))
+        one.into_iter().chain(
+            (next..more)
+                .step_by(Workload::PAGE_BYTES as usize)
+                .map(Request::touch),
+        )
     }
 
     /// A job with its own open description.
     fn job(&self, loaded: &Loaded, requests: Vec<Request>) -> Job {
         let file = loaded.opens[self.open as usize];
-        Job { executable: self.executable, ..Job::new(file, self.open, requests) }
+        Job {
+            executable: self.executable,
+            ..Job::new(file, self.open, requests)
+        }
     }
 }

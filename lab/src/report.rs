@@ -124,7 +124,11 @@ impl Table {
     /// What its rows are compared by.
     #[must_use]
     pub fn judge(&self) -> Judge {
-        if self.pace.is_some_and(|pace| pace.mode == Mode::Open) { Judge::Latency } else { Judge::Time }
+        if self.pace.is_some_and(|pace| pace.mode == Mode::Open) {
+            Judge::Latency
+        } else {
+            Judge::Time
+        }
     }
 }
 
@@ -168,7 +172,14 @@ pub(crate) mod samples {
             stats.late_bytes = used / 10;
             stats.unused_bytes = ra - used;
         });
-        RunResult { time_s, stats, latency, distinct_bytes: 4_096_000, kernel: false, late_p99_ns: None }
+        RunResult {
+            time_s,
+            stats,
+            latency,
+            distinct_bytes: 4_096_000,
+            kernel: false,
+            late_p99_ns: None,
+        }
     }
 
     pub fn runs(policy: &str, times: &[f64], ra: u64, used: u64, source: u64) -> PolicyRuns {
@@ -179,7 +190,11 @@ pub(crate) mod samples {
             "oracle" => RowKind::Oracle,
             _ => RowKind::Policy,
         };
-        PolicyRuns { policy: policy.to_string(), kind, runs: times.iter().map(|t| run(*t, ra, used, source)).collect() }
+        PolicyRuns {
+            policy: policy.to_string(),
+            kind,
+            runs: times.iter().map(|t| run(*t, ra, used, source)).collect(),
+        }
     }
 
     pub fn table(workload: &str, source: &str, policies: Vec<PolicyRuns>) -> Table {
@@ -203,8 +218,20 @@ pub(crate) mod samples {
             "model:rbd",
             vec![
                 runs("none", &[46.1, 46.3, 46.2, 46.0, 46.4], 0, 0, 4_096_000),
-                runs("linux-6.18", &[12.9, 13.1, 13.0, 12.8, 13.2], 5_242_880, 3_932_160, 5_500_000),
-                runs("rbd-plain", &[11.3, 11.5, 11.4, 11.3, 11.6], 3_932_160, 3_801_088, 4_200_000),
+                runs(
+                    "linux-6.18",
+                    &[12.9, 13.1, 13.0, 12.8, 13.2],
+                    5_242_880,
+                    3_932_160,
+                    5_500_000,
+                ),
+                runs(
+                    "rbd-plain",
+                    &[11.3, 11.5, 11.4, 11.3, 11.6],
+                    3_932_160,
+                    3_801_088,
+                    4_200_000,
+                ),
             ],
         );
         table.source_about = "0.690 ms a read, 62.5 MB/s".to_string();

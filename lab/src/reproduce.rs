@@ -77,7 +77,10 @@ pub enum ReproduceError {
 pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproduction, ReproduceError> {
     let mut runs = Runs::new(options, progress);
     let mut tables = Vec::new();
-    for paper in Paper::ALL.into_iter().filter(|p| options.papers.is_empty() || options.papers.contains(p)) {
+    for paper in Paper::ALL
+        .into_iter()
+        .filter(|p| options.papers.is_empty() || options.papers.contains(p))
+    {
         tables.extend(match paper {
             Paper::Wu2010a => wu_2010a::tables(&mut runs)?,
             Paper::Wu2010b => wu_2010b::tables(&mut runs)?,
@@ -147,9 +150,23 @@ impl Table {
     #[must_use]
     pub fn new(paper: Paper, table: impl Into<String>, rows: Vec<Row>) -> Table {
         let table = table.into();
-        let id = |row: &Row| [paper.number(), &table, &row.label, &row.column].map(slug).join("/");
-        let rows = rows.into_iter().map(|row| Row { id: id(&row), ..row }).collect();
-        Table { seed: paper.number().to_string(), table, rows }
+        let id = |row: &Row| {
+            [paper.number(), &table, &row.label, &row.column]
+                .map(slug)
+                .join("/")
+        };
+        let rows = rows
+            .into_iter()
+            .map(|row| Row {
+                id: id(&row),
+                ..row
+            })
+            .collect();
+        Table {
+            seed: paper.number().to_string(),
+            table,
+            rows,
+        }
     }
 
     /// How text cites the paper of the table.
@@ -161,15 +178,25 @@ impl Table {
 
 /// Letters and digits in lower case, a dash for each run of anything else between them.
 fn slug(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
 impl Row {
     /// A row without a target: nothing is asked of it.
     #[must_use]
-    pub fn new(label: impl Into<String>, column: impl Into<String>, published: Option<f64>, ours: Option<f64>) -> Row {
-        let error = published.zip(ours).and_then(|(p, o)| (p != 0.0).then(|| o / p - 1.0)).filter(|e| e.is_finite());
+    pub fn new(
+        label: impl Into<String>,
+        column: impl Into<String>,
+        published: Option<f64>,
+        ours: Option<f64>,
+    ) -> Row {
+        let error = published
+            .zip(ours)
+            .and_then(|(p, o)| (p != 0.0).then(|| o / p - 1.0))
+            .filter(|e| e.is_finite());
         Row {
             label: label.into(),
             column: column.into(),
@@ -188,13 +215,20 @@ impl Row {
     /// The same of another kind.
     #[must_use]
     pub fn kind(self, kind: FigureKind) -> Row {
-        Row { kind, role: kind.role(), ..self }
+        Row {
+            kind,
+            role: kind.role(),
+            ..self
+        }
     }
 
     /// The same of this kind and with a verdict.
     #[must_use]
     pub fn judged(self, kind: FigureKind, ok: bool) -> Row {
-        Row { ok, ..self.kind(kind) }
+        Row {
+            ok,
+            ..self.kind(kind)
+        }
     }
 
     /// The same of this kind, ok where the error is at most `part` (0.06 is 6 %) to either side.
@@ -224,8 +258,12 @@ impl Row {
     /// The same of this kind, ok where ours has the printed digits.
     #[must_use]
     pub fn digits(self, kind: FigureKind, printed: &str) -> Row {
-        let decimals = printed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-        let ok = self.ours.is_some_and(|ours| format!("{ours:.decimals$}") == printed);
+        let decimals = printed
+            .split_once('.')
+            .map_or(0, |(_, decimals)| decimals.len());
+        let ok = self
+            .ours
+            .is_some_and(|ours| format!("{ours:.decimals$}") == printed);
         self.judged(kind, ok)
     }
 
@@ -233,28 +271,43 @@ impl Row {
     /// published ratio it has to be above 1.
     #[must_use]
     pub fn ordered(self) -> Row {
-        debug_assert!(self.column.starts_with(ORDER), "the column of an order: {}", self.column);
+        debug_assert!(
+            self.column.starts_with(ORDER),
+            "the column of an order: {}",
+            self.column
+        );
         let above = self.published.is_none_or(|published| published > 1.0);
-        let ok = self.ours.is_some_and(|ours| if above { ours > 1.0 } else { ours < 1.0 });
+        let ok = self
+            .ours
+            .is_some_and(|ours| if above { ours > 1.0 } else { ours < 1.0 });
         self.judged(FigureKind::Order, ok)
     }
 
     /// The same, whose miss is on record: it was seen before, and what was then done about the check is in the reason.
     #[must_use]
     pub fn known(self) -> Row {
-        Row { known_miss: !self.ok, ..self }
+        Row {
+            known_miss: !self.ok,
+            ..self
+        }
     }
 
     /// The same without an error, for figures that are equal or not.
     #[must_use]
     pub fn exact(self) -> Row {
-        Row { error: None, ..self }
+        Row {
+            error: None,
+            ..self
+        }
     }
 
     /// The same with a reason.
     #[must_use]
     pub fn because(self, reason: impl Into<String>) -> Row {
-        Row { reason: Some(reason.into()), ..self }
+        Row {
+            reason: Some(reason.into()),
+            ..self
+        }
     }
 }
 
@@ -263,7 +316,11 @@ impl Reproduction {
     #[must_use]
     pub fn new(tables: Vec<Table>) -> Reproduction {
         let score = score::of(tables.iter().flat_map(|table| &table.rows));
-        Reproduction { schema: SCHEMA.to_string(), tables, score }
+        Reproduction {
+            schema: SCHEMA.to_string(),
+            tables,
+            score,
+        }
     }
 
     /// All rows, in order.
@@ -285,7 +342,10 @@ impl Reproduction {
 
     /// The checks that were missed, each with its table.
     pub fn missed(&self) -> impl Iterator<Item = (&Table, &Row)> {
-        let rows = self.tables.iter().flat_map(|t| t.rows.iter().map(move |r| (t, r)));
+        let rows = self
+            .tables
+            .iter()
+            .flat_map(|t| t.rows.iter().map(move |r| (t, r)));
         rows.filter(|(_, r)| r.role == Role::Check && !r.ok)
     }
 
@@ -297,7 +357,9 @@ impl Reproduction {
     /// The JSON, with a newline at its end.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
+        serde_json::to_string_pretty(self)
+            .expect("a struct of numbers and strings can always be written")
+            + "\n"
     }
 }
 
@@ -307,15 +369,28 @@ mod tests {
 
     #[test]
     fn ids_are_of_seed_table_label_and_column() {
-        let rows = vec![Row::new("16K, run 1", "MB/s, printed", None, None), Row::new("==> x", "%", None, None)];
+        let rows = vec![
+            Row::new("16K, run 1", "MB/s, printed", None, None),
+            Row::new("==> x", "%", None, None),
+        ];
         let table = Table::new(Paper::Wu2010b, "SSD 80G: each run", rows);
         let ids: Vec<&str> = table.rows.iter().map(|r| r.id.as_str()).collect();
-        assert_eq!(ids, ["001/ssd-80g-each-run/16k-run-1/mb-s-printed", "001/ssd-80g-each-run/x/"]);
+        assert_eq!(
+            ids,
+            [
+                "001/ssd-80g-each-run/16k-run-1/mb-s-printed",
+                "001/ssd-80g-each-run/x/"
+            ]
+        );
     }
 
     #[test]
     fn digits_are_those_printed() {
-        let row = |ours: f64, printed: &str| Row::new("", "", None, Some(ours)).digits(FigureKind::Formula, printed).ok;
+        let row = |ours: f64, printed: &str| {
+            Row::new("", "", None, Some(ours))
+                .digits(FigureKind::Formula, printed)
+                .ok
+        };
         assert!(row(29.622, "29.6") && row(122.51, "123") && row(8.04, "8.04"));
         assert!(!row(29.66, "29.6") && !row(8.046, "8.04"));
     }
@@ -323,17 +398,35 @@ mod tests {
     #[test]
     fn no_effect_is_no_reproduction_of_an_effect() {
         let ok = |published: f64, ours: f64| {
-            Row::new("", "", Some(published), Some(ours)).effect_within(FigureKind::Blind, 0.5).ok
+            Row::new("", "", Some(published), Some(ours))
+                .effect_within(FigureKind::Blind, 0.5)
+                .ok
         };
-        assert!(ok(0.946, 0.946) && ok(0.946, 0.97) && ok(0.5, 0.6) && ok(2.0, 1.5) && ok(0.946, 0.93));
+        assert!(
+            ok(0.946, 0.946) && ok(0.946, 0.97) && ok(0.5, 0.6) && ok(2.0, 1.5) && ok(0.946, 0.93)
+        );
         // 15 % of the ratio took all of these.
-        assert!(!ok(0.946, 0.997) && !ok(0.946, 1.0) && !ok(0.946, 1.05) && !ok(1.054, 1.0) && !ok(0.946, 0.9));
-        assert_eq!(Row::new("", "", Some(1.0), Some(1.0)).effect_error(), None, "no effect was published");
+        assert!(
+            !ok(0.946, 0.997)
+                && !ok(0.946, 1.0)
+                && !ok(0.946, 1.05)
+                && !ok(1.054, 1.0)
+                && !ok(0.946, 0.9)
+        );
+        assert_eq!(
+            Row::new("", "", Some(1.0), Some(1.0)).effect_error(),
+            None,
+            "no effect was published"
+        );
     }
 
     #[test]
     fn only_a_miss_can_be_known() {
-        let row = |ours: f64| Row::new("a", "b", Some(10.0), Some(ours)).within(FigureKind::Blind, 0.1).known();
+        let row = |ours: f64| {
+            Row::new("a", "b", Some(10.0), Some(ours))
+                .within(FigureKind::Blind, 0.1)
+                .known()
+        };
         assert!(!row(10.5).known_miss && row(12.0).known_miss && !row(12.0).ok);
         let tables = vec![Table::new(Paper::Wu2010a, "t", vec![row(10.5), row(12.0)])];
         let done = Reproduction::new(tables);

@@ -140,12 +140,17 @@ impl RunReport {
         self.unused_bytes += stats.unused_bytes + stats.unresolved_bytes;
         self.waits += gain.waits;
         self.waited_seconds += gain.waited.as_secs_f64();
-        let in_time = stats.used_bytes.saturating_sub(stats.late_bytes).min(gain.asked_bytes);
+        let in_time = stats
+            .used_bytes
+            .saturating_sub(stats.late_bytes)
+            .min(gain.asked_bytes);
         self.in_time_bytes += in_time;
         // Each small file is a window.
         let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
         let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
-        let latency = alone.map_or(gain.latency(), |alone| alone.min(gain.latency())).as_secs_f64();
+        let latency = alone
+            .map_or(gain.latency(), |alone| alone.min(gain.latency()))
+            .as_secs_f64();
         let at_once = (gain.waited.as_secs_f64() / time.as_secs_f64().max(1e-9)).max(1.0);
         self.spared_seconds += windows * latency / at_once;
         if gain.waited >= self.most {
@@ -171,7 +176,8 @@ impl RunReport {
     /// Why nothing was gained, where nothing was.
     #[must_use]
     pub fn nothing(&self) -> Option<&'static str> {
-        if self.used_bytes > 0 && self.ahead_bytes > 0 && self.spared_seconds > 0.01 * self.seconds {
+        if self.used_bytes > 0 && self.ahead_bytes > 0 && self.spared_seconds > 0.01 * self.seconds
+        {
             return None;
         }
         Some(match self.reason {
@@ -203,7 +209,10 @@ mod tests {
         let mut report = RunReport::default();
         let second = Duration::from_secs(1);
         report.add(&stats, &gain, None, second);
-        assert_eq!((report.ahead_bytes, report.in_time_bytes, report.used_bytes), (1 << 20, 1 << 20, 4 << 20));
+        assert_eq!(
+            (report.ahead_bytes, report.in_time_bytes, report.used_bytes),
+            (1 << 20, 1 << 20, 4 << 20)
+        );
         let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 3 << 18));
         report.add(&late, &gain, None, second);
         assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
@@ -216,12 +225,24 @@ mod tests {
         let spared = |threads: u32, alone| {
             let mut gain = Gain::new(128 << 10, std::time::Instant::now());
             (gain.asked_bytes, gain.ahead_jobs, gain.waited) = (1 << 30, 256, ms(8000) * threads);
-            gain.ended(true, foreread_pagecache::advisor::Outcome::Arrived, ms(400), 0);
+            gain.ended(
+                true,
+                foreread_pagecache::advisor::Outcome::Arrived,
+                ms(400),
+                0,
+            );
             let mut report = RunReport::default();
-            report.add(&Stats::of(|stats| stats.used_bytes = 1 << 30), &gain, alone, ms(8000));
+            report.add(
+                &Stats::of(|stats| stats.used_bytes = 1 << 30),
+                &gain,
+                alone,
+                ms(8000),
+            );
             report.spared_seconds
         };
-        let near = |is: f64, expected: f64| assert!((is / expected - 1.0).abs() < 0.1, "{is} and {expected}");
+        let near = |is: f64, expected: f64| {
+            assert!((is / expected - 1.0).abs() < 0.1, "{is} and {expected}")
+        };
         near(spared(1, Some(ms(1))), 8.192);
         near(spared(16, Some(ms(1))), 8.192 / 16.0);
         near(spared(1, None), 8192.0 * 0.4);
@@ -230,10 +251,38 @@ mod tests {
 
     #[test]
     fn the_reason_is_that_of_the_run() {
-        let report = RunReport { is_watched: true, files: 1, waits: 9, ahead_bytes: 9, ..RunReport::default() };
-        let says = |report: &RunReport, words: &str| assert!(report.nothing().is_some_and(|is| is.contains(words)));
-        says(&RunReport { is_watched: false, ..report.clone() }, "ended before its reads");
-        says(&RunReport { unused_bytes: 5, used_bytes: 4, ..report.clone() }, "no pattern");
-        says(&RunReport { unused_bytes: 4, used_bytes: 5, ..report }, "the kernel's own readahead");
+        let report = RunReport {
+            is_watched: true,
+            files: 1,
+            waits: 9,
+            ahead_bytes: 9,
+            ..RunReport::default()
+        };
+        let says = |report: &RunReport, words: &str| {
+            assert!(report.nothing().is_some_and(|is| is.contains(words)))
+        };
+        says(
+            &RunReport {
+                is_watched: false,
+                ..report.clone()
+            },
+            "ended before its reads",
+        );
+        says(
+            &RunReport {
+                unused_bytes: 5,
+                used_bytes: 4,
+                ..report.clone()
+            },
+            "no pattern",
+        );
+        says(
+            &RunReport {
+                unused_bytes: 4,
+                used_bytes: 5,
+                ..report
+            },
+            "the kernel's own readahead",
+        );
     }
 }

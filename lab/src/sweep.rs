@@ -53,12 +53,25 @@ impl CellKey {
     /// A name for the cell's file: the FNV-1a hash of the fields, each followed by a line end, in 16 hexadecimal digits.
     #[must_use]
     pub fn name(&self) -> String {
-        let cache = self.cache_bytes.map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
-        let CellKey { foreread, trace, trace_bytes, policy, device, runs, seed, .. } = self;
-        let text = format!("{foreread}\n{trace}\n{trace_bytes}\n{policy}\n{device}\n{cache}\n{runs}\n{seed}\n");
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        let cache = self
+            .cache_bytes
+            .map_or_else(|| "-".to_string(), |bytes| bytes.to_string());
+        let CellKey {
+            foreread,
+            trace,
+            trace_bytes,
+            policy,
+            device,
+            runs,
+            seed,
+            ..
+        } = self;
+        let text = format!(
+            "{foreread}\n{trace}\n{trace_bytes}\n{policy}\n{device}\n{cache}\n{runs}\n{seed}\n"
+        );
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         format!("{hash:016x}")
     }
 }
@@ -115,9 +128,25 @@ pub fn measure(cell: &Cell, reads: SweepReads) -> Result<CellResult, CompareErro
     };
     let tables = compare::run(&plan, &mut Silent)?;
     let report = Report::of(&tables[0]);
-    let row = report.rows.into_iter().next().expect("the row of the one policy");
-    let Report { cache_bytes, page_bytes, bound_s, .. } = report;
-    Ok(CellResult { schema: SCHEMA.to_string(), key: cell.key.clone(), cache_bytes, page_bytes, bound_s, row })
+    let row = report
+        .rows
+        .into_iter()
+        .next()
+        .expect("the row of the one policy");
+    let Report {
+        cache_bytes,
+        page_bytes,
+        bound_s,
+        ..
+    } = report;
+    Ok(CellResult {
+        schema: SCHEMA.to_string(),
+        key: cell.key.clone(),
+        cache_bytes,
+        page_bytes,
+        bound_s,
+        row,
+    })
 }
 
 /// Measures cells in `threads` threads, and gives each to `done`, one at a time, as soon as it is there. `reads` gives what a cell
@@ -138,7 +167,11 @@ pub fn run<E: From<CompareError> + Send>(
         if failed.is_none() {
             failed = done(result).err();
         }
-        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if failed.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     failed.map_or(measured, Err)
 }

@@ -37,12 +37,24 @@ pub struct TracefsError {
 impl TracefsError {
     /// An error at `place`.
     #[must_use]
-    pub fn new(what: impl Into<String>, place: impl Into<String>, remedy: impl Into<String>) -> TracefsError {
-        TracefsError { what: what.into(), place: place.into(), remedy: remedy.into() }
+    pub fn new(
+        what: impl Into<String>,
+        place: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> TracefsError {
+        TracefsError {
+            what: what.into(),
+            place: place.into(),
+            remedy: remedy.into(),
+        }
     }
 
     fn io(what: &str, path: &Path, error: &std::io::Error) -> TracefsError {
-        TracefsError::new(what, format!("{}: {error}", path.display()), "see 'dmesg' for what the kernel says of it")
+        TracefsError::new(
+            what,
+            format!("{}: {error}", path.display()),
+            "see 'dmesg' for what the kernel says of it",
+        )
     }
 }
 
@@ -82,26 +94,47 @@ const TRACEFS_MAGIC: i64 = 0x7472_6163;
 /// # Errors
 /// The user is not root, or the kernel has no tracefs.
 pub fn root() -> Result<Root, TracefsError> {
-    let mounted = |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
+    let mounted =
+        |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
     if !rustix::process::geteuid().is_root() {
-        return Err(TracefsError::new("not root", "the kernel's tracepoints", "run it as root"));
+        return Err(TracefsError::new(
+            "not root",
+            "the kernel's tracepoints",
+            "run it as root",
+        ));
     }
     if let Some(place) = PLACES.iter().find(|place| mounted(place)) {
-        return Ok(Root { path: PathBuf::from(place), _mount: None });
+        return Ok(Root {
+            path: PathBuf::from(place),
+            _mount: None,
+        });
     }
     let mount = detached().map_err(|error| {
         let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
-        TracefsError::new("no tracefs", std::io::Error::from(error).to_string(), remedy)
+        TracefsError::new(
+            "no tracefs",
+            std::io::Error::from(error).to_string(),
+            remedy,
+        )
     })?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-    Ok(Root { path, _mount: Some(mount) })
+    Ok(Root {
+        path,
+        _mount: Some(mount),
+    })
 }
 
 fn detached() -> rustix::io::Result<OwnedFd> {
-    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen,
+    };
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+    fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::empty(),
+    )
 }
 
 impl Root {

@@ -158,7 +158,12 @@ pub fn measured(
     progress: &mut dyn Progress,
 ) -> Result<(Probe, &'static Preset), ProbeError> {
     let source = probe::ProbeTarget::File(path.to_path_buf());
-    let wanted = probe::ProbeOptions { source, seconds, size_bytes: None, buffered: false };
+    let wanted = probe::ProbeOptions {
+        source,
+        seconds,
+        size_bytes: None,
+        buffered: false,
+    };
     let found = probe::probe(&wanted, progress)?;
     Ok((found.probe, found.model.preset("measured")))
 }
@@ -182,19 +187,27 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, T
     let candidates = candidates::all(today_bytes, plateau);
     let plan = ComparePlan {
         on: Some(CompareOn::Preset(preset)),
-        policies: candidates.iter().map(|candidate| candidate.policy.clone()).collect(),
+        policies: candidates
+            .iter()
+            .map(|candidate| candidate.policy.clone())
+            .collect(),
         oracle: OracleRow::OnModels,
         runs: Some(asked.plan.runs.unwrap_or(RUNS)),
         ..asked.plan.clone()
     };
     let tables = compare::run(&plan, progress)?;
-    let report = tables.first().map(Report::of).unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
+    let report = tables
+        .first()
+        .map(Report::of)
+        .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
     let mut tuned = Tuned {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         trace: report.workload.clone(),
-        storage: probe.as_ref().map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
+        storage: probe
+            .as_ref()
+            .map_or_else(|| format!("model:{}", preset.name), |p| p.source.clone()),
         chosen: asked.chosen.clone(),
         today_is_known: known.is_some(),
         kernel: choose::kernel(&report, &today, &candidates),

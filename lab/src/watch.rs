@@ -71,7 +71,9 @@ pub enum WatchError {
     #[error("no such device: {0}: {1}; 'lsblk' lists the disks")]
     NoDevice(String, std::io::Error),
     /// It is something else.
-    #[error("not a block device: {0}; 'findmnt -no SOURCE -T PATH' names the device of a file or folder")]
+    #[error(
+        "not a block device: {0}; 'findmnt -no SOURCE -T PATH' names the device of a file or folder"
+    )]
     NoBlockDevice(String),
     /// It is a part of a disk.
     #[error("a partition: {0} has no read_ahead_kb of its disk; name the disk, {1}")]
@@ -80,7 +82,9 @@ pub enum WatchError {
     #[error("no readahead setting: {0}; name the disk that the file system is on")]
     NoSetting(PathBuf),
     /// The setting cannot be changed.
-    #[error("cannot change it: {0}: {1}; run it as root and outside of a container, or with --dry-run")]
+    #[error(
+        "cannot change it: {0}: {1}; run it as root and outside of a container, or with --dry-run"
+    )]
     NotWritable(PathBuf, std::io::Error),
     /// Another one watches it.
     #[error("another 'foreread watch' has it: {0}; end that one first")]
@@ -139,7 +143,14 @@ pub fn watch(
     let _ = rustix::process::nice(NICE);
     tell(&WatchEvent::Started(setting.old()));
     let decider = Decider::new(setting.old(), options.min_gain);
-    let mut watcher = Watcher { options, stop, setting, decider, changes, model: None };
+    let mut watcher = Watcher {
+        options,
+        stop,
+        setting,
+        decider,
+        changes,
+        model: None,
+    };
     let done = watcher.rounds(&mut tell);
     let old = watcher.setting.old();
     let end = watcher.setting.end();
@@ -178,7 +189,9 @@ impl Watcher<'_> {
             if self.is_stopped_within(pause) {
                 return Ok(());
             }
-            self.setting.now().map_err(|error| WatchError::Gone(self.options.disk.setting.clone(), error))?;
+            self.setting
+                .now()
+                .map_err(|error| WatchError::Gone(self.options.disk.setting.clone(), error))?;
         }
     }
 
@@ -187,7 +200,10 @@ impl Watcher<'_> {
     }
 
     /// One recording and what follows from it.
-    fn round(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<Result<(), Stopped>, WatchError> {
+    fn round(
+        &mut self,
+        tell: &mut impl FnMut(&WatchEvent<'_>),
+    ) -> Result<Result<(), Stopped>, WatchError> {
         let running = look::begin(self.options)?;
         let is_stopped = self.wait(&running);
         let is_cut = running.is_full();
@@ -206,7 +222,9 @@ impl Watcher<'_> {
             old: self.setting.old(),
             now,
         };
-        let Some(look) = self.compared(question)? else { return Ok(Err(Stopped)) };
+        let Some(look) = self.compared(question)? else {
+            return Ok(Err(Stopped));
+        };
         if let Some(model) = look.model.filter(|_| self.known_model().is_none()) {
             self.model = Some((model, Instant::now()));
         }
@@ -214,7 +232,10 @@ impl Watcher<'_> {
     }
 
     fn known_model(&self) -> Option<&'static Preset> {
-        let measured = self.model.filter(|(_, at)| at.elapsed() < MEASURED_FOR).map(|(model, _)| model);
+        let measured = self
+            .model
+            .filter(|(_, at)| at.elapsed() < MEASURED_FOR)
+            .map(|(model, _)| model);
         self.options.model.or(measured)
     }
 
@@ -235,24 +256,38 @@ impl Watcher<'_> {
     /// Has a thread compare; nothing where all is to end before it has an answer. It then ends with the process.
     fn compared(&self, question: Question) -> Result<Option<Look>, WatchError> {
         let (to, answers) = channel();
-        threads::spawn("foreread-compare", move || to.send(question.answer())).map_err(WatchError::Thread)?;
+        threads::spawn("foreread-compare", move || to.send(question.answer()))
+            .map_err(WatchError::Thread)?;
         loop {
             match answers.recv_timeout(TICK) {
                 Ok(answer) => return answer.map(Some),
                 Err(RecvTimeoutError::Disconnected) => return Err(WatchError::Broken),
-                Err(RecvTimeoutError::Timeout) if self.stop.try_recv() != Err(TryRecvError::Empty) => return Ok(None),
+                Err(RecvTimeoutError::Timeout)
+                    if self.stop.try_recv() != Err(TryRecvError::Empty) =>
+                {
+                    return Ok(None);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    fn apply(&mut self, look: &Look, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), WatchError> {
+    fn apply(
+        &mut self,
+        look: &Look,
+        tell: &mut impl FnMut(&WatchEvent<'_>),
+    ) -> Result<(), WatchError> {
         let failed = |error| WatchError::NotWritable(self.options.disk.setting.clone(), error);
         let before = self.setting.now().map_err(failed)?;
         self.decider.look(before);
         let decision = self.decider.decide(look.answer.as_ref());
         let best = look.answer.as_ref().and_then(|answer: &Answer| answer.best);
-        tell(&WatchEvent::Recorded(&look.recording, &decision, before, best));
+        tell(&WatchEvent::Recorded(
+            &look.recording,
+            &decision,
+            before,
+            best,
+        ));
         if let Decision::Set(value) = decision
             && self.changes
         {

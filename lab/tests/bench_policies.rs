@@ -35,7 +35,10 @@ fn json(results: &Results) -> Value {
 #[test]
 fn the_json_has_every_key_of_its_schema() {
     let json = json(&run(&plan("auto")));
-    assert_eq!((&json["schema"], &json["design"]), (&"foreread.policies/1".into(), &"fractional".into()));
+    assert_eq!(
+        (&json["schema"], &json["design"]),
+        (&"foreread.policies/1".into(), &"fractional".into())
+    );
     let cells = json["cells"].as_array().expect("rows");
     // 8 opponents and auto; no oracle, as the workload is not among the predictable ones.
     assert_eq!(cells.len(), 3 * 9);
@@ -63,13 +66,25 @@ fn the_json_has_every_key_of_its_schema() {
         for key in keys {
             assert!(cell.get(key).is_some(), "{key}: {cell}");
         }
-        assert!(cell["time_s"].as_f64().is_some_and(|t| t > 0.0) && cell["requests"].as_u64().is_some_and(|n| n > 0));
+        assert!(
+            cell["time_s"].as_f64().is_some_and(|t| t > 0.0)
+                && cell["requests"].as_u64().is_some_and(|n| n > 0)
+        );
     }
     assert_eq!(json["totals"].as_array().map(Vec::len), Some(9));
-    assert_eq!((&json["runs"], &json["runs_planned"]), (&(3 * (8 * 3 + 2)).into(), &(3 * (8 * 3 + 2)).into()));
+    assert_eq!(
+        (&json["runs"], &json["runs_planned"]),
+        (&(3 * (8 * 3 + 2)).into(), &(3 * (8 * 3 + 2)).into())
+    );
     let targets = json["targets"].as_array().expect("targets");
-    let worst = targets.iter().find(|t| t["target"] == "worst cell against its best opponent").expect("a target");
-    let ratios = cells.iter().filter(|c| c["policy"] == "auto").filter_map(|c| c["ratio"].as_f64());
+    let worst = targets
+        .iter()
+        .find(|t| t["target"] == "worst cell against its best opponent")
+        .expect("a target");
+    let ratios = cells
+        .iter()
+        .filter(|c| c["policy"] == "auto")
+        .filter_map(|c| c["ratio"].as_f64());
     assert_eq!(worst["value"].as_f64(), ratios.max_by(f64::total_cmp));
 }
 
@@ -79,38 +94,89 @@ fn lost_cells_come_first_and_notes_last() {
     let results = run(&plan("none"));
     for width in [80, 100, 120] {
         let text = results.to_text(width);
-        let parts = ["Lost cells of none: 3 of 3\n", "Why:\n", "Targets of none\n", "Totals\n", "A cell is lost where"];
-        let places = parts.map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")));
+        let parts = [
+            "Lost cells of none: 3 of 3\n",
+            "Why:\n",
+            "Targets of none\n",
+            "Totals\n",
+            "A cell is lost where",
+        ];
+        let places = parts.map(|part| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} is missing:\n{text}"))
+        });
         assert!(places.is_sorted(), "{places:?}");
         let wide = text.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None, "{text}");
     }
     let text = results.to_text(120);
-    let lost = text.lines().filter(|line| line.starts_with('x') && line.contains("fsspec-seq-64K")).count();
+    let lost = text
+        .lines()
+        .filter(|line| line.starts_with('x') && line.contains("fsspec-seq-64K"))
+        .count();
     assert_eq!(lost, 3, "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("read ahead less far: it held 0 MiB unread on average"), "{text}");
-    assert!(text.contains("MISSED: worst cell against its best opponent"), "{text}");
+    assert!(
+        words.contains("read ahead less far: it held 0 MiB unread on average"),
+        "{text}"
+    );
+    assert!(
+        text.contains("MISSED: worst cell against its best opponent"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_page_is_whole() {
     let results = run(&plan("none"));
     let html = results.to_html();
-    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
     let page = Document::parse_with_options(&html, options).expect("XML");
-    let inside = page.descendants().find(|n| n.attribute("id") == Some("foreread-json")).and_then(|n| n.text());
-    assert_eq!(serde_json::from_str::<Value>(inside.expect("the data")).expect("JSON"), json(&results));
-    let text: String = page.descendants().filter(roxmltree::Node::is_text).filter_map(|n| n.text()).collect();
-    for part in ["none loses 3 of 3 cells", "held MiB s", "slower than x10", "none made "] {
+    let inside = page
+        .descendants()
+        .find(|n| n.attribute("id") == Some("foreread-json"))
+        .and_then(|n| n.text());
+    assert_eq!(
+        serde_json::from_str::<Value>(inside.expect("the data")).expect("JSON"),
+        json(&results)
+    );
+    let text: String = page
+        .descendants()
+        .filter(roxmltree::Node::is_text)
+        .filter_map(|n| n.text())
+        .collect();
+    for part in [
+        "none loses 3 of 3 cells",
+        "held MiB s",
+        "slower than x10",
+        "none made ",
+    ] {
         assert!(text.contains(part), "{part} is missing");
     }
     // A map of the lost cells and one of each device.
     let maps = page.descendants().filter(|n| n.has_tag_name("title"));
-    let maps = maps.filter(|n| n.text().is_some_and(|t| t.starts_with("Time over that of the best"))).count();
+    let maps = maps
+        .filter(|n| {
+            n.text()
+                .is_some_and(|t| t.starts_with("Time over that of the best"))
+        })
+        .count();
     assert_eq!(maps, 4);
-    let heads: Vec<&str> = page.descendants().filter(|n| n.has_tag_name("h2")).filter_map(|n| n.text()).collect();
-    let expected = ["What the runs say", "Lost cells of none: 3", "All cells", "Targets and totals", "Every value"];
+    let heads: Vec<&str> = page
+        .descendants()
+        .filter(|n| n.has_tag_name("h2"))
+        .filter_map(|n| n.text())
+        .collect();
+    let expected = [
+        "What the runs say",
+        "Lost cells of none: 3",
+        "All cells",
+        "Targets and totals",
+        "Every value",
+    ];
     assert_eq!(heads, expected);
 }
 
@@ -133,7 +199,10 @@ impl Progress for StopAfter<'_> {
 }
 
 fn with_file(judged: &str, path: &Path) -> BenchPlan {
-    BenchPlan { runs_file: Some(path.to_path_buf()), ..plan(judged) }
+    BenchPlan {
+        runs_file: Some(path.to_path_buf()),
+        ..plan(judged)
+    }
 }
 
 #[test]
@@ -141,18 +210,38 @@ fn a_stopped_bench_continues_to_the_same_result() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let plan = with_file("auto", &dir.path().join("runs.jsonl"));
     let stop = AtomicBool::new(false);
-    let mut progress = StopAfter { steps: 40, seen: Vec::new(), stop: &stop };
+    let mut progress = StopAfter {
+        steps: 40,
+        seen: Vec::new(),
+        stop: &stop,
+    };
     let stopped = bench_policies::run(&plan, &stop, &mut progress).expect("stopped");
     let [done, all] = stopped.runs();
     assert!((40..=41).contains(&done) && all == 78, "{done} of {all}");
     let partial = json(&stopped);
-    assert_eq!((&partial["cells_complete"], &partial["cells_planned"]), (&1.into(), &3.into()), "26 runs a cell");
+    assert_eq!(
+        (&partial["cells_complete"], &partial["cells_planned"]),
+        (&1.into(), &3.into()),
+        "26 runs a cell"
+    );
     assert_eq!(partial["cells"].as_array().map(Vec::len), Some(9));
-    assert!(stopped.to_text(100).contains("Note: Stopped after"), "{}", stopped.to_text(100));
+    assert!(
+        stopped.to_text(100).contains("Note: Stopped after"),
+        "{}",
+        stopped.to_text(100)
+    );
     let go = AtomicBool::new(false);
-    let mut progress = StopAfter { steps: u64::MAX, seen: Vec::new(), stop: &go };
+    let mut progress = StopAfter {
+        steps: u64::MAX,
+        seen: Vec::new(),
+        stop: &go,
+    };
     let whole = bench_policies::run(&plan, &go, &mut progress).expect("whole");
-    assert_eq!(progress.seen, (done as u64..=78).collect::<Vec<_>>(), "only what was not in the file is measured");
+    assert_eq!(
+        progress.seen,
+        (done as u64..=78).collect::<Vec<_>>(),
+        "only what was not in the file is measured"
+    );
     assert_eq!(whole.to_json(), run(&self::plan("auto")).to_json());
 }
 
@@ -161,24 +250,49 @@ fn files_and_names_that_do_not_fit_are_refused() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let path = dir.path().join("runs.jsonl");
     let mut small = with_file("none", &path);
-    small.only = vec![CellFilter::parse("fsspec-random@moon"), CellFilter::parse("fsspec-random")];
+    small.only = vec![
+        CellFilter::parse("fsspec-random@moon"),
+        CellFilter::parse("fsspec-random"),
+    ];
     let said = |plan: &BenchPlan| {
-        bench_policies::run(plan, &AtomicBool::new(false), &mut Silent).expect_err("refused").to_string()
+        bench_policies::run(plan, &AtomicBool::new(false), &mut Silent)
+            .expect_err("refused")
+            .to_string()
     };
     let why = said(&small);
-    assert!(why.starts_with("no such cell: fsspec-random@moon in the design fractional"), "{why}");
+    assert!(
+        why.starts_with("no such cell: fsspec-random@moon in the design fractional"),
+        "{why}"
+    );
     small.only.remove(0);
     run(&small);
     let only = vec![CellFilter::parse("random@nvme")];
-    let why = said(&BenchPlan { design: Design::Baseline, only, ..small.clone() });
-    assert!(why.contains("its runs are of the design fractional, not of baseline"), "{why}");
-    let why = said(&BenchPlan { judged: vec!["aoto".to_string()], ..small.clone() });
+    let why = said(&BenchPlan {
+        design: Design::Baseline,
+        only,
+        ..small.clone()
+    });
+    assert!(
+        why.contains("its runs are of the design fractional, not of baseline"),
+        "{why}"
+    );
+    let why = said(&BenchPlan {
+        judged: vec!["aoto".to_string()],
+        ..small.clone()
+    });
     assert!(why.contains("aoto"), "{why}");
     // Another build with the same figures continues; a figure that has changed is found.
-    run(&BenchPlan { build: "two".to_string(), judged: vec!["linux-6.18".to_string()], ..small.clone() });
+    run(&BenchPlan {
+        build: "two".to_string(),
+        judged: vec!["linux-6.18".to_string()],
+        ..small.clone()
+    });
     let text = std::fs::read_to_string(&path).expect("readable");
     std::fs::write(&path, text.replace("\"time_s\":", "\"time_s\":1")).expect("written");
-    let why = said(&BenchPlan { build: "three".to_string(), ..small });
+    let why = said(&BenchPlan {
+        build: "three".to_string(),
+        ..small
+    });
     assert!(why.contains("its runs are of another build"), "{why}");
 }
 
@@ -192,10 +306,17 @@ fn a_trace_has_its_own_cells() {
     let json = json(&results);
     let cells = json["cells"].as_array().expect("rows");
     assert_eq!(cells.len(), 2 * 2 * 9);
-    assert!(cells.iter().all(|c| c["workload"] == "trace:made.csv" && c["predictable"] == false));
+    assert!(
+        cells
+            .iter()
+            .all(|c| c["workload"] == "trace:made.csv" && c["predictable"] == false)
+    );
     assert_eq!(json["trace"], "made.csv");
     let text = results.to_text(200);
-    assert!(text.contains("Note: The trace reads beyond the end of usb-cruzer: those"), "{text}");
+    assert!(
+        text.contains("Note: The trace reads beyond the end of usb-cruzer: those"),
+        "{text}"
+    );
 }
 
 /// 200 reads in order, and one far behind them, beyond the end of a stick.

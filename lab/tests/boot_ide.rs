@@ -45,12 +45,25 @@ impl Detector {
             *self = Detector::default();
         }
         self.last_end = read.offset + read.len;
-        if kind == Kind::None || self.ahead >= size || self.run < TRIGGER || self.last_end < self.fire_at {
+        if kind == Kind::None
+            || self.ahead >= size
+            || self.run < TRIGGER
+            || self.last_end < self.fire_at
+        {
             return None;
         }
         let first = self.window == 0;
-        self.window = if first { self.run_bytes } else { 2 * self.window }.min(MAX_WINDOW_BYTES);
-        let start = if first { self.last_end } else { self.ahead.max(self.last_end) };
+        self.window = if first {
+            self.run_bytes
+        } else {
+            2 * self.window
+        }
+        .min(MAX_WINDOW_BYTES);
+        let start = if first {
+            self.last_end
+        } else {
+            self.ahead.max(self.last_end)
+        };
         let len = match kind {
             Kind::Eager => OBJECT_BYTES - start % OBJECT_BYTES,
             Kind::Aligned => aligned(start, self.window),
@@ -105,7 +118,13 @@ impl Volume {
     fn new(size: u64) -> Volume {
         let device = presets::find("rbd").expect("a preset").build(0);
         let sectors = vec![ABSENT; (size / SECTOR) as usize];
-        Volume { device, sectors, commands: Vec::new(), now_ns: 0, arrivals: Vec::new() }
+        Volume {
+            device,
+            sectors,
+            commands: Vec::new(),
+            now_ns: 0,
+            arrivals: Vec::new(),
+        }
     }
 
     /// Asks for what is absent of these bytes, one command for each gap.
@@ -114,12 +133,23 @@ impl Volume {
         let mut at = start / SECTOR;
         while at < end {
             let state = self.sectors[at as usize];
-            let run = self.sectors[at as usize..end as usize].iter().take_while(|s| **s == state).count() as u64;
+            let run = self.sectors[at as usize..end as usize]
+                .iter()
+                .take_while(|s| **s == state)
+                .count() as u64;
             if state == ABSENT {
                 self.sectors[at as usize..(at + run) as usize].fill(COMING);
                 let id = self.commands.len() as u64;
                 self.commands.push((at, 0));
-                self.device.submit(self.now_ns, Command { id, file: 0, start: at * SECTOR, len: run * SECTOR });
+                self.device.submit(
+                    self.now_ns,
+                    Command {
+                        id,
+                        file: 0,
+                        start: at * SECTOR,
+                        len: run * SECTOR,
+                    },
+                );
             }
             at += run;
         }
@@ -142,8 +172,12 @@ impl Volume {
 }
 
 fn run(kind: Kind, size: u64, seed: u64) -> Outcome {
-    let workload = parse("boot-ide").expect("valid").build(size, seed).expect("fits");
-    let (mut detector, mut volume, mut outcome) = (Detector::default(), Volume::new(size), Outcome::default());
+    let workload = parse("boot-ide")
+        .expect("valid")
+        .build(size, seed)
+        .expect("fits");
+    let (mut detector, mut volume, mut outcome) =
+        (Detector::default(), Volume::new(size), Outcome::default());
     for read in &workload.jobs[0].requests {
         let ahead = detector.update(kind, read, size);
         volume.fetch(read.offset, read.len);
@@ -161,28 +195,46 @@ fn run(kind: Kind, size: u64, seed: u64) -> Outcome {
 /// The mean over these seeds.
 fn mean(kind: Kind, size: u64, seeds: std::ops::RangeInclusive<u64>) -> (f64, f64, f64) {
     let outcomes: Vec<Outcome> = seeds.map(|seed| run(kind, size, seed)).collect();
-    let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64;
-    let (requests, mb, seconds) = (mean(|o| o.requests as f64), mean(|o| o.ahead_mb), mean(|o| o.seconds));
-    println!("{kind:?} on {} GiB: {requests:.1} requests, {mb:.1} MB, {seconds:.2} s", size / GIB);
+    let mean =
+        |of: fn(&Outcome) -> f64| outcomes.iter().map(of).sum::<f64>() / outcomes.len() as f64;
+    let (requests, mb, seconds) = (
+        mean(|o| o.requests as f64),
+        mean(|o| o.ahead_mb),
+        mean(|o| o.seconds),
+    );
+    println!(
+        "{kind:?} on {} GiB: {requests:.1} requests, {mb:.1} MB, {seconds:.2} s",
+        size / GIB
+    );
     (requests, mb, seconds)
 }
 
 /// `value` is within `part` of `expected`.
 #[track_caller]
 fn assert_near(value: f64, expected: f64, part: f64) {
-    assert!((value / expected - 1.0).abs() <= part, "{value:.2} is more than {part} of it away from {expected}");
+    assert!(
+        (value / expected - 1.0).abs() <= part,
+        "{value:.2} is more than {part} of it away from {expected}"
+    );
 }
 
 /// A published line of the workload: none, plain, aligned, eager.
 fn published(line: usize) -> PublishedRow {
-    WORKLOADS.iter().find(|w| w.name == "boot-ide").expect("a workload").lines[line]
+    WORKLOADS
+        .iter()
+        .find(|w| w.name == "boot-ide")
+        .expect("a workload")
+        .lines[line]
 }
 
 #[test]
 fn without_readahead_every_read_pays_its_round_trip() {
     let outcome = run(Kind::None, GIB, 1);
     // 57,516 round trips of 0.690 ms and 794,922 sectors at 16 ns a byte.
-    assert_eq!(outcome.seconds, (57_516_u64 * 690_000 + 794_922_u64 * 512 * 16) as f64 / 1e9);
+    assert_eq!(
+        outcome.seconds,
+        (57_516_u64 * 690_000 + 794_922_u64 * 512 * 16) as f64 / 1e9
+    );
     assert_near(outcome.seconds, published(0).time_s, 0.001);
 }
 

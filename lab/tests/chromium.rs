@@ -29,7 +29,11 @@ pub struct RenderedPage {
 /// The browser, if there is one.
 pub fn find() -> Option<&'static str> {
     let found = NAMES.into_iter().find(|name| {
-        let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let version = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         version.is_ok_and(|status| status.success())
     });
     if found.is_none() {
@@ -58,18 +62,31 @@ pub fn see(browser: &str, page: &Path, look: Look) -> RenderedPage {
     ]);
     command.arg(format!("--user-data-dir={}", profile.path().display()));
     command.arg(format!("--window-size={},844", look.width));
-    command.arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!look.dark)));
+    command.arg(format!(
+        "--blink-settings=preferredColorScheme={}",
+        u8::from(!look.dark)
+    ));
     command.arg(format!("file://{}", page.display()));
     let output = run(command, profile.path());
     let errors = String::from_utf8_lossy(&output.stderr);
-    let console = errors.lines().filter(|l| l.contains("CONSOLE")).map(ToString::to_string).collect();
-    RenderedPage { dom: String::from_utf8_lossy(&output.stdout).into_owned(), console }
+    let console = errors
+        .lines()
+        .filter(|l| l.contains("CONSOLE"))
+        .map(ToString::to_string)
+        .collect();
+    RenderedPage {
+        dom: String::from_utf8_lossy(&output.stdout).into_owned(),
+        console,
+    }
 }
 
 /// Runs it to its end, into files: a pipe without a reader would stop it.
 fn run(mut command: Command, scratch: &Path) -> Output {
     let file = |name: &str| std::fs::File::create(scratch.join(name)).expect("a scratch file");
-    command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
+    command
+        .stdin(Stdio::null())
+        .stdout(file("out"))
+        .stderr(file("err"));
     let mut child = command.spawn().expect("it was there a moment ago");
     let end = Instant::now() + Duration::from_secs(MAX_SECONDS);
     let status = loop {
@@ -83,5 +100,9 @@ fn run(mut command: Command, scratch: &Path) -> Output {
         std::thread::sleep(Duration::from_millis(20));
     };
     let read = |name: &str| std::fs::read(scratch.join(name)).expect("written");
-    Output { status, stdout: read("out"), stderr: read("err") }
+    Output {
+        status,
+        stdout: read("out"),
+        stderr: read("err"),
+    }
 }

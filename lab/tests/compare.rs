@@ -9,7 +9,10 @@ fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table 
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
         on: Some(CompareOn::Model(model.to_string())),
-        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
+        policies: policies
+            .iter()
+            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .collect(),
         runs: Some(runs),
         seed: 1,
         ..ComparePlan::default()
@@ -18,7 +21,11 @@ fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table 
 }
 
 fn time_s(table: &Table, policy: &str) -> f64 {
-    let row = table.policies.iter().find(|p| p.policy == policy).expect("a row");
+    let row = table
+        .policies
+        .iter()
+        .find(|p| p.policy == policy)
+        .expect("a row");
     row.times_s().iter().sum::<f64>() / row.runs.len() as f64
 }
 
@@ -39,22 +46,40 @@ fn boot_ide_on_the_published_volume() {
         );
     }
     let published = WORKLOADS[0].lines[0].time_s;
-    assert!((none / published - 1.0).abs() < 0.01, "none takes {none} s, published {published}");
-    assert!(none / plain >= 3.5, "plain is {:.2} times faster", none / plain);
+    assert!(
+        (none / published - 1.0).abs() < 0.01,
+        "none takes {none} s, published {published}"
+    );
+    assert!(
+        none / plain >= 3.5,
+        "plain is {:.2} times faster",
+        none / plain
+    );
     let first = &table.policies[0].runs[0].stats;
-    assert_eq!((first.demand_reads, first.demand_bytes / 1_000_000), (57_516, 407));
-    assert_eq!(first.source_reads, 57_516, "without readahead and re-reads every read goes out");
+    assert_eq!(
+        (first.demand_reads, first.demand_bytes / 1_000_000),
+        (57_516, 407)
+    );
+    assert_eq!(
+        first.source_reads, 57_516,
+        "without readahead and re-reads every read goes out"
+    );
 }
 
 /// The same plan gives the same table, to the nanosecond.
 #[test]
 fn a_simulation_repeats() {
     let times = || {
-        on_model("random:count=500", "object-near", &["none", "linux-6.18"], 4)
-            .policies
-            .iter()
-            .map(|p| p.times_s())
-            .collect::<Vec<_>>()
+        on_model(
+            "random:count=500",
+            "object-near",
+            &["none", "linux-6.18"],
+            4,
+        )
+        .policies
+        .iter()
+        .map(|p| p.times_s())
+        .collect::<Vec<_>>()
     };
     let (one, two) = (times(), times());
     assert_eq!(one, two);
@@ -66,24 +91,42 @@ fn a_simulation_repeats() {
 fn a_plan_without_a_workload_measures_the_usual_ones() {
     let on = Some(CompareOn::Model("rbd".to_string()));
     let policies = vec![PolicyDraft::parse("none").expect("a policy")];
-    let plan = ComparePlan { on, policies, runs: Some(1), ..ComparePlan::default() };
+    let plan = ComparePlan {
+        on,
+        policies,
+        runs: Some(1),
+        ..ComparePlan::default()
+    };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
     let names: Vec<&str> = tables.iter().map(|t| t.workload.as_str()).collect();
     assert_eq!(names, compare::USUAL_WORKLOADS);
-    assert!(tables.iter().all(|t| t.notes.is_empty()), "one was left out");
+    assert!(
+        tables.iter().all(|t| t.notes.is_empty()),
+        "one was left out"
+    );
 }
 
 /// Common random numbers: a policy that reads nothing ahead takes exactly as long as none.
 #[test]
 fn every_policy_has_the_same_random_numbers() {
-    let table = on_model("random:count=500", "object-far", &["none", "linux-6.18:max=0", "rbd-plain:max=0"], 3);
+    let table = on_model(
+        "random:count=500",
+        "object-far",
+        &["none", "linux-6.18:max=0", "rbd-plain:max=0"],
+        3,
+    );
     assert_eq!(table.policies[0].times_s(), table.policies[1].times_s());
     assert_eq!(table.policies[0].times_s(), table.policies[2].times_s());
 }
 
 #[test]
 fn readahead_overlaps_the_round_trip() {
-    let table = on_model("sequential:record=64K", "object-near", &["none", "linux-6.18:max=4M"], 2);
+    let table = on_model(
+        "sequential:record=64K",
+        "object-near",
+        &["none", "linux-6.18:max=4M"],
+        2,
+    );
     assert!(time_s(&table, "none") > 4.0 * time_s(&table, "linux-6.18:max=4M"));
 }
 
@@ -91,15 +134,36 @@ fn readahead_overlaps_the_round_trip() {
 /// 64 readers of one file in turns, more than a file has streams at first: `auto` finds them all, and reads ahead of each.
 #[test]
 fn auto_follows_many_readers_of_one_file() {
-    let table = on_model("interleaved:streams=64", "object-near", &["linux-6.18", "auto"], 1);
-    assert!(time_s(&table, "auto") < 0.6 * time_s(&table, "linux-6.18"), "{}", time_s(&table, "auto"));
-    let of = |policy: &str| table.policies.iter().find(|p| p.policy == policy).expect("a row").runs[0].stats;
+    let table = on_model(
+        "interleaved:streams=64",
+        "object-near",
+        &["linux-6.18", "auto"],
+        1,
+    );
+    assert!(
+        time_s(&table, "auto") < 0.6 * time_s(&table, "linux-6.18"),
+        "{}",
+        time_s(&table, "auto")
+    );
+    let of = |policy: &str| {
+        table
+            .policies
+            .iter()
+            .find(|p| p.policy == policy)
+            .expect("a row")
+            .runs[0]
+            .stats
+    };
     assert!(of("auto").unused_bytes * 10 < of("auto").ra_bytes);
 }
 
 #[test]
 fn a_maximum_by_the_capacity_of_the_model() {
-    let policies = ["linux-2.6.31:max=4M+capacity", "linux-2.6.31:max=4M+capacity-2010b", "linux-2.6.31:max=512K"];
+    let policies = [
+        "linux-2.6.31:max=4M+capacity",
+        "linux-2.6.31:max=4M+capacity-2010b",
+        "linux-2.6.31:max=512K",
+    ];
     let table = on_model("sequential:record=64K", "x25-m", &policies, 1);
     let told: Vec<&String> = table.notes.iter().filter(|n| n.contains("here")).collect();
     assert_eq!(
@@ -109,7 +173,11 @@ fn a_maximum_by_the_capacity_of_the_model() {
             "linux-2.6.31:max=4M+capacity-2010b is linux-2.6.31:max=2M here: model:x25-m holds 80000000000 bytes",
         ]
     );
-    assert_eq!(time_s(&table, policies[0]), time_s(&table, policies[2]), "512 KiB, however it is said");
+    assert_eq!(
+        time_s(&table, policies[0]),
+        time_s(&table, policies[2]),
+        "512 KiB, however it is said"
+    );
     assert!(time_s(&table, policies[1]) < time_s(&table, policies[0]));
 }
 
@@ -127,9 +195,18 @@ fn imitations_read_no_files() {
     file.as_file().set_len(1 << 20).expect("longer");
     for on in [None, Some(CompareOn::File(file.path().into()))] {
         let error = compare::run(&plan(on), &mut Silent).expect_err("refused");
-        assert!(matches!(error, CompareError::Peer(_)) && error.to_string().contains("use --on model:NAME"), "{error}");
+        assert!(
+            matches!(error, CompareError::Peer(_))
+                && error.to_string().contains("use --on model:NAME"),
+            "{error}"
+        );
     }
-    let table = compare::run(&plan(Some(CompareOn::Model("rbd".to_string()))), &mut Silent).expect("a table").remove(0);
+    let table = compare::run(
+        &plan(Some(CompareOn::Model("rbd".to_string()))),
+        &mut Silent,
+    )
+    .expect("a table")
+    .remove(0);
     assert!(table.policies[1].runs[0].stats.source_bytes > 20 * 4096);
 }
 
@@ -146,8 +223,15 @@ fn a_maximum_by_the_size_of_the_file() {
         ..ComparePlan::default()
     };
     let table = compare::run(&plan, &mut Silent).expect("a table").remove(0);
-    let note = table.notes.iter().find(|n| n.contains("here")).expect("a note");
-    assert!(note.contains("linux-2.6.31:max=8K here") && note.ends_with("holds 8388608 bytes"), "{note}");
+    let note = table
+        .notes
+        .iter()
+        .find(|n| n.contains("here"))
+        .expect("a note");
+    assert!(
+        note.contains("linux-2.6.31:max=8K here") && note.ends_with("holds 8388608 bytes"),
+        "{note}"
+    );
 }
 
 /// A workload that no file can serve is tried on the two models, and the table says why there is no file.
@@ -160,23 +244,47 @@ fn no_scratch_file_for_nothing() {
         ..ComparePlan::default()
     };
     let tables = compare::run(&plan, &mut Silent).expect("tables");
-    assert_eq!(tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(), ["model:rbd", "model:object-near"]);
+    assert_eq!(
+        tables.iter().map(|t| t.source.as_str()).collect::<Vec<_>>(),
+        ["model:rbd", "model:object-near"]
+    );
     let why = "No scratch file: readers opens 4 files,";
-    assert!(tables.iter().all(|t| t.notes.iter().any(|n| n.starts_with(why))), "{:?}", tables[0].notes);
+    assert!(
+        tables
+            .iter()
+            .all(|t| t.notes.iter().any(|n| n.starts_with(why))),
+        "{:?}",
+        tables[0].notes
+    );
 }
 
 #[test]
 fn plans_that_cannot_be_carried_out() {
     let bad = |plan: ComparePlan| compare::run(&plan, &mut Silent).expect_err("an error");
     let model = |name: &str| Some(CompareOn::Model(name.to_string()));
-    let spec = bad(ComparePlan { on: model("rdb"), ..ComparePlan::default() });
+    let spec = bad(ComparePlan {
+        on: model("rdb"),
+        ..ComparePlan::default()
+    });
     assert!(matches!(spec, CompareError::Model(_)), "{spec}");
-    let spec = bad(ComparePlan { workload: Some("seqential".to_string()), on: model("rbd"), ..ComparePlan::default() });
+    let spec = bad(ComparePlan {
+        workload: Some("seqential".to_string()),
+        on: model("rbd"),
+        ..ComparePlan::default()
+    });
     assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
     let policies = vec![PolicyDraft::parse("linux-6.18").expect("a policy")];
     let page = foreread_core::units::PageSize::new(512);
-    let page = bad(ComparePlan { on: model("rbd"), policies, page, ..ComparePlan::default() });
+    let page = bad(ComparePlan {
+        on: model("rbd"),
+        policies,
+        page,
+        ..ComparePlan::default()
+    });
     assert!(matches!(page, CompareError::Page { .. }), "{page}");
-    let gone = bad(ComparePlan { on: Some(CompareOn::File("does/not/exist".into())), ..ComparePlan::default() });
+    let gone = bad(ComparePlan {
+        on: Some(CompareOn::File("does/not/exist".into())),
+        ..ComparePlan::default()
+    });
     assert!(gone.to_string().contains("does/not/exist"), "{gone}");
 }

@@ -16,8 +16,15 @@ const DETECTORS: [&str; 4] = ["none", "rbd-plain", "rbd-aligned", "rbd-eager"];
 
 /// The published counts of a workload, and its lines.
 fn published(name: &str) -> (u64, u64, [Row; 4]) {
-    let of: &crume_2014::Workload = WORKLOADS.iter().find(|w| w.name == name).expect("a workload");
-    (of.reads, of.mb, of.lines.map(|l| (l.time_s, l.ra_ops, l.ra_mb)))
+    let of: &crume_2014::Workload = WORKLOADS
+        .iter()
+        .find(|w| w.name == name)
+        .expect("a workload");
+    (
+        of.reads,
+        of.mb,
+        of.lines.map(|l| (l.time_s, l.ra_ops, l.ra_mb)),
+    )
 }
 
 /// Seconds, requests and MB of a detector.
@@ -34,7 +41,10 @@ fn run(workload: &str, runs: u32) -> Vec<Mean> {
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
         on: Some(CompareOn::Model("rbd".to_string())),
-        policies: DETECTORS.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
+        policies: DETECTORS
+            .iter()
+            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .collect(),
         runs: Some(runs),
         seed: 1,
         ..ComparePlan::default()
@@ -44,7 +54,10 @@ fn run(workload: &str, runs: u32) -> Vec<Mean> {
         let of = |f: fn(&RunResult) -> f64| results.iter().map(f).sum::<f64>() / f64::from(runs);
         let mb = of(|r| r.stats.ra_planned_bytes as f64 / 1e6);
         let row = (of(|r| r.time_s), of(|r| r.stats.ra_planned_ops as f64), mb);
-        Mean { row, source_mb: of(|r| r.stats.source_bytes as f64 / 1e6) }
+        Mean {
+            row,
+            source_mb: of(|r| r.stats.source_bytes as f64 / 1e6),
+        }
     };
     table.policies.iter().map(|p| mean(&p.runs)).collect()
 }
@@ -57,11 +70,23 @@ fn assert_near(means: &[Mean], published: [Row; 4], parts: [f64; 4]) {
     for ((detector, mean), published) in DETECTORS.iter().zip(means).zip(published) {
         println!("{detector}: {:.2?}, published {published:.2?}", mean.row);
         let near = |value: f64, published: f64, part: f64| {
-            let off = if published == 0.0 { value } else { (value / published - 1.0).abs() };
+            let off = if published == 0.0 {
+                value
+            } else {
+                (value / published - 1.0).abs()
+            };
             assert!(off <= part, "{detector}: {value:.2}, published {published}");
         };
-        near(mean.row.0, published.0, if *detector == "none" { none } else { time });
-        let part = if *detector == "rbd-plain" { plain } else { other };
+        near(
+            mean.row.0,
+            published.0,
+            if *detector == "none" { none } else { time },
+        );
+        let part = if *detector == "rbd-plain" {
+            plain
+        } else {
+            other
+        };
         near(mean.row.1, published.1, part);
         near(mean.row.2, published.2, part);
     }
@@ -75,17 +100,40 @@ fn counts_are_those_published() {
         let least = chosen.info.least_bytes;
         for (size, seed) in [(least, 1), (least + 511, 2), (100 * GIB, 3)] {
             let workload = chosen.build(size, seed).expect("fits");
-            assert_eq!((workload.reads(), (workload.bytes() + 500_000) / 1_000_000), (reads, mb), "{name}");
-            assert_eq!(workload.distinct_bytes(BLOCK), workload.bytes(), "{name}: a byte is read twice");
+            assert_eq!(
+                (workload.reads(), (workload.bytes() + 500_000) / 1_000_000),
+                (reads, mb),
+                "{name}"
+            );
+            assert_eq!(
+                workload.distinct_bytes(BLOCK),
+                workload.bytes(),
+                "{name}: a byte is read twice"
+            );
             let most = workload.jobs.iter().map(|j| j.depth).max().expect("jobs");
             assert_eq!((most, workload.page_bytes), (depth, BLOCK));
             let requests = || workload.jobs.iter().flat_map(|job| &job.requests);
-            assert!(requests().all(|r| r.offset % BLOCK == 0 && r.len % BLOCK == 0 && r.len <= 32 * BLOCK));
+            assert!(
+                requests()
+                    .all(|r| r.offset % BLOCK == 0 && r.len % BLOCK == 0 && r.len <= 32 * BLOCK)
+            );
             let last = requests().map(|r| r.offset + r.len).max().expect("reads");
-            assert!(last > size / 10 * 9, "{name}: nothing in the last tenth of the file");
+            assert!(
+                last > size / 10 * 9,
+                "{name}: nothing in the last tenth of the file"
+            );
         }
-        let error = chosen.build(least - 1, 1).expect_err("too small").to_string();
-        assert_eq!(error, format!("{name}: size={} is less than the {least} bytes that it needs", least - 1));
+        let error = chosen
+            .build(least - 1, 1)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{name}: size={} is less than the {least} bytes that it needs",
+                least - 1
+            )
+        );
     }
 }
 
@@ -93,10 +141,17 @@ fn counts_are_those_published() {
 #[test]
 fn boot_virtio_gains_by_plain_and_not_by_eager() {
     let means = run("boot-virtio", 3);
-    assert_near(&means, published("boot-virtio").2, [0.015, 0.10, 0.01, 0.06]);
+    assert_near(
+        &means,
+        published("boot-virtio").2,
+        [0.015, 0.10, 0.01, 0.06],
+    );
     assert_eq!(means[1].row.1, 451.0);
     let [none, plain, aligned, eager] = [0, 1, 2, 3].map(|i: usize| means[i].row.0);
-    assert!(plain < 0.96 * none && aligned < 0.96 * none, "{none} {plain} {aligned}");
+    assert!(
+        plain < 0.96 * none && aligned < 0.96 * none,
+        "{none} {plain} {aligned}"
+    );
     assert!(eager > 1.04 * plain, "{plain} {eager}");
 }
 
@@ -106,7 +161,11 @@ fn grep_ide_hardly_gains() {
     let means = run("grep-ide", 1);
     assert_near(&means, published("grep-ide").2, [0.001, 0.02, 0.01, 0.1]);
     assert_eq!(means[1].row.1, 397.0);
-    assert!(means[1..].iter().all(|m| (m.row.0 / means[0].row.0 - 1.0).abs() < 0.02));
+    assert!(
+        means[1..]
+            .iter()
+            .all(|m| (m.row.0 / means[0].row.0 - 1.0).abs() < 0.02)
+    );
 }
 
 /// The posting: `plain` and `aligned` make no difference, `eager` reads most and is the slowest.
@@ -115,24 +174,42 @@ fn grep_virtio_loses_by_eager() {
     let means = run("grep-virtio", 1);
     assert_near(&means, published("grep-virtio").2, [0.005, 0.04, 0.01, 0.1]);
     assert_eq!(means[1].row.1, 1186.0);
-    assert!(means[1..3].iter().all(|m| (m.row.0 / means[0].row.0 - 1.0).abs() < 0.05));
+    assert!(
+        means[1..3]
+            .iter()
+            .all(|m| (m.row.0 / means[0].row.0 - 1.0).abs() < 0.05)
+    );
     let (others, eager) = (&means[..3], &means[3]);
-    assert!(others.iter().all(|m| m.source_mb < eager.source_mb), "eager reads the most");
-    assert!(others.iter().all(|m| m.row.0 < eager.row.0), "eager takes longest");
+    assert!(
+        others.iter().all(|m| m.source_mb < eager.source_mb),
+        "eager reads the most"
+    );
+    assert!(
+        others.iter().all(|m| m.row.0 < eager.row.0),
+        "eager takes longest"
+    );
 }
 
 /// The published margins, by the statistics of `foreread-sim`.
 mod margins {
-    use foreread_lab::reproduce::published::crume_2014::{PublishedRow, SIGMAS, STRATEGIES, WORKLOADS};
+    use foreread_lab::reproduce::published::crume_2014::{
+        PublishedRow, SIGMAS, STRATEGIES, WORKLOADS,
+    };
     use foreread_sim::stats::{ALPHA, Published, holm, z_test};
 
     fn near(got: f64, want: f64, within: f64) {
-        assert!((got - want).abs() <= within, "{got} is not {want} within {within}");
+        assert!(
+            (got - want).abs() <= within,
+            "{got} is not {want} within {within}"
+        );
     }
 
     /// A published time of [Crume 2014] and its margin.
     fn published(line: &PublishedRow) -> Published {
-        Published { mean: line.time_s, margin: line.margin_s }
+        Published {
+            mean: line.time_s,
+            margin: line.margin_s,
+        }
     }
 
     /// Every pair of every workload, corrected as one family of 24: "workload slower>faster" and its p value.
@@ -141,38 +218,65 @@ mod margins {
         for workload in &WORKLOADS {
             for (i, one) in workload.lines.iter().enumerate() {
                 for (j, other) in workload.lines.iter().enumerate().skip(i + 1) {
-                    let (slow, fast) = if one.time_s > other.time_s { (i, j) } else { (j, i) };
-                    names.push(format!("{} {}>{}", workload.name, STRATEGIES[slow].0, STRATEGIES[fast].0));
+                    let (slow, fast) = if one.time_s > other.time_s {
+                        (i, j)
+                    } else {
+                        (j, i)
+                    };
+                    names.push(format!(
+                        "{} {}>{}",
+                        workload.name, STRATEGIES[slow].0, STRATEGIES[fast].0
+                    ));
                     family.push(z_test(published(one), published(other), SIGMAS));
                 }
             }
         }
         assert_eq!(family.len(), 24);
         let corrected = holm(&family);
-        names.into_iter().zip(corrected.into_iter().map(|p| p.expect("defined"))).collect()
+        names
+            .into_iter()
+            .zip(corrected.into_iter().map(|p| p.expect("defined")))
+            .collect()
     }
 
     #[test]
     fn the_published_table_gives_its_findings() {
-        let called = |alpha: f64| crume().into_iter().filter(move |(_, p)| *p < alpha).map(|(n, _)| n);
+        let called = |alpha: f64| {
+            crume()
+                .into_iter()
+                .filter(move |(_, p)| *p < alpha)
+                .map(|(n, _)| n)
+        };
         let at_5: Vec<String> = called(ALPHA).collect();
         let has = |name: &str| at_5.iter().any(|n| n == name);
         // What the post says and the test confirms: boots gain; eager is too eager; plain is never worse than none.
-        for name in ["boot-ide none>plain", "boot-ide none>eager", "boot-virtio none>plain", "boot-ide eager>plain"] {
+        for name in [
+            "boot-ide none>plain",
+            "boot-ide none>eager",
+            "boot-virtio none>plain",
+            "boot-ide eager>plain",
+        ] {
             assert!(has(name), "{name} is missing of {at_5:?}");
         }
         assert!(has("grep-virtio eager>none") && has("grep-virtio eager>plain"));
         assert!(!at_5.iter().any(|n| n.ends_with("plain>none")), "{at_5:?}");
         assert!(!has("boot-ide aligned>plain") && !has("boot-virtio plain>aligned"));
         // What the post overlooks, comparing intervals by eye: one gain, and aligned slower on grep-virtio.
-        for name in ["grep-ide none>plain", "grep-virtio aligned>plain", "grep-virtio aligned>none"] {
+        for name in [
+            "grep-ide none>plain",
+            "grep-virtio aligned>plain",
+            "grep-virtio aligned>none",
+        ] {
             assert!(has(name), "{name} is missing of {at_5:?}");
         }
         // At the author's own 99.7 %, family-wise, only the last of these remains.
         let at_03: Vec<String> = called(0.003).collect();
         let has = |name: &str| at_03.iter().any(|n| n == name);
         assert!(has("grep-virtio aligned>none"));
-        assert!(!has("grep-ide none>plain") && !has("grep-virtio aligned>plain"), "{at_03:?}");
+        assert!(
+            !has("grep-ide none>plain") && !has("grep-virtio aligned>plain"),
+            "{at_03:?}"
+        );
     }
 
     #[test]
@@ -185,7 +289,10 @@ mod margins {
         near(at(0, 1, 2), 0.0012, 0.0001);
         near(at(1, 2, 3), 0.0008, 0.0001);
         near(at(0, 2, 3), 3e-5, 0.5e-5);
-        let bare = Published { mean: 1.0, margin: 0.0 };
+        let bare = Published {
+            mean: 1.0,
+            margin: 0.0,
+        };
         assert_eq!(z_test(bare, bare, 3.0), None);
     }
 }

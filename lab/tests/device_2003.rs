@@ -15,14 +15,22 @@ const RECORDS: u64 = 4096;
 /// MiB/s of `depth` readers that read random records, `step` bytes at a time.
 fn mib_per_s(depth: u64, step: u64) -> f64 {
     let runs = 4;
-    (0..runs).map(|seed| one_run(seed, depth, step)).sum::<f64>() / runs as f64
+    (0..runs)
+        .map(|seed| one_run(seed, depth, step))
+        .sum::<f64>()
+        / runs as f64
 }
 
 fn one_run(seed: u64, depth: u64, step: u64) -> f64 {
     let mut device = presets::find("disk-2003").expect("a preset").build(seed);
     let mut rng = Rng::new(seed);
     let mut records = (0..RECORDS).map(|_| rng.below(FILE / RECORD) * RECORD);
-    let command = |id, start| Command { id, file: 0, start, len: step };
+    let command = |id, start| Command {
+        id,
+        file: 0,
+        start,
+        len: step,
+    };
     let mut at: Vec<u64> = Vec::new();
     for (id, start) in (0..depth).zip(records.by_ref()) {
         device.submit(0, command(id, start));
@@ -35,7 +43,11 @@ fn one_run(seed: u64, depth: u64, step: u64) -> f64 {
         for Arrival { id, .. } in out.drain(..) {
             let place = &mut at[id as usize];
             *place += step;
-            let next = if place.is_multiple_of(RECORD) { records.next() } else { Some(*place) };
+            let next = if place.is_multiple_of(RECORD) {
+                records.next()
+            } else {
+                Some(*place)
+            };
             if let Some(start) = next {
                 *place = start;
                 device.submit(now, command(id, start));
@@ -51,16 +63,22 @@ fn one_run(seed: u64, depth: u64, step: u64) -> f64 {
 fn three_published_figures() {
     let [(_, sync, _), (_, broken, _), (_, fixed, _), _] = AIO;
     let deep = u64::from(DEPTH);
-    for (depth, step, measured, stated, slack) in
-        [(1, RECORD, sync, 0.03, 0.02), (deep, RECORD, fixed, -0.03, 0.02), (deep, 4096, broken, -0.06, 0.02)]
-    {
+    for (depth, step, measured, stated, slack) in [
+        (1, RECORD, sync, 0.03, 0.02),
+        (deep, RECORD, fixed, -0.03, 0.02),
+        (deep, 4096, broken, -0.06, 0.02),
+    ] {
         let rate = mib_per_s(depth, step);
         let error = rate / measured - 1.0;
         println!(
             "{depth} readers, {step} bytes a command: {rate:.2} MiB/s, measured {measured}, {:+.1} %",
             error * 100.0
         );
-        assert!((error - stated).abs() <= slack, "{depth} {step}: {rate:.2} MiB/s is {:.1} % off", error * 100.0);
+        assert!(
+            (error - stated).abs() <= slack,
+            "{depth} {step}: {rate:.2} MiB/s is {:.1} % off",
+            error * 100.0
+        );
     }
 }
 

@@ -15,7 +15,10 @@ use foreread_sim::device::presets::{self, Preset};
 use foreread_sim::device::{Command, Device};
 
 fn sweep(name: &str) -> &'static Sweep {
-    SWEEPS.iter().find(|s| s.preset == name).expect("a published device")
+    SWEEPS
+        .iter()
+        .find(|s| s.preset == name)
+        .expect("a published device")
 }
 
 fn preset(name: &str) -> &'static Preset {
@@ -35,7 +38,15 @@ fn run_dry(device: &mut dyn Device) -> u64 {
 /// Nanoseconds of one read of `kib` on the idle device.
 fn read_ns(name: &str, kib: u64) -> f64 {
     let mut device = preset(name).build(0);
-    device.submit(0, Command { id: 0, file: 0, start: 0, len: kib << 10 });
+    device.submit(
+        0,
+        Command {
+            id: 0,
+            file: 0,
+            start: 0,
+            len: kib << 10,
+        },
+    );
     run_dry(device.as_mut()) as f64
 }
 
@@ -51,7 +62,10 @@ fn rms(errors: &[f64]) -> f64 {
 fn states(name: &str, share: f64) {
     let percent = format!("{:.1} %", share * 100.0);
     let stated = preset(name).fit_error;
-    assert!(stated.contains(&percent), "{name} is {percent} off and states: {stated}");
+    assert!(
+        stated.contains(&percent),
+        "{name} is {percent} off and states: {stated}"
+    );
 }
 
 /// Prints the rows and checks the largest error of the mean of the runs, and its rms, in percent.
@@ -69,7 +83,10 @@ fn check(name: &str, most: f64, most_rms: f64) -> Vec<f64> {
     let errors: Vec<f64> = sweep(name).runs.iter().map(error).collect();
     let (max, rms) = (largest(&errors) * 100.0, rms(&errors) * 100.0);
     println!("{name}: at most {max:.2} %, rms {rms:.2} %");
-    assert!(max <= most && rms <= most_rms, "{name}: {max:.2} % at most, rms {rms:.2} %");
+    assert!(
+        max <= most && rms <= most_rms,
+        "{name}: {max:.2} % at most, rms {rms:.2} %"
+    );
     states(name, max / 100.0);
     states(name, rms / 100.0);
     errors
@@ -88,19 +105,27 @@ fn x25_m_is_within_its_stated_error() {
     check("x25-m", 1.35, 0.85);
     let single = sweep("x25-m").runs.iter().flat_map(|run| {
         let kib = run.script_kib;
-        run.seconds.iter().map(move |s| (kib << 10) as f64 * 1e9 / read_ns("x25-m", kib) / (DD_BYTES / s) - 1.0)
+        run.seconds
+            .iter()
+            .map(move |s| (kib << 10) as f64 * 1e9 / read_ns("x25-m", kib) / (DD_BYTES / s) - 1.0)
     });
     states("x25-m", largest(&single.collect::<Vec<_>>()));
 }
 
 /// `T = a + b * S` by least squares of the relative error, and its largest relative error of throughput.
 fn serial_error(rows: &[(f64, f64)]) -> f64 {
-    let sum = |f: &dyn Fn(f64, f64) -> f64| rows.iter().map(|&(s, t)| f(s, t) / (t * t)).sum::<f64>();
+    let sum =
+        |f: &dyn Fn(f64, f64) -> f64| rows.iter().map(|&(s, t)| f(s, t) / (t * t)).sum::<f64>();
     let (n, s1, s2) = (sum(&|_, _| 1.0), sum(&|s, _| s), sum(&|s, _| s * s));
     let (t1, st) = (sum(&|_, t| t), sum(&|s, t| s * t));
     let b = (n * st - s1 * t1) / (n * s2 - s1 * s1);
     let a = (t1 - b * s1) / n;
-    largest(&rows.iter().map(|&(s, t)| t / (a + b * s) - 1.0).collect::<Vec<_>>())
+    largest(
+        &rows
+            .iter()
+            .map(|&(s, t)| t / (a + b * s) - 1.0)
+            .collect::<Vec<_>>(),
+    )
 }
 
 #[test]
@@ -119,7 +144,10 @@ fn the_first_labels_are_the_likely_ones() {
             script * 100.0,
             printed * 100.0
         );
-        assert!(script < 0.07 && printed > 2.5 * script, "{name}: {script:.3} and {printed:.3}");
+        assert!(
+            script < 0.07 && printed > 2.5 * script,
+            "{name}: {script:.3} and {printed:.3}"
+        );
     }
 }
 
@@ -131,7 +159,12 @@ fn array_kib_per_s(name: &str, readers: u32, window_kib: u64) -> f64 {
     let mut command = |file: u32| {
         next[file as usize] += 1;
         let start = ((next[file as usize] - 1) * window_kib) << 10;
-        Command { id: u64::from(file), file, start, len: window_kib << 10 }
+        Command {
+            id: u64::from(file),
+            file,
+            start,
+            len: window_kib << 10,
+        }
     };
     (0..readers).for_each(|file| device.submit(0, command(file)));
     let (mut now, mut out, mut done, mut since) = (0, Vec::new(), 0, 0);
@@ -151,7 +184,9 @@ fn array_kib_per_s(name: &str, readers: u32, window_kib: u64) -> f64 {
 #[test]
 fn arrays_are_within_their_stated_errors() {
     for (name, table, most) in [("eva", EVA, 0.0085), ("raid-6disk", RAID, 0.0485)] {
-        let rows = table.iter().flat_map(|r| [(r.readers, 128, r.small.0), (r.readers, 512, r.large.0)]);
+        let rows = table
+            .iter()
+            .flat_map(|r| [(r.readers, 128, r.small.0), (r.readers, 512, r.large.0)]);
         let error = |(readers, kib, measured)| {
             let modelled = array_kib_per_s(name, readers, kib);
             let error = modelled / measured as f64 - 1.0;
@@ -162,7 +197,11 @@ fn arrays_are_within_their_stated_errors() {
             error
         };
         let errors: Vec<f64> = rows.map(error).collect();
-        assert!(largest(&errors) <= most, "{name}: {:.2} %", largest(&errors) * 100.0);
+        assert!(
+            largest(&errors) <= most,
+            "{name}: {:.2} %",
+            largest(&errors) * 100.0
+        );
         states(name, largest(&errors));
     }
 }
@@ -186,9 +225,15 @@ fn rbd_gives_the_rows_it_was_fitted_to() {
     let rtt_ns = read_ns("rbd", 0);
     let ns_per_byte = (read_ns("rbd", 1024) - rtt_ns) / (1024.0 * 1024.0);
     for name in ["boot-ide", "grep-ide"] {
-        let row = WORKLOADS.iter().find(|w| w.name == name).expect("a workload");
+        let row = WORKLOADS
+            .iter()
+            .find(|w| w.name == name)
+            .expect("a workload");
         let (reads, mb, seconds) = (row.reads as f64, row.mb as f64, row.lines[0].time_s);
         let modelled = (reads * rtt_ns + mb * 1e6 * ns_per_byte) / 1e9;
-        assert!((modelled / seconds - 1.0_f64).abs() < 0.001, "{modelled:.2} s and {seconds} s");
+        assert!(
+            (modelled / seconds - 1.0_f64).abs() < 0.001,
+            "{modelled:.2} s and {seconds} s"
+        );
     }
 }

@@ -22,12 +22,32 @@ const MS: u64 = 1_000_000;
 
 fn trace(records: Vec<Record>) -> Arc<Loaded> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
-    let info = |n| Item::File(FileInfo { name: format!("f{n}"), size: Some(64 << 20) });
-    let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
-    let header = Header { level: Level::Program, ..Header::default() };
+    let info = |n| {
+        Item::File(FileInfo {
+            name: format!("f{n}"),
+            size: Some(64 << 20),
+        })
+    };
+    let items: Vec<Item> = (0..files)
+        .map(info)
+        .chain(records.into_iter().map(Item::Record))
+        .collect();
+    let header = Header {
+        level: Level::Program,
+        ..Header::default()
+    };
     let items = Box::new(items.into_iter().map(Ok));
     Arc::new(
-        load("test.trace", Import { header, items, left_out: LeftOut::default() }, &Part::default()).expect("readable"),
+        load(
+            "test.trace",
+            Import {
+                header,
+                items,
+                left_out: LeftOut::default(),
+            },
+            &Part::default(),
+        )
+        .expect("readable"),
     )
 }
 
@@ -54,10 +74,19 @@ fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
     let config = Config::new(PageSize::new(PAGE).expect("a page size"), 64 << 20);
     let policy = PolicySpec::parse(policy).expect("a policy");
     let preset = presets::find("hdd-theory").expect("a preset");
-    let setup = simulator::Setup { workload: &replay.workload, policy: &policy, config, host_ns_per_kib: 0 };
+    let setup = simulator::Setup {
+        workload: &replay.workload,
+        policy: &policy,
+        config,
+        host_ns_per_kib: 0,
+    };
     let result = simulator::run(&setup, preset.build(1));
     let bound = Bound::of(&replay.workload, preset, PAGE);
-    assert!(bound.ns() <= ns(&result), "{bound:?} of a run of {} ns", ns(&result));
+    assert!(
+        bound.ns() <= ns(&result),
+        "{bound:?} of a run of {} ns",
+        ns(&result)
+    );
     result
 }
 
@@ -76,85 +105,179 @@ fn near(got: u64, want: u64) -> bool {
 
 #[test]
 fn as_fast_as_possible_there_are_no_pauses() {
-    let one = trace(vec![read(0, 0, (0, 1)), read(0, 1, (5, 6)), read(0, 2, (60, 70))]);
+    let one = trace(vec![
+        read(0, 0, (0, 1)),
+        read(0, 1, (5, 6)),
+        read(0, 2, (60, 70)),
+    ]);
     assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
     // A second thread reads at the same time: the device has work for both, and each waits for the other.
-    let two = trace(vec![read(0, 0, (0, 1)), read(1, 9, (100, 101)), read(0, 1, (105, 106))]);
+    let two = trace(vec![
+        read(0, 0, (0, 1)),
+        read(1, 9, (100, 101)),
+        read(0, 1, (105, 106)),
+    ]);
     let run = simulate(&replay(&two, Mode::Asap, None));
     assert_eq!(ns(&run), 3 * PAGE_NS);
-    assert!(near(run.latency.max(), 2 * PAGE_NS), "the second reader waited for the first: {}", run.latency.max());
+    assert!(
+        near(run.latency.max(), 2 * PAGE_NS),
+        "the second reader waited for the first: {}",
+        run.latency.max()
+    );
 }
 
 #[test]
 fn a_closed_loop_takes_its_gaps_and_the_device() {
-    let one = trace(vec![read(0, 0, (10, 11)), read(0, 1, (15, 16)), read(0, 2, (16, 70)), read(0, 3, (71, 72))]);
+    let one = trace(vec![
+        read(0, 0, (10, 11)),
+        read(0, 1, (15, 16)),
+        read(0, 2, (16, 70)),
+        read(0, 3, (71, 72)),
+    ]);
     assert_eq!(time(&one, Mode::Closed, None), 4 * PAGE_NS + 5 * MS);
-    assert_eq!(time(&one, Mode::Closed, Some(0.5)), 4 * PAGE_NS + 5 * MS / 2);
+    assert_eq!(
+        time(&one, Mode::Closed, Some(0.5)),
+        4 * PAGE_NS + 5 * MS / 2
+    );
     assert_eq!(time(&one, Mode::Closed, Some(2.0)), 4 * PAGE_NS + 10 * MS);
     assert_eq!(time(&one, Mode::Closed, Some(0.0)), 4 * PAGE_NS);
     // A thread that reads one file after the other keeps its gaps; one that begins later does.
-    let other = |record: Record| Record { file: 1, open: 7, ..record };
-    let two = vec![read(0, 0, (0, 1)), other(read(0, 1, (4, 5))), read(0, 2, (6, 7)), read(1, 3, (50, 51))];
+    let other = |record: Record| Record {
+        file: 1,
+        open: 7,
+        ..record
+    };
+    let two = vec![
+        read(0, 0, (0, 1)),
+        other(read(0, 1, (4, 5))),
+        read(0, 2, (6, 7)),
+        read(1, 3, (50, 51)),
+    ];
     let run = simulate(&replay(&trace(two), Mode::Closed, None));
     assert_eq!(ns(&run), 50 * MS + PAGE_NS, "three pages and 4 ms are less");
-    assert!(near(run.latency.max(), PAGE_NS), "no read waited for another");
+    assert!(
+        near(run.latency.max(), PAGE_NS),
+        "no read waited for another"
+    );
 }
 
 /// Two reads of one thread that overlapped overlap again; in a closed loop the third follows the one it followed.
 #[test]
 fn what_overlapped_overlaps() {
-    let records = || vec![read(0, 0, (0, 30)), read(0, 1, (1, 9)), read(0, 2, (11, 12)), read(0, 3, (13, 14))];
+    let records = || {
+        vec![
+            read(0, 0, (0, 30)),
+            read(0, 1, (1, 9)),
+            read(0, 2, (11, 12)),
+            read(0, 3, (13, 14)),
+        ]
+    };
     let closed = replay(&trace(records()), Mode::Closed, None);
-    let pauses: Vec<Vec<u64>> =
-        closed.workload.jobs.iter().map(|j| j.requests.iter().map(|r| r.think_ns / MS).collect()).collect();
+    let pauses: Vec<Vec<u64>> = closed
+        .workload
+        .jobs
+        .iter()
+        .map(|j| j.requests.iter().map(|r| r.think_ns / MS).collect())
+        .collect();
     assert_eq!(pauses, [vec![0], vec![1, 2, 1]]);
     let asap = replay(&trace(records()), Mode::Asap, None);
-    assert_eq!((asap.workload.jobs.len(), asap.workload.jobs[0].depth), (1, 2));
-    assert!(asap.notes.iter().any(|n| n == "One reader keeps several reads going, as recorded: up to 2"));
+    assert_eq!(
+        (asap.workload.jobs.len(), asap.workload.jobs[0].depth),
+        (1, 2)
+    );
+    assert!(
+        asap.notes
+            .iter()
+            .any(|n| n == "One reader keeps several reads going, as recorded: up to 2")
+    );
     let run = simulate(&asap);
     assert_eq!(ns(&run), 4 * PAGE_NS);
-    assert!(near(run.latency.max(), 2 * PAGE_NS), "{}", run.latency.max());
+    assert!(
+        near(run.latency.max(), 2 * PAGE_NS),
+        "{}",
+        run.latency.max()
+    );
 }
 
 #[test]
 fn without_ends_a_factor_is_on_the_gaps_between_starts() {
-    let no_end = |record: Record| Record { end_ns: None, ..record };
-    let one = trace([read(0, 0, (3, 3)), read(0, 1, (10, 10)), read(0, 2, (14, 14))].map(no_end).into());
+    let no_end = |record: Record| Record {
+        end_ns: None,
+        ..record
+    };
+    let one = trace(
+        [
+            read(0, 0, (3, 3)),
+            read(0, 1, (10, 10)),
+            read(0, 2, (14, 14)),
+        ]
+        .map(no_end)
+        .into(),
+    );
     assert_eq!(time(&one, Mode::Asap, None), 3 * PAGE_NS);
     assert_eq!(time(&one, Mode::Asap, Some(0.0)), 3 * PAGE_NS);
     assert_eq!(time(&one, Mode::Asap, Some(1.0)), 3 * PAGE_NS + 11 * MS);
-    let refused = |mode, think| Replay::of(&one, Some(mode), think).expect_err("refused").to_string();
+    let refused = |mode, think| {
+        Replay::of(&one, Some(mode), think)
+            .expect_err("refused")
+            .to_string()
+    };
     assert_eq!(
         refused(Mode::Closed, None),
         "the think time is unknown, because the trace does not say when reads ended: test.trace, mode closed; use --mode \
          asap"
     );
     assert!(
-        refused(Mode::Deps, None).starts_with("the trace says neither what its records wait for nor when they ended")
+        refused(Mode::Deps, None)
+            .starts_with("the trace says neither what its records wait for nor when they ended")
     );
-    assert!(refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open"));
+    assert!(
+        refused(Mode::Open, Some(1.0)).starts_with("there is no pause to lengthen in mode open")
+    );
     assert!(refused(Mode::Asap, Some(-1.0)).starts_with("a factor on pauses below 0 or above 100"));
-    assert!(refused(Mode::Asap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100"));
+    assert!(
+        refused(Mode::Asap, Some(f64::NAN)).starts_with("a factor on pauses below 0 or above 100")
+    );
     let none = trace(vec![Record::read(0, 0, PAGE)]);
-    let refused = |mode, think| Replay::of(&none, Some(mode), think).expect_err("refused").to_string();
+    let refused = |mode, think| {
+        Replay::of(&none, Some(mode), think)
+            .expect_err("refused")
+            .to_string()
+    };
     assert!(refused(Mode::Open, None).starts_with("the trace does not say when each read began"));
     assert!(
-        refused(Mode::Asap, Some(0.5)).starts_with("there is no pause to lengthen, because the trace has no times")
+        refused(Mode::Asap, Some(0.5))
+            .starts_with("there is no pause to lengthen, because the trace has no times")
     );
 }
 
 /// Latency counts from the recorded time: a read that cannot be served at once has waited since then.
 #[test]
 fn an_open_loop_counts_from_the_recorded_time() {
-    let one = trace(vec![read(0, 0, (5, 6)), read(0, 1, (6, 7)), read(0, 2, (7, 8)), read(0, 3, (105, 106))]);
+    let one = trace(vec![
+        read(0, 0, (5, 6)),
+        read(0, 1, (6, 7)),
+        read(0, 2, (7, 8)),
+        read(0, 3, (105, 106)),
+    ]);
     let run = simulate(&replay(&one, Mode::Open, None));
     assert_eq!(ns(&run), 100 * MS + PAGE_NS);
-    let latencies: Vec<u64> = run.latency.iter_recorded().map(|v| v.value_iterated_to()).collect();
+    let latencies: Vec<u64> = run
+        .latency
+        .iter_recorded()
+        .map(|v| v.value_iterated_to())
+        .collect();
     let want = [PAGE_NS, PAGE_NS, 2 * PAGE_NS - MS, 3 * PAGE_NS - 2 * MS];
     let mut want: Vec<u64> = want.into();
     want.dedup();
     assert_eq!(latencies.len(), want.len());
-    assert!(latencies.iter().zip(&want).all(|(got, want)| near(*got, *want)), "{latencies:?} {want:?}");
+    assert!(
+        latencies
+            .iter()
+            .zip(&want)
+            .all(|(got, want)| near(*got, *want)),
+        "{latencies:?} {want:?}"
+    );
 }
 
 /// Coordinated omission: the device stalls for a long read, and the small reads that were due meanwhile have waited.
@@ -162,51 +285,100 @@ fn an_open_loop_counts_from_the_recorded_time() {
 fn a_stall_shows_in_the_high_percentiles() {
     let mut records: Vec<Record> = (0..99).map(|n| read(0, n, (10 * n, 10 * n + 9))).collect();
     // 20 MiB: 208 ms, beside the others, through its own description.
-    let long = Record { offset: 32 << 20, len: 20 << 20, ..read(1, 0, (500, 700)) };
+    let long = Record {
+        offset: 32 << 20,
+        len: 20 << 20,
+        ..read(1, 0, (500, 700))
+    };
     records.insert(51, long);
     let stalled = trace(records);
     let open = simulate(&replay(&stalled, Mode::Open, None)).latency;
     let closed = simulate(&replay(&stalled, Mode::Closed, None)).latency;
     let (open, closed) = (open.value_at_quantile(0.9), closed.value_at_quantile(0.9));
-    assert!(open > 100 * MS, "ten reads and more were due in 208 ms: {open}");
-    assert!(closed < 10 * MS, "in a closed loop one read waits, and no other read is issued: {closed}");
+    assert!(
+        open > 100 * MS,
+        "ten reads and more were due in 208 ms: {open}"
+    );
+    assert!(
+        closed < 10 * MS,
+        "in a closed loop one read waits, and no other read is issued: {closed}"
+    );
 }
 
 #[test]
 fn dependencies_are_kept() {
-    let after = |record, end, delay_ns| After { record, end, delay_ns };
-    let waiting = |page: u64, after: Vec<After>| Record { after, ..Record::read(0, page * 64 * PAGE, PAGE) };
+    let after = |record, end, delay_ns| After {
+        record,
+        end,
+        delay_ns,
+    };
+    let waiting = |page: u64, after: Vec<After>| Record {
+        after,
+        ..Record::read(0, page * 64 * PAGE, PAGE)
+    };
     let three = trace(vec![
         waiting(0, vec![]),
         waiting(1, vec![after(0, true, 20 * MS)]),
         waiting(2, vec![after(0, false, MS)]),
     ]);
-    assert_eq!(Replay::of(&three, None, None).expect("fine").mode, Mode::Deps);
+    assert_eq!(
+        Replay::of(&three, None, None).expect("fine").mode,
+        Mode::Deps
+    );
     // The third waits in the device's queue while the first is served; the second comes 20 ms after the first.
     assert_eq!(time(&three, Mode::Deps, None), 2 * PAGE_NS + 20 * MS);
     assert_eq!(time(&three, Mode::Deps, Some(0.5)), 2 * PAGE_NS + 10 * MS);
     assert_eq!(time(&three, Mode::Deps, Some(0.0)), 3 * PAGE_NS);
     let run = simulate(&replay(&three, Mode::Deps, None));
-    assert!(near(run.latency.max(), 2 * PAGE_NS - MS), "{}", run.latency.max());
+    assert!(
+        near(run.latency.max(), 2 * PAGE_NS - MS),
+        "{}",
+        run.latency.max()
+    );
     // A write takes no time, but a read that waits for it waits for what it waited for.
-    let write = Record { op: Op::Write, ..waiting(5, vec![after(0, true, 3 * MS)]) };
-    let through = trace(vec![waiting(0, vec![]), write, waiting(1, vec![after(1, true, 4 * MS), after(0, true, MS)])]);
+    let write = Record {
+        op: Op::Write,
+        ..waiting(5, vec![after(0, true, 3 * MS)])
+    };
+    let through = trace(vec![
+        waiting(0, vec![]),
+        write,
+        waiting(1, vec![after(1, true, 4 * MS), after(0, true, MS)]),
+    ]);
     assert_eq!(time(&through, Mode::Deps, None), 2 * PAGE_NS + 7 * MS);
     // Its start counts, too.
-    let write = Record { op: Op::Write, ..waiting(5, vec![]) };
+    let write = Record {
+        op: Op::Write,
+        ..waiting(5, vec![])
+    };
     let started = trace(vec![write, waiting(1, vec![after(0, false, 4 * MS)])]);
     assert_eq!(time(&started, Mode::Deps, None), PAGE_NS + 4 * MS);
-    let long = trace(vec![waiting(0, vec![]), waiting(1, vec![after(0, true, u64::MAX)])]);
-    let error = Replay::of(&long, None, None).expect_err("centuries").to_string();
-    assert_eq!(error, "delays of over 400 days in all: test.trace, record 2; use --think 0, or the trace is damaged");
+    let long = trace(vec![
+        waiting(0, vec![]),
+        waiting(1, vec![after(0, true, u64::MAX)]),
+    ]);
+    let error = Replay::of(&long, None, None)
+        .expect_err("centuries")
+        .to_string();
+    assert_eq!(
+        error,
+        "delays of over 400 days in all: test.trace, record 2; use --think 0, or the trace is damaged"
+    );
 }
 
 #[test]
 fn faults_are_touches_and_hints_count() {
-    let fault = |ms| Record { op: Op::Fault, ..read(0, 0, (ms, ms + 1)) };
+    let fault = |ms| Record {
+        op: Op::Fault,
+        ..read(0, 0, (ms, ms + 1))
+    };
     let hint = Record {
         op: Op::Hint(foreread_core::event::Advice::WillNeed),
-        ..Record { len: 64 * PAGE, end_ns: None, ..read(0, 1, (40, 40)) }
+        ..Record {
+            len: 64 * PAGE,
+            end_ns: None,
+            ..read(0, 1, (40, 40))
+        }
     };
     let one = trace(vec![fault(0), fault(30), hint, read(0, 1, (900, 901))]);
     for mode in [Mode::Asap, Mode::Closed, Mode::Open] {
@@ -231,11 +403,16 @@ fn the_best_mode_is_chosen_and_said() {
         ]
     );
     let none = trace(vec![Record::read(0, 0, PAGE)]);
-    assert_eq!(Replay::of(&none, None, None).expect("fine").mode, Mode::Asap);
+    assert_eq!(
+        Replay::of(&none, None, None).expect("fine").mode,
+        Mode::Asap
+    );
 }
 
 fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
-    let policies = ["none", "linux-6.18"].map(|p| PolicyDraft::parse(p).expect("a policy")).into();
+    let policies = ["none", "linux-6.18"]
+        .map(|p| PolicyDraft::parse(p).expect("a policy"))
+        .into();
     let plan = ComparePlan {
         replay: Some(Arc::new(replay)),
         on: Some(CompareOn::Model(model.to_string())),
@@ -254,9 +431,21 @@ fn limits_hold_in_every_mode() {
     let mut records: Vec<Record> = Vec::new();
     for n in 0..200_u64 {
         let thread = (n % 3) as u32;
-        let at = Record { offset: (n / 3) * 2 * PAGE, len: 2 * PAGE, ..read(thread, 0, (n * 2, n * 2 + 5)) };
-        let after = n.checked_sub(2).map(|record| After { record, end: n % 2 == 0, delay_ns: MS / 2 });
-        records.push(Record { file: thread, after: after.into_iter().collect(), ..at });
+        let at = Record {
+            offset: (n / 3) * 2 * PAGE,
+            len: 2 * PAGE,
+            ..read(thread, 0, (n * 2, n * 2 + 5))
+        };
+        let after = n.checked_sub(2).map(|record| After {
+            record,
+            end: n % 2 == 0,
+            delay_ns: MS / 2,
+        });
+        records.push(Record {
+            file: thread,
+            after: after.into_iter().collect(),
+            ..at
+        });
     }
     let loaded = trace(records);
     for model in ["hdd-theory", "rbd", "nvme", "object-near", "hdd-7200"] {
@@ -267,17 +456,22 @@ fn limits_hold_in_every_mode() {
             let row = |policy: &str| table.policies.iter().find(|p| p.policy == policy);
             let mean = |policy: &str| row(policy).expect("a row").times_s();
             if mode == Mode::Open {
-                let left_out = table
-                    .notes
-                    .iter()
-                    .any(|n| n.starts_with("The oracle was left out: it is a limit of the total time"));
+                let left_out = table.notes.iter().any(|n| {
+                    n.starts_with("The oracle was left out: it is a limit of the total time")
+                });
                 assert!(row("oracle").is_none() && left_out, "{:?}", table.notes);
                 continue;
             }
             let oracle = mean("oracle");
-            let best = mean("none").into_iter().zip(mean("linux-6.18")).map(|(a, b)| a.min(b));
+            let best = mean("none")
+                .into_iter()
+                .zip(mean("linux-6.18"))
+                .map(|(a, b)| a.min(b));
             for (oracle, best) in oracle.into_iter().zip(best) {
-                assert!(oracle <= best * 1.0001, "{model} {mode:?}: {oracle} of {best}");
+                assert!(
+                    oracle <= best * 1.0001,
+                    "{model} {mode:?}: {oracle} of {best}"
+                );
             }
         }
     }
@@ -286,53 +480,141 @@ fn limits_hold_in_every_mode() {
 /// In mode open the rows are judged by how long reads wait, and the table says so.
 #[test]
 fn open_loops_are_judged_by_latency() {
-    let records = (0..400).map(|n| Record { offset: n * PAGE, ..read(0, 0, (n, n + 1)) }).collect();
-    let table = compared(replay(&trace(records), Mode::Open, None), "rbd", OracleRow::Usual);
+    let records = (0..400)
+        .map(|n| Record {
+            offset: n * PAGE,
+            ..read(0, 0, (n, n + 1))
+        })
+        .collect();
+    let table = compared(
+        replay(&trace(records), Mode::Open, None),
+        "rbd",
+        OracleRow::Usual,
+    );
     let report = Report::of(&table);
-    assert_eq!((report.judged_by.as_str(), report.think), ("latency_s", None));
+    assert_eq!(
+        (report.judged_by.as_str(), report.think),
+        ("latency_s", None)
+    );
     assert_eq!(report.best, ["linux-6.18"]);
-    let row = |policy: &str| report.rows.iter().find(|r| r.policy == policy).expect("a row");
+    let row = |policy: &str| {
+        report
+            .rows
+            .iter()
+            .find(|r| r.policy == policy)
+            .expect("a row")
+    };
     let mean = |policy: &str| row(policy).latency_s.as_ref().expect("judged by it").mean;
-    assert_eq!(row("linux-6.18").ratio_to_none, Some(mean("linux-6.18") / mean("none")));
+    assert_eq!(
+        row("linux-6.18").ratio_to_none,
+        Some(mean("linux-6.18") / mean("none"))
+    );
     assert!(row("linux-6.18").ratio_to_none.expect("some") < 0.5);
     let times = |policy: &str| row(policy).time_s.as_ref().expect("measured").mean;
-    assert!(times("linux-6.18") / times("none") > 0.98, "both take the time of the trace");
+    assert!(
+        times("linux-6.18") / times("none") > 0.98,
+        "both take the time of the trace"
+    );
     let text = table::render(&report, table::Style::default());
-    assert!(text.lines().all(|line| line.chars().count() <= width::DEFAULT), "{text}");
-    assert!(text.contains("wait") && text.contains("ms ±95%") && text.contains("since it was due"), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= width::DEFAULT),
+        "{text}"
+    );
+    assert!(
+        text.contains("wait") && text.contains("ms ±95%") && text.contains("since it was due"),
+        "{text}"
+    );
     let advice = foreread_lab::report::advise(std::slice::from_ref(&report));
-    assert!(advice.contains("makes test.trace wait ") && advice.contains(" a read"), "{advice}");
+    assert!(
+        advice.contains("makes test.trace wait ") && advice.contains(" a read"),
+        "{advice}"
+    );
 }
 
 /// Readers of a trace without threads are its open descriptions.
 #[test]
 fn without_threads_each_description_is_a_reader() {
-    let records = || vec![read(0, 0, (0, 1)), read(1, 1, (2, 3))].into_iter().map(|r| Record { thread: 0, ..r });
+    let records = || {
+        vec![read(0, 0, (0, 1)), read(1, 1, (2, 3))]
+            .into_iter()
+            .map(|r| Record { thread: 0, ..r })
+    };
     let jobs = |lacks: Lacks| {
-        let items = [Item::File(FileInfo::default())].into_iter().chain(records().map(Item::Record)).map(Ok);
-        let header = Header { lacks, ..Header::default() };
-        let import =
-            Import { header, items: Box::new(items.collect::<Vec<_>>().into_iter()), left_out: LeftOut::default() };
+        let items = [Item::File(FileInfo::default())]
+            .into_iter()
+            .chain(records().map(Item::Record))
+            .map(Ok);
+        let header = Header {
+            lacks,
+            ..Header::default()
+        };
+        let import = Import {
+            header,
+            items: Box::new(items.collect::<Vec<_>>().into_iter()),
+            left_out: LeftOut::default(),
+        };
         let loaded = Arc::new(load("t", import, &Part::default()).expect("readable"));
-        replay(&loaded, Mode::Asap, None).workload.jobs.iter().map(|j| j.after).collect::<Vec<_>>()
+        replay(&loaded, Mode::Asap, None)
+            .workload
+            .jobs
+            .iter()
+            .map(|j| j.after)
+            .collect::<Vec<_>>()
     };
     assert_eq!(jobs(Lacks::default()), [None, Some(0)]);
-    assert_eq!(jobs(Lacks { threads: true, ..Lacks::default() }), [None, None]);
+    assert_eq!(
+        jobs(Lacks {
+            threads: true,
+            ..Lacks::default()
+        }),
+        [None, None]
+    );
 }
 
 /// One read more than may be outstanding waits, and its waiting counts from its time on.
 #[test]
 fn what_exceeds_the_outstanding_reads_waits_and_is_counted() {
     let reads = u64::from(MAX_OUTSTANDING) + 1;
-    let file = Item::File(FileInfo { name: "f".to_string(), size: Some(reads * 64 * PAGE) });
-    let all = (0..reads).map(|n| Item::Record(Record { open: 0, ..read(0, n, (0, 0)) }));
+    let file = Item::File(FileInfo {
+        name: "f".to_string(),
+        size: Some(reads * 64 * PAGE),
+    });
+    let all = (0..reads).map(|n| {
+        Item::Record(Record {
+            open: 0,
+            ..read(0, n, (0, 0))
+        })
+    });
     let items: Vec<Item> = std::iter::once(file).chain(all).collect();
     let items = Box::new(items.into_iter().map(Ok));
-    let import = Import { header: Header::default(), items, left_out: LeftOut::default() };
-    let replay = replay(&Arc::new(load("test.trace", import, &Part::default()).expect("readable")), Mode::Open, None);
-    assert_eq!((replay.workload.jobs.len(), replay.workload.jobs[0].depth), (1, MAX_OUTSTANDING));
-    assert!(replay.notes.iter().any(|note| note.ends_with("up to 16384 reads wait at once")), "{:?}", replay.notes);
+    let import = Import {
+        header: Header::default(),
+        items,
+        left_out: LeftOut::default(),
+    };
+    let replay = replay(
+        &Arc::new(load("test.trace", import, &Part::default()).expect("readable")),
+        Mode::Open,
+        None,
+    );
+    assert_eq!(
+        (replay.workload.jobs.len(), replay.workload.jobs[0].depth),
+        (1, MAX_OUTSTANDING)
+    );
+    assert!(
+        replay
+            .notes
+            .iter()
+            .any(|note| note.ends_with("up to 16384 reads wait at once")),
+        "{:?}",
+        replay.notes
+    );
     let run = simulate(&replay);
     assert_eq!((ns(&run), run.latency.len()), (reads * PAGE_NS, reads));
-    assert!(near(run.latency.max(), reads * PAGE_NS), "{}", run.latency.max());
+    assert!(
+        near(run.latency.max(), reads * PAGE_NS),
+        "{}",
+        run.latency.max()
+    );
 }

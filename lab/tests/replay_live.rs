@@ -32,18 +32,44 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 
 fn trace(records: Vec<Record>) -> Arc<Loaded> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
-    let info = |n| Item::File(FileInfo { name: format!("f{n}"), size: Some(2 << 20) });
-    let items: Vec<Item> = (0..files).map(info).chain(records.into_iter().map(Item::Record)).collect();
-    let header = Header { level: Level::Program, ..Header::default() };
+    let info = |n| {
+        Item::File(FileInfo {
+            name: format!("f{n}"),
+            size: Some(2 << 20),
+        })
+    };
+    let items: Vec<Item> = (0..files)
+        .map(info)
+        .chain(records.into_iter().map(Item::Record))
+        .collect();
+    let header = Header {
+        level: Level::Program,
+        ..Header::default()
+    };
     let items = Box::new(items.into_iter().map(Ok));
     Arc::new(
-        load("test.trace", Import { header, items, left_out: LeftOut::default() }, &Part::default()).expect("readable"),
+        load(
+            "test.trace",
+            Import {
+                header,
+                items,
+                left_out: LeftOut::default(),
+            },
+            &Part::default(),
+        )
+        .expect("readable"),
     )
 }
 
 fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
     let (start_ns, end_ns) = (Some(ms.0 * MS), Some(ms.1 * MS));
-    Record { thread, open: thread, start_ns, end_ns, ..Record::read(0, page * PAGE, PAGE) }
+    Record {
+        thread,
+        open: thread,
+        start_ns,
+        end_ns,
+        ..Record::read(0, page * PAGE, PAGE)
+    }
 }
 
 fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
@@ -51,9 +77,19 @@ fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
     laid_out(&replay.workload, SIZE).expect("the file is large enough")
 }
 
-fn engine(path: &Path, workload: &Workload, policy: &str) -> Result<foreread_sim::simulator::RunResult, LiveError> {
+fn engine(
+    path: &Path,
+    workload: &Workload,
+    policy: &str,
+) -> Result<foreread_sim::simulator::RunResult, LiveError> {
     let policy = PolicySpec::parse(policy).expect("a policy");
-    let setup = live::Setup { policy: &policy, cache_bytes: 4 << 20, page_bytes: PAGE, event_log: None, limits: None };
+    let setup = live::Setup {
+        policy: &policy,
+        cache_bytes: 4 << 20,
+        page_bytes: PAGE,
+        event_log: None,
+        limits: None,
+    };
     live::engine(live::file(path)?, workload, &setup)
 }
 
@@ -63,7 +99,12 @@ fn the_simulator_and_the_engine_count_the_same() {
     let (_dir, path) = file();
     let records = (0..300_u64).map(|n| {
         let page = if n % 4 == 3 { n / 4 } else { (n * 37) % 500 };
-        Record { file: (n % 3) as u32, open: (n % 3) as u32, len: PAGE * (1 + n % 3), ..read(0, page, (n, n)) }
+        Record {
+            file: (n % 3) as u32,
+            open: (n % 3) as u32,
+            len: PAGE * (1 + n % 3),
+            ..read(0, page, (n, n))
+        }
     });
     let loaded = trace(records.collect());
     for mode in [Mode::Asap, Mode::Closed] {
@@ -71,13 +112,27 @@ fn the_simulator_and_the_engine_count_the_same() {
         let real = engine(&path, &workload, "none").expect("readable");
         let config = Config::new(PageSize::new(PAGE).expect("a page size"), 4 << 20);
         let policy = PolicySpec::none();
-        let setup = simulator::Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 0 };
+        let setup = simulator::Setup {
+            workload: &workload,
+            policy: &policy,
+            config,
+            host_ns_per_kib: 0,
+        };
         let simulated = simulator::run(&setup, presets::find("nvme").expect("a preset").build(1));
         let counts = |r: &foreread_sim::simulator::RunResult| {
-            (r.stats.demand_reads, r.stats.demand_bytes, r.stats.source_bytes, r.stats.hits, r.latency.len())
+            (
+                r.stats.demand_reads,
+                r.stats.demand_bytes,
+                r.stats.source_bytes,
+                r.stats.hits,
+                r.latency.len(),
+            )
         };
         assert_eq!(counts(&real), counts(&simulated), "{mode:?}");
-        assert_eq!((real.distinct_bytes, real.stats.demand_reads), (simulated.distinct_bytes, 300));
+        assert_eq!(
+            (real.distinct_bytes, real.stats.demand_reads),
+            (simulated.distinct_bytes, 300)
+        );
     }
 }
 
@@ -85,22 +140,49 @@ fn the_simulator_and_the_engine_count_the_same() {
 #[test]
 fn nothing_comes_before_its_time() {
     let (_dir, path) = file();
-    let after = |record, end, delay_ns| vec![After { record, end, delay_ns }];
-    let mut records = vec![read(0, 0, (0, 1)), read(0, 90, (21, 22)), read(1, 300, (50, 51)), read(1, 2, (52, 53))];
+    let after = |record, end, delay_ns| {
+        vec![After {
+            record,
+            end,
+            delay_ns,
+        }]
+    };
+    let mut records = vec![
+        read(0, 0, (0, 1)),
+        read(0, 90, (21, 22)),
+        read(1, 300, (50, 51)),
+        read(1, 2, (52, 53)),
+    ];
     let paused = trace(records.clone());
     records[1].after = after(0, true, 30 * MS);
     records[2].after = after(1, false, 20 * MS);
-    records[3] = Record { op: Op::Write, after: after(2, true, 10 * MS), ..records[3].clone() };
-    records.push(Record { after: after(3, true, 5 * MS), ..read(1, 4, (60, 61)) });
+    records[3] = Record {
+        op: Op::Write,
+        after: after(2, true, 10 * MS),
+        ..records[3].clone()
+    };
+    records.push(Record {
+        after: after(3, true, 5 * MS),
+        ..read(1, 4, (60, 61))
+    });
     let dependent = trace(records);
-    for (loaded, mode, least_ms, reads) in
-        [(&paused, Mode::Closed, 51, 4), (&dependent, Mode::Deps, 65, 4), (&paused, Mode::Asap, 0, 4)]
-    {
+    for (loaded, mode, least_ms, reads) in [
+        (&paused, Mode::Closed, 51, 4),
+        (&dependent, Mode::Deps, 65, 4),
+        (&paused, Mode::Asap, 0, 4),
+    ] {
         let workload = on_file(loaded, mode);
         let begun = Instant::now();
-        for run in [engine(&path, &workload, "linux-6.18"), live::kernel(&path, &workload)] {
+        for run in [
+            engine(&path, &workload, "linux-6.18"),
+            live::kernel(&path, &workload),
+        ] {
             let run = run.expect("readable");
-            assert!(run.time_s >= least_ms as f64 / 1e3, "{mode:?}: {} s", run.time_s);
+            assert!(
+                run.time_s >= least_ms as f64 / 1e3,
+                "{mode:?}: {} s",
+                run.time_s
+            );
             assert_eq!(run.latency.len(), reads, "{mode:?}");
         }
         assert!(begun.elapsed() >= Duration::from_millis(2 * least_ms));
@@ -111,16 +193,25 @@ fn nothing_comes_before_its_time() {
 #[test]
 fn a_late_replayer_fails() {
     let (_dir, path) = file();
-    let at = |n: u64, gap_ns: u64| Record { start_ns: Some(n * gap_ns), end_ns: None, ..read(0, n % 512, (0, 0)) };
+    let at = |n: u64, gap_ns: u64| Record {
+        start_ns: Some(n * gap_ns),
+        end_ns: None,
+        ..read(0, n % 512, (0, 0))
+    };
     let absurd = trace((0..30_000).map(|n| at(n, 1)).collect());
-    for run in
-        [engine(&path, &on_file(&absurd, Mode::Open), "none"), live::kernel(&path, &on_file(&absurd, Mode::Open))]
-    {
+    for run in [
+        engine(&path, &on_file(&absurd, Mode::Open), "none"),
+        live::kernel(&path, &on_file(&absurd, Mode::Open)),
+    ] {
         let error = run.expect_err("30,000 reads in 30 us");
-        assert!(matches!(error, LiveError::Late { late_us, .. } if late_us > 100), "{error}");
+        assert!(
+            matches!(error, LiveError::Late { late_us, .. } if late_us > 100),
+            "{error}"
+        );
         let text = error.to_string();
         assert!(
-            text.starts_with("the replayer itself was late: ") && text.contains("use --mode closed or asap"),
+            text.starts_with("the replayer itself was late: ")
+                && text.contains("use --mode closed or asap"),
             "{text}"
         );
     }
@@ -130,7 +221,9 @@ fn a_late_replayer_fails() {
             assert_eq!((run.latency.len(), run.stats.demand_reads), (20, 20));
             assert!(run.time_s >= 0.095 && run.late_p99_ns.is_some());
         }
-        Err(LiveError::Late { .. }) => println!("skipped: needs a machine that is not busy with something else"),
+        Err(LiveError::Late { .. }) => {
+            println!("skipped: needs a machine that is not busy with something else")
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -139,19 +232,34 @@ fn a_late_replayer_fails() {
 #[test]
 fn a_failing_read_ends_the_run() {
     let (_dir, path) = file();
-    let records = (0..40).map(|n| read((n % 8) as u32, n * 12, (n, n + 1))).collect();
+    let records = (0..40)
+        .map(|n| read((n % 8) as u32, n * 12, (n, n + 1)))
+        .collect();
     let workload = on_file(&trace(records), Mode::Closed);
-    std::fs::OpenOptions::new().write(true).open(&path).expect("there").set_len(64 * PAGE).expect("shorter");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("there")
+        .set_len(64 * PAGE)
+        .expect("shorter");
     assert!(engine(&path, &workload, "none").is_err());
-    assert!(matches!(live::kernel(&path, &workload), Err(LiveError::Short { .. })));
+    assert!(matches!(
+        live::kernel(&path, &workload),
+        Err(LiveError::Short { .. })
+    ));
 }
 
 /// Through `compare`: rows, mode and notes; and for a file that is too small the error says how large it must be.
 #[test]
 fn a_comparison_on_a_file() {
     let (dir, path) = file();
-    let records =
-        (0..60).map(|n| Record { file: (n % 2) as u32, open: (n % 2) as u32, ..read(0, n, (n, n)) }).collect();
+    let records = (0..60)
+        .map(|n| Record {
+            file: (n % 2) as u32,
+            open: (n % 2) as u32,
+            ..read(0, n, (n, n))
+        })
+        .collect();
     let loaded = trace(records);
     let plan = |path: &Path| ComparePlan {
         replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
@@ -160,11 +268,28 @@ fn a_comparison_on_a_file() {
         runs: Some(2),
         ..ComparePlan::default()
     };
-    let table = compare::run(&plan(&path), &mut Silent).expect("a table").remove(0);
+    let table = compare::run(&plan(&path), &mut Silent)
+        .expect("a table")
+        .remove(0);
     let report = Report::of(&table);
-    assert_eq!((report.mode.as_deref(), report.think, report.bound_s), (Some("closed"), Some(1.0), None));
-    assert_eq!(report.rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(), ["none", "rbd-plain", "kernel"]);
-    assert!(report.rows.iter().all(|r| r.demand_reads == Some(60) && r.late_p99_us.is_some()));
+    assert_eq!(
+        (report.mode.as_deref(), report.think, report.bound_s),
+        (Some("closed"), Some(1.0), None)
+    );
+    assert_eq!(
+        report
+            .rows
+            .iter()
+            .map(|r| r.policy.as_str())
+            .collect::<Vec<_>>(),
+        ["none", "rbd-plain", "kernel"]
+    );
+    assert!(
+        report
+            .rows
+            .iter()
+            .all(|r| r.demand_reads == Some(60) && r.late_p99_us.is_some())
+    );
     let where_ = format!(
         "The 2 files of the trace are laid out one after the other in file:{}, each at a multiple of 1 MiB",
         path.display()
@@ -172,7 +297,9 @@ fn a_comparison_on_a_file() {
     assert!(report.notes.contains(&where_), "{:?}", report.notes);
     let small = dir.path().join("small");
     std::fs::write(&small, [1; 9000]).expect("written");
-    let error = compare::run(&plan(&small), &mut Silent).expect_err("too small").to_string();
+    let error = compare::run(&plan(&small), &mut Silent)
+        .expect_err("too small")
+        .to_string();
     assert_eq!(
         error,
         format!(
@@ -180,21 +307,43 @@ fn a_comparison_on_a_file() {
             small.display()
         )
     );
-    let faults = trace(vec![Record { op: Op::Fault, ..read(0, 0, (0, 1)) }]);
+    let faults = trace(vec![Record {
+        op: Op::Fault,
+        ..read(0, 0, (0, 1))
+    }]);
     let replay = Some(Arc::new(Replay::of(&faults, None, None).expect("ready")));
-    let error = compare::run(&ComparePlan { replay, ..plan(&path) }, &mut Silent).expect_err("refused").to_string();
-    assert!(error.starts_with("test.trace takes page faults in mapped files, and a file is only read here"), "{error}");
+    let error = compare::run(
+        &ComparePlan {
+            replay,
+            ..plan(&path)
+        },
+        &mut Silent,
+    )
+    .expect_err("refused")
+    .to_string();
+    assert!(
+        error.starts_with(
+            "test.trace takes page faults in mapped files, and a file is only read here"
+        ),
+        "{error}"
+    );
 }
 
 fn explained(loaded: &Arc<Loaded>, on: CompareOn, policy: &str) -> Explained {
     let plan = ComparePlan {
-        replay: Some(Arc::new(Replay::of(loaded, Some(Mode::Asap), None).expect("ready"))),
+        replay: Some(Arc::new(
+            Replay::of(loaded, Some(Mode::Asap), None).expect("ready"),
+        )),
         on: Some(on),
         cache_bytes: Some(256 << 10),
         runs: Some(1),
         ..ComparePlan::default()
     };
-    let asked = ExplainOptions { plan, policy: PolicyDraft::parse(policy).expect(policy), against: Vec::new() };
+    let asked = ExplainOptions {
+        plan,
+        policy: PolicyDraft::parse(policy).expect(policy),
+        against: Vec::new(),
+    };
     explain::explain(&asked, &mut Silent).unwrap_or_else(|error| panic!("{policy}: {error}"))
 }
 
@@ -204,24 +353,50 @@ fn explained(loaded: &Arc<Loaded>, on: CompareOn, policy: &str) -> Explained {
 fn a_live_run_is_explained_file_by_file() {
     let (_dir, path) = file();
     let scattered = (0..40_u64).map(|n| (n * 7919 + n * n * 131 + 17) % 500);
-    let mut records: Vec<Record> = (0..240).map(|n| Record::read(0, n * 2 * PAGE, 2 * PAGE)).collect();
+    let mut records: Vec<Record> = (0..240)
+        .map(|n| Record::read(0, n * 2 * PAGE, 2 * PAGE))
+        .collect();
     // Both in turn: a read at random after each six in order.
     for (n, page) in scattered.enumerate() {
-        records.insert(n * 7 + 3, Record { open: 1, ..Record::read(1, page * PAGE, PAGE) });
+        records.insert(
+            n * 7 + 3,
+            Record {
+                open: 1,
+                ..Record::read(1, page * PAGE, PAGE)
+            },
+        );
     }
-    let hint = Record { op: Op::Hint(foreread_core::event::Advice::WillNeed), ..Record::read(2, 0, 16 * PAGE) };
+    let hint = Record {
+        op: Op::Hint(foreread_core::event::Advice::WillNeed),
+        ..Record::read(2, 0, 16 * PAGE)
+    };
     records.push(Record { open: 2, ..hint });
-    records.push(Record { open: 2, ..Record::read(2, 3 * PAGE, PAGE) });
+    records.push(Record {
+        open: 2,
+        ..Record::read(2, 3 * PAGE, PAGE)
+    });
     let loaded = trace(records);
-    for policy in ["linux-6.18:max=64K", "linux-2.6.0:max=64K", "rbd-plain:trigger=2,max=64K", "none"] {
+    for policy in [
+        "linux-6.18:max=64K",
+        "linux-2.6.0:max=64K",
+        "rbd-plain:trigger=2,max=64K",
+        "none",
+    ] {
         let told = explained(&loaded, CompareOn::File(path.clone()), policy);
         assert_eq!(told.source, format!("file:{}", path.display()));
-        assert!(told.notes.iter().any(|note| note.contains("event log")), "{:?}", told.notes);
+        assert!(
+            told.notes.iter().any(|note| note.contains("event log")),
+            "{:?}",
+            told.notes
+        );
         let mut all = Share::default();
         for file in &told.files {
             let mut sum = file.by_hints;
-            file.streams.iter().for_each(|stream| sum.add(&stream.share));
-            (sum.source_reads, sum.source_bytes) = (file.share.source_reads, file.share.source_bytes);
+            file.streams
+                .iter()
+                .for_each(|stream| sum.add(&stream.share));
+            (sum.source_reads, sum.source_bytes) =
+                (file.share.source_reads, file.share.source_bytes);
             sum.thrash_bytes = file.share.thrash_bytes;
             assert_eq!(sum, file.share, "{policy}: {}", file.name);
             all.add(&file.share);
@@ -229,13 +404,41 @@ fn a_live_run_is_explained_file_by_file() {
         assert_eq!(all, told.total, "{policy}");
         let of = |name: &str| told.files.iter().find(|f| f.name == name).expect(name);
         let (order, random, hinted) = (of("f0"), of("f1"), of("f2"));
-        assert_eq!((order.pattern.words.as_str(), random.pattern.words.as_str()), ("sequential", "random"), "{policy}");
-        assert_eq!((order.size_bytes, order.streams[0].from, order.streams[0].end), (2 << 20, 0, 480 * PAGE));
-        assert!(random.streams[0].end <= 500 * PAGE && hinted.hints == 1, "{policy}");
-        assert_eq!((order.share.demand_reads, random.share.demand_reads, hinted.share.demand_reads), (240, 40, 1));
+        assert_eq!(
+            (order.pattern.words.as_str(), random.pattern.words.as_str()),
+            ("sequential", "random"),
+            "{policy}"
+        );
+        assert_eq!(
+            (
+                order.size_bytes,
+                order.streams[0].from,
+                order.streams[0].end
+            ),
+            (2 << 20, 0, 480 * PAGE)
+        );
+        assert!(
+            random.streams[0].end <= 500 * PAGE && hinted.hints == 1,
+            "{policy}"
+        );
+        assert_eq!(
+            (
+                order.share.demand_reads,
+                random.share.demand_reads,
+                hinted.share.demand_reads
+            ),
+            (240, 40, 1)
+        );
         assert_eq!(order.share.ra_bytes > 0, policy != "none", "{policy}");
-        assert_eq!(hinted.by_hints.ra_bytes > 0, policy.starts_with("linux"), "{policy}");
-        assert!(hinted.share.source_bytes > 0 && random.share.source_bytes >= 30 * PAGE, "{policy}");
+        assert_eq!(
+            hinted.by_hints.ra_bytes > 0,
+            policy.starts_with("linux"),
+            "{policy}"
+        );
+        assert!(
+            hinted.share.source_bytes > 0 && random.share.source_bytes >= 30 * PAGE,
+            "{policy}"
+        );
     }
 }
 
@@ -243,9 +446,20 @@ fn a_live_run_is_explained_file_by_file() {
 #[test]
 fn lateness_is_explained_from_the_times_of_the_log() {
     let loaded = trace((0..200).map(|n| Record::read(0, n * PAGE, PAGE)).collect());
-    let told = explained(&loaded, CompareOn::ModelLive(presets::find("rbd").expect("a preset")), "linux-6.18");
+    let told = explained(
+        &loaded,
+        CompareOn::ModelLive(presets::find("rbd").expect("a preset")),
+        "linux-6.18",
+    );
     let share = &told.files[0].share;
-    assert!(share.late_hits > 0 && share.late_bytes > 0 && share.late_bytes <= share.used_bytes, "{share:?}");
+    assert!(
+        share.late_hits > 0 && share.late_bytes > 0 && share.late_bytes <= share.used_bytes,
+        "{share:?}"
+    );
     // A stall for each read that waited, none of them shorter than nothing, all of them within the run.
-    assert!(share.stall_ns > 0 && share.stall_ns as f64 / 1e9 <= told.time_s, "{share:?} in {} s", told.time_s);
+    assert!(
+        share.stall_ns > 0 && share.stall_ns as f64 / 1e9 <= told.time_s,
+        "{share:?} in {} s",
+        told.time_s
+    );
 }

@@ -14,63 +14,130 @@ use std::sync::Arc;
 const PAGE: u64 = 4096;
 
 fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc<Replay> {
-    let file = Item::File(FileInfo { name: name.to_string(), size: Some(size) });
-    let records = reads.map(|(page, pages)| Item::Record(Record::read(0, page * PAGE, pages * PAGE)));
+    let file = Item::File(FileInfo {
+        name: name.to_string(),
+        size: Some(size),
+    });
+    let records =
+        reads.map(|(page, pages)| Item::Record(Record::read(0, page * PAGE, pages * PAGE)));
     let items: Vec<Item> = [file].into_iter().chain(records).collect();
-    let header = Header { level: Level::Program, ..Header::default() };
-    let import = Import { header, items: Box::new(items.into_iter().map(Ok)), left_out: LeftOut::default() };
+    let header = Header {
+        level: Level::Program,
+        ..Header::default()
+    };
+    let import = Import {
+        header,
+        items: Box::new(items.into_iter().map(Ok)),
+        left_out: LeftOut::default(),
+    };
     let loaded = Arc::new(load("small.trace", import, &Part::default()).expect("readable"));
     Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
 }
 
 fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> Tuned {
     let replay = Some(replay("/data/file", 64 << 20, reads));
-    let plan = ComparePlan { replay, runs: Some(3), seed: 1, ..ComparePlan::default() };
+    let plan = ComparePlan {
+        replay,
+        runs: Some(3),
+        seed: 1,
+        ..ComparePlan::default()
+    };
     let storage = Storage::Model(presets::find(model).expect("a preset"));
-    tune(&TuneOptions { plan, storage, chosen: None, partial: false, seconds: 1.0 }, &mut Silent)
-        .expect("it can be tuned")
+    tune(
+        &TuneOptions {
+            plan,
+            storage,
+            chosen: None,
+            partial: false,
+            seconds: 1.0,
+        },
+        &mut Silent,
+    )
+    .expect("it can be tuned")
 }
 
 #[test]
 fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
     let tuned = tuned("object-near", (0..1000).map(|n| (n * 8, 8)));
-    assert_eq!((tuned.today.as_str(), tuned.today_is_known), ("linux-6.18:max=128K", false));
+    assert_eq!(
+        (tuned.today.as_str(), tuned.today_is_known),
+        ("linux-6.18:max=128K", false)
+    );
     let kernel = tuned.kernel.as_ref().expect("a gain");
     assert!(
-        kernel.ratio < 0.5 && kernel.ratio_ci95.is_some_and(|[low, high]| low <= kernel.ratio && kernel.ratio <= high)
+        kernel.ratio < 0.5
+            && kernel
+                .ratio_ci95
+                .is_some_and(|[low, high]| low <= kernel.ratio && kernel.ratio <= high)
     );
-    assert!(tuned.policy.as_ref().is_some_and(|gain| gain.ratio <= kernel.ratio));
-    let places: Vec<&str> = tuned.settings.iter().map(|s| s.place.as_str()).collect();
-    assert!(places.contains(&"the kernel") && places.contains(&"foreread"), "{places:?}");
-    assert!(tuned.settings[0].text.starts_with("echo ") && tuned.settings[0].text.ends_with("read_ahead_kb"));
     assert!(
-        tuned.verdict.starts_with("Set the kernel's readahead to ") && tuned.verdict.contains(" times faster)"),
+        tuned
+            .policy
+            .as_ref()
+            .is_some_and(|gain| gain.ratio <= kernel.ratio)
+    );
+    let places: Vec<&str> = tuned.settings.iter().map(|s| s.place.as_str()).collect();
+    assert!(
+        places.contains(&"the kernel") && places.contains(&"foreread"),
+        "{places:?}"
+    );
+    assert!(
+        tuned.settings[0].text.starts_with("echo ")
+            && tuned.settings[0].text.ends_with("read_ahead_kb")
+    );
+    assert!(
+        tuned.verdict.starts_with("Set the kernel's readahead to ")
+            && tuned.verdict.contains(" times faster)"),
         "{}",
         tuned.verdict
     );
     let text = render(&tuned, Style::default());
-    assert!(text.contains("foreread serve SOURCE --unix") && text.contains("Expected: x0."), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(
+        text.contains("foreread serve SOURCE --unix") && text.contains("Expected: x0."),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
 }
 
 #[test]
 fn random_reads_gain_nothing_and_it_says_so() {
-    let tuned = tuned("rbd", (0..200).map(|n| ((n * 7919 + n * n * 131 + 17) % 16_000, 1)));
-    assert_eq!((&tuned.kernel, &tuned.policy), (&None, &None), "{:#?}", tuned.report.rows);
-    assert!(tuned.settings.is_empty() && tuned.verdict.starts_with("Nothing to change"), "{}", tuned.verdict);
+    let tuned = tuned(
+        "rbd",
+        (0..200).map(|n| ((n * 7919 + n * n * 131 + 17) % 16_000, 1)),
+    );
+    assert_eq!(
+        (&tuned.kernel, &tuned.policy),
+        (&None, &None),
+        "{:#?}",
+        tuned.report.rows
+    );
+    assert!(
+        tuned.settings.is_empty() && tuned.verdict.starts_with("Nothing to change"),
+        "{}",
+        tuned.verdict
+    );
 }
 
 #[test]
 fn the_json_has_the_promised_keys() {
     let tuned = tuned("rbd", (0..100).map(|n| (n, 1)));
     let json = serde_json::to_value(&tuned).expect("JSON");
-    assert_eq!((json["schema"].as_str(), json["storage"].as_str()), (Some("foreread.tune/1"), Some("model:rbd")));
+    assert_eq!(
+        (json["schema"].as_str(), json["storage"].as_str()),
+        (Some("foreread.tune/1"), Some("model:rbd"))
+    );
     for key in
         "foreread trace chosen probe today today_bytes report kernel hint hint_files policy verdict settings".split(' ')
     {
         assert!(json.get(key).is_some(), "{key} is missing");
     }
-    assert_eq!(json["report"]["schema"].as_str(), Some("foreread.compare/1"));
+    assert_eq!(
+        json["report"]["schema"].as_str(),
+        Some("foreread.compare/1")
+    );
     let back: Tuned = serde_json::from_value(json).expect("what was written can be read");
     assert_eq!(back, tuned);
 }
@@ -79,12 +146,20 @@ fn the_json_has_the_promised_keys() {
 fn the_storage_is_found_by_the_largest_file_that_is_here() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let path = dir.path().join("large");
-    std::fs::File::create(&path).and_then(|f| f.set_len(16 << 20)).expect("a sparse file");
+    std::fs::File::create(&path)
+        .and_then(|f| f.set_len(16 << 20))
+        .expect("a sparse file");
     let name = path.to_str().expect("UTF-8");
     let reads = |name: &str| replay(name, 16 << 20, (0..4).map(|n| (n, 1)));
     let found = find(&reads(name)).expect("it is here");
-    assert_eq!((found.path.as_path(), found.chosen.bytes_share), (path.as_path(), Some(1.0)));
-    assert_eq!((found.chosen.disk.files, found.chosen.disk.bytes), (1, 4 * PAGE));
+    assert_eq!(
+        (found.path.as_path(), found.chosen.bytes_share),
+        (path.as_path(), Some(1.0))
+    );
+    assert_eq!(
+        (found.chosen.disk.files, found.chosen.disk.bytes),
+        (1, 4 * PAGE)
+    );
     let error = |name: &str| find(&reads(name)).expect_err("not here").to_string();
     assert!(error("/no/such/file").starts_with("none of its files is on this machine"));
     assert!(error("relative").contains("--on model:NAME"));
@@ -92,19 +167,36 @@ fn the_storage_is_found_by_the_largest_file_that_is_here() {
 
 /// Two files, and one that is not here: `bytes` and `took` are of each read.
 fn two_disks(slow: &str, fast: &str) -> Arc<Replay> {
-    let file = |name: &str| Item::File(FileInfo { name: name.to_string(), size: Some(64 << 20) });
+    let file = |name: &str| {
+        Item::File(FileInfo {
+            name: name.to_string(),
+            size: Some(64 << 20),
+        })
+    };
     let mut items = vec![file(slow), file(fast), file("/no/such/file")];
     let mut at = 0;
     for n in 0..20 {
         for (file, bytes, took) in [(0, PAGE, 2_000_000), (1, 16 * PAGE, 10_000), (2, PAGE, 1)] {
             let times = (Some(at), Some(at + took));
             let read = Record::read(file, n * bytes, bytes);
-            items.push(Item::Record(Record { open: file, start_ns: times.0, end_ns: times.1, ..read }));
+            items.push(Item::Record(Record {
+                open: file,
+                start_ns: times.0,
+                end_ns: times.1,
+                ..read
+            }));
             at += took;
         }
     }
-    let header = Header { level: Level::Program, ..Header::default() };
-    let import = Import { header, items: Box::new(items.into_iter().map(Ok)), left_out: LeftOut::default() };
+    let header = Header {
+        level: Level::Program,
+        ..Header::default()
+    };
+    let import = Import {
+        header,
+        items: Box::new(items.into_iter().map(Ok)),
+        left_out: LeftOut::default(),
+    };
     let loaded = Arc::new(load("two.trace", import, &Part::default()).expect("readable"));
     Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
 }
@@ -115,12 +207,31 @@ fn two_disks(slow: &str, fast: &str) -> Arc<Replay> {
 fn the_storage_that_was_waited_for_is_chosen() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
     let path = dir.path().join("large");
-    std::fs::File::create(&path).and_then(|f| f.set_len(16 << 20)).expect("a sparse file");
-    let found = find(&two_disks(path.to_str().expect("UTF-8"), "/proc/version")).expect("it is here");
+    std::fs::File::create(&path)
+        .and_then(|f| f.set_len(16 << 20))
+        .expect("a sparse file");
+    let found =
+        find(&two_disks(path.to_str().expect("UTF-8"), "/proc/version")).expect("it is here");
     assert_eq!(found.path, path);
-    assert!(found.chosen.time_share.is_some_and(|share| share > 0.99), "{:?}", found.chosen);
-    assert!(found.chosen.bytes_share.is_some_and(|share| share < 0.1), "{:?}", found.chosen);
-    assert_eq!((found.chosen.others.len(), found.chosen.not_here.files, found.names.len()), (1, 1, 1));
-    let other = find(&two_disks("/proc/version", path.to_str().expect("UTF-8"))).expect_err("nothing to measure there");
+    assert!(
+        found.chosen.time_share.is_some_and(|share| share > 0.99),
+        "{:?}",
+        found.chosen
+    );
+    assert!(
+        found.chosen.bytes_share.is_some_and(|share| share < 0.1),
+        "{:?}",
+        found.chosen
+    );
+    assert_eq!(
+        (
+            found.chosen.others.len(),
+            found.chosen.not_here.files,
+            found.names.len()
+        ),
+        (1, 1, 1)
+    );
+    let other = find(&two_disks("/proc/version", path.to_str().expect("UTF-8")))
+        .expect_err("nothing to measure there");
     assert!(other.to_string().contains("can be measured"), "{other}");
 }

@@ -11,7 +11,10 @@ fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
     ComparePlan {
         workload: Some(workload.to_string()),
         on: Some(CompareOn::Model("hdd-theory".to_string())),
-        policies: policies.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect(),
+        policies: policies
+            .iter()
+            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .collect(),
         runs: Some(2),
         seed: 1,
         size_bytes: Some(16 << 20),
@@ -30,40 +33,101 @@ fn alone(plan: &ComparePlan) -> Report {
 
 #[test]
 fn a_parameter_of_the_workload() {
-    let plan = plan("interleaved:record=32K", &["none", "linux-2.6.23", "linux-2.6.31"]);
+    let plan = plan(
+        "interleaved:record=32K",
+        &["none", "linux-2.6.23", "linux-2.6.31"],
+    );
     let got = series("streams=1,8", &plan);
-    assert_eq!((got.workload.as_str(), got.vary.key.as_str()), ("interleaved:record=32K", "streams"));
+    assert_eq!(
+        (got.workload.as_str(), got.vary.key.as_str()),
+        ("interleaved:record=32K", "streams")
+    );
     assert_eq!(got.vary.values, [Value::Number(1), Value::Number(8)]);
     assert_eq!(got.policies, ["none", "linux-2.6.23", "linux-2.6.31"]);
     for (report, streams) in got.reports.iter().zip([1, 8]) {
         let workload = Some(format!("interleaved:record=32K,streams={streams}"));
-        assert_eq!(*report, alone(&ComparePlan { workload, ..plan.clone() }));
+        assert_eq!(
+            *report,
+            alone(&ComparePlan {
+                workload,
+                ..plan.clone()
+            })
+        );
     }
     // What the sweep is for: one state for each open description cannot follow eight streams.
-    let ratio = |value: usize, row: usize| got.reports[value].rows[row].ratio_to_none.expect("measured");
-    assert!(ratio(0, 1) < 0.3 && ratio(1, 1) > 0.9 && ratio(1, 2) < 0.3, "{}", got.render(false));
+    let ratio = |value: usize, row: usize| {
+        got.reports[value].rows[row]
+            .ratio_to_none
+            .expect("measured")
+    };
+    assert!(
+        ratio(0, 1) < 0.3 && ratio(1, 1) > 0.9 && ratio(1, 2) < 0.3,
+        "{}",
+        got.render(false)
+    );
 }
 
 #[test]
 fn a_parameter_of_the_policies_that_have_it() {
-    let plan = plan("sequential", &["linux-2.6.31", "none", "rbd-plain:trigger=3"]);
+    let plan = plan(
+        "sequential",
+        &["linux-2.6.31", "none", "rbd-plain:trigger=3"],
+    );
     let got = series(" policy.max = 128K , 1M ", &plan);
-    assert_eq!(got.policies, ["linux-2.6.31", "none", "rbd-plain:trigger=3"]);
-    assert_eq!(got.vary.values, [Value::Number(128 << 10), Value::Number(1 << 20)]);
-    let names: Vec<&str> = got.reports[1].rows.iter().map(|r| r.policy.as_str()).collect();
-    assert_eq!(names, ["linux-2.6.31:max=1M", "none", "rbd-plain:trigger=3,max=1M"]);
-    let policies = names.iter().map(|p| PolicyDraft::parse(p).expect("a policy")).collect();
-    assert_eq!(got.reports[1], alone(&ComparePlan { policies, ..plan.clone() }));
-    let time = |value: usize, row: usize| got.reports[value].rows[row].time_s.as_ref().expect("measured").mean;
-    assert!(time(1, 0) < time(0, 0) / 2.0, "larger windows, fewer of the disk's 8 ms: {}", got.render(false));
+    assert_eq!(
+        got.policies,
+        ["linux-2.6.31", "none", "rbd-plain:trigger=3"]
+    );
+    assert_eq!(
+        got.vary.values,
+        [Value::Number(128 << 10), Value::Number(1 << 20)]
+    );
+    let names: Vec<&str> = got.reports[1]
+        .rows
+        .iter()
+        .map(|r| r.policy.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["linux-2.6.31:max=1M", "none", "rbd-plain:trigger=3,max=1M"]
+    );
+    let policies = names
+        .iter()
+        .map(|p| PolicyDraft::parse(p).expect("a policy"))
+        .collect();
+    assert_eq!(
+        got.reports[1],
+        alone(&ComparePlan {
+            policies,
+            ..plan.clone()
+        })
+    );
+    let time = |value: usize, row: usize| {
+        got.reports[value].rows[row]
+            .time_s
+            .as_ref()
+            .expect("measured")
+            .mean
+    };
+    assert!(
+        time(1, 0) < time(0, 0) / 2.0,
+        "larger windows, fewer of the disk's 8 ms: {}",
+        got.render(false)
+    );
     assert_eq!(time(0, 1), time(1, 1));
 }
 
 #[test]
 fn words_and_the_usual_policies() {
-    let got = series("policy.context=slow-ramp,off", &plan("interleaved", &["linux-3.12"]));
+    let got = series(
+        "policy.context=slow-ramp,off",
+        &plan("interleaved", &["linux-3.12"]),
+    );
     assert_eq!((got.vary.bytes, got.policies.len()), (false, 2));
-    assert_eq!(got.vary.values, ["slow-ramp", "off"].map(|word| Value::Word(word.to_string())));
+    assert_eq!(
+        got.vary.values,
+        ["slow-ramp", "off"].map(|word| Value::Word(word.to_string()))
+    );
     assert!(got.to_svg().contains(">off</text>"));
     let usual = series("policy.max=128K,4M", &plan("sequential", &[]));
     assert_eq!(usual.policies, compare::USUAL_POLICIES);
@@ -75,9 +139,19 @@ fn the_cache() {
     let got = series("cache=16M,1M", &plan);
     let sizes: Vec<u64> = got.reports.iter().map(|r| r.cache_bytes).collect();
     assert_eq!((sizes, got.vary.bytes), (vec![16 << 20, 1 << 20], true));
-    assert_eq!(got.reports[1], alone(&ComparePlan { cache_bytes: Some(1 << 20), ..plan }));
+    assert_eq!(
+        got.reports[1],
+        alone(&ComparePlan {
+            cache_bytes: Some(1 << 20),
+            ..plan
+        })
+    );
     let overfetch = |value: usize| got.reports[value].rows[1].overfetch.expect("demand");
-    assert!(overfetch(1) > overfetch(0), "64 windows do not fit in 1 MiB: {}", got.render(false));
+    assert!(
+        overfetch(1) > overfetch(0),
+        "64 windows do not fit in 1 MiB: {}",
+        got.render(false)
+    );
 }
 
 /// On a file the kernel's row comes last, without bytes of ours.
@@ -86,9 +160,19 @@ fn a_file() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(file.path(), vec![7; 1 << 20]).expect("written");
     let on = Some(CompareOn::File(file.path().to_path_buf()));
-    let got = series("record=16K,64K", &ComparePlan { on, ..plan("sequential", &["none", "rbd-plain"]) });
+    let got = series(
+        "record=16K,64K",
+        &ComparePlan {
+            on,
+            ..plan("sequential", &["none", "rbd-plain"])
+        },
+    );
     assert_eq!(got.policies, ["none", "rbd-plain", "kernel"]);
-    assert!(got.reports.iter().all(|r| r.rows[2].source_bytes.is_none() && r.rows[2].throughput_mb_s.is_some()));
+    assert!(
+        got.reports
+            .iter()
+            .all(|r| r.rows[2].source_bytes.is_none() && r.rows[2].throughput_mb_s.is_some())
+    );
     // A marker for each row in the legend, for each row and value of the times, and for our rows and values below.
     assert_eq!(got.to_svg().matches("class=\"point\"").count(), 3 + 6 + 4);
 }
@@ -108,21 +192,39 @@ impl Progress for Spy {
 
 #[test]
 fn a_value_that_does_not_fit_is_named_before_anything_runs() {
-    let asked = Vary::parse("streams=1,2,9999", &plan("interleaved", &[])).expect("a number of streams");
+    let asked =
+        Vary::parse("streams=1,2,9999", &plan("interleaved", &[])).expect("a number of streams");
     let mut spy = Spy::default();
-    let error = vary::run(&asked, &mut spy).expect_err("too many for 16 MiB").to_string();
-    assert!(error.contains("9999 records of 16384 bytes") && error.ends_with("with streams=9999"), "{error}");
+    let error = vary::run(&asked, &mut spy)
+        .expect_err("too many for 16 MiB")
+        .to_string();
+    assert!(
+        error.contains("9999 records of 16384 bytes") && error.ends_with("with streams=9999"),
+        "{error}"
+    );
     assert_eq!((spy.0, spy.1.len()), (0, 0));
     let asked = Vary::parse("streams=1,2", &plan("interleaved", &["none"])).expect("fits");
     vary::run(&asked, &mut spy).expect("a series");
-    assert_eq!(spy.1, ["streams=1 on model:hdd-theory, 1 of 2", "streams=2 on model:hdd-theory, 2 of 2"]);
+    assert_eq!(
+        spy.1,
+        [
+            "streams=1 on model:hdd-theory, 1 of 2",
+            "streams=2 on model:hdd-theory, 2 of 2"
+        ]
+    );
 }
 
 #[test]
 fn what_is_no_series_is_refused() {
     let refused = |text: &str, plan: &ComparePlan| Vary::parse(text, plan).expect_err(text);
     let here = plan("interleaved", &["none", "linux-2.6.31", "rbd-plain:max=1M"]);
-    let many = format!("streams={}", (1..=65).map(|i| i.to_string()).collect::<Vec<_>>().join(","));
+    let many = format!(
+        "streams={}",
+        (1..=65)
+            .map(|i| i.to_string())
+            .collect::<Vec<_>>()
+            .join(",")
+    );
     for (text, part) in [
         ("", "no values named"),
         ("streams", "no values named"),
@@ -137,27 +239,74 @@ fn what_is_no_series_is_refused() {
         ("cache=0", "not a size: cache=0"),
         ("cache=16M,x", "not a size: cache=x"),
         ("cache=99999999999999999999", "not a size"),
-        ("policy.max=1M,2M", "max is set twice: in 'rbd-plain:max=1M' and in --vary policy.max"),
-        ("policy.trigger=1,99999999999999999999", "is not a whole number"),
+        (
+            "policy.max=1M,2M",
+            "max is set twice: in 'rbd-plain:max=1M' and in --vary policy.max",
+        ),
+        (
+            "policy.trigger=1,99999999999999999999",
+            "is not a whole number",
+        ),
     ] {
         let error = refused(text, &here).to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
-    assert!(Vary::parse(&many.replace(",65", ""), &here).is_ok(), "64 are not too many");
-    let twice = refused("streams=1", &plan("interleaved:streams=4", &[])).to_string();
-    assert!(twice.contains("streams is set twice: in 'interleaved:streams=4'"), "{twice}");
     assert!(
-        refused("cache=1M", &ComparePlan { cache_bytes: Some(1), ..here.clone() }).to_string().contains("set twice")
+        Vary::parse(&many.replace(",65", ""), &here).is_ok(),
+        "64 are not too many"
     );
-    let logs = ComparePlan { event_logs: Some("logs".into()), ..here.clone() };
-    assert!(refused("cache=1M", &logs).to_string().contains("--event-log") && Vary::parse("streams=1", &logs).is_ok());
-    let nowhere = ComparePlan { on: None, ..here.clone() };
-    assert!(refused("streams=1", &nowhere).to_string().contains("no source"));
-    let nothing = ComparePlan { workload: None, ..here.clone() };
-    assert!(refused("streams=1", &nothing).to_string().contains("no workload"));
+    let twice = refused("streams=1", &plan("interleaved:streams=4", &[])).to_string();
+    assert!(
+        twice.contains("streams is set twice: in 'interleaved:streams=4'"),
+        "{twice}"
+    );
+    assert!(
+        refused(
+            "cache=1M",
+            &ComparePlan {
+                cache_bytes: Some(1),
+                ..here.clone()
+            }
+        )
+        .to_string()
+        .contains("set twice")
+    );
+    let logs = ComparePlan {
+        event_logs: Some("logs".into()),
+        ..here.clone()
+    };
+    assert!(
+        refused("cache=1M", &logs)
+            .to_string()
+            .contains("--event-log")
+            && Vary::parse("streams=1", &logs).is_ok()
+    );
+    let nowhere = ComparePlan {
+        on: None,
+        ..here.clone()
+    };
+    assert!(
+        refused("streams=1", &nowhere)
+            .to_string()
+            .contains("no source")
+    );
+    let nothing = ComparePlan {
+        workload: None,
+        ..here.clone()
+    };
+    assert!(
+        refused("streams=1", &nothing)
+            .to_string()
+            .contains("no workload")
+    );
     for key in ["streems", "policy.maxx", "policy.", "", "max"] {
-        let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else { panic!("{key}") };
+        let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else {
+            panic!("{key}")
+        };
         assert_eq!(known[..3], ["streams", "record", "cache"]);
-        assert!(known.iter().filter(|k| *k == "policy.max").count() == 1, "{known:?}");
+        assert!(
+            known.iter().filter(|k| *k == "policy.max").count() == 1,
+            "{known:?}"
+        );
     }
 }

@@ -27,8 +27,12 @@ fn shipped() -> PathBuf {
 }
 
 fn reads(path: &Path) -> Vec<Record> {
-    let import = foreread_trace::open(&[path.to_path_buf()], None).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((import.header.format.as_str(), import.header.level), ("foreread serve", Level::BelowCache));
+    let import =
+        foreread_trace::open(&[path.to_path_buf()], None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        (import.header.format.as_str(), import.header.level),
+        ("foreread serve", Level::BelowCache)
+    );
     let mut files = 0;
     let mut records = Vec::new();
     for item in import.items {
@@ -65,7 +69,14 @@ fn facts(path: &Path) -> Facts {
     }
     let single = reads.iter().filter(|r| r.len == SECTOR).count() as u64;
     let bytes = reads.iter().map(|r| r.len).sum();
-    Facts { reads: reads.len() as u64, bytes, single, follow, deepest, overlap }
+    Facts {
+        reads: reads.len() as u64,
+        bytes,
+        single,
+        follow,
+        deepest,
+        overlap,
+    }
 }
 
 impl Facts {
@@ -101,18 +112,43 @@ fn the_page_says_what_is_in_them() {
 #[test]
 fn they_are_like_the_traces_of_the_posting() {
     let folder = std::env::var_os("FOREREAD_VM_TRACES").map_or_else(shipped, PathBuf::from);
-    let [boot_ide, boot_virtio, grep_ide, grep_virtio] = NAMES.map(|name| facts(&folder.join(format!("{name}.frt"))));
-    assert!(boot_ide.reads > 40_000 && boot_ide.single * 10 > boot_ide.reads * 9, "{}", boot_ide.row("boot-ide"));
-    assert!(boot_ide.follow * 10 > boot_ide.reads * 9, "{}", boot_ide.row("boot-ide"));
+    let [boot_ide, boot_virtio, grep_ide, grep_virtio] =
+        NAMES.map(|name| facts(&folder.join(format!("{name}.frt"))));
+    assert!(
+        boot_ide.reads > 40_000 && boot_ide.single * 10 > boot_ide.reads * 9,
+        "{}",
+        boot_ide.row("boot-ide")
+    );
+    assert!(
+        boot_ide.follow * 10 > boot_ide.reads * 9,
+        "{}",
+        boot_ide.row("boot-ide")
+    );
     for one in [&boot_ide, &grep_ide] {
-        assert_eq!((one.deepest, one.overlap), (1, 0), "IDE has one request at a time");
+        assert_eq!(
+            (one.deepest, one.overlap),
+            (1, 0),
+            "IDE has one request at a time"
+        );
     }
     for several in [&boot_virtio, &grep_virtio] {
-        assert!(several.deepest >= 4 && several.overlap > 0, "{}", several.row("virtio"));
+        assert!(
+            several.deepest >= 4 && several.overlap > 0,
+            "{}",
+            several.row("virtio")
+        );
     }
-    assert!(boot_virtio.reads * 10 < boot_ide.reads, "{}", boot_virtio.row("boot-virtio"));
+    assert!(
+        boot_virtio.reads * 10 < boot_ide.reads,
+        "{}",
+        boot_virtio.row("boot-virtio")
+    );
     for grep in [&grep_ide, &grep_virtio] {
-        assert!(grep.reads > 10_000 && grep.bytes > 500_000_000, "{}", grep.row("grep"));
+        assert!(
+            grep.reads > 10_000 && grep.bytes > 500_000_000,
+            "{}",
+            grep.row("grep")
+        );
     }
 }
 
@@ -124,15 +160,25 @@ fn they_can_be_replayed_by_what_each_read_waited_for() {
         let count = facts(&path).reads;
         let import = foreread_trace::open(std::slice::from_ref(&path), None).expect("a trace");
         let loaded = Arc::new(load(name, import, &Part::default()).expect("a replay"));
-        let replay = Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("it has starts and ends");
-        assert_eq!((replay.workload.reads(), replay.workload.page_bytes), (count, SECTOR), "{name}");
+        let replay =
+            Replay::of(&loaded, Some(Mode::Deps), Some(0.0)).expect("it has starts and ends");
+        assert_eq!(
+            (replay.workload.reads(), replay.workload.page_bytes),
+            (count, SECTOR),
+            "{name}"
+        );
         let jobs = &replay.workload.jobs;
         assert!(jobs.iter().all(|job| job.requests.len() == 1), "{name}");
-        let waits =
-            |n: usize| jobs[n].links.iter().all(|link| link.end && link.delay_ns == 0 && (link.job as usize) < n);
+        let waits = |n: usize| {
+            jobs[n]
+                .links
+                .iter()
+                .all(|link| link.end && link.delay_ns == 0 && (link.job as usize) < n)
+        };
         assert!((0..jobs.len()).all(waits), "{name}");
         if name.ends_with("ide") {
-            let chain = |n: usize| jobs[n].links.len() == 1 && jobs[n].links[0].job as usize == n - 1;
+            let chain =
+                |n: usize| jobs[n].links.len() == 1 && jobs[n].links[0].job as usize == n - 1;
             assert!((1..jobs.len()).all(chain), "{name}: one after the other");
         }
     }

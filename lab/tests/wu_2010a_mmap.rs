@@ -11,11 +11,22 @@ fn amounts(workload: &str) -> (f64, [f64; 3]) {
     let names: Vec<&str> = policies.iter().map(String::as_str).collect();
     let table = table(workload, "hdd-theory", &names, 5, None);
     for run in &row(&table, "none").runs {
-        assert_eq!(run.stats.source_bytes, run.distinct_bytes, "overfetch of none is 1");
-        assert_eq!(run.stats.demand_bytes, run.distinct_bytes, "each page faults once");
+        assert_eq!(
+            run.stats.source_bytes, run.distinct_bytes,
+            "overfetch of none is 1"
+        );
+        assert_eq!(
+            run.stats.demand_bytes, run.distinct_bytes,
+            "each page faults once"
+        );
     }
-    let read = policies.each_ref().map(|policy| mean(&table, policy, |run| run.stats.source_bytes as f64 / 1e6));
-    (mean(&table, "none", |run| run.distinct_bytes as f64 / 1e6), read)
+    let read = policies
+        .each_ref()
+        .map(|policy| mean(&table, policy, |run| run.stats.source_bytes as f64 / 1e6));
+    (
+        mean(&table, "none", |run| run.distinct_bytes as f64 / 1e6),
+        read,
+    )
 }
 
 fn near(ours: f64, published: u64) -> bool {
@@ -25,18 +36,39 @@ fn near(ours: f64, published: u64) -> bool {
 #[test]
 fn a_desktop_reads_more_for_the_same_pages() {
     let (used, [small, middle, large]) = amounts("mmap-desktop");
-    println!("desktop: {used:.1} of {small:.1}, {middle:.1}, {large:.1}; published {HITS_DESKTOP:?}");
+    println!(
+        "desktop: {used:.1} of {small:.1}, {middle:.1}, {large:.1}; published {HITS_DESKTOP:?}"
+    );
     let [first, second, third] = HITS_DESKTOP;
     assert!(small < middle && middle < large, "{small} {middle} {large}");
-    assert!([first, second, third].into_iter().all(|row| near(used, row.1)), "{used}");
-    assert!(near(small, first.2) && near(middle, second.2) && near(large, third.2), "{small} {middle} {large}");
+    assert!(
+        [first, second, third]
+            .into_iter()
+            .all(|row| near(used, row.1)),
+        "{used}"
+    );
+    assert!(
+        near(small, first.2) && near(middle, second.2) && near(large, third.2),
+        "{small} {middle} {large}"
+    );
 }
 
 #[test]
 fn so_does_a_console() {
     let (used, [small, middle, large]) = amounts("mmap-console");
-    println!("console: {used:.1} of {small:.1}, {middle:.1}, {large:.1}; published {HITS_CONSOLE:?}");
-    assert!(small < middle && middle <= large, "{small} {middle} {large}");
-    assert!(HITS_CONSOLE.into_iter().all(|row| near(used, row.1)), "{used}");
-    assert!(near(small, HITS_CONSOLE[0].2) && near(large, HITS_CONSOLE[1].2), "{small} {large}");
+    println!(
+        "console: {used:.1} of {small:.1}, {middle:.1}, {large:.1}; published {HITS_CONSOLE:?}"
+    );
+    assert!(
+        small < middle && middle <= large,
+        "{small} {middle} {large}"
+    );
+    assert!(
+        HITS_CONSOLE.into_iter().all(|row| near(used, row.1)),
+        "{used}"
+    );
+    assert!(
+        near(small, HITS_CONSOLE[0].2) && near(large, HITS_CONSOLE[1].2),
+        "{small} {large}"
+    );
 }

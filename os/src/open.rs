@@ -30,9 +30,17 @@ pub struct Looked {
 /// # Errors
 /// There is no such file, or a folder above it may not be entered.
 pub fn look(path: &Path) -> Result<Looked> {
-    let file = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    let file = File::from(rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
     let meta = file.metadata()?;
-    Ok(Looked { file, meta, path: path.to_path_buf() })
+    Ok(Looked {
+        file,
+        meta,
+        path: path.to_path_buf(),
+    })
 }
 
 impl Looked {
@@ -47,7 +55,11 @@ impl Looked {
     /// # Errors
     /// It is of another kind, which the error names.
     pub fn regular(self) -> Result<Looked> {
-        if self.meta.is_file() { Ok(self) } else { Err(no_regular_file(self.meta.file_type())) }
+        if self.meta.is_file() {
+            Ok(self)
+        } else {
+            Err(no_regular_file(self.meta.file_type()))
+        }
     }
 
     /// Opens this very file. `flags` say how.
@@ -61,7 +73,9 @@ impl Looked {
         let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         match rustix::fs::open(&again, flags, Mode::empty()) {
             // Without /proc, as in some chroots: by name, and only if the name still has the same file.
-            Err(rustix::io::Errno::NOENT) if !Path::new("/proc/self/fd").exists() => self.open_by_name(flags),
+            Err(rustix::io::Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {
+                self.open_by_name(flags)
+            }
             opened => Ok(opened?.into()),
         }
     }
@@ -75,10 +89,18 @@ impl Looked {
     }
 
     fn open_by_name(&self, flags: OFlags) -> Result<File> {
-        let opened = File::from(rustix::fs::open(&self.path, flags | OFlags::NONBLOCK, Mode::empty())?);
+        let opened = File::from(rustix::fs::open(
+            &self.path,
+            flags | OFlags::NONBLOCK,
+            Mode::empty(),
+        )?);
         let now = opened.metadata()?;
         let is_same = (now.dev(), now.ino()) == (self.meta.dev(), self.meta.ino());
-        if is_same { Ok(opened) } else { Err(Error::other("another file is in its place now")) }
+        if is_same {
+            Ok(opened)
+        } else {
+            Err(Error::other("another file is in its place now"))
+        }
     }
 }
 
@@ -118,23 +140,37 @@ pub fn read_small(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
 /// Those of [`read_small`], or the file is not UTF-8.
 pub fn read_small_text(path: &Path, max_bytes: u64) -> Result<String> {
     let bytes = read_small(path, max_bytes)?;
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 /// All bytes of a file that is open, from its position on, if they are at most `max_bytes`. What its size says is not believed: it may grow
 /// meanwhile, and some file systems say 0.
 fn read_whole(file: &File, max_bytes: u64) -> Result<Vec<u8>> {
-    let too_long = || Error::new(ErrorKind::FileTooLarge, format!("it has more than {max_bytes} bytes"));
+    let too_long = || {
+        Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it has more than {max_bytes} bytes"),
+        )
+    };
     if file.metadata()?.len() > max_bytes {
         return Err(too_long());
     }
     let mut bytes = Vec::new();
-    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > max_bytes { Err(too_long()) } else { Ok(bytes) }
+    file.take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes {
+        Err(too_long())
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn no_regular_file(kind: FileType) -> Error {
-    Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind_in_words(kind)))
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!("it is {}, not a regular file", kind_in_words(kind)),
+    )
 }
 
 /// What a file is.
@@ -166,22 +202,64 @@ mod tests {
         std::fs::write(path("file"), [7; 100]).expect("room");
         symlink(path("file"), path("link")).expect("made");
         symlink("/dev/zero", path("zero")).expect("made");
-        rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), rustix::fs::FileType::Fifo, Mode::from(0o600), 0)
-            .expect("made");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("fifo"),
+            rustix::fs::FileType::Fifo,
+            Mode::from(0o600),
+            0,
+        )
+        .expect("made");
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("made");
-        assert_eq!(read_small(&path("file"), 100).expect("within the limit"), [7; 100]);
-        assert_eq!(read_small(&path("link"), 100).expect("links are followed"), [7; 100]);
-        assert_eq!(said(read_small(&path("file"), 99)), "it has more than 99 bytes");
-        assert_eq!(said(read_small(&path("fifo"), 99)), "it is a FIFO, not a regular file");
-        assert_eq!(said(read_small(&path("zero"), 99)), "it is a device, not a regular file");
-        assert_eq!(said(read_small(&path("socket"), 99)), "it is a socket, not a regular file");
-        assert_eq!(said(read_small(dir.path(), 99)), "it is a folder, not a regular file");
-        assert_eq!(read_small(&path("none"), 99).expect_err("refused").kind(), ErrorKind::NotFound);
+        assert_eq!(
+            read_small(&path("file"), 100).expect("within the limit"),
+            [7; 100]
+        );
+        assert_eq!(
+            read_small(&path("link"), 100).expect("links are followed"),
+            [7; 100]
+        );
+        assert_eq!(
+            said(read_small(&path("file"), 99)),
+            "it has more than 99 bytes"
+        );
+        assert_eq!(
+            said(read_small(&path("fifo"), 99)),
+            "it is a FIFO, not a regular file"
+        );
+        assert_eq!(
+            said(read_small(&path("zero"), 99)),
+            "it is a device, not a regular file"
+        );
+        assert_eq!(
+            said(read_small(&path("socket"), 99)),
+            "it is a socket, not a regular file"
+        );
+        assert_eq!(
+            said(read_small(dir.path(), 99)),
+            "it is a folder, not a regular file"
+        );
+        assert_eq!(
+            read_small(&path("none"), 99).expect_err("refused").kind(),
+            ErrorKind::NotFound
+        );
         // The kernel says that it has 0 bytes.
-        assert!(read_small_text(Path::new("/proc/self/status"), 1 << 20).expect("text").contains("Pid:"));
-        assert_eq!(said(read_small(Path::new("/proc/self/status"), 10)), "it has more than 10 bytes");
+        assert!(
+            read_small_text(Path::new("/proc/self/status"), 1 << 20)
+                .expect("text")
+                .contains("Pid:")
+        );
+        assert_eq!(
+            said(read_small(Path::new("/proc/self/status"), 10)),
+            "it has more than 10 bytes"
+        );
         std::fs::write(path("file"), [0xff]).expect("room");
-        assert!(read_small_text(&path("file"), 9).expect_err("refused").to_string().contains("UTF-8"));
+        assert!(
+            read_small_text(&path("file"), 9)
+                .expect_err("refused")
+                .to_string()
+                .contains("UTF-8")
+        );
     }
 
     /// What is opened is what was looked at, also where another file has the name by then.
@@ -190,10 +268,28 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder for temporary files");
         let path = dir.path().join("file");
         std::fs::write(&path, "seen").expect("room");
-        let looked = look(&path).and_then(Looked::regular).expect("a regular file");
+        let looked = look(&path)
+            .and_then(Looked::regular)
+            .expect("a regular file");
         std::fs::remove_file(&path).expect("removed");
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::from(0o600), 0).expect("made");
-        assert_eq!(read_whole(&looked.open(OFlags::RDONLY).expect("opened"), 9).expect("read"), b"seen");
-        assert!(looked.open_by_name(OFlags::RDONLY).expect_err("another").to_string().contains("another file"));
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            Mode::from(0o600),
+            0,
+        )
+        .expect("made");
+        assert_eq!(
+            read_whole(&looked.open(OFlags::RDONLY).expect("opened"), 9).expect("read"),
+            b"seen"
+        );
+        assert!(
+            looked
+                .open_by_name(OFlags::RDONLY)
+                .expect_err("another")
+                .to_string()
+                .contains("another file")
+        );
     }
 }

@@ -51,25 +51,39 @@ impl AtomicFile {
         let there = place(path, force)?;
         if matches!(there, Place::Stream) {
             let (file, path) = (open_stream(path)?, path.to_path_buf());
-            return Ok(AtomicFile { file, path, force, kind: Destination::Direct });
+            return Ok(AtomicFile {
+                file,
+                path,
+                force,
+                kind: Destination::Direct,
+            });
         }
         let path = path.to_path_buf();
-        let (file, kind) = match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
-            Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
-            // As the manual page of open(2) has it for systems without O_TMPFILE.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-                let (file, name) = tempfile::Builder::new().tempfile_in(folder(&path))?.into_parts();
-                (file, Destination::Named(name))
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let (file, kind) =
+            match rustix::fs::openat(CWD, folder(&path), unnamed(), Mode::from(0o666)) {
+                Ok(file) => (OwnedFd::into(file), Destination::Unnamed),
+                // As the manual page of open(2) has it for systems without O_TMPFILE.
+                Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
+                    let (file, name) = tempfile::Builder::new()
+                        .tempfile_in(folder(&path))?
+                        .into_parts();
+                    (file, Destination::Named(name))
+                }
+                Err(error) => return Err(error.into()),
+            };
         if let Place::File(before) = there {
             // Only root may give a file away; the files of others are replaced by whom the folder allows it.
-            let is_given = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid())).is_ok();
+            let is_given =
+                std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid())).is_ok();
             let mode = before.mode() & if is_given { 0o777 } else { 0o755 };
             file.set_permissions(Permissions::from_mode(mode))?;
         }
-        Ok(AtomicFile { file, path, force, kind })
+        Ok(AtomicFile {
+            file,
+            path,
+            force,
+            kind,
+        })
     }
 
     /// What to write with.
@@ -85,19 +99,34 @@ impl AtomicFile {
     /// # Errors
     /// Another process made a file of that name meanwhile, or any error of the system. Then nothing is left behind.
     pub fn keep(self) -> Result<()> {
-        let AtomicFile { file, path, force, kind } = self;
+        let AtomicFile {
+            file,
+            path,
+            force,
+            kind,
+        } = self;
         match kind {
             Destination::Direct => return Ok(()),
             Destination::Named(name) => {
                 file.sync_all()?;
-                let kept = if force { name.persist(&path) } else { name.persist_noclobber(&path) };
+                let kept = if force {
+                    name.persist(&path)
+                } else {
+                    name.persist_noclobber(&path)
+                };
                 return kept.map_err(|error| error.error);
             }
             Destination::Unnamed => file.sync_all()?,
         }
         let link = |to: &Path| -> Result<()> {
             let from = format!("/proc/self/fd/{}", file.as_raw_fd());
-            Ok(rustix::fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+            Ok(rustix::fs::linkat(
+                CWD,
+                from,
+                CWD,
+                to,
+                AtFlags::SYMLINK_FOLLOW,
+            )?)
         };
         match link(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && force => {
@@ -121,7 +150,11 @@ impl AtomicFile {
 /// # Errors
 /// Those of [`AtomicFile::create`].
 pub fn check(path: &Path, force: bool) -> Result<()> {
-    if matches!(place(path, force)?, Place::Stream) { Ok(()) } else { AtomicFile::create(path, force).map(drop) }
+    if matches!(place(path, force)?, Place::Stream) {
+        Ok(())
+    } else {
+        AtomicFile::create(path, force).map(drop)
+    }
 }
 
 /// Makes the whole file `path` of these bytes.
@@ -145,10 +178,14 @@ pub fn growing(path: &Path, force: bool) -> Result<File> {
         // The name goes, and with it a link; the bytes of another name stay.
         Place::File(_) | Place::Link => std::fs::remove_file(path)?,
     }
-    File::options().write(true).create_new(true).open(path).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => exists(),
-        _ => error,
-    })
+    File::options()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => exists(),
+            _ => error,
+        })
 }
 
 /// What is at the path of an output.
@@ -185,19 +222,29 @@ fn place(path: &Path, force: bool) -> Result<Place> {
 
 /// Names of what this process has open: links of the kernel, which point to pipes, terminals and files alike.
 fn is_own_descriptor(path: &Path) -> bool {
-    let named = ["/dev/stdout", "/dev/stderr"].iter().any(|name| path == Path::new(name));
-    let of_process = path.starts_with("/proc") && folder(path).ends_with("fd") && path.components().count() == 5;
+    let named = ["/dev/stdout", "/dev/stderr"]
+        .iter()
+        .any(|name| path == Path::new(name));
+    let of_process =
+        path.starts_with("/proc") && folder(path).ends_with("fd") && path.components().count() == 5;
     named || of_process || folder(path) == Path::new("/dev/fd")
 }
 
 fn open_stream(path: &Path) -> Result<File> {
-    let follows = if is_own_descriptor(path) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let follows = if is_own_descriptor(path) {
+        OFlags::empty()
+    } else {
+        OFlags::NOFOLLOW
+    };
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOCTTY | follows;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
 fn no_output(kind: FileType) -> Error {
-    Error::new(ErrorKind::InvalidInput, format!("it is {}", kind_in_words(kind)))
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!("it is {}", kind_in_words(kind)),
+    )
 }
 
 fn unnamed() -> OFlags {
@@ -209,7 +256,9 @@ fn exists() -> Error {
 }
 
 fn folder(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -218,8 +267,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {
-        let name = |entry: Result<std::fs::DirEntry>| entry.expect("readable").file_name().display().to_string();
-        std::fs::read_dir(folder).expect("readable").map(name).collect()
+        let name = |entry: Result<std::fs::DirEntry>| {
+            entry.expect("readable").file_name().display().to_string()
+        };
+        std::fs::read_dir(folder)
+            .expect("readable")
+            .map(name)
+            .collect()
     }
 
     /// A program that runs as its owner becomes no program that runs as root.
@@ -241,12 +295,24 @@ mod tests {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
         let whole = AtomicFile::create(&path, false).expect("new");
-        whole.writer().expect("open").write_all(b"one").expect("room");
+        whole
+            .writer()
+            .expect("open")
+            .write_all(b"one")
+            .expect("room");
         assert!(!path.exists());
         drop(whole);
-        assert!(names(folder.path()).is_empty(), "{:?}", names(folder.path()));
+        assert!(
+            names(folder.path()).is_empty(),
+            "{:?}",
+            names(folder.path())
+        );
         let whole = AtomicFile::create(&path, false).expect("new");
-        whole.writer().expect("open").write_all(b"two").expect("room");
+        whole
+            .writer()
+            .expect("open")
+            .write_all(b"two")
+            .expect("room");
         whole.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"two");
     }
@@ -256,15 +322,24 @@ mod tests {
         let folder = tempfile::tempdir().expect("a scratch directory");
         let path = folder.path().join("a");
         // Another process makes it between the check and the end.
-        let (late, forced) =
-            (AtomicFile::create(&path, false).expect("new"), AtomicFile::create(&path, true).expect("new"));
+        let (late, forced) = (
+            AtomicFile::create(&path, false).expect("new"),
+            AtomicFile::create(&path, true).expect("new"),
+        );
         std::fs::write(&path, "old").expect("room");
-        let refused = [late.keep().expect_err("there"), AtomicFile::create(&path, false).err().expect("there")];
+        let refused = [
+            late.keep().expect_err("there"),
+            AtomicFile::create(&path, false).err().expect("there"),
+        ];
         for error in refused {
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         }
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
-        forced.writer().expect("open").write_all(b"new").expect("room");
+        forced
+            .writer()
+            .expect("open")
+            .write_all(b"new")
+            .expect("room");
         forced.keep().expect("kept");
         assert_eq!(std::fs::read(&path).expect("there"), b"new");
         assert_eq!(names(folder.path()), ["a"]);
@@ -280,14 +355,25 @@ mod tests {
         for target in [&other, &folder.path().join("none")] {
             for make in [
                 |path: &Path, force| write(path, b"new", force),
-                |path: &Path, force| growing(path, force).and_then(|mut file| file.write_all(b"new")),
+                |path: &Path, force| {
+                    growing(path, force).and_then(|mut file| file.write_all(b"new"))
+                },
             ] {
                 symlink(target, &path).expect("made");
-                assert_eq!(make(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
-                assert_eq!(check(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
+                assert_eq!(
+                    make(&path, false).expect_err("refused").kind(),
+                    ErrorKind::AlreadyExists
+                );
+                assert_eq!(
+                    check(&path, false).expect_err("refused").kind(),
+                    ErrorKind::AlreadyExists
+                );
                 check(&path, true).expect("it may be replaced");
                 make(&path, true).expect("replaced");
-                assert!(symlink_metadata(&path).expect("there").is_file(), "the link is gone");
+                assert!(
+                    symlink_metadata(&path).expect("there").is_file(),
+                    "the link is gone"
+                );
                 assert_eq!(std::fs::read(&path).expect("there"), b"new");
                 assert_eq!(std::fs::read(&other).expect("there"), b"kept");
                 assert!(!folder.path().join("none").exists());
@@ -302,19 +388,34 @@ mod tests {
         let path = folder.path().join("a");
         std::fs::write(&path, "old").expect("room");
         std::fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("allowed");
-        assert_eq!(growing(&path, false).expect_err("refused").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(
+            growing(&path, false).expect_err("refused").kind(),
+            ErrorKind::AlreadyExists
+        );
         write(&path, b"new", true).expect("replaced");
-        assert_eq!(symlink_metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
+        assert_eq!(
+            symlink_metadata(&path).expect("there").permissions().mode() & 0o777,
+            0o640
+        );
         write(Path::new("/dev/null"), b"gone", false).expect("a device that takes all");
         let own = File::options().append(true).open(&path).expect("open");
-        for name in [format!("/dev/fd/{}", own.as_raw_fd()), format!("/proc/self/fd/{}", own.as_raw_fd())] {
+        for name in [
+            format!("/dev/fd/{}", own.as_raw_fd()),
+            format!("/proc/self/fd/{}", own.as_raw_fd()),
+        ] {
             check(Path::new(&name), false).expect("open");
             write(Path::new(&name), b"+", false).expect("what the descriptor is");
         }
         assert_eq!(std::fs::read(&path).expect("there"), b"new++");
-        assert_eq!(check(folder.path(), true).expect_err("refused").to_string(), "it is a folder");
+        assert_eq!(
+            check(folder.path(), true).expect_err("refused").to_string(),
+            "it is a folder"
+        );
         let socket = folder.path().join("socket");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("made");
-        assert_eq!(check(&socket, true).expect_err("refused").to_string(), "it is a socket");
+        assert_eq!(
+            check(&socket, true).expect_err("refused").to_string(),
+            "it is a socket"
+        );
     }
 }

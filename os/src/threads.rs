@@ -23,7 +23,10 @@ pub const END_PATIENCE: Duration = Duration::from_millis(1500);
 ///
 /// # Errors
 /// The system refuses it.
-pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
     begun(name, Builder::new().name(name.to_string()).spawn(work))
 }
 
@@ -36,7 +39,13 @@ pub fn spawn_with_stack<T: Send + 'static>(
     stack_bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
-    begun(name, Builder::new().name(name.to_string()).stack_size(stack_bytes).spawn(work))
+    begun(
+        name,
+        Builder::new()
+            .name(name.to_string())
+            .stack_size(stack_bytes)
+            .spawn(work),
+    )
 }
 
 /// Begins a thread of a scope.
@@ -48,13 +57,21 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    begun(name, Builder::new().name(name.to_string()).spawn_scoped(scope, work))
+    begun(
+        name,
+        Builder::new()
+            .name(name.to_string())
+            .spawn_scoped(scope, work),
+    )
 }
 
 fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
     thread.map_err(|error| {
         let remedy = "allow more (ulimit -u, or pids.max of the control group)";
-        Error::new(error.kind(), format!("the system refuses the thread {name}: {error}; {remedy}"))
+        Error::new(
+            error.kind(),
+            format!("the system refuses the thread {name}: {error}; {remedy}"),
+        )
     })
 }
 
@@ -128,7 +145,11 @@ mod tests {
         let (hold, held) = channel::<()>();
         let never = Task::start("never", move || held.recv().is_ok()).expect("a thread");
         assert_eq!(never.within(Duration::ZERO), None);
-        assert_eq!(never.while_moving(Duration::from_millis(1), || 7), None, "it does not move");
+        assert_eq!(
+            never.while_moving(Duration::from_millis(1), || 7),
+            None,
+            "it does not move"
+        );
         let looks = AtomicU64::new(0);
         // It moves as long as the test says so, and ends when it has been looked at three times.
         let ended = never.while_moving(Duration::from_millis(1), || {
@@ -139,16 +160,27 @@ mod tests {
             look
         });
         assert_eq!(ended, Some(true));
-        let panics = Task::<()>::start("panics", || std::panic::panic_any("a bug")).expect("a thread");
+        let panics =
+            Task::<()>::start("panics", || std::panic::panic_any("a bug")).expect("a thread");
         assert_eq!(panics.within(Duration::from_secs(60)), None);
-        assert_eq!(Task::start("ends", || 5).expect("a thread").within(Duration::from_secs(60)), Some(5));
+        assert_eq!(
+            Task::start("ends", || 5)
+                .expect("a thread")
+                .within(Duration::from_secs(60)),
+            Some(5)
+        );
     }
 
     #[test]
     fn a_refused_thread_is_an_error_with_a_remedy() {
         // More address space than there is: as good a reason as any to refuse a stack.
-        let refused = spawn_with_stack("large", usize::MAX / 4, || ()).expect_err("refused").to_string();
-        assert!(refused.contains("the thread large") && refused.contains("ulimit -u"), "{refused}");
+        let refused = spawn_with_stack("large", usize::MAX / 4, || ())
+            .expect_err("refused")
+            .to_string();
+        assert!(
+            refused.contains("the thread large") && refused.contains("ulimit -u"),
+            "{refused}"
+        );
         rehearse("some", 8).expect("eight threads");
     }
 }

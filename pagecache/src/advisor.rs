@@ -74,7 +74,11 @@ impl Advisor {
             max_piggyback_bytes: 0,
             ..Config::new(page, room_bytes)
         };
-        Advisor { machine: Machine::new(config, policy), jobs: VecDeque::new(), reads: 0 }
+        Advisor {
+            machine: Machine::new(config, policy),
+            jobs: VecDeque::new(),
+            reads: 0,
+        }
     }
 
     /// Whether the core can take a file of this number.
@@ -85,17 +89,37 @@ impl Advisor {
 
     /// The program has opened a file. It has one open description for each, named like the file.
     pub fn open(&mut self, now: Nanos, file: FileId, size: u64) {
-        self.handle(now, Event::Open { open: OpenId(file.0), file, size });
+        self.handle(
+            now,
+            Event::Open {
+                open: OpenId(file.0),
+                file,
+                size,
+            },
+        );
     }
 
     /// The program has done with a file.
     pub fn close(&mut self, now: Nanos, file: FileId) {
-        self.handle(now, Event::Close { open: OpenId(file.0) });
+        self.handle(
+            now,
+            Event::Close {
+                open: OpenId(file.0),
+            },
+        );
     }
 
     /// A folder has this file, behind `after`.
     pub fn list(&mut self, now: Nanos, file: FileId, size: u64, after: Option<FileId>) {
-        self.handle(now, Event::List { file, size, after, planned: false });
+        self.handle(
+            now,
+            Event::List {
+                file,
+                size,
+                after,
+                planned: false,
+            },
+        );
     }
 
     /// A file has become longer.
@@ -107,13 +131,28 @@ impl Advisor {
     pub fn read(&mut self, now: Nanos, file: FileId, range: Range<u64>) {
         self.reads += 1;
         let range = ByteRange::between(range.start, range.end);
-        self.handle(now, Event::Read { read: ReadId(self.reads), open: OpenId(file.0), range, random: false });
+        self.handle(
+            now,
+            Event::Read {
+                read: ReadId(self.reads),
+                open: OpenId(file.0),
+                range,
+                random: false,
+            },
+        );
     }
 
     /// The program has said how it reads a file.
     pub fn advise(&mut self, now: Nanos, file: FileId, advice: Advice) {
         let range = ByteRange::default();
-        self.handle(now, Event::Advise { open: OpenId(file.0), advice, range });
+        self.handle(
+            now,
+            Event::Advise {
+                open: OpenId(file.0),
+                advice,
+                range,
+            },
+        );
     }
 
     /// A job has ended.
@@ -130,7 +169,13 @@ impl Advisor {
                 self.handle(now, Event::AtHand { fetch });
                 self.handle(now, Event::Done { fetch, bytes });
             }
-            Outcome::Failed => self.handle(now, Event::Failed { fetch, error: Error::Io(0) }),
+            Outcome::Failed => self.handle(
+                now,
+                Event::Failed {
+                    fetch,
+                    error: Error::Io(0),
+                },
+            ),
         }
     }
 
@@ -150,14 +195,27 @@ impl Advisor {
         // A piece that is served is given back at once, which may begin the next one.
         while let Some(action) = self.machine.poll() {
             match action {
-                Action::Submit { fetch, file, range, class } => {
+                Action::Submit {
+                    fetch,
+                    file,
+                    range,
+                    class,
+                } => {
                     let is_demand = class == Class::Demand;
-                    self.jobs.push_back(Job { fetch, file, range: range.start()..range.end(), is_demand });
+                    self.jobs.push_back(Job {
+                        fetch,
+                        file,
+                        range: range.start()..range.end(),
+                        is_demand,
+                    });
                 }
                 Action::Serve { lease, .. } => self.machine.handle(now, Event::Release { lease }),
                 // The kernel evicts by its own order, and a request that is no longer wanted is with the device already. Of the
                 // timers of policies none is used by one that can be named here.
-                Action::Drop { .. } | Action::Cancel { .. } | Action::Fail { .. } | Action::WakeAt { .. } => {}
+                Action::Drop { .. }
+                | Action::Cancel { .. }
+                | Action::Fail { .. }
+                | Action::WakeAt { .. } => {}
             }
         }
     }

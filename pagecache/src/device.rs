@@ -37,9 +37,13 @@ impl Device {
     /// The file cannot be asked.
     pub fn of(file: impl AsFd) -> io::Result<Device> {
         let stat = fstat(file)?;
-        let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
+        let is_block =
+            rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice;
         let number = if is_block { stat.st_rdev } else { stat.st_dev };
-        Ok(Device::by_number(Path::new("/sys"), (major(number), minor(number))))
+        Ok(Device::by_number(
+            Path::new("/sys"),
+            (major(number), minor(number)),
+        ))
     }
 
     /// The device of this number, as the sysfs below `sys` has it.
@@ -48,7 +52,9 @@ impl Device {
         let name = format!("{}:{}", number.0, number.1);
         let block = sys.join("dev/block").join(&name);
         // A partition has no queue; its disk is the folder above.
-        let queue = [block.join("queue"), block.join("../queue")].into_iter().find(|queue| queue.is_dir());
+        let queue = [block.join("queue"), block.join("../queue")]
+            .into_iter()
+            .find(|queue| queue.is_dir());
         let setting = |name: &str| number_in(&queue.as_ref()?.join(name));
         let of_bdi = || number_in(&sys.join("class/bdi").join(&name).join("read_ahead_kb"));
         Device {
@@ -64,9 +70,16 @@ impl Device {
     #[must_use]
     pub fn piece_bytes(&self) -> u64 {
         let page = crate::page_bytes();
-        let piece = self.read_ahead.unwrap_or(0).max(self.max_request.unwrap_or(0));
+        let piece = self
+            .read_ahead
+            .unwrap_or(0)
+            .max(self.max_request.unwrap_or(0));
         // A setting of 0 leaves what the file system asks for at once, which no file says.
-        if piece < page { DEFAULT_PIECE_BYTES } else { piece / page * page }
+        if piece < page {
+            DEFAULT_PIECE_BYTES
+        } else {
+            piece / page * page
+        }
     }
 }
 

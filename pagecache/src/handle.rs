@@ -47,15 +47,29 @@ pub fn open(mount: impl AsFd, inode: u64) -> io::Result<File> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let link = format!("/proc/self/fd/{}", path.as_raw_fd());
-    Ok(rustix::fs::open(link, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME, Mode::empty())?.into())
+    Ok(rustix::fs::open(
+        link,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME,
+        Mode::empty(),
+    )?
+    .into())
 }
 
 #[allow(unsafe_code)] // rustix has no open_by_handle_at.
 fn by_handle(mount: impl AsFd, inode: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
-    let mut handle = Handle { bytes: 8, kind: INODE_AND_GENERATION, inode, generation: 0 };
+    let mut handle = Handle {
+        bytes: 8,
+        kind: INODE_AND_GENERATION,
+        inode,
+        generation: 0,
+    };
     // SAFETY: the kernel reads a header and `bytes` more, all of which are in `handle`, and writes nothing.
     let opened = unsafe {
-        libc::open_by_handle_at(mount.as_fd().as_raw_fd(), (&raw mut handle).cast::<libc::file_handle>(), flags)
+        libc::open_by_handle_at(
+            mount.as_fd().as_raw_fd(),
+            (&raw mut handle).cast::<libc::file_handle>(),
+            flags,
+        )
     };
     if opened < 0 {
         return Err(io::Error::last_os_error());

@@ -28,10 +28,16 @@ static LOOK: extern "C" fn() = look;
 extern "C" fn look() {
     // SAFETY: both structures are plain numbers, for which zeros are a value; the calls only ask, and write into them.
     let found = unsafe {
-        let (mut action, mut blocked) = (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigset_t>());
+        let (mut action, mut blocked) = (
+            std::mem::zeroed::<libc::sigaction>(),
+            std::mem::zeroed::<libc::sigset_t>(),
+        );
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
-        Inherited { ignores_pipe: action.sa_sigaction == libc::SIG_IGN, blocked }
+        Inherited {
+            ignores_pipe: action.sa_sigaction == libc::SIG_IGN,
+            blocked,
+        }
     };
     let _ = INHERITED.set(found);
 }
@@ -39,9 +45,16 @@ extern "C" fn look() {
 /// Has `command` begin with the signals ignored and blocked that this process began with.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn keep(command: &mut Command) {
-    let Some(Inherited { ignores_pipe, blocked }) = INHERITED.get().copied() else { return };
+    let Some(Inherited {
+        ignores_pipe,
+        blocked,
+    }) = INHERITED.get().copied()
+    else {
+        return;
+    };
     // SAFETY: the mask is one that the system has given.
-    let blocks = unsafe { (1..=64).any(|signal| libc::sigismember(&raw const blocked, signal) == 1) };
+    let blocks =
+        unsafe { (1..=64).any(|signal| libc::sigismember(&raw const blocked, signal) == 1) };
     if !ignores_pipe && !blocks {
         return;
     }

@@ -38,6 +38,9 @@ pub fn page_bytes() -> u64 {
 #[must_use]
 pub fn whole_pages(range: &std::ops::Range<u64>) -> std::ops::Range<u64> {
     let page = page_bytes();
-    let end = range.end.checked_next_multiple_of(page).unwrap_or(u64::MAX / page * page);
+    let end = range
+        .end
+        .checked_next_multiple_of(page)
+        .unwrap_or(u64::MAX / page * page);
     range.start / page * page..end
 }

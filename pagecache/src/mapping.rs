@@ -40,10 +40,18 @@ impl Mapping {
     #[allow(unsafe_code)]
     pub fn new(file: impl AsFd, range: Range<u64>) -> io::Result<Mapping> {
         let range = crate::whole_pages(&range);
-        let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let len = usize::try_from(range.end.saturating_sub(range.start))
+            .map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the kernel chooses the place, so no mapping is replaced, and the bytes are never looked at.
         let start = unsafe {
-            mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED | MapFlags::NORESERVE, file, range.start)
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                range.start,
+            )
         }?;
         Ok(Mapping { start, range })
     }
@@ -54,7 +62,10 @@ impl Mapping {
         let start = range.start.clamp(self.range.start, self.range.end);
         let end = range.end.clamp(start, self.range.end);
         let skipped = (start - self.range.start) as usize;
-        (self.start.wrapping_byte_add(skipped), (end - start) as usize)
+        (
+            self.start.wrapping_byte_add(skipped),
+            (end - start) as usize,
+        )
     }
 
     /// For each page of `range`: whether its bytes are in memory. For files that the caller neither owns nor may write, the

@@ -45,7 +45,9 @@ pub struct Places {
 
 impl Default for Places {
     fn default() -> Places {
-        Places { proc: PathBuf::from("/proc") }
+        Places {
+            proc: PathBuf::from("/proc"),
+        }
     }
 }
 
@@ -66,7 +68,10 @@ impl Places {
     #[must_use]
     pub fn room(&self, process: &str) -> Option<Room> {
         let machine = self.machine();
-        let groups = self.groups(process).into_iter().filter_map(|group| group_room(&group));
+        let groups = self
+            .groups(process)
+            .into_iter()
+            .filter_map(|group| group_room(&group));
         groups.chain(machine).min_by_key(|room| room.free_bytes)
     }
 
@@ -74,25 +79,41 @@ impl Places {
         let text = fs::read_to_string(self.proc.join("meminfo")).ok()?;
         let value = |name: &str| -> Option<u64> {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            Some(line.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
+            Some(
+                line.split_whitespace()
+                    .next()?
+                    .parse::<u64>()
+                    .ok()?
+                    .saturating_mul(1024),
+            )
         };
         let limit_bytes = value("MemTotal:")?;
-        Some(Room { free_bytes: value("MemAvailable:")?, limit_bytes, inactive_bytes: 0, group: None })
+        Some(Room {
+            free_bytes: value("MemAvailable:")?,
+            limit_bytes,
+            inactive_bytes: 0,
+            group: None,
+        })
     }
 
     /// The folders of all groups that bind the process, from the innermost to the root of each hierarchy.
     fn groups(&self, process: &str) -> Vec<PathBuf> {
         let cgroup = fs::read_to_string(self.proc.join(process).join("cgroup")).unwrap_or_default();
-        let mounts = fs::read_to_string(self.proc.join(process).join("mountinfo")).unwrap_or_default();
+        let mounts =
+            fs::read_to_string(self.proc.join(process).join("mountinfo")).unwrap_or_default();
         let mut found = Vec::new();
         for line in cgroup.lines() {
             let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+                continue;
+            };
             let is_v2 = controllers.is_empty();
             if !is_v2 && !controllers.split(',').any(|name| name == "memory") {
                 continue;
             }
-            let Some((root, place)) = mounts.lines().find_map(|line| hierarchy(line, is_v2)) else { continue };
+            let Some((root, place)) = mounts.lines().find_map(|line| hierarchy(line, is_v2)) else {
+                continue;
+            };
             // Inside a container the mount shows a part of the hierarchy only.
             let below = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
             let mut folder = place.join(below);
@@ -111,7 +132,8 @@ impl Places {
 /// `31 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw`.
 fn hierarchy(line: &str, is_v2: bool) -> Option<(PathBuf, PathBuf)> {
     let (front, back) = line.split_once(" - ")?;
-    let (front, back): (Vec<&str>, Vec<&str>) = (front.split(' ').collect(), back.split(' ').collect());
+    let (front, back): (Vec<&str>, Vec<&str>) =
+        (front.split(' ').collect(), back.split(' ').collect());
     let is_it = match *back.first()? {
         "cgroup2" => is_v2,
         "cgroup" => !is_v2 && back.last()?.split(',').any(|name| name == "memory"),
@@ -121,15 +143,31 @@ fn hierarchy(line: &str, is_v2: bool) -> Option<(PathBuf, PathBuf)> {
 }
 
 fn group_room(group: &Path) -> Option<Room> {
-    let number = |name: &str| -> Option<u64> { fs::read_to_string(group.join(name)).ok()?.trim().parse().ok() };
+    let number = |name: &str| -> Option<u64> {
+        fs::read_to_string(group.join(name))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
     let current = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     // "max" is no number: no limit.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
     let limit_bytes = limits.into_iter().filter_map(number).min()?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     // Version 1 has the sum with the groups below under another name.
-    let of_stat = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    let inactive_bytes = of_stat("total_inactive_file").or_else(|| of_stat("inactive_file")).unwrap_or(0);
+    let of_stat = |name: &str| {
+        stat.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    };
+    let inactive_bytes = of_stat("total_inactive_file")
+        .or_else(|| of_stat("inactive_file"))
+        .unwrap_or(0);
     let free_bytes = limit_bytes.saturating_sub(current);
-    Some(Room { free_bytes, limit_bytes, inactive_bytes, group: Some(group.to_path_buf()) })
+    Some(Room {
+        free_bytes,
+        limit_bytes,
+        inactive_bytes,
+        group: Some(group.to_path_buf()),
+    })
 }

@@ -25,7 +25,10 @@ impl Process {
     /// # Errors
     /// There is none of this number.
     pub fn open(pid: u32) -> io::Result<Process> {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Process(pidfd_open(pid, PidfdFlags::empty())?))
     }
 
@@ -49,10 +52,21 @@ impl Process {
             // SAFETY: the vector lives through the call. Its addresses are the other process's, and are not used here.
             let done = unsafe {
                 let number = libc::SYS_process_madvise;
-                libc::syscall(number, self.0.as_raw_fd(), vector.as_ptr(), vector.len(), libc::MADV_WILLNEED, 0)
+                libc::syscall(
+                    number,
+                    self.0.as_raw_fd(),
+                    vector.as_ptr(),
+                    vector.len(),
+                    libc::MADV_WILLNEED,
+                    0,
+                )
             };
             let Ok(done) = usize::try_from(done) else {
-                return if taken > 0 { Ok(taken) } else { Err(io::Error::last_os_error()) };
+                return if taken > 0 {
+                    Ok(taken)
+                } else {
+                    Err(io::Error::last_os_error())
+                };
             };
             taken += done;
             if done < asked {

@@ -27,7 +27,8 @@ pub fn start(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<u64> 
         let len = piece.min(range.end - at);
         let offset = libc::off64_t::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the descriptor is borrowed for the whole call, and the kernel gets no address.
-        let done = unsafe { libc::readahead(file, offset, usize::try_from(len).unwrap_or(usize::MAX)) };
+        let done =
+            unsafe { libc::readahead(file, offset, usize::try_from(len).unwrap_or(usize::MAX)) };
         if done < 0 {
             let error = io::Error::last_os_error();
             if error.kind() == io::ErrorKind::Interrupted {
@@ -72,6 +73,8 @@ pub fn wait(file: impl AsFd, range: &Range<u64>) -> io::Result<()> {
 /// # Errors
 /// As of fadvise(2).
 pub fn forget(file: impl AsFd, range: Range<u64>) -> io::Result<()> {
-    let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
+    let Some(len) = NonZeroU64::new(range.end.saturating_sub(range.start)) else {
+        return Ok(());
+    };
     Ok(fadvise(file, range.start, Some(len), Advice::DontNeed)?)
 }

@@ -56,10 +56,25 @@ pub fn counts(file: impl AsFd, range: &Range<u64>) -> io::Result<CacheCounts> {
         // For the kernel 0 means: up to the end of the file.
         return Ok(counts);
     }
-    let asked = AskedRange { offset: range.start, len };
+    let asked = AskedRange {
+        offset: range.start,
+        len,
+    };
     // SAFETY: both structures have the kernel's layout and live through the call; the kernel writes only to `counts`.
-    let done = unsafe { libc::syscall(CACHESTAT, file.as_fd().as_raw_fd(), &raw const asked, &raw mut counts, 0) };
-    if done == 0 { Ok(counts) } else { Err(io::Error::last_os_error()) }
+    let done = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_fd().as_raw_fd(),
+            &raw const asked,
+            &raw mut counts,
+            0,
+        )
+    };
+    if done == 0 {
+        Ok(counts)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Bytes of `range` that are in the cache; nothing where the kernel does not say. It is the whole length only if every page is
@@ -75,7 +90,9 @@ pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
         Err(error) => match error.raw_os_error() {
             Some(libc::EPERM) => Ok(None),
             // ENOSYS of old kernels, and EOPNOTSUPP of files on huge pages.
-            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(&file) => by_mincore(&file, &pages, len).map(Some),
+            Some(libc::ENOSYS | libc::EOPNOTSUPP) if may_ask(&file) => {
+                by_mincore(&file, &pages, len).map(Some)
+            }
             Some(libc::ENOSYS | libc::EOPNOTSUPP) => Ok(None),
             _ => Err(error),
         },
@@ -85,7 +102,11 @@ pub fn cached(file: impl AsFd, range: &Range<u64>) -> io::Result<Option<u64>> {
 /// Bytes of a range of `len` whose pages are `pages`, of which `there` are cached.
 fn bytes_of(there: u64, pages: &Range<u64>, len: u64) -> u64 {
     let bytes = there * crate::page_bytes();
-    if bytes >= pages.end - pages.start { len } else { bytes.min(len.saturating_sub(1)) }
+    if bytes >= pages.end - pages.start {
+        len
+    } else {
+        bytes.min(len.saturating_sub(1))
+    }
 }
 
 /// Whether mincore(2) answers for this file instead of claiming that everything is there.
@@ -111,7 +132,9 @@ fn by_mincore(file: impl AsFd, pages: &Range<u64>, len: u64) -> io::Result<u64> 
 /// As of [`absent`] and [`crate::readahead::start`].
 pub fn fetch_absent(file: impl AsFd, range: Range<u64>, piece: u64) -> io::Result<Vec<Range<u64>>> {
     let parts = absent(&file, range)?;
-    parts.iter().try_for_each(|part| crate::readahead::start(&file, part.clone(), piece).map(|_| ()))?;
+    parts
+        .iter()
+        .try_for_each(|part| crate::readahead::start(&file, part.clone(), piece).map(|_| ()))?;
     Ok(parts)
 }
 
@@ -137,8 +160,14 @@ pub fn absent(file: impl AsFd, range: Range<u64>) -> io::Result<Vec<Range<u64>>>
             }
             continue;
         }
-        let middle = (part.start + len / 2).next_multiple_of(MIN_SPLIT).min(part.end);
-        let middle = if middle == part.end { part.start + MIN_SPLIT / 2 } else { middle };
+        let middle = (part.start + len / 2)
+            .next_multiple_of(MIN_SPLIT)
+            .min(part.end);
+        let middle = if middle == part.end {
+            part.start + MIN_SPLIT / 2
+        } else {
+            middle
+        };
         parts.push(middle..part.end);
         parts.push(part.start..middle);
     }

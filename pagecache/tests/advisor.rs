@@ -22,7 +22,12 @@ impl World {
         let policy = PolicySpec::parse("auto").expect("a policy");
         let mut advisor = Advisor::new(policy, 1 << 30);
         advisor.open(Nanos(0), FILE, size);
-        World { advisor, now: 0, flying: VecDeque::new(), ahead: 0 }
+        World {
+            advisor,
+            now: 0,
+            flying: VecDeque::new(),
+            ahead: 0,
+        }
     }
 
     fn take_jobs(&mut self) {
@@ -57,7 +62,10 @@ fn a_file_read_in_order_is_read_ahead_and_hardly_waits() {
         world.read(FILE, n * (128 << 10), 128 << 10);
     }
     let stats = world.advisor.stats();
-    assert!(stats.misses < 10 && stats.used_bytes > 40 << 20, "{stats:?}");
+    assert!(
+        stats.misses < 10 && stats.used_bytes > 40 << 20,
+        "{stats:?}"
+    );
 }
 
 #[test]
@@ -65,7 +73,9 @@ fn reads_at_random_cost_few_bytes_more() {
     let mut world = World::new(1 << 30);
     let mut at: u64 = 1;
     for _ in 0..2000 {
-        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        at = at
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         world.read(FILE, (at >> 34) % (1 << 18) * 4096, 4096);
     }
     assert!(world.ahead <= 2000 * 4096 / 20, "{}", world.ahead);
@@ -76,7 +86,9 @@ fn reads_at_random_cost_few_bytes_more() {
 fn the_next_files_of_a_folder_are_read_ahead() {
     let mut world = World::new(12 << 10);
     for n in 1..200 {
-        world.advisor.list(Nanos(0), FileId(n), 12 << 10, Some(FileId(n - 1)));
+        world
+            .advisor
+            .list(Nanos(0), FileId(n), 12 << 10, Some(FileId(n - 1)));
     }
     world.read(FILE, 0, 12 << 10);
     for n in 1..200 {
@@ -84,7 +96,10 @@ fn the_next_files_of_a_folder_are_read_ahead() {
         world.read(FileId(n), 0, 12 << 10);
     }
     let stats = world.advisor.stats();
-    assert!(stats.misses < 20 && stats.used_bytes > 180 * (12 << 10), "{stats:?}");
+    assert!(
+        stats.misses < 20 && stats.used_bytes > 180 * (12 << 10),
+        "{stats:?}"
+    );
 }
 
 /// Bytes that were cached all the time show no latency, and a job that fails is not asked for again without end.
@@ -96,10 +111,24 @@ fn what_is_at_hand_or_fails_is_answered() {
     while let Some(job) = world.advisor.next_job() {
         jobs += 1;
         assert!(jobs < 100);
-        let outcome = if job.is_demand { Outcome::AtHand } else { Outcome::Failed };
+        let outcome = if job.is_demand {
+            Outcome::AtHand
+        } else {
+            Outcome::Failed
+        };
         world.advisor.done(Nanos(5), &job, outcome);
     }
     world.advisor.read(Nanos(10), FILE, 0..4096);
-    assert_eq!(world.advisor.next_job(), None, "the first page is known to be there");
-    assert_eq!((world.advisor.stats().demand_reads, world.advisor.stats().failed_reads), (2, 0));
+    assert_eq!(
+        world.advisor.next_job(),
+        None,
+        "the first page is known to be there"
+    );
+    assert_eq!(
+        (
+            world.advisor.stats().demand_reads,
+            world.advisor.stats().failed_reads
+        ),
+        (2, 0)
+    );
 }

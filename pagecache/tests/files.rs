@@ -10,7 +10,8 @@ const MIB: u64 = 1 << 20;
 
 /// A file of `len` bytes with no page in the cache; nothing where its file system keeps all pages (tmpfs).
 pub fn cold(len: u64) -> Option<(NamedTempFile, File)> {
-    let folder = std::env::var_os("CARGO_TARGET_TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    let folder = std::env::var_os("CARGO_TARGET_TMPDIR")
+        .unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
     let mut file = NamedTempFile::new_in(folder).expect("a file");
     let bytes: Vec<u8> = (0..len).map(|i| i as u8 ^ (i >> 12) as u8).collect();
     file.write_all(&bytes).expect("written");
@@ -36,43 +37,63 @@ fn has_cachestat(file: &File) -> bool {
 fn wait(mapping: &Mapping, range: &std::ops::Range<u64>) {
     let since = Instant::now();
     while !mapping.arrived(range).expect("mincore") {
-        assert!(since.elapsed() < Duration::from_secs(60), "{range:?} does not arrive");
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "{range:?} does not arrive"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[test]
 fn a_range_longer_than_a_piece_is_read_whole() {
-    let Some((_kept, file)) = cold(24 * MIB) else { return };
+    let Some((_kept, file)) = cold(24 * MIB) else {
+        return;
+    };
     if !has_cachestat(&file) {
         return;
     }
     let piece = device::piece_bytes(&file);
     let calls = readahead::start(&file, MIB..23 * MIB, piece).expect("readahead");
     assert_eq!(calls, (22 * MIB).div_ceil(piece));
-    assert_eq!(resident::cached(&file, &(MIB..23 * MIB)).expect("asked"), Some(22 * MIB));
+    assert_eq!(
+        resident::cached(&file, &(MIB..23 * MIB)).expect("asked"),
+        Some(22 * MIB)
+    );
     let mapping = Mapping::new(&file, 0..24 * MIB).expect("mapped");
     wait(&mapping, &(MIB..23 * MIB));
     readahead::forget(&file, 0..24 * MIB).expect("dropped");
-    assert_eq!(resident::cached(&file, &(0..24 * MIB)).expect("asked"), Some(0));
+    assert_eq!(
+        resident::cached(&file, &(0..24 * MIB)).expect("asked"),
+        Some(0)
+    );
 }
 
 #[test]
 fn one_call_for_more_than_a_piece_caches_a_part() {
-    let Some((_kept, file)) = cold(64 * MIB) else { return };
+    let Some((_kept, file)) = cold(64 * MIB) else {
+        return;
+    };
     let piece = device::piece_bytes(&file);
     if !has_cachestat(&file) || piece >= 64 * MIB {
         return;
     }
     // The reason for pieces: remove this test when the kernel reads what it is asked for.
     readahead::start(&file, 0..64 * MIB, u64::MAX).expect("readahead");
-    let there = resident::cached(&file, &(0..64 * MIB)).expect("asked").expect("a figure");
-    assert_eq!(there, piece, "one call reads the piece that the device takes");
+    let there = resident::cached(&file, &(0..64 * MIB))
+        .expect("asked")
+        .expect("a figure");
+    assert_eq!(
+        there, piece,
+        "one call reads the piece that the device takes"
+    );
 }
 
 #[test]
 fn what_is_absent_is_found() {
-    let Some((_kept, file)) = cold(8 * MIB) else { return };
+    let Some((_kept, file)) = cold(8 * MIB) else {
+        return;
+    };
     if !has_cachestat(&file) {
         return;
     }
@@ -84,29 +105,52 @@ fn what_is_absent_is_found() {
     let found = resident::absent(&file, 0..8 * MIB).expect("asked");
     // 128 KiB of which one page is there are asked for whole.
     assert_eq!(found, [0..2 * MIB, 3 * MIB..8 * MIB]);
-    assert_eq!(resident::absent(&file, 2 * MIB..3 * MIB).expect("asked"), []);
+    assert_eq!(
+        resident::absent(&file, 2 * MIB..3 * MIB).expect("asked"),
+        []
+    );
     let mapping = Mapping::new(&file, 0..8 * MIB).expect("mapped");
     mapping.populate(&(0..8 * MIB)).expect("populated");
-    assert_eq!(resident::absent(&file, 100..8 * MIB - 100).expect("asked"), Vec::<std::ops::Range<u64>>::new());
+    assert_eq!(
+        resident::absent(&file, 100..8 * MIB - 100).expect("asked"),
+        Vec::<std::ops::Range<u64>>::new()
+    );
 }
 
 #[test]
 fn a_part_of_a_page_is_cached_when_the_page_is() {
-    let Some((_kept, file)) = cold(MIB) else { return };
+    let Some((_kept, file)) = cold(MIB) else {
+        return;
+    };
     if !has_cachestat(&file) {
         return;
     }
     let page = page_bytes();
     assert_eq!(whole_pages(&(page - 1..page + 1)), 0..2 * page);
-    assert_eq!(resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"), Some(0));
-    Mapping::new(&file, 0..MIB).expect("mapped").populate(&(0..MIB)).expect("populated");
-    assert_eq!(resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"), Some(page));
-    assert_eq!(resident::counts(&file, &(0..0)).expect("asked").cached, 0, "an empty range is not the whole file");
+    assert_eq!(
+        resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
+        Some(0)
+    );
+    Mapping::new(&file, 0..MIB)
+        .expect("mapped")
+        .populate(&(0..MIB))
+        .expect("populated");
+    assert_eq!(
+        resident::cached(&file, &(page - 1..2 * page - 1)).expect("asked"),
+        Some(page)
+    );
+    assert_eq!(
+        resident::counts(&file, &(0..0)).expect("asked").cached,
+        0,
+        "an empty range is not the whole file"
+    );
 }
 
 #[test]
 fn pages_of_a_mapping_are_told_apart() {
-    let Some((_kept, file)) = cold(4 * MIB) else { return };
+    let Some((_kept, file)) = cold(4 * MIB) else {
+        return;
+    };
     let mapping = Mapping::new(&file, 0..4 * MIB).expect("mapped");
     assert!(!mapping.arrived(&(3 * MIB..4 * MIB)).expect("mincore"));
     mapping.populate(&(3 * MIB..4 * MIB)).expect("populated");
@@ -118,12 +162,23 @@ fn pages_of_a_mapping_are_told_apart() {
 
 #[test]
 fn what_has_no_pages_is_an_error() {
-    let Some((_kept, file)) = cold(MIB) else { return };
+    let Some((_kept, file)) = cold(MIB) else {
+        return;
+    };
     assert!(Mapping::new(&file, 4096..4096).is_err(), "an empty mapping");
     let beyond = Mapping::new(&file, 0..2 * MIB).expect("mapped");
-    assert!(beyond.populate(&(MIB..2 * MIB)).is_err(), "beyond the end of the file");
+    assert!(
+        beyond.populate(&(MIB..2 * MIB)).is_err(),
+        "beyond the end of the file"
+    );
     let (pipe, _other) = rustix::pipe::pipe().expect("a pipe");
-    assert!(readahead::start(&pipe, 0..MIB, MIB).is_err(), "a pipe has no pages");
-    assert!(readahead::start(&file, u64::MAX - 5..u64::MAX, MIB).is_err(), "an offset beyond all files");
+    assert!(
+        readahead::start(&pipe, 0..MIB, MIB).is_err(),
+        "a pipe has no pages"
+    );
+    assert!(
+        readahead::start(&file, u64::MAX - 5..u64::MAX, MIB).is_err(),
+        "an offset beyond all files"
+    );
     readahead::forget(&file, 5..5).expect("nothing is no error");
 }

@@ -13,18 +13,31 @@ sys.stdin.read()";
 
 #[test]
 fn pages_of_a_mapping_of_another_process_are_read() {
-    let Some((kept, file)) = cold(4 << 20) else { return };
+    let Some((kept, file)) = cold(4 << 20) else {
+        return;
+    };
     let path = kept.path().to_str().expect("a name");
-    let program =
-        Command::new("python3").args(["-c", PYTHON, path]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let program = Command::new("python3")
+        .args(["-c", PYTHON, path])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
     let Ok(mut program) = program else {
         eprintln!("skipped: needs python3");
         return;
     };
     let mut ready = [0; 6];
-    program.stdout.take().expect("a pipe").read_exact(&mut ready).expect("it maps");
+    program
+        .stdout
+        .take()
+        .expect("a pipe")
+        .read_exact(&mut ready)
+        .expect("it maps");
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.id())).expect("its maps");
-    let line = maps.lines().find(|line| line.ends_with(path)).expect("the mapping");
+    let line = maps
+        .lines()
+        .find(|line| line.ends_with(path))
+        .expect("the mapping");
     let (start, rest) = line.split_once('-').expect("an address");
     let number = |text: &str| usize::from_str_radix(text, 16).expect("a number");
     let range = number(start)..number(rest.split(' ').next().expect("an end"));
@@ -39,8 +52,14 @@ fn pages_of_a_mapping_of_another_process_are_read() {
         answer => {
             assert_eq!(answer.expect("the advice is taken"), len);
             let read = len.min(device::piece_bytes(&file) as usize) as u64;
-            assert_eq!(resident::cached(&file, &(0..read)).expect("asked"), Some(read));
-            assert!(process.will_need(std::slice::from_ref(&(0..4096))).is_err(), "nothing is mapped at 0");
+            assert_eq!(
+                resident::cached(&file, &(0..read)).expect("asked"),
+                Some(read)
+            );
+            assert!(
+                process.will_need(std::slice::from_ref(&(0..4096))).is_err(),
+                "nothing is mapped at 0"
+            );
         }
     }
     program.stdin.take().expect("a pipe").flush().expect("open");

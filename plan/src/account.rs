@@ -41,7 +41,10 @@ impl Account {
 
     /// Gives back what was taken for something that is gone.
     pub fn give_back<T>(&mut self, more: usize) {
-        self.left = self.left.saturating_add(size_of::<T>().saturating_add(more)).min(MAX_BYTES);
+        self.left = self
+            .left
+            .saturating_add(size_of::<T>().saturating_add(more))
+            .min(MAX_BYTES);
     }
 }
 
@@ -55,8 +58,14 @@ mod tests {
         account.take::<u64>(MAX_BYTES - 16).expect("there are more");
         assert_eq!(account.take::<u64>(1), Err(Full));
         account.take::<u64>(0).expect("exactly these are left");
-        assert_eq!((account.take::<u8>(0), account.take::<u64>(usize::MAX)), (Err(Full), Err(Full)));
+        assert_eq!(
+            (account.take::<u8>(0), account.take::<u64>(usize::MAX)),
+            (Err(Full), Err(Full))
+        );
         account.give_back::<u64>(0);
-        assert_eq!((account.take::<u64>(0), account.take::<u8>(0)), (Ok(()), Err(Full)));
+        assert_eq!(
+            (account.take::<u64>(0), account.take::<u8>(0)),
+            (Ok(()), Err(Full))
+        );
     }
 }

@@ -20,12 +20,21 @@ impl PlanError {
     /// An error about `path` as a whole.
     #[must_use]
     pub fn new(path: &Path, what: impl Into<String>, remedy: impl Into<String>) -> PlanError {
-        PlanError { what: what.into(), path: path.to_path_buf(), line: None, remedy: remedy.into() }
+        PlanError {
+            what: what.into(),
+            path: path.to_path_buf(),
+            line: None,
+            remedy: remedy.into(),
+        }
     }
 
     /// The system refused something.
     #[must_use]
     pub fn io(path: &Path, what: &str, error: &std::io::Error) -> PlanError {
-        PlanError::new(path, format!("{what}: {error}"), "check the path and its permissions")
+        PlanError::new(
+            path,
+            format!("{what}: {error}"),
+            "check the path and its permissions",
+        )
     }
 }

@@ -19,9 +19,19 @@ impl Intervals {
             return new;
         }
         let (mut start, mut end, mut at) = (range.start, range.end, range.start);
-        let before = self.0.range(..range.start).next_back().map(|(start, end)| (*start, *end));
-        let first = before.filter(|(_, end)| *end >= range.start).map_or(range.start, |(start, _)| start);
-        let touched: Vec<(u64, u64)> = self.0.range(first..=range.end).map(|(start, end)| (*start, *end)).collect();
+        let before = self
+            .0
+            .range(..range.start)
+            .next_back()
+            .map(|(start, end)| (*start, *end));
+        let first = before
+            .filter(|(_, end)| *end >= range.start)
+            .map_or(range.start, |(start, _)| start);
+        let touched: Vec<(u64, u64)> = self
+            .0
+            .range(first..=range.end)
+            .map(|(start, end)| (*start, *end))
+            .collect();
         for (known_start, known_end) in touched {
             if known_start > at {
                 new.push(at..known_start.min(range.end));
@@ -53,7 +63,10 @@ mod tests {
             let (start, len) = (seed >> 33 & 63, seed >> 40 & 7);
             let range = start..(start + len).min(64);
             let new: Vec<u64> = set.add(&range).into_iter().flatten().collect();
-            let expected: Vec<u64> = range.clone().filter(|byte| !bytes[*byte as usize]).collect();
+            let expected: Vec<u64> = range
+                .clone()
+                .filter(|byte| !bytes[*byte as usize])
+                .collect();
             assert_eq!(new, expected, "{range:?}");
             range.for_each(|byte| bytes[byte as usize] = true);
             if seed.is_multiple_of(97) {

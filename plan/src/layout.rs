@@ -114,7 +114,12 @@ pub enum LayoutError {
 
 impl LayoutError {
     fn damaged(format: &str, what: impl std::fmt::Display) -> LayoutError {
-        let text: String = what.to_string().chars().filter(|c| !c.is_control()).take(200).collect();
+        let text: String = what
+            .to_string()
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(200)
+            .collect();
         LayoutError::Damaged(format!("no {format} file, or a damaged one ({text})"))
     }
 }
@@ -138,7 +143,10 @@ impl Parts {
     }
 
     fn header(&mut self, range: Range<u64>) {
-        self.header = Some(Part { name: "header".to_string(), range });
+        self.header = Some(Part {
+            name: "header".to_string(),
+            range,
+        });
     }
 }
 
@@ -147,14 +155,32 @@ impl Parts {
 /// # Errors
 /// The header cannot be read, is damaged, has no such names, or needs more memory than a plan may have.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
-    let pointer =
-        || LayoutError::Other { what: "a pointer of Git LFS, not the file itself", remedy: "fetch it: git lfs pull" };
-    let found = all(format, source).map_err(|error| if is_lfs_pointer(source) { pointer() } else { error })?;
-    let (size, Parts { mut list, header, .. }) = (source.size()?, found);
-    if let Some(part) =
-        header.iter().chain(&list).find(|part| part.range.start > part.range.end || part.range.end > size)
+    let pointer = || LayoutError::Other {
+        what: "a pointer of Git LFS, not the file itself",
+        remedy: "fetch it: git lfs pull",
+    };
+    let found = all(format, source).map_err(|error| {
+        if is_lfs_pointer(source) {
+            pointer()
+        } else {
+            error
+        }
+    })?;
+    let (
+        size,
+        Parts {
+            mut list, header, ..
+        },
+    ) = (source.size()?, found);
+    if let Some(part) = header
+        .iter()
+        .chain(&list)
+        .find(|part| part.range.start > part.range.end || part.range.end > size)
     {
-        return Err(LayoutError::Damaged(format!("the part {:?} is not within the file", part.name)));
+        return Err(LayoutError::Damaged(format!(
+            "the part {:?} is not within the file",
+            part.name
+        )));
     }
     list.retain(|part| names.has(&part.name) && !part.range.is_empty());
     if list.is_empty() && !names.is_all() {
@@ -170,7 +196,11 @@ fn all(format: Format, source: &dyn ReadAt) -> Result<Parts, LayoutError> {
         Format::Gguf => gguf::parts(source, &mut parts)?,
         Format::Zip => zip::parts(source, &mut parts)?,
         Format::Parquet => parquet::parts(source, &mut parts)?,
-        Format::Zarr => return Err(LayoutError::Damaged("an array of zarr is a folder".to_string())),
+        Format::Zarr => {
+            return Err(LayoutError::Damaged(
+                "an array of zarr is a folder".to_string(),
+            ));
+        }
     }
     Ok(parts)
 }

@@ -45,14 +45,25 @@ impl PlanFile {
     /// The file at `path`, as it is now.
     #[must_use]
     pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
-        let mtime_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
-        PlanFile { path, size: meta.len(), mtime_ns: Some(mtime_ns) }
+        let mtime_ns = meta
+            .mtime()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(meta.mtime_nsec());
+        PlanFile {
+            path,
+            size: meta.len(),
+            mtime_ns: Some(mtime_ns),
+        }
     }
 
     /// The block device at `path`, of `size` bytes. A change of its bytes has no time.
     #[must_use]
     pub fn device(path: PathBuf, size: u64) -> PlanFile {
-        PlanFile { path, size, mtime_ns: None }
+        PlanFile {
+            path,
+            size,
+            mtime_ns: None,
+        }
     }
 
     /// Whether it is a block device: what is read of it is the data of a file system itself.
@@ -88,7 +99,16 @@ impl PlanRange {
     #[must_use]
     pub fn of(file: u32, range: &std::ops::Range<u64>) -> PlanRange {
         let (offset, len) = (range.start, range.end.saturating_sub(range.start));
-        PlanRange { file, offset, len, at_ns: None, after: None, gap_ns: None, runs: 1, stall_ns: 0 }
+        PlanRange {
+            file,
+            offset,
+            len,
+            at_ns: None,
+            after: None,
+            gap_ns: None,
+            runs: 1,
+            stall_ns: 0,
+        }
     }
 
     /// The byte behind the last.
@@ -115,7 +135,9 @@ impl Plan {
     /// Bytes of all ranges.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().fold(0, |sum, range| sum.saturating_add(range.len))
+        self.ranges
+            .iter()
+            .fold(0, |sum, range| sum.saturating_add(range.len))
     }
 
     /// Leaves files out for which `keeps` gives false, with their ranges. A range whose predecessor goes has none any more.
@@ -123,15 +145,23 @@ impl Plan {
         let kept: Vec<bool> = self.files.iter().map(&mut keeps).collect();
         let renumber = |kept: &[bool]| -> Vec<Option<u32>> {
             let mut numbers = 0..;
-            kept.iter().map(|keep| if *keep { numbers.next() } else { None }).collect()
+            kept.iter()
+                .map(|keep| if *keep { numbers.next() } else { None })
+                .collect()
         };
         let files = renumber(&kept);
         let stays = |range: &PlanRange| kept.get(range.file as usize) == Some(&true);
         let ranges = renumber(&self.ranges.iter().map(stays).collect::<Vec<_>>());
         self.ranges.retain(stays);
         for range in &mut self.ranges {
-            range.file = files.get(range.file as usize).copied().flatten().unwrap_or_default();
-            range.after = range.after.and_then(|after| ranges.get(after as usize).copied().flatten());
+            range.file = files
+                .get(range.file as usize)
+                .copied()
+                .flatten()
+                .unwrap_or_default();
+            range.after = range
+                .after
+                .and_then(|after| ranges.get(after as usize).copied().flatten());
             if range.after.is_none() {
                 range.gap_ns = None;
             }

@@ -35,7 +35,11 @@ pub struct Selection {
 
 impl Default for Selection {
     fn default() -> Selection {
-        Selection { at_least: (2, 3), max_bytes: None, since_start_ns: None }
+        Selection {
+            at_least: (2, 3),
+            max_bytes: None,
+            since_start_ns: None,
+        }
     }
 }
 
@@ -105,16 +109,23 @@ impl Runs {
     /// The path of a file.
     #[must_use]
     pub fn path(&self, file: u32) -> Option<&Path> {
-        self.files.get(file as usize).map(|file| file.path.as_path())
+        self.files
+            .get(file as usize)
+            .map(|file| file.path.as_path())
     }
 
     /// The next read of the current run, in the order of their times.
     pub fn touch(&mut self, touch: Touch) {
-        let Some(file) = self.files.get(touch.file as usize) else { return };
+        let Some(file) = self.files.get(touch.file as usize) else {
+            return;
+        };
         let end = touch.range.end.min(file.size).next_multiple_of(PAGE_BYTES);
         let pages = touch.range.start / PAGE_BYTES * PAGE_BYTES..end;
         for range in self.seen.entry(touch.file).or_default().add(&pages) {
-            let last = self.latest.get(&touch.file).and_then(|number| self.current.get_mut(*number));
+            let last = self
+                .latest
+                .get(&touch.file)
+                .and_then(|number| self.current.get_mut(*number));
             if let Some(last) = last.filter(|last| {
                 last.range.end == range.start
                     && range.end - last.range.start <= MAX_RANGE_BYTES
@@ -129,8 +140,20 @@ impl Runs {
                 continue;
             }
             self.latest.insert(touch.file, self.current.len());
-            let Touch { file, at_ns, thread, stall_ns, .. } = touch;
-            self.current.push(Need { file, range, at_ns, thread, stall_ns });
+            let Touch {
+                file,
+                at_ns,
+                thread,
+                stall_ns,
+                ..
+            } = touch;
+            self.current.push(Need {
+                file,
+                range,
+                at_ns,
+                thread,
+                stall_ns,
+            });
         }
     }
 
@@ -165,7 +188,11 @@ impl Runs {
         let places = &self.places[file as usize];
         let before = places.range(..range.start).next_back();
         let before = before.filter(|(_, number)| self.items[**number].range.end > range.start);
-        before.into_iter().chain(places.range(range.start..range.end)).map(|(_, number)| *number).collect()
+        before
+            .into_iter()
+            .chain(places.range(range.start..range.end))
+            .map(|(_, number)| *number)
+            .collect()
     }
 
     /// Cuts an item so that one has exactly what it shares with `range`, and gives that one.
@@ -173,12 +200,18 @@ impl Runs {
         let whole = self.items[number].range.clone();
         let common = whole.start.max(range.start)..whole.end.min(range.end);
         if common.end < whole.end {
-            self.insert(Item { range: common.end..whole.end, ..self.items[number].clone() });
+            self.insert(Item {
+                range: common.end..whole.end,
+                ..self.items[number].clone()
+            });
             self.items[number].range.end = common.end;
         }
         if common.start > whole.start {
             self.items[number].range.end = common.start;
-            return self.insert(Item { range: common, ..self.items[number].clone() });
+            return self.insert(Item {
+                range: common,
+                ..self.items[number].clone()
+            });
         }
         number
     }
@@ -194,16 +227,33 @@ impl Runs {
             self.dropped += 1;
             return;
         }
-        let at_ns = if self.runs == 1 { need.at_ns } else { cursor.0 + need.at_ns.saturating_sub(cursor.1) };
-        let Need { file, thread, stall_ns, .. } = *need;
-        self.insert(Item { file, range, at_ns, thread, stall_ns, runs: 1 });
+        let at_ns = if self.runs == 1 {
+            need.at_ns
+        } else {
+            cursor.0 + need.at_ns.saturating_sub(cursor.1)
+        };
+        let Need {
+            file,
+            thread,
+            stall_ns,
+            ..
+        } = *need;
+        self.insert(Item {
+            file,
+            range,
+            at_ns,
+            thread,
+            stall_ns,
+            runs: 1,
+        });
     }
 
     /// The items in the order of need. Those of a block device that follow one another there become one: a file system reads its own data
     /// by single blocks, which threads need in any order, and a request for each would cost more than the bytes.
     fn gathered(&self, items: Vec<Item>) -> Vec<Item> {
         let is_device = |item: &Item| self.files[item.file as usize].is_device();
-        let (mut blocks, mut items): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_device);
+        let (mut blocks, mut items): (Vec<Item>, Vec<Item>) =
+            items.into_iter().partition(is_device);
         blocks.sort_by_key(|item| (item.file, item.range.start));
         blocks.dedup_by(|next, last| {
             let follows = last.file == next.file
@@ -226,19 +276,31 @@ impl Runs {
     pub fn plan(mut self, selection: &Selection) -> Plan {
         let (numerator, denominator) = selection.at_least;
         let enough = |item: &Item| {
-            u64::from(item.runs) * u64::from(denominator) >= u64::from(numerator) * u64::from(self.runs)
-                && selection.since_start_ns.is_none_or(|limit| item.at_ns <= limit)
+            u64::from(item.runs) * u64::from(denominator)
+                >= u64::from(numerator) * u64::from(self.runs)
+                && selection
+                    .since_start_ns
+                    .is_none_or(|limit| item.at_ns <= limit)
         };
-        let mut items: Vec<Item> = std::mem::take(&mut self.items).into_iter().filter(enough).collect();
+        let mut items: Vec<Item> = std::mem::take(&mut self.items)
+            .into_iter()
+            .filter(enough)
+            .collect();
         if let Some(max) = selection.max_bytes {
             items = most_valuable(items, max);
         }
         let items = self.gathered(items);
-        let mut plan = Plan { runs: self.runs, files: std::mem::take(&mut self.files), ..Plan::default() };
+        let mut plan = Plan {
+            runs: self.runs,
+            files: std::mem::take(&mut self.files),
+            ..Plan::default()
+        };
         let sizes: Vec<u64> = plan.files.iter().map(|file| file.size).collect();
         plan.ranges = linked(&joined(items), &sizes);
         let mut used = vec![false; plan.files.len()];
-        plan.ranges.iter().for_each(|range| used[range.file as usize] = true);
+        plan.ranges
+            .iter()
+            .for_each(|range| used[range.file as usize] = true);
         let mut used = used.into_iter();
         plan.retain_files(|_| used.next() == Some(true));
         plan
@@ -249,17 +311,22 @@ impl Runs {
 fn most_valuable(mut items: Vec<Item>, max: u64) -> Vec<Item> {
     let len = |item: &Item| u128::from(item.range.end - item.range.start);
     items.sort_by(|a, b| {
-        let (of_a, of_b) = (u128::from(a.stall_ns) * len(b), u128::from(b.stall_ns) * len(a));
+        let (of_a, of_b) = (
+            u128::from(a.stall_ns) * len(b),
+            u128::from(b.stall_ns) * len(a),
+        );
         of_b.cmp(&of_a).then(a.at_ns.cmp(&b.at_ns))
     });
     let mut left = max;
-    items.retain(|item| match left.checked_sub(item.range.end - item.range.start) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    });
+    items.retain(
+        |item| match left.checked_sub(item.range.end - item.range.start) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        },
+    );
     items
 }
 
@@ -291,7 +358,10 @@ fn linked(items: &[Item], sizes: &[u64]) -> Vec<PlanRange> {
     let mut ranges = Vec::with_capacity(items.len());
     for (number, item) in items.iter().enumerate() {
         let before = latest.insert(item.thread, number);
-        let gap = |before: usize| item.at_ns.saturating_sub(items[before].at_ns + items[before].stall_ns);
+        let gap = |before: usize| {
+            item.at_ns
+                .saturating_sub(items[before].at_ns + items[before].stall_ns)
+        };
         let end = item.range.end.min(sizes[item.file as usize]);
         ranges.push(PlanRange {
             at_ns: Some(item.at_ns),

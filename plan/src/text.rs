@@ -44,14 +44,29 @@ pub fn write(plan: &Plan, to: &mut dyn Write) -> std::io::Result<()> {
     for from in &plan.made_from {
         writeln!(to, "from: {}", escaped(from.as_bytes()))?;
     }
-    writeln!(to, "runs: {}\nfiles: {}\nranges: {}", plan.runs, plan.files.len(), plan.ranges.len())?;
+    writeln!(
+        to,
+        "runs: {}\nfiles: {}\nranges: {}",
+        plan.runs,
+        plan.files.len(),
+        plan.ranges.len()
+    )?;
     for file in &plan.files {
         let changed = optional(file.mtime_ns);
-        writeln!(to, "f {} {changed} {}", file.size, escaped(file.path.as_os_str().as_bytes()))?;
+        writeln!(
+            to,
+            "f {} {changed} {}",
+            file.size,
+            escaped(file.path.as_os_str().as_bytes())
+        )?;
     }
     for r in &plan.ranges {
         let (at, after, gap) = (optional(r.at_ns), optional(r.after), optional(r.gap_ns));
-        writeln!(to, "r {} {} {} {at} {after} {gap} {} {}", r.file, r.offset, r.len, r.runs, r.stall_ns)?;
+        writeln!(
+            to,
+            "r {} {} {} {at} {after} {gap} {} {}",
+            r.file, r.offset, r.len, r.runs, r.stall_ns
+        )?;
     }
     writeln!(to, "end")
 }
@@ -70,8 +85,8 @@ pub fn looks_like_one(head: &[u8]) -> bool {
 #[must_use]
 pub fn is_one(path: &Path) -> bool {
     let mut head = Vec::new();
-    let read =
-        foreread_os::open::regular(path).and_then(|file| file.take(MAGIC.len() as u64 + 1).read_to_end(&mut head));
+    let read = foreread_os::open::regular(path)
+        .and_then(|file| file.take(MAGIC.len() as u64 + 1).read_to_end(&mut head));
     read.is_ok() && looks_like_one(&head)
 }
 
@@ -80,7 +95,8 @@ pub fn is_one(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or is no plan of this version.
 pub fn open(path: &Path) -> Result<Plan, PlanError> {
-    let file = foreread_os::open::stream(path).map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
+    let file = foreread_os::open::stream(path)
+        .map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
     read(&mut BufReader::new(file), path)
 }
 
@@ -89,14 +105,20 @@ pub fn open(path: &Path) -> Result<Plan, PlanError> {
 /// # Errors
 /// Those of [`open`].
 pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
-    let mut lines = Lines { from, path, number: 0 };
+    let mut lines = Lines {
+        from,
+        path,
+        number: 0,
+    };
     let (mut plan, mut account) = (Plan::default(), Account::default());
     let (files, ranges) = lines.head(&mut plan, &mut account)?;
     // A hostile count reserves nothing: what is announced has to be there.
     for _ in 0..files {
         let line = lines.next()?;
         let file = file(&line).ok_or_else(|| lines.bad("this is no file of a plan"))?;
-        account.take::<PlanFile>(file.path.capacity()).map_err(|full| lines.bad(&full.to_string()))?;
+        account
+            .take::<PlanFile>(file.path.capacity())
+            .map_err(|full| lines.bad(&full.to_string()))?;
         plan.files.push(file);
     }
     for number in 0..ranges {
@@ -105,13 +127,20 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
         let Some(file) = plan.files.get(range.file as usize) else {
             return Err(lines.bad("the range is of a file that the plan does not have"));
         };
-        if range.len == 0 || range.offset.checked_add(range.len).is_none_or(|end| end > file.size) {
+        if range.len == 0
+            || range
+                .offset
+                .checked_add(range.len)
+                .is_none_or(|end| end > file.size)
+        {
             return Err(lines.bad("the range is empty, or is not within its file"));
         }
         if range.after.is_some_and(|after| after as usize >= number) {
             return Err(lines.bad("the range is after one that comes later"));
         }
-        account.take::<PlanRange>(0).map_err(|full| lines.bad(&full.to_string()))?;
+        account
+            .take::<PlanRange>(0)
+            .map_err(|full| lines.bad(&full.to_string()))?;
         plan.ranges.push(range);
     }
     if lines.next()? != "end" {
@@ -130,32 +159,54 @@ struct Lines<'a> {
 impl Lines<'_> {
     fn bad(&self, what: &str) -> PlanError {
         let remedy = "make the plan again with 'foreread plan'";
-        PlanError { line: Some(self.number), ..PlanError::new(self.path, what, remedy) }
+        PlanError {
+            line: Some(self.number),
+            ..PlanError::new(self.path, what, remedy)
+        }
     }
 
     fn next(&mut self) -> Result<String, PlanError> {
         let mut line = Vec::new();
-        let read = (&mut self.from).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
+        let read = (&mut self.from)
+            .take(MAX_LINE_BYTES as u64 + 1)
+            .read_until(b'\n', &mut line);
         read.map_err(|error| PlanError::io(self.path, "cannot read the plan", &error))?;
         self.number += 1;
         if line.pop() != Some(b'\n') {
-            let what =
-                if line.len() >= MAX_LINE_BYTES { "a line is too long for a plan" } else { "the plan is cut short" };
+            let what = if line.len() >= MAX_LINE_BYTES {
+                "a line is too long for a plan"
+            } else {
+                "the plan is cut short"
+            };
             return Err(self.bad(what));
         }
         String::from_utf8(line).map_err(|_| self.bad("a line is no text"))
     }
 
     /// Reads up to the last line of the head, and gives the number of files and ranges.
-    fn head(&mut self, plan: &mut Plan, account: &mut Account) -> Result<(usize, usize), PlanError> {
+    fn head(
+        &mut self,
+        plan: &mut Plan,
+        account: &mut Account,
+    ) -> Result<(usize, usize), PlanError> {
         let first = self.next()?;
-        let Some(version) = first.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' ')) else {
+        let Some(version) = first
+            .strip_prefix(MAGIC)
+            .and_then(|rest| rest.strip_prefix(' '))
+        else {
             let remedy = "'foreread plan' makes a plan of recordings";
             return Err(PlanError::new(self.path, "this is no plan", remedy));
         };
         if version != VERSION.to_string() {
-            let what = format!("this plan has version {}, and this build reads version {VERSION}", short(version));
-            return Err(PlanError::new(self.path, what, "make the plan again with this build's 'foreread plan'"));
+            let what = format!(
+                "this plan has version {}, and this build reads version {VERSION}",
+                short(version)
+            );
+            return Err(PlanError::new(
+                self.path,
+                what,
+                "make the plan again with this build's 'foreread plan'",
+            ));
         }
         let mut files = None;
         for _ in 0..MAX_HEAD_LINES {
@@ -167,7 +218,9 @@ impl Lines<'_> {
             match key {
                 "from" => {
                     let from = percent_decode_str(value).decode_utf8_lossy().into_owned();
-                    account.take::<String>(from.capacity()).map_err(|full| self.bad(&full.to_string()))?;
+                    account
+                        .take::<String>(from.capacity())
+                        .map_err(|full| self.bad(&full.to_string()))?;
                     plan.made_from.push(from);
                 }
                 "runs" => plan.runs = value.parse().map_err(|_| self.bad("runs is no number"))?,
@@ -175,7 +228,9 @@ impl Lines<'_> {
                 "ranges" => {
                     let ranges = number().ok().filter(|n| *n <= MAX_RANGES);
                     let (Some(Some(files)), Some(ranges)) = (files, ranges) else {
-                        return Err(self.bad("the plan has no number of files and ranges, or more than are possible"));
+                        return Err(self.bad(
+                            "the plan has no number of files and ranges, or more than are possible",
+                        ));
                     };
                     return Ok((files, ranges));
                 }
@@ -187,7 +242,10 @@ impl Lines<'_> {
 }
 
 fn short(text: &str) -> String {
-    text.chars().filter(|c| c.is_ascii_graphic()).take(20).collect()
+    text.chars()
+        .filter(|c| c.is_ascii_graphic())
+        .take(20)
+        .collect()
 }
 
 fn file(line: &str) -> Option<PlanFile> {
@@ -197,7 +255,11 @@ fn file(line: &str) -> Option<PlanFile> {
     let mut path: Vec<u8> = percent_decode_str(words.next()?).collect();
     path.shrink_to_fit();
     let is_path = !path.is_empty() && path.len() <= MAX_PATH_BYTES && !path.contains(&0);
-    is_path.then(|| PlanFile { path: OsString::from_vec(path).into(), size, mtime_ns })
+    is_path.then(|| PlanFile {
+        path: OsString::from_vec(path).into(),
+        size,
+        mtime_ns,
+    })
 }
 
 fn range(line: &str) -> Option<PlanRange> {
@@ -217,5 +279,9 @@ fn range(line: &str) -> Option<PlanRange> {
 
 /// A number, or `-` for none.
 fn maybe<T: std::str::FromStr>(word: &str) -> Option<Option<T>> {
-    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
+    if word == "-" {
+        Some(None)
+    } else {
+        word.parse().ok().map(Some)
+    }
 }

@@ -13,12 +13,23 @@ type Read = (char, Range<u64>, u64, u64);
 fn runs(all: &[&[Read]]) -> Runs {
     let mut runs = Runs::default();
     for name in 'a'..='f' {
-        runs.file(PlanFile { path: name.to_string().into(), size: 10_000 * KIB, mtime_ns: None }).expect("a number");
+        runs.file(PlanFile {
+            path: name.to_string().into(),
+            size: 10_000 * KIB,
+            mtime_ns: None,
+        })
+        .expect("a number");
     }
     for run in all {
         for (name, range, at, stall) in run.iter().cloned() {
             let file = u32::from(name) - u32::from('a');
-            runs.touch(Touch { file, range, at_ns: at * MS, thread: 1, stall_ns: stall * MS });
+            runs.touch(Touch {
+                file,
+                range,
+                at_ns: at * MS,
+                thread: 1,
+                stall_ns: stall * MS,
+            });
         }
         runs.end_run();
     }
@@ -29,7 +40,12 @@ fn runs(all: &[&[Read]]) -> Runs {
 fn told(plan: &Plan) -> Vec<(String, Range<u64>, u64, u32)> {
     let one = |range: &foreread_plan::PlanRange| {
         let name = plan.files[range.file as usize].path.display().to_string();
-        (name, range.offset / KIB..range.end() / KIB, range.at_ns.expect("a time") / MS, range.runs)
+        (
+            name,
+            range.offset / KIB..range.end() / KIB,
+            range.at_ns.expect("a time") / MS,
+            range.runs,
+        )
     };
     plan.ranges.iter().map(one).collect()
 }
@@ -39,46 +55,101 @@ fn row(name: &str, range: Range<u64>, at: u64, runs: u32) -> (String, Range<u64>
 }
 
 fn any() -> Selection {
-    Selection { at_least: (0, 1), ..Selection::default() }
+    Selection {
+        at_least: (0, 1),
+        ..Selection::default()
+    }
 }
 
-const FIRST: &[Read] = &[('a', 0..64 * KIB, 0, 4), ('b', 0..8 * KIB, 20, 1), ('c', 0..4 * KIB, 30, 2)];
-const SECOND: &[Read] =
-    &[('a', 0..64 * KIB, 5, 0), ('b', 0..8 * KIB, 45, 0), ('d', 0..4 * KIB, 46, 0), ('c', 0..4 * KIB, 60, 0)];
+const FIRST: &[Read] = &[
+    ('a', 0..64 * KIB, 0, 4),
+    ('b', 0..8 * KIB, 20, 1),
+    ('c', 0..4 * KIB, 30, 2),
+];
+const SECOND: &[Read] = &[
+    ('a', 0..64 * KIB, 5, 0),
+    ('b', 0..8 * KIB, 45, 0),
+    ('d', 0..4 * KIB, 46, 0),
+    ('c', 0..4 * KIB, 60, 0),
+];
 
 #[test]
 fn the_second_run_is_put_among_the_first() {
     let plan = runs(&[FIRST, SECOND]).plan(&any());
-    let expected = [row("a", 0..64, 0, 2), row("b", 0..8, 20, 2), row("d", 0..4, 21, 1), row("c", 0..4, 30, 2)];
+    let expected = [
+        row("a", 0..64, 0, 2),
+        row("b", 0..8, 20, 2),
+        row("d", 0..4, 21, 1),
+        row("c", 0..4, 30, 2),
+    ];
     assert_eq!(told(&plan), expected);
     assert_eq!(plan.files.len(), 4, "files without ranges are left out");
-    let gaps: Vec<_> = plan.ranges.iter().map(|range| (range.after, range.gap_ns.map(|ns| ns / MS))).collect();
-    assert_eq!(gaps, [(None, None), (Some(0), Some(16)), (Some(1), Some(0)), (Some(2), Some(9))]);
+    let gaps: Vec<_> = plan
+        .ranges
+        .iter()
+        .map(|range| (range.after, range.gap_ns.map(|ns| ns / MS)))
+        .collect();
+    assert_eq!(
+        gaps,
+        [
+            (None, None),
+            (Some(0), Some(16)),
+            (Some(1), Some(0)),
+            (Some(2), Some(9))
+        ]
+    );
 }
 
 #[test]
 fn what_too_few_runs_have_is_left_out() {
-    let of = |at_least| told(&runs(&[FIRST, SECOND]).plan(&Selection { at_least, ..Selection::default() })).len();
-    assert_eq!((of((2, 2)), of((2, 3)), of((1, 2)), of((3, 2))), (3, 3, 4, 0));
+    let of = |at_least| {
+        told(&runs(&[FIRST, SECOND]).plan(&Selection {
+            at_least,
+            ..Selection::default()
+        }))
+        .len()
+    };
+    assert_eq!(
+        (of((2, 2)), of((2, 3)), of((1, 2)), of((3, 2))),
+        (3, 3, 4, 0)
+    );
     let single = told(&runs(&[FIRST]).plan(&Selection::default()));
     assert_eq!(single.len(), 3, "of one run everything is in two thirds");
 }
 
 #[test]
 fn ranges_that_overlap_in_part_are_cut() {
-    let plan =
-        runs(&[&[('a', 0..100 * KIB, 0, 0)], &[('a', 40 * KIB..60 * KIB, 0, 0), ('a', 96 * KIB..120 * KIB, 1, 0)]]);
-    let both = told(&plan.plan(&Selection { at_least: (2, 2), ..Selection::default() }));
+    let plan = runs(&[
+        &[('a', 0..100 * KIB, 0, 0)],
+        &[
+            ('a', 40 * KIB..60 * KIB, 0, 0),
+            ('a', 96 * KIB..120 * KIB, 1, 0),
+        ],
+    ]);
+    let both = told(&plan.plan(&Selection {
+        at_least: (2, 2),
+        ..Selection::default()
+    }));
     assert_eq!(both, [row("a", 40..60, 0, 2), row("a", 96..100, 0, 2)]);
-    let plan =
-        runs(&[&[('a', 0..100 * KIB, 0, 0)], &[('a', 40 * KIB..60 * KIB, 0, 0), ('a', 96 * KIB..120 * KIB, 1, 0)]]);
+    let plan = runs(&[
+        &[('a', 0..100 * KIB, 0, 0)],
+        &[
+            ('a', 40 * KIB..60 * KIB, 0, 0),
+            ('a', 96 * KIB..120 * KIB, 1, 0),
+        ],
+    ]);
     let bytes = plan.plan(&any()).bytes();
     assert_eq!(bytes, 120 * KIB, "every byte once");
 }
 
 #[test]
 fn a_page_is_planned_at_its_first_touch_alone() {
-    let reads: &[Read] = &[('a', 0..1, 0, 1), ('a', 100..5000, 1, 1), ('b', 0..1, 2, 0), ('a', 0..12 * KIB, 3, 1)];
+    let reads: &[Read] = &[
+        ('a', 0..1, 0, 1),
+        ('a', 100..5000, 1, 1),
+        ('b', 0..1, 2, 0),
+        ('a', 0..12 * KIB, 3, 1),
+    ];
     let plan = runs(&[reads]).plan(&any());
     assert_eq!(told(&plan), [row("a", 0..12, 0, 1), row("b", 0..4, 2, 1)]);
     assert_eq!(plan.ranges[0].stall_ns, 3 * MS);
@@ -86,9 +157,17 @@ fn a_page_is_planned_at_its_first_touch_alone() {
 
 #[test]
 fn a_range_ends_with_the_file_and_a_scan_is_cut_into_pieces() {
-    let scan: Vec<Read> = (0..40).map(|i| ('a', i * 128 * KIB..(i + 1) * 128 * KIB, i, 0)).collect();
-    let plan =
-        runs(&[&scan, &[('b', 9_999 * KIB..99_999 * KIB, 0, 0), ('c', 99_999 * KIB..u64::MAX, 0, 0)]]).plan(&any());
+    let scan: Vec<Read> = (0..40)
+        .map(|i| ('a', i * 128 * KIB..(i + 1) * 128 * KIB, i, 0))
+        .collect();
+    let plan = runs(&[
+        &scan,
+        &[
+            ('b', 9_999 * KIB..99_999 * KIB, 0, 0),
+            ('c', 99_999 * KIB..u64::MAX, 0, 0),
+        ],
+    ])
+    .plan(&any());
     let lens: Vec<u64> = plan.ranges.iter().map(|range| range.len / KIB).collect();
     assert_eq!(lens.iter().sum::<u64>(), 40 * 128 + 4);
     assert!(lens.iter().all(|len| *len <= 1024), "{lens:?}");
@@ -96,13 +175,30 @@ fn a_range_ends_with_the_file_and_a_scan_is_cut_into_pieces() {
 
 #[test]
 fn limits_keep_what_is_early_and_what_saves_most() {
-    let late = Selection { since_start_ns: Some(25 * MS), ..any() };
+    let late = Selection {
+        since_start_ns: Some(25 * MS),
+        ..any()
+    };
     assert_eq!(told(&runs(&[FIRST]).plan(&late)).len(), 2);
     // A wait for a byte: a 4/64, b 1/8, c 2/4.
-    let small = Selection { max_bytes: Some(12 * KIB), ..any() };
-    let names: Vec<String> = told(&runs(&[FIRST]).plan(&small)).into_iter().map(|(name, ..)| name).collect();
+    let small = Selection {
+        max_bytes: Some(12 * KIB),
+        ..any()
+    };
+    let names: Vec<String> = told(&runs(&[FIRST]).plan(&small))
+        .into_iter()
+        .map(|(name, ..)| name)
+        .collect();
     assert_eq!(names, ["b", "c"]);
-    assert_eq!(runs(&[FIRST]).plan(&Selection { max_bytes: Some(0), ..any() }).ranges, []);
+    assert_eq!(
+        runs(&[FIRST])
+            .plan(&Selection {
+                max_bytes: Some(0),
+                ..any()
+            })
+            .ranges,
+        []
+    );
 }
 
 /// Random runs against a plain table of pages: every page as often as runs have it, and each once.
@@ -110,7 +206,9 @@ fn limits_keep_what_is_early_and_what_saves_most() {
 fn pages_of_random_runs_are_counted() {
     let mut seed: u64 = 7;
     let mut random = move |n: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % n
     };
     for _ in 0..300 {
@@ -120,24 +218,39 @@ fn pages_of_random_runs_are_counted() {
             let mut pages = std::collections::BTreeSet::new();
             let run: Vec<Read> = (0..random(12))
                 .map(|at| {
-                    let (name, start, len) = (['a', 'b'][random(2) as usize], random(30), 1 + random(12));
+                    let (name, start, len) =
+                        (['a', 'b'][random(2) as usize], random(30), 1 + random(12));
                     pages.extend((start..start + len).map(|page| (name, page)));
-                    (name, start * 4 * KIB..(start + len) * 4 * KIB, at, random(3))
+                    (
+                        name,
+                        start * 4 * KIB..(start + len) * 4 * KIB,
+                        at,
+                        random(3),
+                    )
                 })
                 .collect();
-            pages.into_iter().for_each(|page| *counts.entry(page).or_default() += 1);
+            pages
+                .into_iter()
+                .for_each(|page| *counts.entry(page).or_default() += 1);
             all.push(run);
         }
         let all: Vec<&[Read]> = all.iter().map(Vec::as_slice).collect();
         for share in 1..=3 {
-            let plan = runs(&all).plan(&Selection { at_least: (share, 3), ..Selection::default() });
+            let plan = runs(&all).plan(&Selection {
+                at_least: (share, 3),
+                ..Selection::default()
+            });
             let mut got = Vec::new();
             for (name, range, ..) in told(&plan) {
                 let name = name.chars().next().expect("a name");
                 got.extend((range.start / 4..range.end / 4).map(|page| (name, page)));
             }
             got.sort_unstable();
-            let expected: Vec<_> = counts.iter().filter(|(_, n)| **n >= share).map(|(page, _)| *page).collect();
+            let expected: Vec<_> = counts
+                .iter()
+                .filter(|(_, n)| **n >= share)
+                .map(|(page, _)| *page)
+                .collect();
             assert_eq!(got, expected, "{share} of 3: {all:?}");
             let times: Vec<_> = plan.ranges.iter().map(|range| range.at_ns).collect();
             assert!(times.is_sorted(), "{times:?}");
@@ -150,17 +263,47 @@ fn pages_of_random_runs_are_counted() {
 fn what_is_read_of_a_block_device_is_put_together_by_place() {
     let mut runs = Runs::default();
     let device = PlanFile::device("/dev/sdx".into(), 10_000 * KIB);
-    assert!(device.is_device() && !PlanFile { mtime_ns: Some(1), ..device.clone() }.is_device());
+    assert!(
+        device.is_device()
+            && !PlanFile {
+                mtime_ns: Some(1),
+                ..device.clone()
+            }
+            .is_device()
+    );
     let disk = runs.file(device).expect("a number");
-    let file = runs.file(PlanFile { path: "a".into(), size: 4 * KIB, mtime_ns: Some(1) }).expect("a number");
-    let touches = [(disk, 16, 5), (disk, 8, 6), (disk, 12, 7), (file, 0, 8), (disk, 40, 9), (disk, 20, 10)];
+    let file = runs
+        .file(PlanFile {
+            path: "a".into(),
+            size: 4 * KIB,
+            mtime_ns: Some(1),
+        })
+        .expect("a number");
+    let touches = [
+        (disk, 16, 5),
+        (disk, 8, 6),
+        (disk, 12, 7),
+        (file, 0, 8),
+        (disk, 40, 9),
+        (disk, 20, 10),
+    ];
     for (file, kib, at) in touches {
         let range = kib * KIB..(kib + 4) * KIB;
-        runs.touch(Touch { file, range, at_ns: at * MS, thread: at as u32, stall_ns: MS });
+        runs.touch(Touch {
+            file,
+            range,
+            at_ns: at * MS,
+            thread: at as u32,
+            stall_ns: MS,
+        });
     }
     runs.end_run();
     let plan = runs.plan(&any());
-    let expected = [row("/dev/sdx", 8..24, 5, 1), row("a", 0..4, 8, 1), row("/dev/sdx", 40..44, 9, 1)];
+    let expected = [
+        row("/dev/sdx", 8..24, 5, 1),
+        row("a", 0..4, 8, 1),
+        row("/dev/sdx", 40..44, 9, 1),
+    ];
     assert_eq!(told(&plan), expected);
     assert_eq!(plan.ranges[0].stall_ns, 4 * MS);
 }

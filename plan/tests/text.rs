@@ -7,14 +7,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 fn sample() -> Plan {
-    let file = |path: &[u8], size, mtime_ns| PlanFile { path: OsStr::from_bytes(path).into(), size, mtime_ns };
+    let file = |path: &[u8], size, mtime_ns| PlanFile {
+        path: OsStr::from_bytes(path).into(),
+        size,
+        mtime_ns,
+    };
     Plan {
         made_from: vec!["boot 1.frt".into(), "line\nbreak 50%".into()],
         runs: 2,
-        files: vec![file(b"/usr/lib/a.so", 1 << 20, Some(-5)), file(b"odd \n\xff%41 name", 8192, None)],
+        files: vec![
+            file(b"/usr/lib/a.so", 1 << 20, Some(-5)),
+            file(b"odd \n\xff%41 name", 8192, None),
+        ],
         ranges: vec![
-            PlanRange { at_ns: Some(1_000_000), stall_ns: 800_000, runs: 2, ..PlanRange::of(0, &(0..65536)) },
-            PlanRange { at_ns: Some(2), after: Some(0), gap_ns: Some(0), ..PlanRange::of(1, &(1..8192)) },
+            PlanRange {
+                at_ns: Some(1_000_000),
+                stall_ns: 800_000,
+                runs: 2,
+                ..PlanRange::of(0, &(0..65536))
+            },
+            PlanRange {
+                at_ns: Some(2),
+                after: Some(0),
+                gap_ns: Some(0),
+                ..PlanRange::of(1, &(1..8192))
+            },
             PlanRange::of(1, &(0..1)),
         ],
     }
@@ -27,21 +44,34 @@ fn text(plan: &Plan) -> String {
 }
 
 fn error(text: &str) -> String {
-    read(&mut text.as_bytes(), Path::new("p.plan")).expect_err("refused").to_string()
+    read(&mut text.as_bytes(), Path::new("p.plan"))
+        .expect_err("refused")
+        .to_string()
 }
 
 #[test]
 fn a_plan_is_read_as_it_was_written() {
     let (plan, written) = (sample(), text(&sample()));
     assert!(
-        written.starts_with("foreread-plan 1\nfrom: boot 1.frt\nfrom: line%0Abreak 50%25\nruns: 2\nfiles: 2\n"),
+        written.starts_with(
+            "foreread-plan 1\nfrom: boot 1.frt\nfrom: line%0Abreak 50%25\nruns: 2\nfiles: 2\n"
+        ),
         "{written}"
     );
-    assert!(written.contains("\nf 8192 - odd %0A%FF%2541 name\nr 0 0 65536 1000000 - - 2 800000\n"), "{written}");
-    assert_eq!(read(&mut written.as_bytes(), Path::new("p")).expect("read"), plan);
+    assert!(
+        written.contains("\nf 8192 - odd %0A%FF%2541 name\nr 0 0 65536 1000000 - - 2 800000\n"),
+        "{written}"
+    );
+    assert_eq!(
+        read(&mut written.as_bytes(), Path::new("p")).expect("read"),
+        plan
+    );
     assert_eq!(plan.bytes(), 65536 + 8191 + 1);
     let more = written.replace("runs: 2\n", "runs: 2\nfrom-a-later-build: yes\n");
-    assert_eq!(read(&mut more.as_bytes(), Path::new("p")).expect("keys of later builds are passed over"), plan);
+    assert_eq!(
+        read(&mut more.as_bytes(), Path::new("p")).expect("keys of later builds are passed over"),
+        plan
+    );
     assert!(
         looks_like_one(written.as_bytes())
             && looks_like_one(b"foreread-plan 7")
@@ -63,21 +93,53 @@ fn every_cut_is_an_error() {
 fn damaged_plans_are_refused_with_their_line() {
     let whole = text(&sample());
     for (from, to, expected) in [
-        ("foreread-plan 1", "foreread-plan 2", "this plan has version 2, and this build reads version 1"),
-        ("foreread-plan 1", "foreread-plan 18446744073709551617", "has version 18446744073709551617,"),
+        (
+            "foreread-plan 1",
+            "foreread-plan 2",
+            "this plan has version 2, and this build reads version 1",
+        ),
+        (
+            "foreread-plan 1",
+            "foreread-plan 18446744073709551617",
+            "has version 18446744073709551617,",
+        ),
         ("foreread-plan 1", "#!/bin/sh", "this is no plan"),
-        ("files: 2", "files: 99999999999", "or more than are possible"),
+        (
+            "files: 2",
+            "files: 99999999999",
+            "or more than are possible",
+        ),
         ("files: 2", "files: 3", "this is no file of a plan"),
         ("ranges: 3", "ranges: 2", "more lines than its head says"),
         ("ranges: 3", "ranges: 4", "this is no range of a plan"),
         ("ranges: 3", "ranges: -1", "or more than are possible"),
-        ("r 0 0 65536", "r 2 0 65536", "of a file that the plan does not have"),
+        (
+            "r 0 0 65536",
+            "r 2 0 65536",
+            "of a file that the plan does not have",
+        ),
         ("r 0 0 65536", "r 0 0 1048577", "not within its file"),
-        ("r 0 0 65536", "r 0 18446744073709551615 2", "not within its file"),
+        (
+            "r 0 0 65536",
+            "r 0 18446744073709551615 2",
+            "not within its file",
+        ),
         ("r 0 0 65536", "r 0 0 0", "the range is empty"),
-        ("r 0 0 65536", "r 0 0 99999999999999999999999", "no range of a plan"),
-        ("r 1 1 8191 2 0 0", "r 1 1 8191 2 1 0", "after one that comes later"),
-        ("f 1048576 -5 /usr", "f 9223372036854775808 -5 /usr", "no file of a plan"),
+        (
+            "r 0 0 65536",
+            "r 0 0 99999999999999999999999",
+            "no range of a plan",
+        ),
+        (
+            "r 1 1 8191 2 0 0",
+            "r 1 1 8191 2 1 0",
+            "after one that comes later",
+        ),
+        (
+            "f 1048576 -5 /usr",
+            "f 9223372036854775808 -5 /usr",
+            "no file of a plan",
+        ),
         ("/usr/lib/a.so", "%00", "no file of a plan"),
         ("/usr/lib/a.so", &"a".repeat(4097), "no file of a plan"),
         ("/usr/lib/a.so", &"a".repeat(40_970), "a line is too long"),
@@ -97,7 +159,11 @@ fn files_that_are_left_out_take_their_ranges_along() {
     plan.retain_files(|file| file.mtime_ns.is_none());
     assert_eq!((plan.files.len(), plan.ranges.len()), (1, 2));
     let first = &plan.ranges[0];
-    assert_eq!((first.file, first.after, first.gap_ns), (0, None, None), "what it came after is gone");
+    assert_eq!(
+        (first.file, first.after, first.gap_ns),
+        (0, None, None),
+        "what it came after is gone"
+    );
     read(&mut text(&plan).as_bytes(), Path::new("p")).expect("the rest is a plan");
 }
 
@@ -110,7 +176,11 @@ fn a_plan_with_more_than_the_account_is_refused() {
     let mut lines = 0;
     let endless = std::iter::from_fn(|| {
         lines += 1;
-        Some(if lines == 1 { head.to_string() } else { path.clone() })
+        Some(if lines == 1 {
+            head.to_string()
+        } else {
+            path.clone()
+        })
     });
     struct Lines<I>(I, Vec<u8>);
     impl<I: Iterator<Item = String>> Read for Lines<I> {
@@ -125,9 +195,12 @@ fn a_plan_with_more_than_the_account_is_refused() {
         }
     }
     let mut from = BufReader::new(Lines(endless, Vec::new()));
-    let error = foreread_plan::text::read(&mut from, std::path::Path::new("hostile.plan")).expect_err("refused");
+    let error = foreread_plan::text::read(&mut from, std::path::Path::new("hostile.plan"))
+        .expect_err("refused");
     assert!(
-        error.to_string().starts_with("more than 256 MiB of names, paths and ranges: hostile.plan, line 6"),
+        error
+            .to_string()
+            .starts_with("more than 256 MiB of names, paths and ranges: hostile.plan, line 6"),
         "{error}"
     );
 }

@@ -55,7 +55,10 @@ impl<'py> Filling<'py> {
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, WRITABLE) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        let filling = Filling { view, _py: object.py() };
+        let filling = Filling {
+            view,
+            _py: object.py(),
+        };
         if filling.view.len < 0 || filling.view.readonly != 0 {
             return Err(PyBufferError::new_err("the buffer cannot be written"));
         }
@@ -97,13 +100,22 @@ impl Room {
     /// # Errors
     /// There is no memory.
     pub fn new(py: Python<'_>, len: usize) -> PyResult<Room> {
-        let size = Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
+        let size =
+            Py_ssize_t::try_from(len).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(()))?;
         // SAFETY: a new object, owned here; without a text its bytes may be anything. NULL is an error.
-        let made =
-            unsafe { Bound::from_owned_ptr_or_err(py, pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size)) }?;
+        let made = unsafe {
+            Bound::from_owned_ptr_or_err(
+                py,
+                pyo3::ffi::PyBytes_FromStringAndSize(std::ptr::null(), size),
+            )
+        }?;
         // SAFETY: it is a `bytes` object, and it lives.
         let bytes = unsafe { pyo3::ffi::PyBytes_AsString(made.as_ptr()) }.cast::<u8>();
-        Ok(Room { object: made.unbind(), bytes, len })
+        Ok(Room {
+            object: made.unbind(),
+            bytes,
+            len,
+        })
     }
 
     /// The memory.

@@ -12,6 +12,9 @@ use std::ffi::OsString;
 
 /// Runs the command: its name, then its arguments. `start` is how it starts itself again, `file` what it was built into.
 pub fn run(py: Python<'_>, arguments: &[OsString], start: Vec<OsString>, file: OsString) -> u8 {
-    set_program(Program { start, file: file.into() });
+    set_program(Program {
+        start,
+        file: file.into(),
+    });
     py.detach(|| main(arguments))
 }

@@ -34,10 +34,14 @@ pub fn invalid(text: impl Into<String>) -> PyErr {
 /// A source that could not be opened.
 pub fn of_open(error: &OpenError, name: &str) -> PyErr {
     match error {
-        OpenError::Source(source) => {
-            of_errno(source.errno, &format!("{}; {}", source.why, source.remedy), Some(&source.what.to_string()))
+        OpenError::Source(source) => of_errno(
+            source.errno,
+            &format!("{}; {}", source.why, source.remedy),
+            Some(&source.what.to_string()),
+        ),
+        OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => {
+            invalid(error.to_string())
         }
-        OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => invalid(error.to_string()),
         _ => of_errno(error.errno(), &error.to_string(), Some(name)),
     }
 }

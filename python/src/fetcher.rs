@@ -38,17 +38,36 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// `requests` is how many calls at once are as fast as one.
-    pub fn new(fetch: Py<PyAny>, size: u64, name: String, requests: u32, asked: Arc<AtomicU64>) -> Fetcher {
-        let defaults =
-            Defaults { kind: KIND, max_fetch_bytes: MAX_FETCH_BYTES, ..Defaults::OBJECT }.with_requests(requests);
-        Fetcher { fetch, size, name, defaults, asked, failed: Mutex::default() }
+    pub fn new(
+        fetch: Py<PyAny>,
+        size: u64,
+        name: String,
+        requests: u32,
+        asked: Arc<AtomicU64>,
+    ) -> Fetcher {
+        let defaults = Defaults {
+            kind: KIND,
+            max_fetch_bytes: MAX_FETCH_BYTES,
+            ..Defaults::OBJECT
+        }
+        .with_requests(requests);
+        Fetcher {
+            fetch,
+            size,
+            name,
+            defaults,
+            asked,
+            failed: Mutex::default(),
+        }
     }
 
     /// What it holds of Python's, for Python's collector: the function, and exceptions, whose frames have the file that has this.
     /// Without the exceptions where they are locked, since a collection may run anywhere.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.fetch)?;
-        let Ok(failed) = self.failed.try_lock() else { return Ok(()) };
+        let Ok(failed) = self.failed.try_lock() else {
+            return Ok(());
+        };
         failed.iter().try_for_each(|(_, error)| visit.call(error))
     }
 
@@ -87,24 +106,39 @@ impl Fetcher {
         range: Range<u64>,
         bufs: &mut [IoSliceMut<'_>],
     ) -> PyResult<Result<usize, SourceError>> {
-        self.asked.fetch_add(range.end - range.start, Ordering::Relaxed);
+        self.asked
+            .fetch_add(range.end - range.start, Ordering::Relaxed);
         let answer = self.fetch.bind(py).call1((range.start, range.end))?;
         let answer = match answer.cast_into::<PyBytes>() {
             Ok(bytes) => bytes,
             // bytearray, memoryview, an array: anything that `bytes` takes, but no number.
             Err(other) => {
-                let view = py.import("builtins")?.getattr("memoryview")?.call1((other.into_inner(),))?;
+                let view = py
+                    .import("builtins")?
+                    .getattr("memoryview")?
+                    .call1((other.into_inner(),))?;
                 view.call_method0("tobytes")?.cast_into::<PyBytes>()?
             }
         };
         let bytes = answer.as_bytes();
         let wanted = range.end - range.start;
         if bytes.len() as u64 > wanted {
-            let what = format!("{}: {} bytes came for {wanted} at {}", self.name, bytes.len(), range.start);
-            return Ok(Err(SourceError::Io { errno: libc::EIO, what }));
+            let what = format!(
+                "{}: {} bytes came for {wanted} at {}",
+                self.name,
+                bytes.len(),
+                range.start
+            );
+            return Ok(Err(SourceError::Io {
+                errno: libc::EIO,
+                what,
+            }));
         }
         if (bytes.len() as u64) < wanted {
-            return Ok(Err(SourceError::Short { at: range.start + bytes.len() as u64, size: self.size }));
+            return Ok(Err(SourceError::Short {
+                at: range.start + bytes.len() as u64,
+                size: self.size,
+            }));
         }
         Ok(Ok(py.detach(|| copy(bytes, bufs))))
     }
@@ -127,7 +161,11 @@ fn copy(mut bytes: &[u8], bufs: &mut [IoSliceMut<'_>]) -> usize {
 /// The number that an exception has, if it is an `OSError` with one.
 fn errno(py: Python<'_>, error: &PyErr) -> i32 {
     let number = || error.value(py).getattr("errno").ok()?.extract::<i32>().ok();
-    if error.is_instance_of::<PyOSError>(py) { number().filter(|&n| n > 0).unwrap_or(libc::EIO) } else { libc::EIO }
+    if error.is_instance_of::<PyOSError>(py) {
+        number().filter(|&n| n > 0).unwrap_or(libc::EIO)
+    } else {
+        libc::EIO
+    }
 }
 
 impl Source for Fetcher {
@@ -136,12 +174,17 @@ impl Source for Fetcher {
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let room = bufs.iter().fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
+        let room = bufs
+            .iter()
+            .fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
         let range = offset.min(self.size)..offset.saturating_add(room).min(self.size);
         if range.is_empty() {
             return Ok(0);
         }
-        let ends = || SourceError::Io { errno: libc::EIO, what: format!("{}: Python ends", self.name) };
+        let ends = || SourceError::Io {
+            errno: libc::EIO,
+            what: format!("{}: Python ends", self.name),
+        };
         let _call = Call::begin().ok_or_else(ends)?;
         let done = Python::try_attach(|py| {
             self.call(py, range.clone(), bufs).unwrap_or_else(|error| {

@@ -34,7 +34,10 @@ impl Handle {
     }
 
     fn open(py: Python<'_>, origin: Origin, shown: String, settings: Settings) -> PyResult<Handle> {
-        Ok(Handle { slot: Slot::open(py, origin, shown, settings)?, position: Position::default() })
+        Ok(Handle {
+            slot: Slot::open(py, origin, shown, settings)?,
+            position: Position::default(),
+        })
     }
 
     pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
@@ -45,7 +48,14 @@ impl Handle {
         self.fill_by(py, lent, lent.reader(), buf, offset)
     }
 
-    fn fill_by(&self, py: Python<'_>, lent: &Lent, reader: &Reader, buf: &mut [u8], offset: u64) -> PyResult<usize> {
+    fn fill_by(
+        &self,
+        py: Python<'_>,
+        lent: &Lent,
+        reader: &Reader,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> PyResult<usize> {
         wait::read(py, reader, buf, offset)?.map_err(|error| lent.error(py, &error, self.shown()))
     }
 
@@ -64,7 +74,10 @@ impl Handle {
             if there == 0 {
                 // The end, or what has been appended: a read that claimed bytes which are not there would skip others'.
                 let (got, value) = read(start, room)?;
-                if self.position.move_from(start, start.saturating_add(got as u64)) {
+                if self
+                    .position
+                    .move_from(start, start.saturating_add(got as u64))
+                {
                     return Ok(value);
                 }
             } else if let Some(claim) = self.position.claim(start, room as u64) {
@@ -78,11 +91,15 @@ impl Handle {
 
 /// A number that counts bytes.
 pub(crate) fn bytes(number: i64, what: &str) -> PyResult<u64> {
-    u64::try_from(number).map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
+    u64::try_from(number)
+        .map_err(|_| invalid(format!("{what} {number} is negative; it counts bytes")))
 }
 
 fn pairs(ranges: Vec<(i64, i64)>) -> PyResult<Vec<(u64, u64)>> {
-    ranges.into_iter().map(|(offset, length)| Ok((bytes(offset, "offset")?, bytes(length, "length")?))).collect()
+    ranges
+        .into_iter()
+        .map(|(offset, length)| Ok((bytes(offset, "offset")?, bytes(length, "length")?)))
+        .collect()
 }
 
 #[pymethods]
@@ -93,7 +110,9 @@ impl Handle {
         guarded(|| {
             let name = SourceName::from(name);
             if name.is_empty() {
-                return Err(invalid("no name; write a path, or a source such as s3://bucket/key"));
+                return Err(invalid(
+                    "no name; write a path, or a source such as s3://bucket/key",
+                ));
             }
             let shown = name.to_string();
             Handle::open(py, Origin::Name(name), shown, or_default(settings))
@@ -115,16 +134,35 @@ impl Handle {
             let size = bytes(size, "size")?;
             let kind = format!("python {kind} {requests}");
             let asked = Arc::default();
-            Handle::open(py, Origin::Function { fetch, size, kind, requests, asked }, name, or_default(settings))
+            Handle::open(
+                py,
+                Origin::Function {
+                    fetch,
+                    size,
+                    kind,
+                    requests,
+                    asked,
+                },
+                name,
+                or_default(settings),
+            )
         })
     }
 
     /// The bytes at an offset, fewer at the end.
-    fn read_at<'py>(&self, py: Python<'py>, offset: i64, length: i64) -> PyResult<Bound<'py, PyAny>> {
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        offset: i64,
+        length: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
         guarded(|| {
             let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
             let lent = self.lend(py)?;
-            Ok(new_bytes(py, lent.room(py, offset, length), |buf| self.fill(py, &lent, buf, offset))?.1)
+            Ok(new_bytes(py, lent.room(py, offset, length), |buf| {
+                self.fill(py, &lent, buf, offset)
+            })?
+            .1)
         })
     }
 
@@ -142,7 +180,9 @@ impl Handle {
     fn read<'py>(&self, py: Python<'py>, length: i64) -> PyResult<Bound<'py, PyAny>> {
         guarded(|| {
             let (length, lent) = (bytes(length, "length")?, self.lend(py)?);
-            self.next(py, &lent, length, |at, room| new_bytes(py, room, |buf| self.fill(py, &lent, buf, at)))
+            self.next(py, &lent, length, |at, room| {
+                new_bytes(py, room, |buf| self.fill(py, &lent, buf, at))
+            })
         })
     }
 
@@ -171,16 +211,26 @@ impl Handle {
     }
 
     /// The bytes of each range, fetched at once.
-    fn read_ranges<'py>(&self, py: Python<'py>, ranges: Vec<(i64, i64)>) -> PyResult<Bound<'py, PyList>> {
+    fn read_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: Vec<(i64, i64)>,
+    ) -> PyResult<Bound<'py, PyList>> {
         guarded(|| {
             let (ranges, lent) = (pairs(ranges)?, self.lend(py)?);
             let mut list = Vec::with_capacity(ranges.len());
             let planned = lent.planned(py, self.shown())?;
             let mut ahead = ranges::Ahead::new(planned, &ranges);
             for &(offset, length) in &ranges {
-                py.detach(|| ahead.next()).map_err(|error| lent.error(py, &error, self.shown()))?;
+                py.detach(|| ahead.next())
+                    .map_err(|error| lent.error(py, &error, self.shown()))?;
                 let room = usize::try_from(lent.there(py, offset, length)).unwrap_or(usize::MAX);
-                list.push(new_bytes(py, room, |buf| self.fill_by(py, &lent, planned, buf, offset))?.1);
+                list.push(
+                    new_bytes(py, room, |buf| {
+                        self.fill_by(py, &lent, planned, buf, offset)
+                    })?
+                    .1,
+                );
             }
             PyList::new(py, list)
         })
@@ -198,16 +248,21 @@ impl Handle {
             let lent = self.lend(py)?;
             let planned = lent.planned(py, self.shown())?;
             let there = ranges::clipped(&ranges, lent.size(py));
-            let needed = there.iter().fold(0_u64, |sum, range| sum.saturating_add(range.1));
+            let needed = there
+                .iter()
+                .fold(0_u64, |sum, range| sum.saturating_add(range.1));
             let mut rest = filling.bytes();
             if needed > rest.len() as u64 {
-                return Err(invalid(format!("the buffer is too small; give it {needed} bytes for these ranges")));
+                return Err(invalid(format!(
+                    "the buffer is too small; give it {needed} bytes for these ranges"
+                )));
             }
             let (pieces, mut got) = (ranges::pieces(&there), vec![0; ranges.len()]);
             let plain: Vec<(u64, u64)> = pieces.iter().map(|&(_, piece)| piece).collect();
             let mut ahead = ranges::Ahead::new(planned, &plain);
             for (of, (offset, length)) in pieces {
-                py.detach(|| ahead.next()).map_err(|error| lent.error(py, &error, self.shown()))?;
+                py.detach(|| ahead.next())
+                    .map_err(|error| lent.error(py, &error, self.shown()))?;
                 // No more than the buffer has room for.
                 let (now, later) = rest.split_at_mut(length as usize);
                 got[of] += self.fill_by(py, &lent, planned, now, offset)?;
@@ -223,12 +278,15 @@ impl Handle {
             let (ranges, lent) = (pairs(ranges)?, self.lend(py)?);
             let all = || {
                 let reader = lent.reader();
-                ranges.iter().try_for_each(|&(offset, length)| match length {
-                    0 => Ok(()),
-                    _ => reader.prefetch(offset..offset.saturating_add(length)),
-                })
+                ranges
+                    .iter()
+                    .try_for_each(|&(offset, length)| match length {
+                        0 => Ok(()),
+                        _ => reader.prefetch(offset..offset.saturating_add(length)),
+                    })
             };
-            py.detach(all).map_err(|error| lent.error(py, &error, self.shown()))
+            py.detach(all)
+                .map_err(|error| lent.error(py, &error, self.shown()))
         })
     }
 
@@ -297,5 +355,8 @@ type Given = (Option<String>, Option<u64>);
 /// What the caller set, else the process's.
 fn or_default((policy, cache): Given) -> Settings {
     let default = process::defaults();
-    Settings { policy: policy.unwrap_or(default.policy), cache_bytes: cache.unwrap_or(default.cache_bytes) }
+    Settings {
+        policy: policy.unwrap_or(default.policy),
+        cache_bytes: cache.unwrap_or(default.cache_bytes),
+    }
 }

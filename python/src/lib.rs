@@ -49,7 +49,11 @@ mod native {
     /// Bytes of a size such as "256 MiB"; units are powers of two.
     #[pyfunction]
     fn size(text: &str) -> PyResult<u64> {
-        let bad = |_| error::invalid(format!("size {text:?}: write a number with K, M, G or T, such as \"256 MiB\""));
+        let bad = |_| {
+            error::invalid(format!(
+                "size {text:?}: write a number with K, M, G or T, such as \"256 MiB\""
+            ))
+        };
         parse_size(text.trim()).map_err(bad)
     }
 
@@ -58,7 +62,8 @@ mod native {
     #[pyo3(signature = (policy=None, cache=None))]
     fn configure(py: Python<'_>, policy: Option<String>, cache: Option<u64>) -> PyResult<()> {
         error::guarded(|| {
-            process::configure(py, policy.as_deref(), cache).map_err(|failed| error::of_open(&failed, ""))
+            process::configure(py, policy.as_deref(), cache)
+                .map_err(|failed| error::of_open(&failed, ""))
         })
     }
 
@@ -71,7 +76,12 @@ mod native {
                 // Dropped there too: it may be the last of an engine that another thread has just given up.
                 let (stats, gauges, policy, cache_bytes) = py.detach(|| {
                     let policy = engine.policy().to_string();
-                    let found = (engine.stats(), engine.gauges(), policy, engine.cache_bytes());
+                    let found = (
+                        engine.stats(),
+                        engine.gauges(),
+                        policy,
+                        engine.cache_bytes(),
+                    );
                     drop(engine);
                     found
                 });
@@ -89,7 +99,12 @@ mod native {
 
     /// The command `foreread` with these arguments, the first of which is its name. Returns the exit code.
     #[pyfunction]
-    fn command(py: Python<'_>, arguments: Vec<OsString>, start: Vec<OsString>, file: OsString) -> PyResult<u8> {
+    fn command(
+        py: Python<'_>,
+        arguments: Vec<OsString>,
+        start: Vec<OsString>,
+        file: OsString,
+    ) -> PyResult<u8> {
         error::guarded(|| Ok(cli::run(py, &arguments, start, file)))
     }
 

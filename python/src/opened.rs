@@ -25,7 +25,13 @@ const BEYOND_BYTES: u64 = 64 << 10;
 /// Where the bytes come from; kept, to open it again in a forked child.
 pub enum Origin {
     Name(SourceName),
-    Function { fetch: Py<PyAny>, size: u64, kind: String, requests: u32, asked: Arc<AtomicU64> },
+    Function {
+        fetch: Py<PyAny>,
+        size: u64,
+        kind: String,
+        requests: u32,
+        asked: Arc<AtomicU64>,
+    },
 }
 
 /// A source that is opened by what is known of it.
@@ -84,13 +90,18 @@ impl Lent {
 
     /// The reader for lists of ranges.
     pub fn planned(&self, py: Python<'_>, shown: &str) -> PyResult<&Reader> {
-        py.detach(|| self.readers().planned()).map_err(|error| of_open(&error, shown))
+        py.detach(|| self.readers().planned())
+            .map_err(|error| of_open(&error, shown))
     }
 
     pub fn stats(&self, py: Python<'_>) -> Vec<Stats> {
         py.detach(|| {
             let planned = self.readers().planned.get();
-            [Some(self.reader()), planned].into_iter().flatten().map(Reader::own_stats).collect()
+            [Some(self.reader()), planned]
+                .into_iter()
+                .flatten()
+                .map(Reader::own_stats)
+                .collect()
         })
     }
 
@@ -118,11 +129,18 @@ impl Lent {
     /// An error as Python's: what the function raised, if it did.
     pub fn error(&self, py: Python<'_>, error: &ReadError, shown: &str) -> PyErr {
         let place = match error {
-            ReadError::Io { place, .. } => Some(place.offset..place.offset.saturating_add(place.len as u64)),
+            ReadError::Io { place, .. } => {
+                Some(place.offset..place.offset.saturating_add(place.len as u64))
+            }
             _ => None,
         };
-        let fetcher = self.opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
-        let raised = place.zip(fetcher).and_then(|(bytes, fetcher)| fetcher.failure(py, &bytes));
+        let fetcher = self
+            .opened
+            .as_ref()
+            .and_then(|opened| opened.fetcher.as_ref());
+        let raised = place
+            .zip(fetcher)
+            .and_then(|(bytes, fetcher)| fetcher.failure(py, &bytes));
         raised.unwrap_or_else(|| of_read(error, shown))
     }
 }
@@ -137,7 +155,11 @@ impl Drop for Lent {
 
 /// Drops a reader; the last one may wait for a fetch, so without the interpreter.
 fn close(opened: Opened) {
-    let Opened { readers, generation, .. } = opened;
+    let Opened {
+        readers,
+        generation,
+        ..
+    } = opened;
     if generation != process::generation() {
         // Of the process that forked this one.
         return std::mem::forget(readers);
@@ -148,9 +170,19 @@ fn close(opened: Opened) {
 }
 
 impl Slot {
-    pub fn open(py: Python<'_>, origin: Origin, shown: String, settings: Settings) -> PyResult<Slot> {
+    pub fn open(
+        py: Python<'_>,
+        origin: Origin,
+        shown: String,
+        settings: Settings,
+    ) -> PyResult<Slot> {
         let opened = open(py, &origin, &shown, &settings)?;
-        Ok(Slot { origin, shown, settings, opened: Mutex::new(Some(opened)) })
+        Ok(Slot {
+            origin,
+            shown,
+            settings,
+            opened: Mutex::new(Some(opened)),
+        })
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
@@ -169,7 +201,11 @@ impl Slot {
         let generation = process::generation();
         match &*self.opened() {
             None => return Err(invalid(CLOSED)),
-            Some(opened) if opened.generation == generation => return Ok(Lent { opened: Some(opened.clone()) }),
+            Some(opened) if opened.generation == generation => {
+                return Ok(Lent {
+                    opened: Some(opened.clone()),
+                });
+            }
             Some(_) => {}
         }
         // Not locked meanwhile: it waits.
@@ -185,7 +221,10 @@ impl Slot {
             }
         };
         old.into_iter().for_each(close);
-        lent.map(|opened| Lent { opened: Some(opened) }).ok_or_else(|| invalid(CLOSED))
+        lent.map(|opened| Lent {
+            opened: Some(opened),
+        })
+        .ok_or_else(|| invalid(CLOSED))
     }
 
     /// Reads that other threads are in go on.
@@ -200,7 +239,9 @@ impl Slot {
         if let Origin::Function { fetch, .. } = &self.origin {
             visit.call(fetch)?;
         }
-        let Ok(opened) = self.opened.try_lock() else { return Ok(()) };
+        let Ok(opened) = self.opened.try_lock() else {
+            return Ok(());
+        };
         let fetcher = opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
         fetcher.map_or(Ok(()), |fetcher| fetcher.traverse(visit))
     }
@@ -208,7 +249,12 @@ impl Slot {
 
 /// How many bytes to ask for where `there` are known of `length`: a few more than none, since the source may have grown.
 pub fn room(there: u64, length: u64) -> usize {
-    usize::try_from(if there == 0 { length.min(BEYOND_BYTES) } else { there }).unwrap_or(usize::MAX)
+    usize::try_from(if there == 0 {
+        length.min(BEYOND_BYTES)
+    } else {
+        there
+    })
+    .unwrap_or(usize::MAX)
 }
 
 const CLOSED: &str = "I/O operation on closed file";
@@ -218,19 +264,36 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
     let generation = process::generation();
     let fetcher = match origin {
         Origin::Name(_) => None,
-        Origin::Function { fetch, size, requests, asked, .. } => {
+        Origin::Function {
+            fetch,
+            size,
+            requests,
+            asked,
+            ..
+        } => {
             let (fetch, asked) = (fetch.clone_ref(py), Arc::clone(asked));
-            Some(Arc::new(Fetcher::new(fetch, *size, shown.to_string(), *requests, asked)))
+            Some(Arc::new(Fetcher::new(
+                fetch,
+                *size,
+                shown.to_string(),
+                *requests,
+                asked,
+            )))
         }
     };
     let (source, kind): (Arc<dyn Source>, &str) = match (origin, &fetcher) {
-        (Origin::Function { kind, .. }, Some(fetcher)) => (Arc::clone(fetcher) as Arc<dyn Source>, kind),
+        (Origin::Function { kind, .. }, Some(fetcher)) => {
+            (Arc::clone(fetcher) as Arc<dyn Source>, kind)
+        }
         (Origin::Name(name), _) if source::is_remote(name) => {
             let asked = name.clone();
             let opened = wait::call(py, move || source::open(asked))?;
             named(opened.map_err(OpenError::from), shown)?
         }
-        (Origin::Name(name), _) => named(py.detach(|| source::open(name)).map_err(OpenError::from), shown)?,
+        (Origin::Name(name), _) => named(
+            py.detach(|| source::open(name)).map_err(OpenError::from),
+            shown,
+        )?,
         (Origin::Function { .. }, None) => return Err(invalid("no function to fetch with")),
     };
     let failed = |error: OpenError| of_open(&error, shown);
@@ -238,12 +301,23 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
     let readers = py.detach(|| {
         let reader = engine.open(source)?;
         let size = AtomicU64::new(reader.size());
-        Ok(Readers { reader, planned: OnceLock::new(), size })
+        Ok(Readers {
+            reader,
+            planned: OnceLock::new(),
+            size,
+        })
     });
-    Ok(Opened { readers: Arc::new(readers.map_err(failed)?), fetcher, generation })
+    Ok(Opened {
+        readers: Arc::new(readers.map_err(failed)?),
+        fetcher,
+        generation,
+    })
 }
 
-fn named(opened: Result<Arc<dyn Source>, OpenError>, shown: &str) -> PyResult<(Arc<dyn Source>, &'static str)> {
+fn named(
+    opened: Result<Arc<dyn Source>, OpenError>,
+    shown: &str,
+) -> PyResult<(Arc<dyn Source>, &'static str)> {
     let source = opened.map_err(|error| of_open(&error, shown))?;
     let kind = source.defaults().kind;
     Ok((source, kind))

@@ -22,13 +22,19 @@ impl Position {
 
     /// Moves it, unless another thread did so since it was `from`.
     pub fn move_from(&self, from: u64, to: u64) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// The bytes from `start` on for one read; nothing if another thread moved the position.
     pub fn claim(&self, start: u64, length: u64) -> Option<Claim<'_>> {
         let end = start.saturating_add(length);
-        self.move_from(start, end).then_some(Claim { position: self, start, end })
+        self.move_from(start, end).then_some(Claim {
+            position: self,
+            start,
+            end,
+        })
     }
 }
 

@@ -47,7 +47,11 @@ struct Made {
     engine: Engine,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { defaults: None, budget: None, engines: Vec::new() });
+static STATE: Mutex<State> = Mutex::new(State {
+    defaults: None,
+    budget: None,
+    engines: Vec::new(),
+});
 /// How often the process was forked, from the first one on.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +76,10 @@ pub fn defaults() -> Settings {
 impl State {
     fn defaults(&self) -> Settings {
         let set = self.defaults.clone();
-        set.unwrap_or_else(|| Settings { policy: foreread::policy::DEFAULT.to_string(), cache_bytes: CACHE_BYTES })
+        set.unwrap_or_else(|| Settings {
+            policy: foreread::policy::DEFAULT.to_string(),
+            cache_bytes: CACHE_BYTES,
+        })
     }
 }
 
@@ -80,11 +87,18 @@ impl State {
 ///
 /// # Errors
 /// The policy does not exist, or the cache does not fit it.
-pub fn configure(py: Python<'_>, policy: Option<&str>, cache_bytes: Option<u64>) -> Result<(), OpenError> {
+pub fn configure(
+    py: Python<'_>,
+    policy: Option<&str>,
+    cache_bytes: Option<u64>,
+) -> Result<(), OpenError> {
     loop {
         let before = defaults();
         let policy = policy.map_or_else(|| before.policy.clone(), str::to_string);
-        let settings = Settings { policy, cache_bytes: cache_bytes.unwrap_or(before.cache_bytes) };
+        let settings = Settings {
+            policy,
+            cache_bytes: cache_bytes.unwrap_or(before.cache_bytes),
+        };
         py.detach(|| check(&settings))?;
         let mut state = state();
         // Else another thread has set what stays, and it has to fit that.
@@ -97,8 +111,13 @@ pub fn configure(py: Python<'_>, policy: Option<&str>, cache_bytes: Option<u64>)
 
 fn check(settings: &Settings) -> Result<(), OpenError> {
     // Made to be checked, from a budget that is not the process's.
-    let limits = BudgetLimits { memory_bytes: u64::MAX, ..BudgetLimits::default() };
-    let options = Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes);
+    let limits = BudgetLimits {
+        memory_bytes: u64::MAX,
+        ..BudgetLimits::default()
+    };
+    let options = Options::default()
+        .policy(settings.policy.as_str())
+        .cache_bytes(settings.cache_bytes);
     Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
 }
 
@@ -106,13 +125,22 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
 ///
 /// # Errors
 /// A setting does not fit, or there is no memory left.
-pub fn engine(py: Python<'_>, kind: &str, how: Defaults, settings: &Settings) -> Result<Engine, OpenError> {
+pub fn engine(
+    py: Python<'_>,
+    kind: &str,
+    how: Defaults,
+    settings: &Settings,
+) -> Result<Engine, OpenError> {
     let (full, budget) = {
         let mut state = state();
         if let Some(made) = state.find(kind, settings) {
             return Ok(made);
         }
-        let budget = Arc::clone(state.budget.get_or_insert_with(|| Budget::new(BudgetLimits::default())));
+        let budget = Arc::clone(
+            state
+                .budget
+                .get_or_insert_with(|| Budget::new(BudgetLimits::default())),
+        );
         (state.engines.len() >= MAX_ENGINES, budget)
     };
     if full {
@@ -124,7 +152,11 @@ pub fn engine(py: Python<'_>, kind: &str, how: Defaults, settings: &Settings) ->
     let stopped = state.take_stopped();
     let first = state.find(kind, settings);
     let engine = first.clone().unwrap_or_else(|| {
-        state.engines.push(Made { kind: kind.to_string(), settings: settings.clone(), engine: made.clone() });
+        state.engines.push(Made {
+            kind: kind.to_string(),
+            settings: settings.clone(),
+            engine: made.clone(),
+        });
         made.clone()
     });
     drop(state);
@@ -134,21 +166,31 @@ pub fn engine(py: Python<'_>, kind: &str, how: Defaults, settings: &Settings) ->
 
 impl State {
     fn find(&self, kind: &str, settings: &Settings) -> Option<Engine> {
-        let fits = |made: &&Made| made.kind == kind && made.settings == *settings && !made.engine.is_stopped();
+        let fits = |made: &&Made| {
+            made.kind == kind && made.settings == *settings && !made.engine.is_stopped()
+        };
         Some(self.engines.iter().find(fits)?.engine.clone())
     }
 
     /// Engines that an internal error has stopped: each later open would fail.
     fn take_stopped(&mut self) -> Vec<Made> {
-        let (stopped, kept) = std::mem::take(&mut self.engines).into_iter().partition(|made| made.engine.is_stopped());
+        let (stopped, kept) = std::mem::take(&mut self.engines)
+            .into_iter()
+            .partition(|made| made.engine.is_stopped());
         self.engines = kept;
         stopped
     }
 }
 
-fn new_engine(how: Defaults, settings: &Settings, budget: Arc<Budget>) -> Result<Engine, OpenError> {
-    let mut options =
-        Options::default().policy(settings.policy.as_str()).cache_bytes(settings.cache_bytes).budget(budget);
+fn new_engine(
+    how: Defaults,
+    settings: &Settings,
+    budget: Arc<Budget>,
+) -> Result<Engine, OpenError> {
+    let mut options = Options::default()
+        .policy(settings.policy.as_str())
+        .cache_bytes(settings.cache_bytes)
+        .budget(budget);
     if how.kind == fetcher::KIND {
         // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
         options.limits.max_ahead_in_flight = Some(how.requests);
@@ -158,13 +200,31 @@ fn new_engine(how: Defaults, settings: &Settings, budget: Arc<Budget>) -> Result
 
 /// Gives up the engines that have no file. One that another thread takes at this moment works on, and the next open makes another.
 fn drop_idle(py: Python<'_>) {
-    let all: Vec<(String, Settings, Engine)> =
-        state().engines.iter().map(|made| (made.kind.clone(), made.settings.clone(), made.engine.clone())).collect();
-    let idle = py.detach(|| Vec::from_iter(all.into_iter().filter(|(_, _, engine)| engine.gauges().files == 0)));
+    let all: Vec<(String, Settings, Engine)> = state()
+        .engines
+        .iter()
+        .map(|made| {
+            (
+                made.kind.clone(),
+                made.settings.clone(),
+                made.engine.clone(),
+            )
+        })
+        .collect();
+    let idle = py.detach(|| {
+        Vec::from_iter(
+            all.into_iter()
+                .filter(|(_, _, engine)| engine.gauges().files == 0),
+        )
+    });
     let gone = {
         let mut state = state();
-        let of = |made: &Made| idle.iter().any(|(kind, settings, _)| made.kind == *kind && made.settings == *settings);
-        let (gone, kept): (Vec<Made>, Vec<Made>) = std::mem::take(&mut state.engines).into_iter().partition(of);
+        let of = |made: &Made| {
+            idle.iter()
+                .any(|(kind, settings, _)| made.kind == *kind && made.settings == *settings)
+        };
+        let (gone, kept): (Vec<Made>, Vec<Made>) =
+            std::mem::take(&mut state.engines).into_iter().partition(of);
         state.engines = kept;
         gone
     };
@@ -173,7 +233,11 @@ fn drop_idle(py: Python<'_>) {
 
 /// Every engine and its kind.
 pub fn engines() -> Vec<(String, Engine)> {
-    state().engines.iter().map(|made| (made.kind.clone(), made.engine.clone())).collect()
+    state()
+        .engines
+        .iter()
+        .map(|made| (made.kind.clone(), made.engine.clone()))
+        .collect()
 }
 
 /// This thread is about to fork. It waits for other threads that fork, which need the interpreter to be done.

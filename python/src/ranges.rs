@@ -19,7 +19,10 @@ const PIECE_BYTES: u64 = 8 << 20;
 
 /// The ranges as far as a source of this size has them.
 pub fn clipped(ranges: &[(u64, u64)], size: u64) -> Vec<(u64, u64)> {
-    ranges.iter().map(|&(start, length)| (start, length.min(size.saturating_sub(start)))).collect()
+    ranges
+        .iter()
+        .map(|&(start, length)| (start, length.min(size.saturating_sub(start))))
+        .collect()
 }
 
 /// Each range in pieces, with the number of its range.
@@ -28,7 +31,10 @@ pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
         let parts = length.div_ceil(PIECE_BYTES);
         (0..parts).map(move |part| {
             let done = part * PIECE_BYTES;
-            (number, (start.saturating_add(done), PIECE_BYTES.min(length - done)))
+            (
+                number,
+                (start.saturating_add(done), PIECE_BYTES.min(length - done)),
+            )
         })
     };
     ranges.iter().enumerate().flat_map(of).collect()
@@ -47,7 +53,14 @@ pub struct Ahead<'a> {
 impl<'a> Ahead<'a> {
     pub fn new(reader: &'a Reader, ranges: &'a [(u64, u64)]) -> Ahead<'a> {
         let window_bytes = WINDOW_BYTES.min(reader.engine().cache_bytes() / 4);
-        Ahead { reader, ranges, read: 0, wanted: 0, ahead_bytes: 0, window_bytes }
+        Ahead {
+            reader,
+            ranges,
+            read: 0,
+            wanted: 0,
+            ahead_bytes: 0,
+            window_bytes,
+        }
     }
 
     /// Before a range is read, in the order of the list: wants what comes into the window behind it. The range itself is a
@@ -56,7 +69,10 @@ impl<'a> Ahead<'a> {
     /// # Errors
     /// Only when the engine has stopped.
     pub fn next(&mut self) -> Result<(), ReadError> {
-        let before = self.read.checked_sub(1).map_or(0, |last| self.ranges[last].1);
+        let before = self
+            .read
+            .checked_sub(1)
+            .map_or(0, |last| self.ranges[last].1);
         self.ahead_bytes = self.ahead_bytes.saturating_sub(before);
         if self.wanted == self.read {
             self.take();
@@ -81,7 +97,8 @@ impl<'a> Ahead<'a> {
     /// The start of the next range to be wanted, if the window has room for it.
     fn fitting(&self) -> Option<u64> {
         let &(start, length) = self.ranges.get(self.wanted)?;
-        let fits = self.ahead_bytes == 0 || self.ahead_bytes.saturating_add(length) <= self.window_bytes;
+        let fits =
+            self.ahead_bytes == 0 || self.ahead_bytes.saturating_add(length) <= self.window_bytes;
         fits.then_some(start)
     }
 

@@ -52,9 +52,12 @@ pub fn counters<'py>(py: Python<'py>, stats: &[Stats], of: Of) -> PyResult<Bound
     let dict = PyDict::new(py);
     let mut sums: Vec<(&str, u64)> = named(&Stats::default(), of);
     for one in stats {
-        sums.iter_mut().zip(named(one, of)).for_each(|(sum, (_, value))| sum.1 = sum.1.saturating_add(value));
+        sums.iter_mut()
+            .zip(named(one, of))
+            .for_each(|(sum, (_, value))| sum.1 = sum.1.saturating_add(value));
     }
-    sums.into_iter().try_for_each(|(name, value)| dict.set_item(name, value))?;
+    sums.into_iter()
+        .try_for_each(|(name, value)| dict.set_item(name, value))?;
     Ok(dict)
 }
 
@@ -69,7 +72,13 @@ pub fn explain(reader: &Reader) -> String {
     if let Some(why) = why_no_readahead(name, &reader.stats()) {
         let _ = writeln!(text, "none of the files of this cache is read ahead: {why}");
     }
-    let part = |of: u64| if stats.demand_reads == 0 { 0.0 } else { 100.0 * of as f64 / stats.demand_reads as f64 };
+    let part = |of: u64| {
+        if stats.demand_reads == 0 {
+            0.0
+        } else {
+            100.0 * of as f64 / stats.demand_reads as f64
+        }
+    };
     let (hits, late, missed) = (part(stats.hits), part(stats.late_hits), part(stats.misses));
     let _ = writeln!(
         text,

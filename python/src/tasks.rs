@@ -71,7 +71,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The outcome as Python's.
-fn finish<'py>(py: Python<'py>, (done, room, lent): Ended, shown: &str) -> PyResult<Bound<'py, PyAny>> {
+fn finish<'py>(
+    py: Python<'py>,
+    (done, room, lent): Ended,
+    shown: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     match done {
         Ok(got) => room.into_object(py, got),
         Err(error) => Err(lent.error(py, &error, shown)),
@@ -82,9 +86,16 @@ fn finish<'py>(py: Python<'py>, (done, room, lent): Ended, shown: &str) -> PyRes
 impl Tasks {
     #[new]
     fn new() -> PyResult<Tasks> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
-        let woken = Arc::new(Woken { bell, numbers: Mutex::default() });
-        Ok(Tasks { woken, waiting: Mutex::default() })
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(std::io::Error::from)?;
+        let woken = Arc::new(Woken {
+            bell,
+            numbers: Mutex::default(),
+        });
+        Ok(Tasks {
+            woken,
+            waiting: Mutex::default(),
+        })
     }
 
     /// The descriptor that the loop watches for reading.
@@ -114,13 +125,26 @@ impl Tasks {
                 waiting.0 += 1;
                 waiting.0
             };
-            let waker = Waker::from(Arc::new(WakeOne { woken: Arc::clone(&self.woken), number }));
-            if let Poll::Ready(ended) = py.detach(|| read.as_mut().poll(&mut Context::from_waker(&waker))) {
+            let waker = Waker::from(Arc::new(WakeOne {
+                woken: Arc::clone(&self.woken),
+                number,
+            }));
+            if let Poll::Ready(ended) =
+                py.detach(|| read.as_mut().poll(&mut Context::from_waker(&waker)))
+            {
                 return finish(py, ended, handle.shown());
             }
             let shown = handle.shown().to_string();
             // Woken meanwhile: the loop's thread is this one, and runs `run` later.
-            lock(&self.waiting).1.insert(number, Waiting { read, waker, future, shown });
+            lock(&self.waiting).1.insert(
+                number,
+                Waiting {
+                    read,
+                    waker,
+                    future,
+                    shown,
+                },
+            );
             Ok(number.into_pyobject(py)?.into_any())
         })
     }
@@ -131,8 +155,11 @@ impl Tasks {
             let _ = rustix::io::read(&self.woken.bell, &mut [0_u8; 8]);
             let numbers = std::mem::take(&mut *lock(&self.woken.numbers));
             for number in numbers {
-                let Some(mut one) = lock(&self.waiting).1.remove(&number) else { continue };
-                let poll = py.detach(|| one.read.as_mut().poll(&mut Context::from_waker(&one.waker)));
+                let Some(mut one) = lock(&self.waiting).1.remove(&number) else {
+                    continue;
+                };
+                let poll =
+                    py.detach(|| one.read.as_mut().poll(&mut Context::from_waker(&one.waker)));
                 let Poll::Ready(ended) = poll else {
                     lock(&self.waiting).1.insert(number, one);
                     continue;

@@ -26,15 +26,27 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The outer one is a signal handler's, such as `KeyboardInterrupt`.
-pub fn read(py: Python<'_>, reader: &Reader, buf: &mut [u8], offset: u64) -> PyResult<Result<usize, ReadError>> {
+pub fn read(
+    py: Python<'_>,
+    reader: &Reader,
+    buf: &mut [u8],
+    offset: u64,
+) -> PyResult<Result<usize, ReadError>> {
     if !is_main() {
         return Ok(py.detach(|| reader.read_at(buf, offset)));
     }
-    let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    let unpark = Arc::new(Unpark {
+        thread: std::thread::current(),
+        woken: AtomicBool::new(false),
+    });
     let waker = Waker::from(Arc::clone(&unpark));
     let mut read = pin!(Some(reader.read_at_async(buf, offset)));
     loop {
-        let ready = py.detach(|| read.as_mut().as_pin_mut().and_then(|read| poll_for(read, &unpark, &waker)));
+        let ready = py.detach(|| {
+            read.as_mut()
+                .as_pin_mut()
+                .and_then(|read| poll_for(read, &unpark, &waker))
+        });
         if let Some(done) = ready {
             return Ok(done);
         }
@@ -57,7 +69,10 @@ pub fn drop_released<T: Send>(value: T) {
 ///
 /// # Errors
 /// A signal handler's.
-pub fn call<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+pub fn call<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
     if !is_main() {
         return Ok(py.detach(work));
     }
@@ -68,7 +83,13 @@ pub fn call<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send +
     // A receiver may not be shared between threads, which the interpreter's release asks for; a lock around it may.
     let receive = std::sync::Mutex::new(receive);
     loop {
-        let wait = || receive.lock().map_or(Err(RecvTimeoutError::Disconnected), |receive| receive.recv_timeout(LOOK));
+        let wait = || {
+            receive
+                .lock()
+                .map_or(Err(RecvTimeoutError::Disconnected), |receive| {
+                    receive.recv_timeout(LOOK)
+                })
+        };
         match py.detach(wait) {
             Ok(value) => return Ok(value),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
@@ -80,7 +101,11 @@ pub fn call<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send +
 }
 
 /// Polls until it is ready, for at most [`LOOK`].
-fn poll_for<F: Future>(mut future: Pin<&mut F>, unpark: &Unpark, waker: &Waker) -> Option<F::Output> {
+fn poll_for<F: Future>(
+    mut future: Pin<&mut F>,
+    unpark: &Unpark,
+    waker: &Waker,
+) -> Option<F::Output> {
     let deadline = Instant::now() + LOOK;
     loop {
         unpark.woken.store(false, Ordering::Release);

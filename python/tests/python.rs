@@ -10,17 +10,24 @@ use std::process::Command;
 
 /// The root of the workspace.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_path_buf()
 }
 
 /// An interpreter that has what the tests import; says so if there is none.
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("FOREREAD_PYTHON").map(PathBuf::from);
     let python = named.unwrap_or_else(|| root().join("target/python/bin/python"));
-    let imports = Command::new(&python).args(["-c", "import fsspec, numpy, pytest"]).output();
+    let imports = Command::new(&python)
+        .args(["-c", "import fsspec, numpy, pytest"])
+        .output();
     let there = imports.is_ok_and(|out| out.status.success());
     if !there {
-        println!("skipped: needs pytest, numpy and fsspec for Python (./setup makes target/python by venv and pip)");
+        println!(
+            "skipped: needs pytest, numpy and fsspec for Python (./setup makes target/python by venv and pip)"
+        );
     }
     there.then_some(python)
 }
@@ -28,7 +35,10 @@ fn python() -> Option<PathBuf> {
 /// What the name of the module ends with: cargo has built it for all versions of Python (abi3), or for one that is free-threaded.
 fn suffix(python: &Path) -> String {
     let asked = "import sysconfig as s; print(s.get_config_var('EXT_SUFFIX') if s.get_config_var('Py_GIL_DISABLED') else '.abi3.so')";
-    let out = Command::new(python).args(["-c", asked]).output().expect("it runs");
+    let out = Command::new(python)
+        .args(["-c", asked])
+        .output()
+        .expect("it runs");
     String::from_utf8_lossy(&out.stdout).trim().to_string()
 }
 
@@ -37,13 +47,21 @@ fn package(python: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let inside = dir.path().join("foreread");
     std::fs::create_dir(&inside).expect("made");
-    for entry in std::fs::read_dir(root().join("python/foreread")).expect("the package").flatten() {
+    for entry in std::fs::read_dir(root().join("python/foreread"))
+        .expect("the package")
+        .flatten()
+    {
         if entry.path().is_file() {
             std::fs::copy(entry.path(), inside.join(entry.file_name())).expect("copied");
         }
     }
-    let built = std::env::current_exe().expect("a test").parent().expect("a folder").join("libforeread_python.so");
-    std::fs::copy(built, inside.join(format!("_native{}", suffix(python)))).expect("cargo has built the module");
+    let built = std::env::current_exe()
+        .expect("a test")
+        .parent()
+        .expect("a folder")
+        .join("libforeread_python.so");
+    std::fs::copy(built, inside.join(format!("_native{}", suffix(python))))
+        .expect("cargo has built the module");
     let info = dir.path().join("foreread-0.dist-info");
     std::fs::create_dir(&info).expect("made");
     std::fs::write(info.join("METADATA"), "Name: foreread\nVersion: 0\n").expect("written");
@@ -53,10 +71,14 @@ fn package(python: &Path) -> tempfile::TempDir {
 
 /// The entry points of pyproject.toml as an installed package has them.
 fn entry_points() -> String {
-    let project = std::fs::read_to_string(root().join("python/pyproject.toml")).expect("the project");
+    let project =
+        std::fs::read_to_string(root().join("python/pyproject.toml")).expect("the project");
     let head = "[project.entry-points.\"fsspec.specs\"]\n";
     let section = project.split(head).nth(1).expect("entry points for fsspec");
-    let lines = section.lines().take_while(|line| !line.is_empty()).map(|line| line.replace('"', ""));
+    let lines = section
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.replace('"', ""));
     format!("[fsspec.specs]\n{}\n", lines.collect::<Vec<_>>().join("\n"))
 }
 
@@ -68,7 +90,16 @@ fn pytest_passes() {
     let out = Command::new("timeout")
         .args(["--kill-after=5", "240"])
         .arg(python)
-        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=60"])
+        .args([
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-p",
+            "no:cacheprovider",
+            "-o",
+            "faulthandler_timeout=60",
+        ])
         .arg(root().join("python/tests"))
         .current_dir(package.path())
         .env("PYTHONPATH", package.path())
@@ -78,5 +109,9 @@ fn pytest_passes() {
         .expect("it runs");
     let printed = String::from_utf8_lossy(&out.stdout);
     println!("{printed}");
-    assert!(out.status.success(), "{printed}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{printed}{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
 }

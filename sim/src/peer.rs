@@ -23,8 +23,13 @@ use foreread_core::policy::{self, Ask, Info, Param, Plan, PolicyDraft, SpecError
 use foreread_core::units::ByteRange;
 
 /// Every imitation, in the order of `foreread policies`.
-pub static ALL: &[&Info] =
-    &[&nbdkit::INFO, &fsspec_readahead::INFO, &fsspec_blockcache::INFO, &fsspec_adaptive::INFO, &mountpoint_s3::INFO];
+pub static ALL: &[&Info] = &[
+    &nbdkit::INFO,
+    &fsspec_readahead::INFO,
+    &fsspec_blockcache::INFO,
+    &fsspec_adaptive::INFO,
+    &mountpoint_s3::INFO,
+];
 
 /// True for one of these.
 #[must_use]
@@ -44,7 +49,13 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
 const SIZES: (u64, u64) = (512, 1 << 40);
 
 /// The block of `fsspec`'s caches: 5 MiB unless its user says otherwise.
-const BLOCK: Param = Param { key: "block", unit: Unit::Bytes, default: "5M", range: SIZES, help: "size of a block" };
+const BLOCK: Param = Param {
+    key: "block",
+    unit: Unit::Bytes,
+    default: "5M",
+    range: SIZES,
+    help: "size of a block",
+};
 
 /// The bytes of a read that the file has; none where there are none.
 fn wanted(ask: &Ask<'_>) -> Option<(u64, u64)> {
@@ -66,7 +77,11 @@ fn read(plan: &mut Plan, start: u64, end: u64) {
 
 /// Gives up the bytes from `start` to `end`, but for a page that is only cut at the end.
 fn give_up(ask: &Ask<'_>, plan: &mut Plan, start: u64, end: u64) {
-    let end = if end < ask.file_size { end - end % ask.probe.page_bytes() } else { end };
+    let end = if end < ask.file_size {
+        end - end % ask.probe.page_bytes()
+    } else {
+        end
+    };
     if start < end {
         plan.drop.push(ByteRange::between(start, end));
     }

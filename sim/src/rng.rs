@@ -35,7 +35,13 @@ pub fn mix(x: u64) -> u64 {
 #[must_use]
 pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     let words = [u64::from(file), first_byte, nth];
-    Rng { state: words.into_iter().fold(mix(seed.wrapping_add(GOLDEN)), |h, word| mix(h.wrapping_add(GOLDEN) ^ word)) }
+    Rng {
+        state: words
+            .into_iter()
+            .fold(mix(seed.wrapping_add(GOLDEN)), |h, word| {
+                mix(h.wrapping_add(GOLDEN) ^ word)
+            }),
+    }
 }
 
 /// A lower bound of [`Rng::lognormal`]: the smallest uniform above 0 is 2^-53, so no normal draw is below
@@ -88,7 +94,10 @@ impl Rng {
     /// # Panics
     /// Where `0 < median <= p99` does not hold: both are constants of a model.
     pub fn lognormal(&mut self, median: f64, p99: f64) -> f64 {
-        assert!(0.0 < median && median <= p99, "a lognormal needs 0 < median <= p99, not {median} and {p99}");
+        assert!(
+            0.0 < median && median <= p99,
+            "a lognormal needs 0 < median <= p99, not {median} and {p99}"
+        );
         median * ((p99 / median).ln() / Z99 * self.normal()).exp()
     }
 
@@ -109,7 +118,14 @@ mod tests {
     fn bits_are_those_of_splitmix64() {
         let mut rng = Rng::new(1_234_567);
         let drawn: [u64; 3] = std::array::from_fn(|_| rng.bits());
-        assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            drawn,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423
+            ]
+        );
     }
 
     #[test]
@@ -120,7 +136,10 @@ mod tests {
             seen[rng.below(10) as usize] += 1;
         }
         // 10,000 expected in each, standard deviation 95: five of them on either side.
-        assert!(seen.iter().all(|n| (9_525..=10_475).contains(n)), "{seen:?}");
+        assert!(
+            seen.iter().all(|n| (9_525..=10_475).contains(n)),
+            "{seen:?}"
+        );
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.below(1), 0);
     }
@@ -142,8 +161,16 @@ mod tests {
         let mut rng = Rng::new(5);
         let mut drawn: Vec<f64> = (0..100_000).map(|_| rng.lognormal(15.0, 75.0)).collect();
         drawn.sort_by(f64::total_cmp);
-        assert!((drawn[50_000] / 15.0 - 1.0).abs() < 0.02, "median {}", drawn[50_000]);
-        assert!((drawn[99_000] / 75.0 - 1.0).abs() < 0.05, "p99 {}", drawn[99_000]);
+        assert!(
+            (drawn[50_000] / 15.0 - 1.0).abs() < 0.02,
+            "median {}",
+            drawn[50_000]
+        );
+        assert!(
+            (drawn[99_000] / 75.0 - 1.0).abs() < 0.05,
+            "p99 {}",
+            drawn[99_000]
+        );
         assert_eq!(rng.lognormal(15.0, 15.0), 15.0);
     }
 

@@ -123,10 +123,16 @@ impl<'a> JobScheduler<'a> {
         };
         for (number, job) in (0..).zip(jobs) {
             scheduler.progress[number as usize].first_slot = scheduler.slots.len() as u32;
-            (0..if job.timed { 1 } else { job.depth.max(1) }).for_each(|_| _ = scheduler.add_slot(number));
+            (0..if job.timed { 1 } else { job.depth.max(1) })
+                .for_each(|_| _ = scheduler.add_slot(number));
             scheduler.opens[job.open as usize] += 1;
         }
-        let free = scheduler.waits.free().into_iter().map(|job| (job, 0)).collect();
+        let free = scheduler
+            .waits
+            .free()
+            .into_iter()
+            .map(|job| (job, 0))
+            .collect();
         scheduler.begin_all(0, free);
         scheduler
     }
@@ -147,7 +153,9 @@ impl<'a> JobScheduler<'a> {
     /// device between two. False when there is none.
     #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
-        let Some(&Reverse((at, _, slot))) = self.due.peek().filter(|due| due.0.0 <= now) else { return false };
+        let Some(&Reverse((at, _, slot))) = self.due.peek().filter(|due| due.0.0 <= now) else {
+            return false;
+        };
         self.due.pop();
         self.slots[slot as usize].due_ns = at;
         self.ready.push_back(slot);
@@ -197,8 +205,14 @@ impl<'a> JobScheduler<'a> {
     #[inline]
     pub fn served(&mut self, now: u64, slot: u32) {
         let Slot { job: number, .. } = self.slots[slot as usize];
-        (self.slots[slot as usize].in_service, self.slots[slot as usize].due_ns) = (false, now);
-        let (job, progress) = (&self.jobs[number as usize], &mut self.progress[number as usize]);
+        (
+            self.slots[slot as usize].in_service,
+            self.slots[slot as usize].due_ns,
+        ) = (false, now);
+        let (job, progress) = (
+            &self.jobs[number as usize],
+            &mut self.progress[number as usize],
+        );
         if job.timed && progress.has_clock {
             // Another slot waits for the time of the next request.
             progress.spare.push(slot);
@@ -209,8 +223,13 @@ impl<'a> JobScheduler<'a> {
             progress.spare.push(slot);
             if progress.spare.len() >= job.together(progress.next) {
                 let together = std::mem::take(&mut progress.spare);
-                together.iter().for_each(|&slot| self.slots[slot as usize].due_ns = now);
-                together.into_iter().rev().for_each(|slot| self.ready.push_front(slot));
+                together
+                    .iter()
+                    .for_each(|&slot| self.slots[slot as usize].due_ns = now);
+                together
+                    .into_iter()
+                    .rev()
+                    .for_each(|slot| self.ready.push_front(slot));
             }
         }
     }
@@ -218,7 +237,10 @@ impl<'a> JobScheduler<'a> {
     /// There is nothing to wait for in the request that was polled last, of this slot: it takes the job's next one at
     /// once, whatever the batch.
     pub fn skip(&mut self, now: u64, slot: u32) {
-        (self.slots[slot as usize].in_service, self.slots[slot as usize].due_ns) = (false, now);
+        (
+            self.slots[slot as usize].in_service,
+            self.slots[slot as usize].due_ns,
+        ) = (false, now);
         self.clock_of = None;
         self.ready.push_front(slot);
     }
@@ -232,7 +254,12 @@ impl<'a> JobScheduler<'a> {
 
     fn add_slot(&mut self, job: u32) -> u32 {
         self.progress[job as usize].slots += 1;
-        self.slots.push(Slot { job, in_service: false, rested: false, due_ns: 0 });
+        self.slots.push(Slot {
+            job,
+            in_service: false,
+            rested: false,
+            due_ns: 0,
+        });
         self.slots.len() as u32 - 1
     }
 
@@ -250,8 +277,16 @@ impl<'a> JobScheduler<'a> {
     /// A slot takes the next request of its job, waits for the think time of it, or ends.
     #[inline]
     fn go_on(&mut self, now: u64, slot: u32) -> Option<Issue> {
-        let Slot { job: number, due_ns, .. } = self.slots[slot as usize];
-        let Job { ref requests, timed, .. } = self.jobs[number as usize];
+        let Slot {
+            job: number,
+            due_ns,
+            ..
+        } = self.slots[slot as usize];
+        let Job {
+            ref requests,
+            timed,
+            ..
+        } = self.jobs[number as usize];
         let next = self.progress[number as usize].next;
         let Some(request) = requests.get(next) else {
             self.progress[number as usize].has_clock = timed;
@@ -260,7 +295,11 @@ impl<'a> JobScheduler<'a> {
         };
         let rested = std::mem::take(&mut self.slots[slot as usize].rested);
         let from = if timed { 0 } else { due_ns };
-        let waits = if timed { request.think_ns > now } else { request.think_ns > 0 };
+        let waits = if timed {
+            request.think_ns > now
+        } else {
+            request.think_ns > 0
+        };
         if waits && !rested {
             // The request is not taken yet: the first slot that has waited issues it.
             self.slots[slot as usize].rested = true;
@@ -275,14 +314,20 @@ impl<'a> JobScheduler<'a> {
         }
         self.slots[slot as usize].in_service = true;
         let due_ns = if timed { request.think_ns } else { due_ns };
-        Some(Issue { slot, job: number, request: next, due_ns })
+        Some(Issue {
+            slot,
+            job: number,
+            request: next,
+            due_ns,
+        })
     }
 
     /// A request of a timed job is issued: another slot waits for the next one, if the depth allows one more. Otherwise
     /// the first slot that is served does.
     fn pass_clock(&mut self, now: u64, number: u32) {
         let progress = &mut self.progress[number as usize];
-        progress.has_clock = !progress.spare.is_empty() || progress.slots < self.jobs[number as usize].depth.max(1);
+        progress.has_clock =
+            !progress.spare.is_empty() || progress.slots < self.jobs[number as usize].depth.max(1);
         if progress.has_clock {
             progress.busy += 1;
             let spare = progress.spare.pop();
@@ -337,12 +382,19 @@ mod tests {
                             Some(ns) => scheduler.wake_at(now + ns, issue.slot),
                             None => scheduler.skip(now, issue.slot),
                         }
-                        let Issue { slot, job, request, due_ns } = issue;
+                        let Issue {
+                            slot,
+                            job,
+                            request,
+                            due_ns,
+                        } = issue;
                         format!("{now}: {slot} issues {job}.{request} due {due_ns}")
                     }
                 });
             }
-            let Some(at) = scheduler.next_time() else { break };
+            let Some(at) = scheduler.next_time() else {
+                break;
+            };
             now = now.max(at);
             assert!(scheduler.expire(now) && (at == 0 || !scheduler.expire(at - 1)));
         }
@@ -351,13 +403,22 @@ mod tests {
     }
 
     fn reads(thinks: &[u64]) -> Vec<Request> {
-        thinks.iter().map(|&think_ns| Request { think_ns, ..Request::read(0, 1) }).collect()
+        thinks
+            .iter()
+            .map(|&think_ns| Request {
+                think_ns,
+                ..Request::read(0, 1)
+            })
+            .collect()
     }
 
     /// The worked example in the head of this file.
     #[test]
     fn a_slot_thinks_after_it_was_served() {
-        let jobs = [Job { depth: 2, ..Job::new(0, 0, reads(&[0, 0, 10])) }];
+        let jobs = [Job {
+            depth: 2,
+            ..Job::new(0, 0, reads(&[0, 0, 10]))
+        }];
         let steps = log(&jobs, |issue| Some([5, 9, 5][issue.request]));
         let expected = [
             "0: open 0",
@@ -375,9 +436,17 @@ mod tests {
     /// Three may be outstanding and go out two at a time; the last one goes out alone.
     #[test]
     fn a_batch_goes_out_together() {
-        let jobs = [Job { depth: 3, batch: 2, ..Job::new(0, 0, reads(&[0; 6])) }];
+        let jobs = [Job {
+            depth: 3,
+            batch: 2,
+            ..Job::new(0, 0, reads(&[0; 6]))
+        }];
         let steps = log(&jobs, |issue| Some(10 + issue.request as u64));
-        let issues: Vec<&str> = steps.iter().filter(|s| s.contains("issues")).map(String::as_str).collect();
+        let issues: Vec<&str> = steps
+            .iter()
+            .filter(|s| s.contains("issues"))
+            .map(String::as_str)
+            .collect();
         let expected = [
             "0: 0 issues 0.0 due 0",
             "0: 1 issues 0.1 due 0",
@@ -392,7 +461,11 @@ mod tests {
     /// Requests of a timed job go out at their times while fewer than `depth` are outstanding, and late after that.
     #[test]
     fn a_timed_job_keeps_its_times_as_far_as_its_depth_goes() {
-        let jobs = [Job { depth: 2, timed: true, ..Job::new(0, 0, reads(&[10, 20, 30, 90])) }];
+        let jobs = [Job {
+            depth: 2,
+            timed: true,
+            ..Job::new(0, 0, reads(&[10, 20, 30, 90]))
+        }];
         let steps = log(&jobs, |_| Some(50));
         let expected = [
             "0: open 0",
@@ -416,13 +489,25 @@ mod tests {
         let hint = Request::hint(Advice::Random, 0, 1);
         let mut first = reads(&[7]);
         first.insert(0, hint);
-        let link = Link { job: 0, end: false, delay_ns: 3 };
+        let link = Link {
+            job: 0,
+            end: false,
+            delay_ns: 3,
+        };
         let jobs = [
             Job::new(0, 0, first),
-            Job { links: vec![link], ..Job::new(0, 1, Vec::new()) },
-            Job { after: Some(1), ..Job::new(0, 0, reads(&[0])) },
+            Job {
+                links: vec![link],
+                ..Job::new(0, 1, Vec::new())
+            },
+            Job {
+                after: Some(1),
+                ..Job::new(0, 0, reads(&[0]))
+            },
         ];
-        let steps = log(&jobs, |issue| (issue.job > 0 || issue.request > 0).then_some(100));
+        let steps = log(&jobs, |issue| {
+            (issue.job > 0 || issue.request > 0).then_some(100)
+        });
         let expected = [
             "0: open 0",
             "0: open 1",

@@ -117,7 +117,11 @@ pub trait Watch {
 /// # Panics
 /// As [`run`].
 #[must_use]
-pub fn run_watched<'a>(setup: &'a Setup<'a>, device: Box<dyn Device>, watch: &'a mut dyn Watch) -> RunResult {
+pub fn run_watched<'a>(
+    setup: &'a Setup<'a>,
+    device: Box<dyn Device>,
+    watch: &'a mut dyn Watch,
+) -> RunResult {
     let mut sim = Sim::new(setup, device);
     sim.machine.observe();
     sim.watch = Some(watch);
@@ -132,9 +136,15 @@ impl Sim<'_> {
             now = now.max(at);
             sim.advance(now);
         }
-        assert_eq!(sim.machine.reads_in_progress(), 0, "a simulated read never ended");
+        assert_eq!(
+            sim.machine.reads_in_progress(),
+            0,
+            "a simulated read never ended"
+        );
         assert!(sim.scheduler.is_finished(), "a simulated job never ended");
-        let Setup { workload, config, .. } = sim.setup;
+        let Setup {
+            workload, config, ..
+        } = sim.setup;
         let result = RunResult {
             time_s: sim.ended as f64 / 1e9,
             stats: sim.machine.stats(),
@@ -173,13 +183,24 @@ impl<'a> Sim<'a> {
         let workload = self.setup.workload;
         for (file, size) in (0..).zip(&workload.files).filter(|_| workload.listed) {
             let after = u32::checked_sub(file, 1).map(FileId);
-            self.tell(0, Event::List { file: FileId(file), size: *size, after, planned: false });
+            self.tell(
+                0,
+                Event::List {
+                    file: FileId(file),
+                    size: *size,
+                    after,
+                    planned: false,
+                },
+            );
         }
     }
 
     fn next_time(&self) -> Option<u64> {
         let wake = self.wakes.peek().map(|w| w.0);
-        [self.scheduler.next_time(), wake, self.device.next_time()].into_iter().flatten().min()
+        [self.scheduler.next_time(), wake, self.device.next_time()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Everything that is due: what the device has to say first, then the readers.
@@ -190,7 +211,14 @@ impl<'a> Sim<'a> {
             for arrival in arrivals.drain(..) {
                 let Arrival { id, bytes, done } = arrival;
                 let fetch = FetchId(id);
-                self.tell(now, if done { Event::Done { fetch, bytes } } else { Event::Progress { fetch, bytes } });
+                self.tell(
+                    now,
+                    if done {
+                        Event::Done { fetch, bytes }
+                    } else {
+                        Event::Progress { fetch, bytes }
+                    },
+                );
             }
             self.arrivals = arrivals;
         }
@@ -216,7 +244,14 @@ impl<'a> Sim<'a> {
                 Step::Open { job } => {
                     let Job { open, file, .. } = self.setup.workload.jobs[job as usize];
                     let size = self.setup.workload.files[file as usize];
-                    self.tell(now, Event::Open { open: OpenId(open), file: FileId(file), size });
+                    self.tell(
+                        now,
+                        Event::Open {
+                            open: OpenId(open),
+                            file: FileId(file),
+                            size,
+                        },
+                    );
                 }
                 Step::Close { job } => {
                     let Job { open, file, .. } = self.setup.workload.jobs[job as usize];
@@ -241,7 +276,16 @@ impl<'a> Sim<'a> {
     }
 
     /// Does what is asked for; false when there is nothing to wait for.
-    fn issue(&mut self, now: u64, Issue { slot, job: number, request, .. }: Issue) -> bool {
+    fn issue(
+        &mut self,
+        now: u64,
+        Issue {
+            slot,
+            job: number,
+            request,
+            ..
+        }: Issue,
+    ) -> bool {
         let job = &self.setup.workload.jobs[number as usize];
         let request = &job.requests[request];
         let range = ByteRange::between(request.offset, request.offset.saturating_add(request.len));
@@ -251,12 +295,33 @@ impl<'a> Sim<'a> {
         if self.slots.len() <= slot as usize {
             self.slots.resize(slot as usize + 1, Slot::default());
         }
-        self.slots[slot as usize] = Slot { job: number, issued_at, lease: None, last: false, touch: false };
+        self.slots[slot as usize] = Slot {
+            job: number,
+            issued_at,
+            lease: None,
+            last: false,
+            touch: false,
+        };
         match request.kind {
-            RequestKind::Read => self.tell(now, Event::Read { read, open, range, random: false }),
+            RequestKind::Read => self.tell(
+                now,
+                Event::Read {
+                    read,
+                    open,
+                    range,
+                    random: false,
+                },
+            ),
             RequestKind::Touch => return self.touch(now, slot, request.offset),
             RequestKind::Hint(advice) => {
-                self.tell(now, Event::Advise { open, advice, range });
+                self.tell(
+                    now,
+                    Event::Advise {
+                        open,
+                        advice,
+                        range,
+                    },
+                );
                 return false;
             }
         }
@@ -266,12 +331,23 @@ impl<'a> Sim<'a> {
     /// A byte of the job's mapping is touched; false when its page is mapped.
     fn touch(&mut self, now: u64, slot: u32, at: u64) -> bool {
         let job = &self.setup.workload.jobs[self.slots[slot as usize].job as usize];
-        if self.mapped.has(job.file, job.open, self.setup.config.page.page_of(at)) {
+        if self
+            .mapped
+            .has(job.file, job.open, self.setup.config.page.page_of(at))
+        {
             return false;
         }
         self.slots[slot as usize].touch = true;
         let map = job.mapping(self.setup.workload.files[job.file as usize]);
-        self.tell(now, Event::Fault { read: ReadId(u64::from(slot)), open: OpenId(job.open), at, map });
+        self.tell(
+            now,
+            Event::Fault {
+                read: ReadId(u64::from(slot)),
+                open: OpenId(job.open),
+                at,
+                map,
+            },
+        );
         true
     }
 
@@ -294,26 +370,48 @@ impl<'a> Sim<'a> {
 
     fn act(&mut self, now: u64, action: Action) {
         match action {
-            Action::Serve { read, lease, file, range, last } => {
+            Action::Serve {
+                read,
+                lease,
+                file,
+                range,
+                last,
+            } => {
                 let copied = now + copy_ns(range.len(), self.setup.host_ns_per_kib);
                 let slot = &mut self.slots[read.0 as usize];
                 (slot.lease, slot.last) = (Some(lease), last);
                 if std::mem::take(&mut slot.touch) {
                     let open = self.setup.workload.jobs[slot.job as usize].open;
-                    self.mapped.map(file.0, open, self.setup.config.page.page_of(range.start()));
+                    self.mapped
+                        .map(file.0, open, self.setup.config.page.page_of(range.start()));
                 }
                 if last {
                     record_latency(&mut self.latency, copied - slot.issued_at);
                 }
                 self.scheduler.wake_at(copied, read.0 as u32);
             }
-            Action::Submit { fetch, file, range, .. } => {
-                let command = Command { id: fetch.0, file: file.0, start: range.start(), len: range.len() };
+            Action::Submit {
+                fetch, file, range, ..
+            } => {
+                let command = Command {
+                    id: fetch.0,
+                    file: file.0,
+                    start: range.start(),
+                    len: range.len(),
+                };
                 self.device.submit(now, command);
             }
             Action::WakeAt { at } => self.wakes.push(Reverse(at.0)),
-            Action::Fail { read, error } => unreachable!("read {} failed in a world without faults: {error:?}", read.0),
-            Action::Drop { file, number, pages, .. } => self.mapped.unmap(file.0, number, pages),
+            Action::Fail { read, error } => unreachable!(
+                "read {} failed in a world without faults: {error:?}",
+                read.0
+            ),
+            Action::Drop {
+                file,
+                number,
+                pages,
+                ..
+            } => self.mapped.unmap(file.0, number, pages),
             // A model answers what was cancelled all the same.
             Action::Cancel { .. } => {}
         }

@@ -52,7 +52,12 @@ impl Summary {
             Some(error) => error * t_quantile(n, 1.0 - OUTSIDE_CI95 / 2.0)?,
             None => 0.0,
         };
-        Some(Summary { n, mean, median, ci95: [mean - half, mean + half] })
+        Some(Summary {
+            n,
+            mean,
+            median,
+            ci95: [mean - half, mean + half],
+        })
     }
 
     /// Half the width of the 95 % interval. Undefined for a single value.
@@ -107,7 +112,8 @@ pub struct Published {
 pub fn z_test(a: Published, b: Published, sigmas: f64) -> Option<f64> {
     let error = a.margin.hypot(b.margin) / sigmas;
     let z = (a.mean - b.mean) / error;
-    z.is_finite().then(|| (2.0 * Normal::standard().sf(z.abs())).min(1.0))
+    z.is_finite()
+        .then(|| (2.0 * Normal::standard().sf(z.abs())).min(1.0))
 }
 
 /// Holm's step-down correction: each p value as it counts among all the others of its family, so that
@@ -115,7 +121,11 @@ pub fn z_test(a: Published, b: Published, sigmas: f64) -> Option<f64> {
 /// ones stay so and do not count.
 #[must_use]
 pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
-    let mut order: Vec<(usize, f64)> = family.iter().enumerate().filter_map(|(i, p)| p.map(|p| (i, p))).collect();
+    let mut order: Vec<(usize, f64)> = family
+        .iter()
+        .enumerate()
+        .filter_map(|(i, p)| p.map(|p| (i, p)))
+        .collect();
     order.sort_by(|x, y| x.1.total_cmp(&y.1));
     let mut corrected = vec![None; family.len()];
     let mut floor = 0.0_f64;
@@ -129,7 +139,9 @@ pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
 /// `part / whole`, undefined when there is no whole.
 #[must_use]
 pub fn ratio(part: f64, whole: f64) -> Option<f64> {
-    (whole != 0.0).then_some(part / whole).filter(|r| r.is_finite())
+    (whole != 0.0)
+        .then_some(part / whole)
+        .filter(|r| r.is_finite())
 }
 
 /// An empty histogram of latencies in nanoseconds, that grows to hold whatever is recorded.
@@ -177,12 +189,22 @@ mod tests {
     use super::*;
 
     fn near(got: f64, want: f64, within: f64) {
-        assert!((got - want).abs() <= within, "{got} is not {want} within {within}");
+        assert!(
+            (got - want).abs() <= within,
+            "{got} is not {want} within {within}"
+        );
     }
 
     #[test]
     fn students_quantiles_are_those_of_the_printed_tables() {
-        for (n, t) in [(2, 12.706), (3, 4.303), (5, 2.776), (10, 2.262), (30, 2.045), (1000, 1.962)] {
+        for (n, t) in [
+            (2, 12.706),
+            (3, 4.303),
+            (5, 2.776),
+            (10, 2.262),
+            (30, 2.045),
+            (1000, 1.962),
+        ] {
             near(t_quantile(n, 0.975).expect("defined"), t, 0.001);
         }
         // "Student t at 99.73 %" of the evaluation notes, the honest replacement of 3 sigma.
@@ -211,7 +233,11 @@ mod tests {
         let (a, b) = ([1.0, 2.0, 3.0, 4.0], [1.1, 2.11, 3.09, 4.1]);
         assert!(paired_t_test(&a, &b).expect("defined") < 0.001);
         // Differences 1, 2, 3: t = 2 / (1 / sqrt 3) = 3.4641 with 2 degrees of freedom.
-        near(paired_t_test(&[2.0, 4.0, 6.0], &[1.0, 2.0, 3.0]).expect("defined"), 0.07418, 0.0001);
+        near(
+            paired_t_test(&[2.0, 4.0, 6.0], &[1.0, 2.0, 3.0]).expect("defined"),
+            0.07418,
+            0.0001,
+        );
     }
 
     #[test]
@@ -221,7 +247,13 @@ mod tests {
         near(low, 2.0 - 2.4842, 0.001);
         near(high, 2.0 + 2.4842, 0.001);
         assert_eq!(difference_ci95(&[1.0, 2.0], &[2.0, 3.0]), Some([1.0, 1.0]));
-        assert_eq!((difference_ci95(&[1.0], &[2.0]), difference_ci95(&[1.0, 2.0], &[2.0])), (None, None));
+        assert_eq!(
+            (
+                difference_ci95(&[1.0], &[2.0]),
+                difference_ci95(&[1.0, 2.0], &[2.0])
+            ),
+            (None, None)
+        );
     }
 
     #[test]
@@ -261,6 +293,10 @@ mod tests {
         assert_eq!(percentile_ns(&latency, 50.0), Some(500));
         assert_eq!(percentile_ns(&latency, 99.0), Some(990));
         record_latency(&mut latency, u64::MAX);
-        near(percentile_ns(&latency, 100.0).expect("defined") as f64 / u64::MAX as f64, 1.0, 0.001);
+        near(
+            percentile_ns(&latency, 100.0).expect("defined") as f64 / u64::MAX as f64,
+            1.0,
+            0.001,
+        );
     }
 }

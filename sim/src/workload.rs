@@ -92,14 +92,26 @@ impl std::fmt::Debug for Chosen {
 pub fn parse(text: &str) -> Result<Chosen, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = ALL.iter().find(|i| i.name == spec.name) else {
-        return Err(SpecError::UnknownName { name: spec.name, known: ALL.iter().map(|i| i.name).collect() });
+        return Err(SpecError::UnknownName {
+            name: spec.name,
+            known: ALL.iter().map(|i| i.name).collect(),
+        });
     };
-    Ok(Chosen { info, values: spec.values(info.params)?, text: text.to_string() })
+    Ok(Chosen {
+        info,
+        values: spec.values(info.params)?,
+        text: text.to_string(),
+    })
 }
 
 /// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
 fn too_small(name: &str, size: u64, why: String) -> SpecError {
-    SpecError::Value { name: name.to_string(), key: "size".to_string(), value: size.to_string(), why }
+    SpecError::Value {
+        name: name.to_string(),
+        key: "size".to_string(),
+        value: size.to_string(),
+        why,
+    }
 }
 
 /// Refuses records so small that there would be more than [`MAX_READS`] of them.
@@ -162,16 +174,35 @@ mod tests {
             for size in [1 << 30, (3 << 30) + 777].map(|size: u64| size.max(info.least_bytes)) {
                 let workload = chosen.build(size, 1).expect(info.name);
                 assert_eq!(workload.name, info.name);
-                assert!(workload.files.iter().sum::<u64>() <= size, "{} at {size}", info.name);
+                assert!(
+                    workload.files.iter().sum::<u64>() <= size,
+                    "{} at {size}",
+                    info.name
+                );
                 for job in &workload.jobs {
-                    let inside = |r: &Request| r.len > 0 && r.offset + r.len <= workload.files[job.file as usize];
+                    let inside = |r: &Request| {
+                        r.len > 0 && r.offset + r.len <= workload.files[job.file as usize]
+                    };
                     assert!(job.requests.iter().all(inside), "{} at {size}", info.name);
-                    assert!(job.depth > 0 && job.open < MAX_IDS && job.file < MAX_IDS, "{}", info.name);
+                    assert!(
+                        job.depth > 0 && job.open < MAX_IDS && job.file < MAX_IDS,
+                        "{}",
+                        info.name
+                    );
                 }
                 let mut file_of = std::collections::HashMap::new();
                 for (number, job) in workload.jobs.iter().enumerate() {
-                    assert!(job.after.is_none_or(|j| (j as usize) < number), "{}: a job after itself", info.name);
-                    assert_eq!(*file_of.entry(job.open).or_insert(job.file), job.file, "{}: two files", info.name);
+                    assert!(
+                        job.after.is_none_or(|j| (j as usize) < number),
+                        "{}: a job after itself",
+                        info.name
+                    );
+                    assert_eq!(
+                        *file_of.entry(job.open).or_insert(job.file),
+                        job.file,
+                        "{}: two files",
+                        info.name
+                    );
                 }
                 assert_eq!(workload, chosen.build(size, 1).expect(info.name));
             }
@@ -181,16 +212,28 @@ mod tests {
     #[test]
     fn a_workload_bears_the_name_it_was_asked_for_by() {
         let chosen = parse("random:count=3").expect("valid");
-        assert_eq!((chosen.to_string().as_str(), chosen.values.as_slice()), ("random:count=3", &[4096, 3][..]));
-        assert_eq!(chosen.build(1 << 20, 0).expect("fits").name, "random:count=3");
+        assert_eq!(
+            (chosen.to_string().as_str(), chosen.values.as_slice()),
+            ("random:count=3", &[4096, 3][..])
+        );
+        assert_eq!(
+            chosen.build(1 << 20, 0).expect("fits").name,
+            "random:count=3"
+        );
     }
 
     #[test]
     fn no_more_reads_than_memory_has_room_for() {
         for name in ["sequential:record=1", "interleaved:record=1,streams=1"] {
             let chosen = parse(name).expect("valid");
-            let error = chosen.build(MAX_READS + 1, 1).expect_err("beyond it").to_string();
-            assert!(error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"), "{error}");
+            let error = chosen
+                .build(MAX_READS + 1, 1)
+                .expect_err("beyond it")
+                .to_string();
+            assert!(
+                error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
+                "{error}"
+            );
         }
         assert_eq!(check_reads("any", 1, MAX_READS), Ok(()));
         assert!(parse(&format!("random:count={}", MAX_READS + 1)).is_err());
@@ -198,10 +241,20 @@ mod tests {
 
     #[test]
     fn errors_say_what_is_known() {
-        let Err(SpecError::UnknownName { known, .. }) = parse("sequentail") else { panic!("there is no such name") };
-        assert!(known.starts_with(&["sequential", "random", "dense-random"]) && known.len() == ALL.len());
-        let Err(SpecError::UnknownKey { known, .. }) = parse("sequential:recrod=4K") else { panic!("no such key") };
+        let Err(SpecError::UnknownName { known, .. }) = parse("sequentail") else {
+            panic!("there is no such name")
+        };
+        assert!(
+            known.starts_with(&["sequential", "random", "dense-random"])
+                && known.len() == ALL.len()
+        );
+        let Err(SpecError::UnknownKey { known, .. }) = parse("sequential:recrod=4K") else {
+            panic!("no such key")
+        };
         assert_eq!(known, ["record", "depth", "think"]);
-        assert!(matches!(parse("random:record=0"), Err(SpecError::Value { .. })));
+        assert!(matches!(
+            parse("random:record=0"),
+            Err(SpecError::Value { .. })
+        ));
     }
 }

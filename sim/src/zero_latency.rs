@@ -14,7 +14,13 @@ pub fn tell(machine: &mut Machine, event: Event, mut fetched: impl FnMut(ByteRan
         match action {
             Action::Submit { fetch, range, .. } => {
                 fetched(range);
-                machine.handle(Nanos(0), Event::Done { fetch, bytes: range.len() });
+                machine.handle(
+                    Nanos(0),
+                    Event::Done {
+                        fetch,
+                        bytes: range.len(),
+                    },
+                );
             }
             Action::Serve { lease, .. } => machine.handle(Nanos(0), Event::Release { lease }),
             _ => {}

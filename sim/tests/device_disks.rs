@@ -52,10 +52,18 @@ struct Request {
 fn parse(text: &str) -> Vec<Request> {
     let request = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let [kind, _, lbn, sectors, service, next] = fields[..] else { panic!("six fields, not: {line}") };
+        let [kind, _, lbn, sectors, service, next] = fields[..] else {
+            panic!("six fields, not: {line}")
+        };
         let number = |field: &str| field.parse::<f64>().expect("a number");
         let (lbn, sectors) = (number(lbn) as u64, number(sectors) as u64);
-        Request { is_read: kind == "R", lbn, sectors, service_us: number(service), next_us: number(next) }
+        Request {
+            is_read: kind == "R",
+            lbn,
+            sectors,
+            service_us: number(service),
+            next_us: number(next),
+        }
     };
     text.lines().map(request).collect()
 }
@@ -79,20 +87,42 @@ struct Fit {
 
 /// Least squares of `service - turn / 2` over 1, sqrt(distance / capacity) and the number of sectors.
 fn fit(half: &[Request], turn_us: f64) -> Fit {
-    let sectors = half.iter().map(|r| r.lbn + r.sectors).max().expect("requests");
+    let sectors = half
+        .iter()
+        .map(|r| r.lbn + r.sectors)
+        .max()
+        .expect("requests");
     let mut normal = [[0.0; 4]; 3];
     let (mut count, mut total) = (0.0, 0.0);
     for pair in half.windows(2) {
-        let Some(distance) = far(&pair[0], &pair[1]) else { continue };
-        let x = [1.0, (distance / sectors as f64).sqrt(), pair[1].sectors as f64, pair[1].service_us - turn_us / 2.0];
+        let Some(distance) = far(&pair[0], &pair[1]) else {
+            continue;
+        };
+        let x = [
+            1.0,
+            (distance / sectors as f64).sqrt(),
+            pair[1].sectors as f64,
+            pair[1].service_us - turn_us / 2.0,
+        ];
         for (row, left) in normal.iter_mut().zip(x) {
-            row.iter_mut().zip(x).for_each(|(cell, right)| *cell += left * right);
+            row.iter_mut()
+                .zip(x)
+                .for_each(|(cell, right)| *cell += left * right);
         }
         (count, total) = (count + 1.0, total + pair[1].service_us);
     }
     let [o_us, k_us, e_us] = solve(normal);
-    assert!(o_us > 0.0 && k_us > 0.0 && e_us > 0.0, "no disk has {o_us} {k_us} {e_us}");
-    Fit { o_us, k_us, e_us, sectors, mean_us: total / count }
+    assert!(
+        o_us > 0.0 && k_us > 0.0 && e_us > 0.0,
+        "no disk has {o_us} {k_us} {e_us}"
+    );
+    Fit {
+        o_us,
+        k_us,
+        e_us,
+        sectors,
+        mean_us: total / count,
+    }
 }
 
 /// Gauss and Jordan, three unknowns; a sum of squares needs no other pivot than its diagonal.
@@ -102,7 +132,9 @@ fn solve(mut rows: [[f64; 4]; 3]) -> [f64; 3] {
         rows[pivot] = scaled;
         for (n, row) in rows.iter_mut().enumerate() {
             let factor = if n == pivot { 0.0 } else { row[pivot] };
-            row.iter_mut().zip(scaled).for_each(|(cell, s)| *cell -= factor * s);
+            row.iter_mut()
+                .zip(scaled)
+                .for_each(|(cell, s)| *cell -= factor * s);
         }
     }
     rows.map(|row| row[3])
@@ -114,9 +146,22 @@ fn device(fit: &Fit, rpm: u32, seed: u64) -> Hdd {
         capacity_bytes: fit.sectors * SECTOR,
         rpm,
         command_ns: (fit.o_us * 1e3) as u64,
-        seek: Seek { settle_ns: 0, root_ns: (fit.k_us * 1e3) as u64, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: TrackRates { outer: rate, inner: rate },
-        buffer: BufferModel { segments: 0, segment_bytes: 0, hit_ns: 0, interface_bytes_per_s: 1 },
+        seek: Seek {
+            settle_ns: 0,
+            root_ns: (fit.k_us * 1e3) as u64,
+            linear_from: 1.0,
+            full_ns: 0,
+        },
+        bytes_per_s: TrackRates {
+            outer: rate,
+            inner: rate,
+        },
+        buffer: BufferModel {
+            segments: 0,
+            segment_bytes: 0,
+            hit_ns: 0,
+            interface_bytes_per_s: 1,
+        },
         queue_depth: 1,
         patience_ns: u64::MAX,
     };
@@ -133,8 +178,21 @@ fn services(half: &[Request], fit: &Fit, rpm: u32) -> (Vec<f64>, Vec<f64>) {
         let (mut comes_us, mut free_ns, mut out) = (0.0_f64, 0, Vec::new());
         for (n, request) in half.iter().enumerate() {
             let start_ns = free_ns.max((comes_us * 1e3) as u64);
-            let Request { lbn, sectors, next_us, .. } = *request;
-            disk.submit(start_ns, Command { id: n as u64, file: 0, start: lbn * SECTOR, len: sectors * SECTOR });
+            let Request {
+                lbn,
+                sectors,
+                next_us,
+                ..
+            } = *request;
+            disk.submit(
+                start_ns,
+                Command {
+                    id: n as u64,
+                    file: 0,
+                    start: lbn * SECTOR,
+                    len: sectors * SECTOR,
+                },
+            );
             free_ns = disk.next_time().expect("a command is under way");
             disk.advance(free_ns, &mut out);
             if n > 0 && far(&half[n - 1], request).is_some() {
@@ -155,20 +213,30 @@ fn mean(values: &[f64]) -> f64 {
 /// The rms distance between the quantiles of `measured` and `model(share)`, over the mean measured.
 fn demerit(measured: &[f64], model: impl Fn(f64) -> f64) -> f64 {
     let n = measured.len() as f64;
-    let gaps = measured.iter().enumerate().map(|(i, us)| (us - model((i as f64 + 0.5) / n)).powi(2));
+    let gaps = measured
+        .iter()
+        .enumerate()
+        .map(|(i, us)| (us - model((i as f64 + 0.5) / n)).powi(2));
     (gaps.sum::<f64>() / n).sqrt() / mean(measured)
 }
 
 /// How far the device is off in the second half: mean error, demerit, demerit of a constant time.
 fn check(name: &str, text: &str) -> (f64, f64, f64) {
-    let rpm = TURNS.iter().find(|(known, _)| *known == name).expect("a known drive").1;
+    let rpm = TURNS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a known drive")
+        .1;
     let requests = parse(text);
     let (first, second) = requests.split_at(requests.len() / 2);
     let fit = fit(first, 60e6 / f64::from(rpm));
     let (measured, modelled) = services(second, &fit, rpm);
     let quantile = |share: f64| modelled[(share * modelled.len() as f64) as usize];
     let error = mean(&modelled) / mean(&measured) - 1.0;
-    let (ours, constant) = (demerit(&measured, quantile), demerit(&measured, |_| fit.mean_us));
+    let (ours, constant) = (
+        demerit(&measured, quantile),
+        demerit(&measured, |_| fit.mean_us),
+    );
     println!(
         "{name}: {rpm} rpm, o {:.2} ms, k {:.2} ms, e {:.0} us, {} reads: mean {:+.1} %, demerit {:.1} %, constant time {:.1} %",
         fit.o_us / 1e3,
@@ -186,17 +254,34 @@ fn check(name: &str, text: &str) -> (f64, f64, f64) {
 fn a_cut_of_one_drive() {
     let (error, demerit, constant) = check("ibm18es", include_str!("fixtures/ibm18es-600.trace"));
     assert!(error.abs() <= 0.05, "mean {error:.3}");
-    assert!(demerit <= 0.08 && demerit < constant / 3.0, "demerit {demerit:.3}, constant {constant:.3}");
+    assert!(
+        demerit <= 0.08 && demerit < constant / 3.0,
+        "demerit {demerit:.3}, constant {constant:.3}"
+    );
 }
 
 /// The traces in a directory or in `disksim` below it.
 fn traces(dir: &Path) -> Vec<(String, PathBuf)> {
     let below = dir.join("disksim");
-    let dir = if below.is_dir() { below } else { dir.to_path_buf() };
-    let files = std::fs::read_dir(&dir).expect("FOREREAD_TRACES names a directory that can be read");
-    let name = |path: &Path| path.file_name()?.to_str()?.split_once(".trace").map(|(name, _)| name.to_string());
-    let named = files.filter_map(|entry| entry.ok().map(|e| e.path())).filter_map(|path| Some((name(&path)?, path)));
-    let mut traces: Vec<_> = named.filter(|(name, _)| TURNS.iter().any(|(known, _)| known == name)).collect();
+    let dir = if below.is_dir() {
+        below
+    } else {
+        dir.to_path_buf()
+    };
+    let files =
+        std::fs::read_dir(&dir).expect("FOREREAD_TRACES names a directory that can be read");
+    let name = |path: &Path| {
+        path.file_name()?
+            .to_str()?
+            .split_once(".trace")
+            .map(|(name, _)| name.to_string())
+    };
+    let named = files
+        .filter_map(|entry| entry.ok().map(|e| e.path()))
+        .filter_map(|path| Some((name(&path)?, path)));
+    let mut traces: Vec<_> = named
+        .filter(|(name, _)| TURNS.iter().any(|(known, _)| known == name))
+        .collect();
     traces.sort();
     traces
 }
@@ -221,10 +306,20 @@ fn every_drive_that_is_there() {
         return;
     };
     let traces = traces(Path::new(&dir));
-    assert!(!traces.is_empty(), "no trace of a known drive in {}", dir.display());
+    assert!(
+        !traces.is_empty(),
+        "no trace of a known drive in {}",
+        dir.display()
+    );
     for (name, path) in traces {
         let (error, demerit, constant) = check(&name, &read(&path));
-        assert!(error.abs() <= 0.02 && demerit <= 0.05, "{name}: mean {error:.3}, demerit {demerit:.3}");
-        assert!(constant > 0.2, "{name}: a constant time is as good, {constant:.3}");
+        assert!(
+            error.abs() <= 0.02 && demerit <= 0.05,
+            "{name}: mean {error:.3}, demerit {demerit:.3}"
+        );
+        assert!(
+            constant > 0.2,
+            "{name}: a constant time is as good, {constant:.3}"
+        );
     }
 }

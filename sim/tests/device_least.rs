@@ -48,10 +48,20 @@ fn time_ns(preset: &Preset, seed: u64, commands: &[(u32, u64, u64)], depth: usiz
         while inside < depth
             && let Some((&(file, start, len), id)) = rest.next()
         {
-            device.submit(now, Command { id, file, start, len });
+            device.submit(
+                now,
+                Command {
+                    id,
+                    file,
+                    start,
+                    len,
+                },
+            );
             inside += 1;
         }
-        let Some(at) = device.next_time() else { return now };
+        let Some(at) = device.next_time() else {
+            return now;
+        };
         now = at;
         device.advance(now, &mut out);
         inside -= out.drain(..).filter(|a| a.done).count();
@@ -65,8 +75,15 @@ fn no_mix_of_commands_is_faster() {
         for round in 0..150 {
             let (commands, bytes) = mix(&mut rng, preset);
             let depth = 1 << rng.below(8);
-            let (time, least) = (time_ns(preset, round, &commands, depth), preset.least_ns(bytes));
-            assert!(time >= least, "{} round {round}: {bytes} bytes in {time} ns, bound {least} ns", preset.name);
+            let (time, least) = (
+                time_ns(preset, round, &commands, depth),
+                preset.least_ns(bytes),
+            );
+            assert!(
+                time >= least,
+                "{} round {round}: {bytes} bytes in {time} ns, bound {least} ns",
+                preset.name
+            );
         }
     }
 }
@@ -77,13 +94,26 @@ fn no_mix_of_commands_is_faster() {
 fn the_bound_is_worth_something() {
     for preset in PRESETS {
         // Eight commands for each that is in the device at once.
-        let bytes = (1 << 30).max(u64::from(preset.connections) << 26).min(preset.capacity_bytes);
-        let pieces: Vec<_> = (0..bytes.div_ceil(8 << 20)).map(|n| n * (8 << 20)).collect();
-        let commands: Vec<_> = pieces.iter().map(|&at| (0, at, (8 << 20).min(bytes - at))).collect();
-        let times = (0..3).map(|seed| time_ns(preset, seed, &commands, preset.connections as usize));
+        let bytes = (1 << 30)
+            .max(u64::from(preset.connections) << 26)
+            .min(preset.capacity_bytes);
+        let pieces: Vec<_> = (0..bytes.div_ceil(8 << 20))
+            .map(|n| n * (8 << 20))
+            .collect();
+        let commands: Vec<_> = pieces
+            .iter()
+            .map(|&at| (0, at, (8 << 20).min(bytes - at)))
+            .collect();
+        let times =
+            (0..3).map(|seed| time_ns(preset, seed, &commands, preset.connections as usize));
         let time = times.min().expect("three runs") as f64;
         let share = preset.least_ns(bytes) as f64 / time;
-        println!("{}: bound {:.1} % of {:.3} s", preset.name, share * 100.0, time / 1e9);
+        println!(
+            "{}: bound {:.1} % of {:.3} s",
+            preset.name,
+            share * 100.0,
+            time / 1e9
+        );
         assert!(share <= 1.0 && share > 0.5, "{}: {share:.3}", preset.name);
     }
 }
@@ -93,6 +123,10 @@ fn nothing_takes_no_time_and_more_takes_longer() {
     for preset in PRESETS {
         assert_eq!(preset.least_ns(0), 0, "{}", preset.name);
         let bounds = [1, 4096, 1 << 20, 1 << 30, 1 << 40].map(|bytes| preset.least_ns(bytes));
-        assert!(bounds.is_sorted_by(|a, b| a <= b) && bounds[3] < bounds[4], "{}: {bounds:?}", preset.name);
+        assert!(
+            bounds.is_sorted_by(|a, b| a <= b) && bounds[3] < bounds[4],
+            "{}: {bounds:?}",
+            preset.name
+        );
     }
 }

@@ -21,33 +21,56 @@ fn reader(workload: &mut Workload, files: impl Iterator<Item = u32>, bytes: u64)
     let mut after = None;
     for file in files {
         let len = bytes.min(workload.files[file as usize]);
-        let reads =
-            (0..len.div_ceil(32 * KIB)).map(|n| Request::read(n * 32 * KIB, (32 * KIB).min(len - n * 32 * KIB)));
+        let reads = (0..len.div_ceil(32 * KIB))
+            .map(|n| Request::read(n * 32 * KIB, (32 * KIB).min(len - n * 32 * KIB)));
         let number = workload.jobs.len() as u32;
-        workload.jobs.push(Job { after: after.replace(number), ..Job::new(file, number, reads.collect()) });
+        workload.jobs.push(Job {
+            after: after.replace(number),
+            ..Job::new(file, number, reads.collect())
+        });
     }
 }
 
 /// 1,000 listed files.
 fn files(size: u64) -> Workload {
-    Workload { name: String::new(), files: vec![size; 1000], listed: true, page_bytes: 4096, jobs: Vec::new() }
+    Workload {
+        name: String::new(),
+        files: vec![size; 1000],
+        listed: true,
+        page_bytes: 4096,
+        jobs: Vec::new(),
+    }
 }
 
 fn simulate(workload: &Workload, device: &str) -> RunResult {
     let preset = presets::find(device).expect("a preset");
     let config = Config::new(PageSize::new(4096).expect("a page size"), CACHE);
     let policy = PolicySpec::of(&auto::INFO);
-    let setup = Setup { workload, policy: &policy, config, host_ns_per_kib: 0 };
+    let setup = Setup {
+        workload,
+        policy: &policy,
+        config,
+        host_ns_per_kib: 0,
+    };
     let result = run(&setup, preset.build(1));
     let stats = &result.stats;
     let unused = stats.unused_bytes + stats.unresolved_bytes;
-    assert!(unused <= stats.used_bytes / 4 + stats.demand_bytes / 64 + SLACK, "{unused} wasted of {stats:?}");
+    assert!(
+        unused <= stats.used_bytes / 4 + stats.demand_bytes / 64 + SLACK,
+        "{unused} wasted of {stats:?}"
+    );
     result
 }
 
 /// How many times as fast the order makes a workload.
 fn gain(workload: &Workload, device: &str) -> f64 {
-    let without = simulate(&Workload { listed: false, ..workload.clone() }, device);
+    let without = simulate(
+        &Workload {
+            listed: false,
+            ..workload.clone()
+        },
+        device,
+    );
     without.time_s / simulate(workload, device).time_s
 }
 
@@ -86,12 +109,20 @@ fn several_readers_follow_one_order() {
 #[test]
 fn files_out_of_order_are_not_read_ahead() {
     let random: Vec<u32> = (0..400).map(|n| n * 387 % 1000).collect();
-    for order in [random, (0..400).rev().collect(), (0..100).map(|n| n * 10).collect()] {
+    for order in [
+        random,
+        (0..400).rev().collect(),
+        (0..100).map(|n| n * 10).collect(),
+    ] {
         let mut workload = files(12 * KIB);
         reader(&mut workload, order.into_iter(), u64::MAX);
         for device in ["object-near", "nvme"] {
             let result = simulate(&workload, device);
-            assert!(overfetch(&result) <= 1.02, "{device}: {}", overfetch(&result));
+            assert!(
+                overfetch(&result) <= 1.02,
+                "{device}: {}",
+                overfetch(&result)
+            );
         }
     }
 }

@@ -15,7 +15,9 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 fn policy(text: &str) -> PolicySpec {
-    peer::parse(text).and_then(|draft| draft.ready(None)).expect("a policy")
+    peer::parse(text)
+        .and_then(|draft| draft.ready(None))
+        .expect("a policy")
 }
 
 fn config() -> Config {
@@ -35,8 +37,19 @@ impl Bench {
     fn new(text: &str, size: u64) -> Bench {
         let mut machine = Machine::new(config(), policy(text));
         machine.watch();
-        machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size });
-        Bench { machine, flying: Vec::new(), reads: 0 }
+        machine.handle(
+            Nanos(0),
+            Event::Open {
+                open: OpenId(0),
+                file: FileId(0),
+                size,
+            },
+        );
+        Bench {
+            machine,
+            flying: Vec::new(),
+            reads: 0,
+        }
     }
 
     fn send(&mut self, event: Event) {
@@ -44,7 +57,9 @@ impl Bench {
         while let Some(action) = self.machine.poll() {
             match action {
                 Action::Submit { fetch, range, .. } => self.flying.push((fetch, range.len())),
-                Action::Serve { lease, .. } => self.machine.handle(Nanos(0), Event::Release { lease }),
+                Action::Serve { lease, .. } => {
+                    self.machine.handle(Nanos(0), Event::Release { lease })
+                }
                 _ => {}
             }
         }
@@ -66,14 +81,28 @@ impl Bench {
         assert_eq!(words[0], "read", "{words:?}");
         self.reads += 1;
         let range = ByteRange::new(kib(1), kib(2)).expect("a range");
-        self.send(Event::Read { read: ReadId(self.reads), open: OpenId(0), range, random: false });
+        self.send(Event::Read {
+            read: ReadId(self.reads),
+            open: OpenId(0),
+            range,
+            random: false,
+        });
         if words.get(3).is_none() {
             self.settle();
         }
         let shown = |r: ByteRange| format!("{}+{}", r.start() / KIB, r.len() / KIB);
         let decisions = self.machine.take_decisions().into_iter();
         decisions
-            .map(|d| format!("> {}", d.windows.iter().map(|w| shown(w.range)).collect::<Vec<_>>().join(", ")))
+            .map(|d| {
+                format!(
+                    "> {}",
+                    d.windows
+                        .iter()
+                        .map(|w| shown(w.range))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                )
+            })
             .collect()
     }
 }
@@ -83,8 +112,16 @@ fn golden_table() {
     let table = include_str!("golden/peers.txt");
     let mut checked = 0;
     for case in table.split("\ncase ").skip(1) {
-        let mut lines = case.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-        let head: Vec<&str> = lines.next().expect("a head").split('|').map(str::trim).collect();
+        let mut lines = case
+            .lines()
+            .map(str::trim)
+            .filter(|l| !l.is_empty() && !l.starts_with('#'));
+        let head: Vec<&str> = lines
+            .next()
+            .expect("a head")
+            .split('|')
+            .map(str::trim)
+            .collect();
         let mut bench = Bench::new(head[1], head[2].parse::<u64>().expect("KiB") * KIB);
         let mut decided = Vec::new();
         let lines: Vec<&str> = lines.collect();
@@ -99,9 +136,17 @@ fn golden_table() {
     }
     assert!(checked >= 44, "only {checked} decisions in the table");
     for info in peer::ALL {
-        assert!(table.contains(&format!("| {}", info.name)), "no case for {}", info.name);
+        assert!(
+            table.contains(&format!("| {}", info.name)),
+            "no case for {}",
+            info.name
+        );
         let page = include_str!("../../docs/policies.md");
-        assert!(page.contains(&format!("| `{}` |", info.name)), "docs/policies.md has no row for {}", info.name);
+        assert!(
+            page.contains(&format!("| `{}` |", info.name)),
+            "docs/policies.md has no row for {}",
+            info.name
+        );
     }
 }
 
@@ -109,7 +154,13 @@ fn golden_table() {
 fn reader(size: u64, len: u64, offsets: impl Iterator<Item = u64>) -> Workload {
     let requests = offsets.map(|offset| Request::read(offset, len)).collect();
     let job = Job::new(0, 0, requests);
-    Workload { name: "measured".to_string(), files: vec![size], listed: false, page_bytes: 4096, jobs: vec![job] }
+    Workload {
+        name: "measured".to_string(),
+        files: vec![size],
+        listed: false,
+        page_bytes: 4096,
+        jobs: vec![job],
+    }
 }
 
 /// Bytes that reached the storage for each byte asked for, and the seconds it took.
@@ -119,9 +170,17 @@ fn fetched(policy_text: &str, workload: &Workload, model: NetModel) -> (f64, f64
     config.max_ahead_in_flight = model.connections;
     config.keep_windows_apart = true;
     let policy = policy(policy_text);
-    let setup = simulator::Setup { workload, policy: &policy, config: config.bounded(), host_ns_per_kib: 0 };
+    let setup = simulator::Setup {
+        workload,
+        policy: &policy,
+        config: config.bounded(),
+        host_ns_per_kib: 0,
+    };
     let result = simulator::run(&setup, Box::new(Net::new(model, 1)));
-    (result.stats.source_bytes as f64 / workload.bytes() as f64, result.time_s)
+    (
+        result.stats.source_bytes as f64 / workload.bytes() as f64,
+        result.time_s,
+    )
 }
 
 /// Distinct slots of `slots`, in random order.
@@ -152,7 +211,11 @@ fn nbdkit_rows() {
     const SIZE: u64 = 1 << 30;
     let nbdkit = |workload: &Workload| fetched("peer-nbdkit", workload, MEMORY).0;
     let sequential = nbdkit(&reader(SIZE, 64 * KIB, (0..128).map(|i| i * 64 * KIB)));
-    let streams = nbdkit(&reader(SIZE, 64 * KIB, (0..128).map(|i| (i % 2) * (SIZE / 2) + i / 2 * 64 * KIB)));
+    let streams = nbdkit(&reader(
+        SIZE,
+        64 * KIB,
+        (0..128).map(|i| (i % 2) * (SIZE / 2) + i / 2 * 64 * KIB),
+    ));
     let mut places = shuffled(SIZE / 4096, 200, 1);
     let shuffled = nbdkit(&reader(SIZE, 4096, places.iter().map(|p| p * 4096)));
     places.sort_unstable();
@@ -161,9 +224,18 @@ fn nbdkit_rows() {
         "nbdkit: sequential {sequential:.2}, streams {streams:.2}, ascending {ascending:.0}, shuffled {shuffled:.1}"
     );
     // What the original fetches twice is fetched once here, and what demand brought is kept.
-    assert!((1.0..1.1).contains(&sequential) && (1.0..1.2).contains(&streams), "{sequential} {streams}");
-    assert!((600.0..900.0).contains(&ascending), "measured 738: {ascending}");
-    assert!((25.0..60.0).contains(&shuffled), "measured 45.8: {shuffled}");
+    assert!(
+        (1.0..1.1).contains(&sequential) && (1.0..1.2).contains(&streams),
+        "{sequential} {streams}"
+    );
+    assert!(
+        (600.0..900.0).contains(&ascending),
+        "measured 738: {ascending}"
+    );
+    assert!(
+        (25.0..60.0).contains(&shuffled),
+        "measured 45.8: {shuffled}"
+    );
 }
 
 /// The simulated store of the fsspec measurements.
@@ -182,13 +254,45 @@ fn patterns() -> [(&'static str, Workload); 7] {
     const SIZE: u64 = 256 * MIB;
     let of = |len: u64, offsets: Vec<u64>| reader(SIZE, len, offsets.into_iter());
     [
-        ("seq 64K", of(64 * KIB, (0..256).map(|i| i * 64 * KIB).collect())),
+        (
+            "seq 64K",
+            of(64 * KIB, (0..256).map(|i| i * 64 * KIB).collect()),
+        ),
         ("seq 1M", of(MIB, (0..64).map(|i| i * MIB).collect())),
-        ("2 streams", of(64 * KIB, (0..256).map(|i| (i % 2) * 128 * MIB + i / 2 * 64 * KIB).collect())),
-        ("pairs", of(128 * KIB, (0..128u64).map(|i| (i ^ 1) * 128 * KIB).collect())),
-        ("stride", of(64 * KIB, (0..128).map(|i| i * 512 * KIB).collect())),
-        ("backward", of(64 * KIB, (0..128).map(|i| 16 * MIB - (i + 1) * 64 * KIB).collect())),
-        ("random", of(64 * KIB, shuffled(4096, 64, 1).iter().map(|p| p * 64 * KIB).collect())),
+        (
+            "2 streams",
+            of(
+                64 * KIB,
+                (0..256)
+                    .map(|i| (i % 2) * 128 * MIB + i / 2 * 64 * KIB)
+                    .collect(),
+            ),
+        ),
+        (
+            "pairs",
+            of(
+                128 * KIB,
+                (0..128u64).map(|i| (i ^ 1) * 128 * KIB).collect(),
+            ),
+        ),
+        (
+            "stride",
+            of(64 * KIB, (0..128).map(|i| i * 512 * KIB).collect()),
+        ),
+        (
+            "backward",
+            of(
+                64 * KIB,
+                (0..128).map(|i| 16 * MIB - (i + 1) * 64 * KIB).collect(),
+            ),
+        ),
+        (
+            "random",
+            of(
+                64 * KIB,
+                shuffled(4096, 64, 1).iter().map(|p| p * 64 * KIB).collect(),
+            ),
+        ),
     ]
 }
 
@@ -207,10 +311,16 @@ const MEASURED: [[f64; 3]; 7] = [
 fn fsspec_rows() {
     let mut wrong = Vec::new();
     for ((name, workload), measured) in patterns().into_iter().zip(MEASURED) {
-        let policies = ["peer-fsspec-readahead", "peer-fsspec-blockcache", "peer-fsspec-adaptive"];
+        let policies = [
+            "peer-fsspec-readahead",
+            "peer-fsspec-blockcache",
+            "peer-fsspec-adaptive",
+        ];
         for (policy, expected) in policies.into_iter().zip(measured) {
             let (got, seconds) = fetched(policy, &workload, STORE);
-            println!("{name:10} {policy:24} fetched/used {got:6.2}, measured {expected:5.1}; {seconds:.2} s");
+            println!(
+                "{name:10} {policy:24} fetched/used {got:6.2}, measured {expected:5.1}; {seconds:.2} s"
+            );
             // The imitation of `adaptive` asks for the whole of its last window, the original had not come to it.
             let to_the_end = policy.ends_with("adaptive") && name.starts_with("seq");
             let most = if to_the_end { 1.6 } else { 1.15 };

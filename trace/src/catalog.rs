@@ -41,12 +41,19 @@ pub static ALL: &[&Format] = &[
 /// # Errors
 /// It does not exist, or a pair is not one. `path` is what the error is about.
 pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceError> {
-    let whole = |what: String, remedy: String| TraceError::new(path, TracePosition::Whole, what, remedy);
-    let spec = Spec::parse(text).map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
+    let whole =
+        |what: String, remedy: String| TraceError::new(path, TracePosition::Whole, what, remedy);
+    let spec = Spec::parse(text)
+        .map_err(|error| whole(error.to_string(), "write NAME:key=value,...".to_string()))?;
     let name = spec.name;
     let names = || ALL.iter().map(|f| f.name).collect::<Vec<_>>().join(", ");
     let format = ALL.iter().find(|f| f.name == name);
-    let format = *format.ok_or_else(|| whole(format!("unknown format '{name}'"), format!("one of {}", names())))?;
+    let format = *format.ok_or_else(|| {
+        whole(
+            format!("unknown format '{name}'"),
+            format!("one of {}", names()),
+        )
+    })?;
     Ok((format, Pairs::of(spec.pairs)))
 }
 
@@ -55,21 +62,46 @@ pub fn parse(text: &str, path: &Path) -> Result<(&'static Format, Pairs), TraceE
 /// # Errors
 /// None fits, or several might.
 pub fn detect(head: &[u8], path: &Path) -> Result<&'static Format, TraceError> {
-    let fits = |least: Fit| ALL.iter().copied().filter(move |f| (f.detect)(head) >= least).collect::<Vec<_>>();
-    let names = |formats: &[&Format]| formats.iter().map(|f| f.name).collect::<Vec<_>>().join(" or ");
+    let fits = |least: Fit| {
+        ALL.iter()
+            .copied()
+            .filter(move |f| (f.detect)(head) >= least)
+            .collect::<Vec<_>>()
+    };
+    let names = |formats: &[&Format]| {
+        formats
+            .iter()
+            .map(|f| f.name)
+            .collect::<Vec<_>>()
+            .join(" or ")
+    };
     match (fits(Fit::Sure).as_slice(), fits(Fit::Maybe).as_slice()) {
         ([one], _) => Ok(one),
         ([], []) if let Some((what, remedy)) = other_file(head) => {
             Err(TraceError::new(path, TracePosition::Whole, what, remedy))
         }
         ([], []) => {
-            let known: Vec<&str> = ALL.iter().filter(|f| f.import.is_some()).map(|f| f.name).collect();
+            let known: Vec<&str> = ALL
+                .iter()
+                .filter(|f| f.import.is_some())
+                .map(|f| f.name)
+                .collect();
             let remedy = format!("name its format with --format, one of {}", known.join(", "));
-            Err(TraceError::new(path, TracePosition::Whole, "no known format of traces", remedy))
+            Err(TraceError::new(
+                path,
+                TracePosition::Whole,
+                "no known format of traces",
+                remedy,
+            ))
         }
         (_, may) => {
             let what = format!("it could be {}", names(may));
-            Err(TraceError::new(path, TracePosition::Whole, what, "say which with --format, since their units differ"))
+            Err(TraceError::new(
+                path,
+                TracePosition::Whole,
+                what,
+                "say which with --format, since their units differ",
+            ))
         }
     }
 }
@@ -79,15 +111,28 @@ fn other_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const DARSHAN: u64 = 6_567_223;
     let starts = |with: &[u8]| head.starts_with(with);
     let number = head.get(8..16).and_then(|bytes| bytes.try_into().ok());
-    let is_darshan = number.is_some_and(|n| u64::from_le_bytes(n) == DARSHAN || u64::from_be_bytes(n) == DARSHAN);
+    let is_darshan = number
+        .is_some_and(|n| u64::from_le_bytes(n) == DARSHAN || u64::from_be_bytes(n) == DARSHAN);
     if starts(b"version https://git-lfs.github.com/spec/") {
-        Some(("a pointer of Git LFS, not the file itself", "fetch the file: git lfs pull"))
+        Some((
+            "a pointer of Git LFS, not the file itself",
+            "fetch the file: git lfs pull",
+        ))
     } else if is_darshan {
-        Some(("a binary log of Darshan", "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt"))
+        Some((
+            "a binary log of Darshan",
+            "print its DXT records: darshan-dxt-parser FILE.darshan > FILE.txt",
+        ))
     } else if starts(b"PERFILE2") {
-        Some(("a binary recording of perf", "print it: perf trace -i perf.data > FILE.txt"))
+        Some((
+            "a binary recording of perf",
+            "print it: perf trace -i perf.data > FILE.txt",
+        ))
     } else if starts(b"\x17\x08Dtracing") {
-        Some(("a binary recording of trace-cmd", "print it: trace-cmd report trace.dat > FILE.txt"))
+        Some((
+            "a binary recording of trace-cmd",
+            "print it: trace-cmd report trace.dat > FILE.txt",
+        ))
     } else {
         None
     }
@@ -99,13 +144,30 @@ mod tests {
 
     #[test]
     fn other_files_are_called_by_their_name() {
-        let darshan = [&b"3.41\0\0\0\0"[..], &6_567_223_u64.to_le_bytes(), &[0; 100]].concat();
+        let darshan = [
+            &b"3.41\0\0\0\0"[..],
+            &6_567_223_u64.to_le_bytes(),
+            &[0; 100],
+        ]
+        .concat();
         let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
         for (head, what) in [
-            (&darshan[..], "a binary log of Darshan: t; print its DXT records: darshan-dxt-parser"),
-            (lfs, "a pointer of Git LFS, not the file itself: t; fetch the file: git lfs pull"),
-            (b"PERFILE2\x68\0\0\0\0\0\0\0", "a binary recording of perf: t; print it: perf trace"),
-            (b"\x17\x08Dtracing6\0", "a binary recording of trace-cmd: t; print it: trace-cmd report"),
+            (
+                &darshan[..],
+                "a binary log of Darshan: t; print its DXT records: darshan-dxt-parser",
+            ),
+            (
+                lfs,
+                "a pointer of Git LFS, not the file itself: t; fetch the file: git lfs pull",
+            ),
+            (
+                b"PERFILE2\x68\0\0\0\0\0\0\0",
+                "a binary recording of perf: t; print it: perf trace",
+            ),
+            (
+                b"\x17\x08Dtracing6\0",
+                "a binary recording of trace-cmd: t; print it: trace-cmd report",
+            ),
             (b"hello", "no known format of traces: t; name its format"),
         ] {
             let error = detect(head, Path::new("t")).err().expect(what).to_string();
@@ -117,11 +179,27 @@ mod tests {
     fn a_format_is_named_with_its_pairs() {
         let path = Path::new("t");
         let (format, mut pairs) = parse("csv: unit = us ,", path).expect("a format");
-        assert_eq!((format.name, pairs.take("unit").as_deref(), pairs.take("unit")), ("csv", Some("us"), None));
+        assert_eq!(
+            (
+                format.name,
+                pairs.take("unit").as_deref(),
+                pairs.take("unit")
+            ),
+            ("csv", Some("us"), None)
+        );
         for (text, words) in [
-            ("csv:unit", "'unit' in 'csv:unit' is not key=value: t; write NAME:key=value,..."),
-            ("csv:a=1,a=2", "'a=2' in 'csv:a=1,a=2' sets 'a' a second time: t; write NAME:key=value,..."),
-            ("cvs", "unknown format 'cvs': t; one of foreread, blkparse, "),
+            (
+                "csv:unit",
+                "'unit' in 'csv:unit' is not key=value: t; write NAME:key=value,...",
+            ),
+            (
+                "csv:a=1,a=2",
+                "'a=2' in 'csv:a=1,a=2' sets 'a' a second time: t; write NAME:key=value,...",
+            ),
+            (
+                "cvs",
+                "unknown format 'cvs': t; one of foreread, blkparse, ",
+            ),
         ] {
             let error = parse(text, path).err().expect(text).to_string();
             assert!(error.starts_with(words), "{error}");

@@ -30,7 +30,14 @@ impl Checked {
     /// Looks at `items`, that are read from `path`.
     #[must_use]
     pub fn new(items: Items, path: &Path) -> Checked {
-        Checked { items, path: path.to_path_buf(), files: 0, records: 0, latest_ns: 0, ended: false }
+        Checked {
+            items,
+            path: path.to_path_buf(),
+            files: 0,
+            records: 0,
+            latest_ns: 0,
+            ended: false,
+        }
     }
 
     fn look(&mut self, item: &Item) -> Result<(), TraceError> {
@@ -38,10 +45,18 @@ impl Checked {
             Item::File(file) => {
                 self.files += 1;
                 match () {
-                    () if self.files > MAX_FILES => Some(("more than 1048576 files", "cut the trace in parts")),
-                    () if file.name.len() > MAX_NAME_BYTES => Some(("a file name of over 4096 bytes", "shorten it")),
-                    () if file.name.contains('\0') => Some(("a file name with a zero byte", "take it out")),
-                    () if file.size.is_some_and(|size| size > MAX_END) => Some(("a file of over 2^63 bytes", DAMAGED)),
+                    () if self.files > MAX_FILES => {
+                        Some(("more than 1048576 files", "cut the trace in parts"))
+                    }
+                    () if file.name.len() > MAX_NAME_BYTES => {
+                        Some(("a file name of over 4096 bytes", "shorten it"))
+                    }
+                    () if file.name.contains('\0') => {
+                        Some(("a file name with a zero byte", "take it out"))
+                    }
+                    () if file.size.is_some_and(|size| size > MAX_END) => {
+                        Some(("a file of over 2^63 bytes", DAMAGED))
+                    }
                     () => None,
                 }
             }
@@ -52,14 +67,27 @@ impl Checked {
                 fault
             }
         };
-        let Some((what, remedy)) = fault else { return Ok(()) };
-        let record = if matches!(item, Item::File(_)) { self.records + 1 } else { self.records };
-        Err(TraceError::new(&self.path, TracePosition::Record(record), what, remedy))
+        let Some((what, remedy)) = fault else {
+            return Ok(());
+        };
+        let record = if matches!(item, Item::File(_)) {
+            self.records + 1
+        } else {
+            self.records
+        };
+        Err(TraceError::new(
+            &self.path,
+            TracePosition::Record(record),
+            what,
+            remedy,
+        ))
     }
 
     /// What is wrong with a record, and what to do about it.
     fn fault(&self, record: &Record) -> Option<(&'static str, &'static str)> {
-        let ends = record.offset.checked_add(record.len.max(record.returned.unwrap_or(0)));
+        let ends = record
+            .offset
+            .checked_add(record.len.max(record.returned.unwrap_or(0)));
         if ends.is_none_or(|end| end > MAX_END) {
             return Some(("a record that ends beyond 2^63 bytes", DAMAGED));
         }
@@ -69,13 +97,20 @@ impl Checked {
         if record.start_ns.is_some_and(|start| start < self.latest_ns) {
             return Some(("time goes backwards", "sort the trace by time"));
         }
-        if record.end_ns.is_some_and(|end| record.start_ns.is_none_or(|start| end < start)) {
+        if record
+            .end_ns
+            .is_some_and(|end| record.start_ns.is_none_or(|start| end < start))
+        {
             return Some(("a record that ends before it begins", DAMAGED));
         }
         if record.after.len() > MAX_AFTER {
             return Some(("a record that waits for more than 1024 others", DAMAGED));
         }
-        if record.after.iter().any(|after| after.record >= self.records - 1) {
+        if record
+            .after
+            .iter()
+            .any(|after| after.record >= self.records - 1)
+        {
             return Some(("a record that waits for a later one", DAMAGED));
         }
         None
@@ -91,7 +126,10 @@ impl Iterator for Checked {
         if self.ended {
             return None;
         }
-        let checked = self.items.next()?.and_then(|item| self.look(&item).map(|()| item));
+        let checked = self
+            .items
+            .next()?
+            .and_then(|item| self.look(&item).map(|()| item));
         self.ended = checked.is_err();
         Some(checked)
     }
@@ -113,8 +151,15 @@ mod tests {
 
     fn with(change: impl Fn(&mut Record)) -> String {
         let file = Item::File(FileInfo::default());
-        let first = Record { start_ns: Some(10), end_ns: Some(12), ..Record::read(0, 0, 1) };
-        let mut second = Record { start_ns: Some(10), ..Record::read(0, MAX_END - 1, 1) };
+        let first = Record {
+            start_ns: Some(10),
+            end_ns: Some(12),
+            ..Record::read(0, 0, 1)
+        };
+        let mut second = Record {
+            start_ns: Some(10),
+            ..Record::read(0, MAX_END - 1, 1)
+        };
         change(&mut second);
         first_error(vec![file, Item::Record(first), Item::Record(second)])
     }
@@ -123,22 +168,56 @@ mod tests {
     fn each_rule_names_its_record() {
         assert_eq!(with(|_| ()), "");
         let damaged = "t, record 2; the file is damaged or of another format; see --format";
-        assert_eq!(with(|r| r.len = 2), format!("a record that ends beyond 2^63 bytes: {damaged}"));
-        assert_eq!(with(|r| r.offset = u64::MAX), format!("a record that ends beyond 2^63 bytes: {damaged}"));
-        assert_eq!(with(|r| r.file = 1), format!("a record of a file that was not named before it: {damaged}"));
-        assert_eq!(with(|r| r.start_ns = Some(9)), "time goes backwards: t, record 2; sort the trace by time");
-        assert_eq!(with(|r| r.end_ns = Some(9)), format!("a record that ends before it begins: {damaged}"));
-        let after = |record| After { record, end: true, delay_ns: 0 };
+        assert_eq!(
+            with(|r| r.len = 2),
+            format!("a record that ends beyond 2^63 bytes: {damaged}")
+        );
+        assert_eq!(
+            with(|r| r.offset = u64::MAX),
+            format!("a record that ends beyond 2^63 bytes: {damaged}")
+        );
+        assert_eq!(
+            with(|r| r.file = 1),
+            format!("a record of a file that was not named before it: {damaged}")
+        );
+        assert_eq!(
+            with(|r| r.start_ns = Some(9)),
+            "time goes backwards: t, record 2; sort the trace by time"
+        );
+        assert_eq!(
+            with(|r| r.end_ns = Some(9)),
+            format!("a record that ends before it begins: {damaged}")
+        );
+        let after = |record| After {
+            record,
+            end: true,
+            delay_ns: 0,
+        };
         assert_eq!(with(|r| r.after = vec![after(0)]), "");
-        assert_eq!(with(|r| r.after = vec![after(1)]), format!("a record that waits for a later one: {damaged}"));
-        assert!(with(|r| r.after = vec![after(0); MAX_AFTER + 1]).starts_with("a record that waits for more than"));
+        assert_eq!(
+            with(|r| r.after = vec![after(1)]),
+            format!("a record that waits for a later one: {damaged}")
+        );
+        assert!(
+            with(|r| r.after = vec![after(0); MAX_AFTER + 1])
+                .starts_with("a record that waits for more than")
+        );
     }
 
     #[test]
     fn a_bad_file_is_named_by_the_record_that_would_follow() {
-        let bad = FileInfo { name: "a\0b".to_string(), size: None };
-        assert_eq!(first_error(vec![Item::File(bad)]), "a file name with a zero byte: t, record 1; take it out");
-        let large = FileInfo { name: "a".to_string(), size: Some(MAX_END + 1) };
+        let bad = FileInfo {
+            name: "a\0b".to_string(),
+            size: None,
+        };
+        assert_eq!(
+            first_error(vec![Item::File(bad)]),
+            "a file name with a zero byte: t, record 1; take it out"
+        );
+        let large = FileInfo {
+            name: "a".to_string(),
+            size: Some(MAX_END + 1),
+        };
         assert!(first_error(vec![Item::File(large)]).starts_with("a file of over 2^63 bytes"));
     }
 }

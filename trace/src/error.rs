@@ -53,14 +53,29 @@ pub struct TraceError {
 impl TraceError {
     /// An error at `place` of the file `path`.
     #[must_use]
-    pub fn new(path: &Path, place: TracePosition, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
-        TraceError { what: what.into(), path: path.to_path_buf(), place, remedy: remedy.into() }
+    pub fn new(
+        path: &Path,
+        place: TracePosition,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> TraceError {
+        TraceError {
+            what: what.into(),
+            path: path.to_path_buf(),
+            place,
+            remedy: remedy.into(),
+        }
     }
 
     /// The system refused to read or write the file.
     #[must_use]
     pub fn io(path: &Path, place: TracePosition, error: &std::io::Error) -> TraceError {
-        TraceError::new(path, place, format!("cannot be read ({error})"), "check the file and its permissions")
+        TraceError::new(
+            path,
+            place,
+            format!("cannot be read ({error})"),
+            "check the file and its permissions",
+        )
     }
 
     /// The system refused to write the file.

@@ -127,7 +127,8 @@ pub struct Follow {
 }
 
 pub(super) const FAILED: &str = "calls that failed";
-const NO_FILE: &str = "calls on what is no file of a page cache (pipes, sockets, terminals, /proc, tmpfs)";
+const NO_FILE: &str =
+    "calls on what is no file of a page cache (pipes, sockets, terminals, /proc, tmpfs)";
 const UNKNOWN: &str = "reads from an unknown position";
 const UNREAD: &str = "writes to files that were not read";
 const UNFINISHED: &str = "calls that did not return";
@@ -173,7 +174,11 @@ impl Follow {
             self.ignored = Some(thread);
         }
         for one in all {
-            let what = Description { name: None, position: one.position, direct: one.direct };
+            let what = Description {
+                name: None,
+                position: one.position,
+                direct: one.direct,
+            };
             let open = self.tables.open(thread, one.descriptor, what, false)?;
             if let Some(place) = one.place {
                 self.known.entry(open).or_insert(place);
@@ -244,9 +249,14 @@ impl Follow {
             self.touches.folio(place, first, pages);
             return Ok(());
         }
-        let decided = if self.decided.is_empty() { None } else { self.decided.remove(&thread) };
+        let decided = if self.decided.is_empty() {
+            None
+        } else {
+            self.decided.remove(&thread)
+        };
         if let What::AheadByPage(place, first, _) = event.what
-            && decided.is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
+            && decided
+                .is_some_and(|(one, from, until)| one == place && (from..until).contains(&first))
         {
             return Ok(());
         }
@@ -255,14 +265,21 @@ impl Follow {
         } else if let What::Fault(place, page) = event.what {
             self.fault(thread, place, page, at_ns, out);
         } else {
-            self.touches.finish(thread, &mut self.held, &mut self.counts);
+            self.touches
+                .finish(thread, &mut self.held, &mut self.counts);
             self.other(thread, event.what, at_ns, out)?;
         }
         self.leave(false, out);
         Ok(())
     }
 
-    fn other(&mut self, thread: u32, what: What, at_ns: u64, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+    fn other(
+        &mut self,
+        thread: u32,
+        what: What,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
         match what {
             What::Enter(call, args) => {
                 self.touches.gone(thread);
@@ -270,12 +287,29 @@ impl Follow {
             }
             What::Exit(call, value) => self.exit(thread, call, value, at_ns, out)?,
             What::Pages(place, first, last) => {
-                let (start, end) =
-                    (first.saturating_mul(PAGE_BYTES), last.saturating_add(1).saturating_mul(PAGE_BYTES));
-                self.saw(thread, CacheAccess { place, start, end, direct: false }, at_ns, out);
+                let (start, end) = (
+                    first.saturating_mul(PAGE_BYTES),
+                    last.saturating_add(1).saturating_mul(PAGE_BYTES),
+                );
+                self.saw(
+                    thread,
+                    CacheAccess {
+                        place,
+                        start,
+                        end,
+                        direct: false,
+                    },
+                    at_ns,
+                    out,
+                );
             }
             What::Direct(place, offset, len, _) => {
-                let seen = CacheAccess { place, start: offset, end: offset.saturating_add(len), direct: true };
+                let seen = CacheAccess {
+                    place,
+                    start: offset,
+                    end: offset.saturating_add(len),
+                    direct: true,
+                };
                 self.saw(thread, seen, at_ns, out);
             }
             What::Address(address) => self.touches.address(thread, address),
@@ -300,36 +334,79 @@ impl Follow {
                 self.spaces.begin(thread);
             }
             What::Ahead(place, first, pages) => {
-                self.decided.insert(thread, (place, first, first.saturating_add(pages)));
+                self.decided
+                    .insert(thread, (place, first, first.saturating_add(pages)));
                 self.ahead(thread, place, first, pages, at_ns, out);
             }
-            What::AheadByPage(place, first, pages) => self.ahead(thread, place, first, pages, at_ns, out),
-            What::Mapped(..) | What::Fault(..) | What::Folio(..) | What::Metadata(..) | What::Lost => {}
+            What::AheadByPage(place, first, pages) => {
+                self.ahead(thread, place, first, pages, at_ns, out)
+            }
+            What::Mapped(..)
+            | What::Fault(..)
+            | What::Folio(..)
+            | What::Metadata(..)
+            | What::Lost => {}
         }
         Ok(())
     }
 
     /// A decision of the kernel.
-    fn ahead(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn ahead(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        first: u64,
+        pages: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) {
         self.counts.decisions += 1;
         let file = self.file(place, out);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
-        let read = Record::read(file, first.saturating_mul(PAGE_BYTES), pages.saturating_mul(PAGE_BYTES));
-        self.put(Record { thread, open, start_ns, flags, ..read });
+        let read = Record::read(
+            file,
+            first.saturating_mul(PAGE_BYTES),
+            pages.saturating_mul(PAGE_BYTES),
+        );
+        self.put(Record {
+            thread,
+            open,
+            start_ns,
+            flags,
+            ..read
+        });
     }
 
     /// A file system reads its own data.
-    fn metadata(&mut self, thread: u32, place: FileKey, first: u64, pages: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn metadata(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        first: u64,
+        pages: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) {
         let pages = first..first.saturating_add(pages);
         if self.metadata.goes_on(thread, place, &pages) {
             return;
         }
         self.metadata.came(thread, at_ns, &mut self.held);
         let file = self.file(place, out);
-        let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD.with(Flags::METADATA));
+        let (open, start_ns, flags) = (
+            BY_KERNEL | file,
+            Some(at_ns),
+            Flags::AHEAD.with(Flags::METADATA),
+        );
         let bytes = (pages.end - pages.start).saturating_mul(PAGE_BYTES);
         let read = Record::read(file, pages.start.saturating_mul(PAGE_BYTES), bytes);
-        let ticket = self.held.open(Some(Record { thread, open, start_ns, flags, ..read }));
+        let ticket = self.held.open(Some(Record {
+            thread,
+            open,
+            start_ns,
+            flags,
+            ..read
+        }));
         self.metadata.begin(thread, place, pages, ticket);
     }
 
@@ -394,7 +471,17 @@ impl Follow {
             return Ok(());
         }
         let ticket = call.is_data().then(|| self.held.open(None));
-        self.pending.insert(thread, Pending { call, args, start_ns: at_ns, early: self.moving, ticket, seen: None });
+        self.pending.insert(
+            thread,
+            Pending {
+                call,
+                args,
+                start_ns: at_ns,
+                early: self.moving,
+                ticket,
+                seen: None,
+            },
+        );
         Ok(())
     }
 
@@ -416,14 +503,38 @@ impl Follow {
         let file = self.file(seen.place, out);
         self.counts.reads += 1;
         self.counts.by_page += u64::from(!seen.direct);
-        let flags = if seen.direct { Flags::DIRECT } else { Flags::default() };
+        let flags = if seen.direct {
+            Flags::DIRECT
+        } else {
+            Flags::default()
+        };
         let (start_ns, end_ns, open) = (Some(at_ns), Some(at_ns), BY_KERNEL | file);
         let bytes = seen.end - seen.start;
-        self.put(Record { thread, open, start_ns, end_ns, flags, ..Record::read(file, seen.start, bytes) });
+        self.put(Record {
+            thread,
+            open,
+            start_ns,
+            end_ns,
+            flags,
+            ..Record::read(file, seen.start, bytes)
+        });
     }
 
-    fn exit(&mut self, thread: u32, call: Call, value: i64, at_ns: u64, out: &mut VecDeque<Item>) -> Result<(), Fault> {
-        let Some(pending) = self.pending.remove(&thread).filter(|pending| pending.call == call) else { return Ok(()) };
+    fn exit(
+        &mut self,
+        thread: u32,
+        call: Call,
+        value: i64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
+        let Some(pending) = self
+            .pending
+            .remove(&thread)
+            .filter(|pending| pending.call == call)
+        else {
+            return Ok(());
+        };
         let record = match (call.is_data(), value < 0) {
             (true, true) => {
                 self.left_out.count(FAILED);
@@ -436,7 +547,9 @@ impl Follow {
                 None
             }
         };
-        let Some(ticket) = pending.ticket else { return Ok(()) };
+        let Some(ticket) = pending.ticket else {
+            return Ok(());
+        };
         match record {
             Some(record) => self.held.done(ticket, |place| *place = Some(record)),
             None => drop(self.held.cancel(ticket)),
@@ -445,25 +558,52 @@ impl Follow {
     }
 
     /// A touch of a mapped page: a fault that found its page there.
-    fn mapped(&mut self, thread: u32, place: FileKey, first: u64, last: u64, at_ns: u64, out: &mut VecDeque<Item>) {
-        if self.touches.again(thread, place, first, last, at_ns, &mut self.held, &mut self.counts) {
+    fn mapped(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        first: u64,
+        last: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) {
+        if self.touches.again(
+            thread,
+            place,
+            first,
+            last,
+            at_ns,
+            &mut self.held,
+            &mut self.counts,
+        ) {
             return;
         }
-        self.touches.finish(thread, &mut self.held, &mut self.counts);
+        self.touches
+            .finish(thread, &mut self.held, &mut self.counts);
         let told = self.mapped_page(thread, place, |page| (first..=last).contains(&page));
         let Some(page) = told.or_else(|| self.touches.page(thread, first, last)) else {
-            self.left_out.count("touches of pages that were mapped already (offset not certain)");
+            self.left_out
+                .count("touches of pages that were mapped already (offset not certain)");
             return;
         };
         let record = self.touch(thread, place, page, at_ns, out);
-        self.touches.found(thread, place, page, last, self.held.open(Some(record)));
+        self.touches
+            .found(thread, place, page, last, self.held.open(Some(record)));
     }
 
     /// The page that a thread's fault is about, where its address is in a mapping that is known and the page is `right`:
     /// then it is known which file that is.
-    fn mapped_page(&mut self, thread: u32, place: FileKey, right: impl Fn(u64) -> bool) -> Option<u64> {
+    fn mapped_page(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        right: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
         let address = self.touches.address_of(thread)?;
-        let piece = *self.spaces.pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES).first()?;
+        let piece = *self
+            .spaces
+            .pieces(thread, address - address % PAGE_BYTES, PAGE_BYTES)
+            .first()?;
         let page = piece.offset / PAGE_BYTES;
         if !right(page) {
             return None;
@@ -473,21 +613,44 @@ impl Follow {
     }
 
     /// A fault that went to the file.
-    fn fault(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64, out: &mut VecDeque<Item>) {
+    fn fault(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        page: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) {
         if self.touches.went(thread, place, page) {
             return;
         }
-        self.touches.finish(thread, &mut self.held, &mut self.counts);
+        self.touches
+            .finish(thread, &mut self.held, &mut self.counts);
         self.mapped_page(thread, place, |mapped| mapped == page);
         let record = self.touch(thread, place, page, at_ns, out);
-        self.touches.begin(thread, place, page, self.held.open(Some(record)));
+        self.touches
+            .begin(thread, place, page, self.held.open(Some(record)));
     }
 
-    fn touch(&mut self, thread: u32, place: FileKey, page: u64, at_ns: u64, out: &mut VecDeque<Item>) -> Record {
+    fn touch(
+        &mut self,
+        thread: u32,
+        place: FileKey,
+        page: u64,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Record {
         let file = self.file(place, out);
         self.paged.insert(file);
         let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));
         let read = Record::read(file, page.saturating_mul(PAGE_BYTES), PAGE_BYTES);
-        Record { op, thread, open, start_ns: time, end_ns: time, ..read }
+        Record {
+            op,
+            thread,
+            open,
+            start_ns: time,
+            end_ns: time,
+            ..read
+        }
     }
 }

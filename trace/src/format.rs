@@ -42,12 +42,19 @@ impl Pairs {
     /// # Errors
     /// A key is left.
     pub fn finish(&self, path: &Path, format: &str, known: &[&str]) -> Result<(), TraceError> {
-        let Some((key, _)) = self.0.first() else { return Ok(()) };
+        let Some((key, _)) = self.0.first() else {
+            return Ok(());
+        };
         let remedy = match known {
             [] => format!("{format} has no keys"),
             known => format!("{format} has the keys {}", known.join(", ")),
         };
-        Err(TraceError::new(path, TracePosition::Whole, format!("unknown key '{key}' of the format {format}"), remedy))
+        Err(TraceError::new(
+            path,
+            TracePosition::Whole,
+            format!("unknown key '{key}' of the format {format}"),
+            remedy,
+        ))
     }
 }
 

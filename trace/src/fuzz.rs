@@ -53,7 +53,9 @@ pub fn by_name(text: &str) -> Result<(&'static Format, Pairs), String> {
 }
 
 fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
-    let Some(import) = format.import else { return Ok(Outcome::Whole(0)) };
+    let Some(import) = format.import else {
+        return Ok(Outcome::Whole(0));
+    };
     let path = Path::new("t");
     // What its detector makes of any bytes is part of it.
     let _ = (format.detect)(data);
@@ -61,7 +63,9 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
         Ok(input) => input,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };
-    let Import { items, left_out, .. } = match import(vec![input], pairs) {
+    let Import {
+        items, left_out, ..
+    } = match import(vec![input], pairs) {
         Ok(import) => import,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };

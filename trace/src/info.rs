@@ -116,7 +116,11 @@ pub struct ReuseInfo {
 /// # Errors
 /// The first one of its items.
 pub fn of(import: Import) -> Result<Info, TraceError> {
-    let Import { header, items, left_out } = import;
+    let Import {
+        header,
+        items,
+        left_out,
+    } = import;
     let mut counter = Counter::default();
     for item in items {
         match item? {
@@ -199,7 +203,8 @@ impl Counter {
         if bytes > 0 {
             self.reads += 1;
             let continues = self.streams.read(record);
-            self.reuse.read(record.file, record.offset, bytes, continues);
+            self.reuse
+                .read(record.file, record.offset, bytes, continues);
         }
     }
 
@@ -207,11 +212,16 @@ impl Counter {
         let Some(start) = record.start_ns else { return };
         self.first_ns.get_or_insert(start);
         self.last_ns = self.last_ns.max(record.end_ns.unwrap_or(start));
-        let reader = if header.lacks.threads { record.open } else { record.thread };
+        let reader = if header.lacks.threads {
+            record.open
+        } else {
+            record.thread
+        };
         let Some(end) = record.end_ns else { return };
         self.with_end += 1;
         // A file system's own read is no read of the thread, which waits for it all the same.
-        let is_read = matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA);
+        let is_read =
+            matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::METADATA);
         if is_read {
             self.latency.add(end - start);
         }
@@ -232,7 +242,11 @@ impl Counter {
 
     fn info(mut self, header: Header) -> Info {
         let bytes = self.streams.end();
-        let (continued, touched, distinct) = (self.streams.continued, self.reuse.touched, self.reuse.distinct());
+        let (continued, touched, distinct) = (
+            self.streams.continued,
+            self.reuse.touched,
+            self.reuse.distinct(),
+        );
         let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let lacks = lacks::lacks(&header, self.first_ns.is_some(), self.with_end > 0);
         Info {
@@ -253,16 +267,26 @@ impl Counter {
             metadata: self.metadata,
             dependent: self.dependent,
             read_bytes: self.sizes.summary(),
-            sequential: Count { records: continued.0, bytes: continued.1 },
+            sequential: Count {
+                records: continued.0,
+                bytes: continued.1,
+            },
             sequential_share: share(continued.0, self.reads),
-            streams: StreamInfo { bytes, longest_reads: self.streams.longest_reads, forgotten: self.streams.forgotten },
+            streams: StreamInfo {
+                bytes,
+                longest_reads: self.streams.longest_reads,
+                forgotten: self.streams.forgotten,
+            },
             reuse: ReuseInfo {
                 distinct_bytes: distinct.saturating_mul(reuse::BLOCK),
                 again_share: share(touched - distinct, touched),
                 followed_share: (-f64::from(self.reuse.level)).exp2(),
             },
             span_ns: self.first_ns.map(|first| self.last_ns - first),
-            span_bytes: self.ends.iter().fold(0, |sum, end| sum.saturating_add(*end)),
+            span_bytes: self
+                .ends
+                .iter()
+                .fold(0, |sum, end| sum.saturating_add(*end)),
             read_latency_ns: self.latency.summary(),
             think_ns: self.think.summary(),
             overlapping: self.overlapping,

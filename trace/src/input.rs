@@ -21,9 +21,15 @@ pub const HEAD_BYTES: usize = 64 << 10;
 /// It cannot be opened, or is of another kind.
 pub(crate) fn opened(path: &Path) -> Result<File, TraceError> {
     if path.is_dir() {
-        return Err(TraceError::new(path, TracePosition::Whole, "a directory is no trace", "name a file in it"));
+        return Err(TraceError::new(
+            path,
+            TracePosition::Whole,
+            "a directory is no trace",
+            "name a file in it",
+        ));
     }
-    foreread_os::open::stream(path).map_err(|error| TraceError::io(path, TracePosition::Whole, &error))
+    foreread_os::open::stream(path)
+        .map_err(|error| TraceError::io(path, TracePosition::Whole, &error))
 }
 
 /// A trace's bytes from the first one on.
@@ -59,7 +65,9 @@ impl Input {
     /// # Errors
     /// Its kind cannot be found out.
     pub fn beside(mut self, file: File) -> Result<Input, TraceError> {
-        let about = file.metadata().map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))?;
+        let about = file
+            .metadata()
+            .map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))?;
         self.file = (about.is_file() && !self.packed).then_some(file);
         Ok(self)
     }
@@ -74,10 +82,16 @@ impl Input {
         }
         let io = |error: std::io::Error| TraceError::io(&self.path, TracePosition::Whole, &error);
         let mut copy = tempfile::tempfile().map_err(io)?;
-        let copied = std::io::copy(&mut self.reader.take(most.saturating_add(1)), &mut copy).map_err(io)?;
+        let copied =
+            std::io::copy(&mut self.reader.take(most.saturating_add(1)), &mut copy).map_err(io)?;
         if copied > most {
             let what = format!("more than {most} bytes that are no plain file");
-            return Err(TraceError::new(&self.path, TracePosition::Whole, what, "unpack it into a file and name that"));
+            return Err(TraceError::new(
+                &self.path,
+                TracePosition::Whole,
+                what,
+                "unpack it into a file and name that",
+            ));
         }
         Ok(copy)
     }
@@ -98,7 +112,15 @@ impl Input {
             _ => io(error),
         })?;
         let reader = BufReader::with_capacity(HEAD_BYTES, plain);
-        Ok(Input { path: path.to_path_buf(), reader, taken: 0, number: 0, line: Vec::new(), packed, file: None })
+        Ok(Input {
+            path: path.to_path_buf(),
+            reader,
+            taken: 0,
+            number: 0,
+            line: Vec::new(),
+            packed,
+            file: None,
+        })
     }
 
     /// The only one of `inputs`, for formats that are one file.
@@ -112,7 +134,12 @@ impl Input {
             (_, second) => {
                 let path = second.map_or_else(PathBuf::new, |input| input.path);
                 let what = format!("a trace in the format {format} is one file");
-                Err(TraceError::new(&path, TracePosition::Whole, what, "name one file"))
+                Err(TraceError::new(
+                    &path,
+                    TracePosition::Whole,
+                    what,
+                    "name one file",
+                ))
             }
         }
     }
@@ -128,7 +155,9 @@ impl Input {
     /// # Errors
     /// It cannot be read.
     pub fn head(&mut self) -> Result<&[u8], TraceError> {
-        self.reader.fill_buf().map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))
+        self.reader
+            .fill_buf()
+            .map_err(|error| TraceError::io(&self.path, TracePosition::Whole, &error))
     }
 
     /// The place of the line that was taken last.
@@ -146,7 +175,9 @@ impl Input {
         let mut limited = (&mut self.reader).take(MAX_LINE_BYTES as u64 + 1);
         let got = limited.read_until(b'\n', &mut self.line);
         self.number += 1;
-        let got = got.map_err(|error| TraceError::io(&self.path, TracePosition::Line(self.number), &error))?;
+        let got = got.map_err(|error| {
+            TraceError::io(&self.path, TracePosition::Line(self.number), &error)
+        })?;
         if got == 0 {
             return Ok(None);
         }
@@ -154,7 +185,10 @@ impl Input {
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         } else if got > MAX_LINE_BYTES {
-            return Err(self.error("a line of over 64 KiB", "this is no trace of this format; see --format"));
+            return Err(self.error(
+                "a line of over 64 KiB",
+                "this is no trace of this format; see --format",
+            ));
         }
         if self.line.last() == Some(&b'\r') {
             self.line.pop();
@@ -196,13 +230,25 @@ impl Input {
             return Ok(());
         }
         let what = format!("the trace ends in the middle of a record ({got} of {wanted} bytes)");
-        Err(self.record_error(got as u64, what, "copy it again, or cut it before this record"))
+        Err(self.record_error(
+            got as u64,
+            what,
+            "copy it again, or cut it before this record",
+        ))
     }
 
     /// An error about the record that was taken last, `len` bytes of which have been taken.
     #[must_use]
-    pub fn record_error(&self, len: u64, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
-        let place = TracePosition::Byte { record: self.number, byte: self.taken.saturating_sub(len) };
+    pub fn record_error(
+        &self,
+        len: u64,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> TraceError {
+        let place = TracePosition::Byte {
+            record: self.number,
+            byte: self.taken.saturating_sub(len),
+        };
         TraceError::new(&self.path, place, what, remedy)
     }
 
@@ -219,7 +265,10 @@ impl Input {
                 Ok(n) => got += n,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let place = TracePosition::Byte { record: self.number, byte: self.taken };
+                    let place = TracePosition::Byte {
+                        record: self.number,
+                        byte: self.taken,
+                    };
                     return Err(TraceError::io(&self.path, place, &error));
                 }
             }
@@ -243,7 +292,11 @@ mod tests {
         let text = b"one\r\n\ntwo";
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(text).expect("memory");
-        let wrapped = [text.to_vec(), gz.finish().expect("memory"), zstd::encode_all(&text[..], 1).expect("memory")];
+        let wrapped = [
+            text.to_vec(),
+            gz.finish().expect("memory"),
+            zstd::encode_all(&text[..], 1).expect("memory"),
+        ];
         for bytes in wrapped {
             let mut input = of(bytes);
             assert_eq!(input.head().expect("readable"), text);
@@ -255,15 +308,28 @@ mod tests {
 
     #[test]
     fn a_line_has_a_largest_length_and_a_record_is_whole() {
-        let mut input = of([vec![b'x'; MAX_LINE_BYTES], vec![b'\n'], vec![b'x'; MAX_LINE_BYTES + 1]].concat());
-        assert_eq!(input.line().expect("just short enough").map(<[u8]>::len), Some(MAX_LINE_BYTES));
+        let mut input = of([
+            vec![b'x'; MAX_LINE_BYTES],
+            vec![b'\n'],
+            vec![b'x'; MAX_LINE_BYTES + 1],
+        ]
+        .concat());
+        assert_eq!(
+            input.line().expect("just short enough").map(<[u8]>::len),
+            Some(MAX_LINE_BYTES)
+        );
         let error = input.line().expect_err("too long").to_string();
-        assert!(error.starts_with("a line of over 64 KiB: t, line 2; "), "{error}");
+        assert!(
+            error.starts_with("a line of over 64 KiB: t, line 2; "),
+            "{error}"
+        );
         let mut input = of(vec![7; 10]);
         let mut buf = [0; 4];
         assert!(input.record(&mut buf).expect("whole") && input.record(&mut buf).expect("whole"));
         let error = input.record(&mut buf).expect_err("cut").to_string();
-        assert!(error.starts_with("the trace ends in the middle of a record (2 of 4 bytes): t, record 3 at byte 8;"));
+        assert!(error.starts_with(
+            "the trace ends in the middle of a record (2 of 4 bytes): t, record 3 at byte 8;"
+        ));
         assert!(!of(Vec::new()).record(&mut buf).expect("at its end"));
     }
 

@@ -238,7 +238,11 @@ impl LeftOut {
     /// How many for each reason, so far.
     #[must_use]
     pub fn so_far(&self) -> Vec<(&'static str, u64)> {
-        self.reasons().now.iter().map(|(reason, n)| (*reason, *n)).collect()
+        self.reasons()
+            .now
+            .iter()
+            .map(|(reason, n)| (*reason, *n))
+            .collect()
     }
 
     /// `n` entries were passed over for `reason` when this file was made of another one: our own format keeps that.

@@ -34,14 +34,31 @@ pub fn open(paths: &[PathBuf], format: Option<&str>) -> Result<Import, TraceErro
 ///
 /// # Errors
 /// Those of [`open`].
-pub fn open_watched(paths: &[PathBuf], format: Option<&str>, watch: &Watch) -> Result<Import, TraceError> {
+pub fn open_watched(
+    paths: &[PathBuf],
+    format: Option<&str>,
+    watch: &Watch,
+) -> Result<Import, TraceError> {
     let Some(first) = paths.first() else {
-        return Err(TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"));
+        return Err(TraceError::new(
+            Path::new("nothing"),
+            TracePosition::Whole,
+            "no trace is named",
+            "name a file",
+        ));
     };
     if paths.len() > MAX_INPUTS {
-        return Err(TraceError::new(first, TracePosition::Whole, "more than 4096 files", "name those of one trace"));
+        return Err(TraceError::new(
+            first,
+            TracePosition::Whole,
+            "more than 4096 files",
+            "name those of one trace",
+        ));
     }
-    let inputs = paths.iter().map(|path| watch.input(path)).collect::<Result<Vec<_>, _>>()?;
+    let inputs = paths
+        .iter()
+        .map(|path| watch.input(path))
+        .collect::<Result<Vec<_>, _>>()?;
     read(inputs, format)
 }
 
@@ -51,7 +68,12 @@ pub fn open_watched(paths: &[PathBuf], format: Option<&str>, watch: &Watch) -> R
 /// Those of [`open`].
 pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, TraceError> {
     let Some(first) = inputs.first() else {
-        return Err(TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"));
+        return Err(TraceError::new(
+            Path::new("nothing"),
+            TracePosition::Whole,
+            "no trace is named",
+            "name a file",
+        ));
     };
     let path = first.path().to_path_buf();
     let (format, pairs) = match format {
@@ -60,10 +82,23 @@ pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, Trac
     };
     let Some(import) = format.import else {
         let what = format!("the format {} is only written, never read", format.name);
-        return Err(TraceError::new(&path, TracePosition::Whole, what, "see 'foreread trace formats'"));
+        return Err(TraceError::new(
+            &path,
+            TracePosition::Whole,
+            what,
+            "see 'foreread trace formats'",
+        ));
     };
-    let Import { header, items, left_out } = import(inputs, pairs)?;
-    Ok(Import { header, items: Box::new(Checked::new(items, &path)), left_out })
+    let Import {
+        header,
+        items,
+        left_out,
+    } = import(inputs, pairs)?;
+    Ok(Import {
+        header,
+        items: Box::new(Checked::new(items, &path)),
+        left_out,
+    })
 }
 
 /// The one format that all of them look like.
@@ -74,13 +109,28 @@ fn detected(inputs: &mut [Input]) -> Result<&'static Format, TraceError> {
         let this = catalog::detect(input.head()?, &path)?;
         match found {
             Some(first) if !std::ptr::eq(first, this) => {
-                let what = format!("it is {}, and the file before it is {}", this.name, first.name);
-                return Err(TraceError::new(&path, TracePosition::Whole, what, "name the files of one trace"));
+                let what = format!(
+                    "it is {}, and the file before it is {}",
+                    this.name, first.name
+                );
+                return Err(TraceError::new(
+                    &path,
+                    TracePosition::Whole,
+                    what,
+                    "name the files of one trace",
+                ));
             }
             _ => found = Some(this),
         }
     }
-    found.ok_or_else(|| TraceError::new(Path::new("nothing"), TracePosition::Whole, "no trace is named", "name a file"))
+    found.ok_or_else(|| {
+        TraceError::new(
+            Path::new("nothing"),
+            TracePosition::Whole,
+            "no trace is named",
+            "name a file",
+        )
+    })
 }
 
 /// How many bytes of the files of a trace have been read, as they are on disk. Clones share one count.
@@ -98,7 +148,14 @@ impl Watch {
         let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
         let file = opened(path)?;
         let again = file.try_clone().map_err(io)?;
-        Input::of(path, Box::new(Watched { file, watch: self.clone() }))?.beside(again)
+        Input::of(
+            path,
+            Box::new(Watched {
+                file,
+                watch: self.clone(),
+            }),
+        )?
+        .beside(again)
     }
 }
 

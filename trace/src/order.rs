@@ -69,7 +69,10 @@ impl<T> Ord for Entry<T> {
 pub struct TooLate;
 
 /// What a format of events says of that.
-pub const TOO_LATE: (&str, &str) = ("time goes backwards by over 4096 entries", "sort the trace by time");
+pub const TOO_LATE: (&str, &str) = (
+    "time goes backwards by over 4096 entries",
+    "sort the trace by time",
+);
 
 impl From<TooLate> for (&'static str, &'static str) {
     fn from(_: TooLate) -> Self {
@@ -81,7 +84,13 @@ impl<T> Sorter<T> {
     /// Holds up to `most` entries.
     #[must_use]
     pub fn new(most: usize) -> Sorter<T> {
-        Sorter { most, queue: VecDeque::new(), late: BinaryHeap::new(), pushed: 0, latest: 0 }
+        Sorter {
+            most,
+            queue: VecDeque::new(),
+            late: BinaryHeap::new(),
+            pushed: 0,
+            latest: 0,
+        }
     }
 
     /// Takes an entry, and gives the earliest once there are too many.
@@ -92,14 +101,22 @@ impl<T> Sorter<T> {
         if at < self.latest {
             return Err(TooLate);
         }
-        let entry = Entry { at, number: self.pushed, what };
+        let entry = Entry {
+            at,
+            number: self.pushed,
+            what,
+        };
         self.pushed += 1;
         if self.queue.back().is_none_or(|last| last.at <= at) {
             self.queue.push_back(entry);
         } else {
             self.late.push(entry);
         }
-        Ok(if self.queue.len() + self.late.len() > self.most { self.pop() } else { None })
+        Ok(if self.queue.len() + self.late.len() > self.most {
+            self.pop()
+        } else {
+            None
+        })
     }
 
     /// The time of the latest that came in order.
@@ -147,7 +164,14 @@ pub fn by_start(items: Items, path: &Path) -> Items {
 }
 
 fn within(most: usize, items: Items, path: &Path) -> ByStart {
-    ByStart { items, path: path.to_path_buf(), sorter: Sorter::new(most), taken: 0, base_ns: None, ended: None }
+    ByStart {
+        items,
+        path: path.to_path_buf(),
+        sorter: Sorter::new(most),
+        taken: 0,
+        base_ns: None,
+        ended: None,
+    }
 }
 
 impl ByStart {
@@ -156,8 +180,16 @@ impl ByStart {
         self.taken += 1;
         let at = record.start_ns.unwrap_or_else(|| self.sorter.last());
         self.sorter.push(at, record).map_err(|TooLate| {
-            let what = format!("time goes backwards by more than {} records", self.sorter.most);
-            TraceError::new(&self.path, TracePosition::Record(self.taken), what, "sort the trace by time")
+            let what = format!(
+                "time goes backwards by more than {} records",
+                self.sorter.most
+            );
+            TraceError::new(
+                &self.path,
+                TracePosition::Record(self.taken),
+                what,
+                "sort the trace by time",
+            )
         })
     }
 
@@ -212,7 +244,10 @@ enum Slot<T> {
 
 impl<T> Default for Held<T> {
     fn default() -> Self {
-        Held { slots: VecDeque::new(), first: 0 }
+        Held {
+            slots: VecDeque::new(),
+            first: 0,
+        }
     }
 }
 
@@ -224,12 +259,15 @@ impl<T> Held<T> {
     }
 
     fn slot(&mut self, ticket: u64) -> Option<&mut Slot<T>> {
-        self.slots.get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
+        self.slots
+            .get_mut(usize::try_from(ticket.checked_sub(self.first)?).ok()?)
     }
 
     /// Lets `change` complete a record; it may leave from now on. Nothing where it is complete or has left already.
     pub fn done(&mut self, ticket: u64, change: impl FnOnce(&mut T)) {
-        let Some(slot) = self.slot(ticket) else { return };
+        let Some(slot) = self.slot(ticket) else {
+            return;
+        };
         *slot = match std::mem::replace(slot, Slot::Gone) {
             Slot::Open(mut what) => {
                 change(&mut what);
@@ -324,7 +362,11 @@ mod tests {
             end_ns: Some(start + 5),
             ..Record::read(0, i as u64, 1)
         };
-        let items: Vec<Item> = starts.iter().enumerate().map(|(i, start)| Item::Record(record((i, start)))).collect();
+        let items: Vec<Item> = starts
+            .iter()
+            .enumerate()
+            .map(|(i, start)| Item::Record(record((i, start))))
+            .collect();
         let mut ordered = within(window, Box::new(items.into_iter().map(Ok)), Path::new("t"));
         let (mut out, mut error) = (Vec::new(), None);
         for item in ordered.by_ref() {
@@ -344,7 +386,10 @@ mod tests {
     #[test]
     fn late_records_find_their_place_and_the_first_begins_at_0() {
         let (out, error) = of(&[105, 103, 103, 110, 100, 105, 120], 8);
-        assert_eq!(out, [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)]);
+        assert_eq!(
+            out,
+            [(0, 4), (3, 1), (3, 2), (5, 0), (5, 5), (10, 3), (20, 6)]
+        );
         assert_eq!(error, None);
     }
 
@@ -353,7 +398,16 @@ mod tests {
         let times = [i64::MAX - 5, 0, -7, i64::MIN, 3].map(signed);
         let (out, error) = of(&times, 8);
         let after = |at: i64| at.abs_diff(i64::MIN);
-        assert_eq!(out, [(0, 3), (after(-7), 2), (after(0), 1), (after(3), 4), (after(i64::MAX - 5), 0)]);
+        assert_eq!(
+            out,
+            [
+                (0, 3),
+                (after(-7), 2),
+                (after(0), 1),
+                (after(3), 4),
+                (after(i64::MAX - 5), 0)
+            ]
+        );
         assert_eq!(error, None);
     }
 
@@ -363,19 +417,35 @@ mod tests {
         let (out, error) = of(&[10, 11, 12, 13, 9, 14], 3);
         assert_eq!(out, [(0, 0)]);
         let error = error.expect("too late");
-        assert_eq!(error, "time goes backwards by more than 3 records: t, record 5; sort the trace by time");
+        assert_eq!(
+            error,
+            "time goes backwards by more than 3 records: t, record 5; sort the trace by time"
+        );
     }
 
     /// What has no start stays behind the one before it, also where that one has left.
     #[test]
     fn a_record_without_a_start_keeps_its_place() {
-        let at = |start_ns, offset| Ok(Item::Record(Record { start_ns, ..Record::read(0, offset, 1) }));
-        let items = vec![at(Some(9), 0), at(None, 1), at(Some(8), 2), at(None, 3), at(None, 4), at(Some(20), 5)];
+        let at = |start_ns, offset| {
+            Ok(Item::Record(Record {
+                start_ns,
+                ..Record::read(0, offset, 1)
+            }))
+        };
+        let items = vec![
+            at(Some(9), 0),
+            at(None, 1),
+            at(Some(8), 2),
+            at(None, 3),
+            at(None, 4),
+            at(Some(20), 5),
+        ];
         let offset = |item| match item {
             Ok(Item::Record(record)) => record.offset,
             other => panic!("{other:?}"),
         };
-        let sorted = |most| within(most, Box::new(items.clone().into_iter()), Path::new("t")).map(offset);
+        let sorted =
+            |most| within(most, Box::new(items.clone().into_iter()), Path::new("t")).map(offset);
         assert_eq!(sorted(8).collect::<Vec<_>>(), [2, 0, 1, 3, 4, 5]);
         let items = vec![at(Some(9), 0), at(None, 1), at(None, 2)];
         let none = within(0, Box::new(items.into_iter()), Path::new("t")).map(offset);

@@ -45,7 +45,11 @@ pub static FORMAT: Format = Format {
 
 /// By its magic number, of any version: another version is ours to refuse.
 fn detect(head: &[u8]) -> Fit {
-    if head.starts_with(&MAGIC[..7]) { Fit::Sure } else { Fit::No }
+    if head.starts_with(&MAGIC[..7]) {
+        Fit::Sure
+    } else {
+        Fit::No
+    }
 }
 
 #[cfg(test)]

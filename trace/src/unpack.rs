@@ -45,7 +45,9 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Unpacked> {
     let mut head = Vec::new();
     (&mut bytes).take(HEAD_BYTES).read_to_end(&mut head)?;
     if let Some((_, name, command)) = UNREAD.iter().find(|(magic, ..)| head.starts_with(magic)) {
-        let what = format!("it is compressed by {name}, which is not read here; unpack it first: {command}");
+        let what = format!(
+            "it is compressed by {name}, which is not read here; unpack it first: {command}"
+        );
         return Err(io::Error::new(io::ErrorKind::Unsupported, what));
     }
     let kind = Compression::of(&head);
@@ -57,7 +59,10 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Unpacked> {
         Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
         Compression::Zstd => zstd_reader(whole)?,
     };
-    Ok(Unpacked { plain, packed: kind != Compression::Plain })
+    Ok(Unpacked {
+        plain,
+        packed: kind != Compression::Plain,
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,17 +101,22 @@ mod tests {
 
     fn plain(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut plain = Vec::new();
-        unpack(Box::new(Cursor::new(bytes.to_vec())))?.plain.read_to_end(&mut plain)?;
+        unpack(Box::new(Cursor::new(bytes.to_vec())))?
+            .plain
+            .read_to_end(&mut plain)?;
         Ok(plain)
     }
 
     /// Two parts, one behind the other, as `cat a.gz b.gz` makes them.
     #[test]
     fn four_wrappings_and_none_give_the_same_bytes() {
-        let text: Vec<u8> = (0..100_000_u32).flat_map(|n| n.to_string().into_bytes()).collect();
+        let text: Vec<u8> = (0..100_000_u32)
+            .flat_map(|n| n.to_string().into_bytes())
+            .collect();
         let (first, second) = text.split_at(text.len() / 3);
         let gz = |part: &[u8]| {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
             encoder.write_all(part).expect("memory");
             encoder.finish().expect("memory")
         };
@@ -116,7 +126,9 @@ mod tests {
             encoder.finish().expect("memory")
         };
         let zst = |part: &[u8]| zstd::encode_all(part, 1).expect("memory");
-        for wrap in [&gz as &dyn Fn(&[u8]) -> Vec<u8>, &bz, &zst, &|part| part.to_vec()] {
+        for wrap in [&gz as &dyn Fn(&[u8]) -> Vec<u8>, &bz, &zst, &|part| {
+            part.to_vec()
+        }] {
             assert!(plain(&[wrap(first), wrap(second)].concat()).expect("whole") == text);
         }
         assert_eq!(plain(b"").expect("empty"), b"");
@@ -126,30 +138,43 @@ mod tests {
 
     /// Written by `xz -6`: "hello\n".
     const XZ: &[u8] = &[
-        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21, 0x01, 0x16, 0x00,
-        0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x05, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x0a, 0x00, 0x00, 0x00,
-        0xa5, 0x60, 0x97, 0xf1, 0x94, 0xf6, 0xfd, 0xe0, 0x00, 0x01, 0x1e, 0x06, 0xc1, 0x2f, 0xa4, 0x1d, 0x1f, 0xb6,
-        0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59, 0x5a,
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x05, 0x68, 0x65, 0x6c,
+        0x6c, 0x6f, 0x0a, 0x00, 0x00, 0x00, 0xa5, 0x60, 0x97, 0xf1, 0x94, 0xf6, 0xfd, 0xe0, 0x00,
+        0x01, 0x1e, 0x06, 0xc1, 0x2f, 0xa4, 0x1d, 0x1f, 0xb6, 0xf3, 0x7d, 0x01, 0x00, 0x00, 0x00,
+        0x00, 0x04, 0x59, 0x5a,
     ];
 
     #[test]
     fn xz_is_read_and_its_memory_has_a_limit() {
-        assert_eq!(plain(&[XZ, XZ].concat()).expect("two streams"), b"hello\nhello\n");
+        assert_eq!(
+            plain(&[XZ, XZ].concat()).expect("two streams"),
+            b"hello\nhello\n"
+        );
         assert!(plain(&XZ[..XZ.len() - 20]).is_err(), "a cut is no end");
         // The header of the block as `xz --lzma2=dict=1GiB` writes it.
         let mut large = XZ.to_vec();
         large[16] = 0x24;
         large[20..24].copy_from_slice(&[0x5e, 0x1f, 0xc7, 0xf9]);
-        let error = plain(&large).expect_err("too large a dictionary").to_string();
+        let error = plain(&large)
+            .expect_err("too large a dictionary")
+            .to_string();
         assert!(error.contains("mem"), "{error}");
     }
 
     #[test]
     fn a_compression_that_is_not_read_is_named_with_its_command() {
-        let error = plain(&[0x04, 0x22, 0x4d, 0x18, 0x64, 0x40]).expect_err("lz4").to_string();
-        assert_eq!(error, "it is compressed by lz4, which is not read here; unpack it first: lz4 -d FILE");
+        let error = plain(&[0x04, 0x22, 0x4d, 0x18, 0x64, 0x40])
+            .expect_err("lz4")
+            .to_string();
+        assert_eq!(
+            error,
+            "it is compressed by lz4, which is not read here; unpack it first: lz4 -d FILE"
+        );
         for (magic, name, command) in UNREAD {
-            let error = plain(&[*magic, &[0; 20]].concat()).expect_err("not read").to_string();
+            let error = plain(&[*magic, &[0; 20]].concat())
+                .expect_err("not read")
+                .to_string();
             assert!(error.contains(name) && error.ends_with(command), "{error}");
         }
         // Text that begins as bzip2's name does, and no more.

@@ -14,15 +14,24 @@ const CAP_KIB: u64 = 48 << 10;
 /// The most memory that this process had so far.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 fn long() -> Items {
-    let file = Item::File(FileInfo { name: "a".to_string(), size: None });
+    let file = Item::File(FileInfo {
+        name: "a".to_string(),
+        size: None,
+    });
     let record = |i: u64| {
         // A fifth in order, the others all over a terabyte, each size and time another.
-        let offset = if i.is_multiple_of(5) { i * 4096 } else { i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 };
+        let offset = if i.is_multiple_of(5) {
+            i * 4096
+        } else {
+            i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24
+        };
         Item::Record(Record {
             start_ns: Some(i * 7001),
             end_ns: Some(i * 7001 + i % 99_991),
@@ -55,10 +64,17 @@ fn memory_has_a_cap() {
     let bombs = [bombs(0), bombs(b'1')].concat();
     let before = peak_kib().expect("as above");
     let to = Box::new(BufWriter::new(std::fs::File::create(&path).expect("room")));
-    let output = Output { path: path.clone(), to };
+    let output = Output {
+        path: path.clone(),
+        to,
+    };
     let done = own::export(&Header::default(), Pairs::default(), long(), output).expect("room");
     assert_eq!(done.records, RECORDS);
-    let read = open::open(std::slice::from_ref(&path), None).expect("a trace").items.map(Result::unwrap).count();
+    let read = open::open(std::slice::from_ref(&path), None)
+        .expect("a trace")
+        .items
+        .map(Result::unwrap)
+        .count();
     assert_eq!(read as u64, RECORDS + 1);
     let figures = info::of(open::open(&[path], None).expect("a trace")).expect("whole");
     assert_eq!(figures.by_op["read"].records, RECORDS);
@@ -70,5 +86,8 @@ fn memory_has_a_cap() {
     }
     let took = peak_kib().expect("as above") - before;
     assert!(took < CAP_KIB, "{took} KiB");
-    println!("memory: {took} KiB for {RECORDS} records and {} bombs a format", bombs.len());
+    println!(
+        "memory: {took} KiB for {RECORDS} records and {} bombs a format",
+        bombs.len()
+    );
 }

@@ -78,7 +78,13 @@ pub struct ConformArgs {
     #[arg(long, value_name = "REC")]
     pub check: Option<PathBuf>,
     /// linux: how much is compared
-    #[arg(long, value_name = "LEVEL", hide_short_help = true, default_value = "full", requires = "check")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        hide_short_help = true,
+        default_value = "full",
+        requires = "check"
+    )]
     pub level: ConformLevel,
     /// linux: write foreread's decisions, as JSON lines
     #[arg(long, value_name = "OUT", hide_short_help = true)]
@@ -101,7 +107,12 @@ pub struct ConformArgs {
         value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
     pub read_ahead_kb: Vec<u64>,
     /// linux, live: whether files are mapped [default: both]
-    #[arg(long, value_name = "WHETHER", hide_short_help = true, conflicts_with = "check")]
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        hide_short_help = true,
+        conflicts_with = "check"
+    )]
     pub mmap: Option<ConformMmap>,
     /// linux, live: operations for each combination of these three [default: 10000]
     #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]

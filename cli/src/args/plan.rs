@@ -42,10 +42,21 @@ pub struct PlanArgs {
     /// With --format: only parts of these names, such as 'layers.0.*'
     ///
     /// Tensors, columns, entries of an archive, or arrays of zarr.
-    #[arg(long, visible_alias = "columns", value_name = "NAMES", value_delimiter = ',', requires = "format")]
+    #[arg(
+        long,
+        visible_alias = "columns",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "format"
+    )]
     pub tensors: Vec<String>,
     /// The format of the traces, where it is not found out
-    #[arg(long, value_name = "FORMAT", hide_short_help = true, conflicts_with = "format")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        hide_short_help = true,
+        conflicts_with = "format"
+    )]
     pub from: Option<String>,
     /// Print a summary in JSON
     #[arg(long, hide_short_help = true)]
@@ -53,8 +64,12 @@ pub struct PlanArgs {
 }
 
 fn format(text: &str) -> Result<Format, String> {
-    let known = foreread_plan::layout::FORMATS.iter().find(|(name, _)| *name == text);
-    known.map(|(_, format)| *format).ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
+    let known = foreread_plan::layout::FORMATS
+        .iter()
+        .find(|(name, _)| *name == text);
+    known
+        .map(|(_, format)| *format)
+        .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
 }
 
 /// Bring a plan into the page cache, while a command runs

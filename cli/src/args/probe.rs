@@ -39,7 +39,12 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "FILE.toml")]
     pub verify: Option<String>,
     /// Only this workload, with --verify [default: four]
-    #[arg(long, value_name = "WORKLOAD", requires = "verify", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "WORKLOAD",
+        requires = "verify",
+        hide_short_help = true
+    )]
     pub workload: Option<String>,
     /// Runs of each policy, with --verify
     #[arg(long, value_name = "N", requires = "verify", hide_short_help = true)]
@@ -49,7 +54,12 @@ pub struct ProbeArgs {
     ///
     /// One file of HTML that loads nothing and runs no script: throughput and latency by size and by depth with the
     /// model's lines, the plateau, what to set, every value, and the JSON inside.
-    #[arg(long, value_name = "FILE", conflicts_with = "verify", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "verify",
+        hide_short_help = true
+    )]
     pub html: Option<OsString>,
     /// Write JSON to a file, or '-' for stdout
     ///

@@ -7,7 +7,11 @@ use std::ffi::OsString;
 /// The names of the papers; the numbers that they had before are hidden aliases.
 fn papers() -> PossibleValuesParser {
     let names = Paper::ALL.map(|paper| PossibleValue::new(paper.name()).alias(paper.number()));
-    names.into_iter().chain([PossibleValue::new("all")]).collect::<Vec<_>>().into()
+    names
+        .into_iter()
+        .chain([PossibleValue::new("all")])
+        .collect::<Vec<_>>()
+        .into()
 }
 
 /// Reproduce published tables beside the printed figures

@@ -39,7 +39,13 @@ pub struct ServeArgs {
     pub tls_certificates: Option<PathBuf>,
     /// Which clients are served: 'require', with TLS alone, or 'on', others too
     #[cfg(feature = "tls")]
-    #[arg(long, value_name = "MODE", requires = "tls_certificates", hide_short_help = true, default_value = "require")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        requires = "tls_certificates",
+        hide_short_help = true,
+        default_value = "require"
+    )]
     pub tls: TlsMode,
     /// Serve clients alone that have a certificate issued by ca-cert.pem
     #[cfg(feature = "tls")]

@@ -21,7 +21,12 @@ pub struct SweepArgs {
     #[arg(value_name = "WORKLOAD|TRACE", required = true)]
     pub traces: Vec<OsString>,
     /// Device models, such as model:rbd,model:sdb.toml
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "model:rbd")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "model:rbd"
+    )]
     pub on: Vec<SourceName>,
     /// Policies: a,b:key=value, or 'all' [default: none,auto,linux-6.18]
     #[arg(long, value_name = "LIST")]

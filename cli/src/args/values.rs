@@ -18,37 +18,64 @@ pub fn size(text: &str) -> Result<u64, String> {
 }
 
 /// The cache of a server.
-#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+#[cfg_attr(
+    not(any(feature = "fuse", feature = "nbd")),
+    allow(dead_code, reason = "servers alone take one")
+)]
 pub fn cache(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
-    if bytes < MIN_MEMORY_BYTES { Err("a cache has at least 1M; sizes take K, M, G, T".to_string()) } else { Ok(bytes) }
+    if bytes < MIN_MEMORY_BYTES {
+        Err("a cache has at least 1M; sizes take K, M, G, T".to_string())
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// A hint for all that is read through an open description.
-#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+#[cfg_attr(
+    not(any(feature = "fuse", feature = "nbd")),
+    allow(dead_code, reason = "servers alone take one")
+)]
 pub fn hint(word: &str) -> Result<foreread::Advice, String> {
-    crate::config::hint_named(word).ok_or_else(|| "it is not normal, sequential or random".to_string())
+    crate::config::hint_named(word)
+        .ok_or_else(|| "it is not normal, sequential or random".to_string())
 }
 
 /// A port alone is one of this machine only.
-#[cfg_attr(not(any(feature = "fuse", feature = "nbd")), allow(dead_code, reason = "servers alone take one"))]
+#[cfg_attr(
+    not(any(feature = "fuse", feature = "nbd")),
+    allow(dead_code, reason = "servers alone take one")
+)]
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
-    text.parse().map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
+    text.parse()
+        .map_err(|_| "write PORT or ADDRESS:PORT, such as 10809 or 192.0.2.1:10809".to_string())
 }
 
 /// An interval, of statistics or of recordings.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s or 1min".to_string())?;
-    if time < Duration::from_millis(100) { Err("at least 100ms".to_string()) } else { Ok(time) }
+    let time = humantime::parse_duration(text)
+        .map_err(|_| "write a time such as 5s or 1min".to_string())?;
+    if time < Duration::from_millis(100) {
+        Err("at least 100ms".to_string())
+    } else {
+        Ok(time)
+    }
 }
 
 /// A part of the time that is worth a change, in per cent: the tenth that `tune` asks for, or more.
 pub fn gain(text: &str) -> Result<f64, String> {
-    let percent: Option<f64> = text.strip_suffix('%').unwrap_or(text).trim_end().parse().ok();
-    let part = percent.map(|percent| percent / 100.0).filter(|part| (MIN_GAIN..=0.9).contains(part));
+    let percent: Option<f64> = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .trim_end()
+        .parse()
+        .ok();
+    let part = percent
+        .map(|percent| percent / 100.0)
+        .filter(|part| (MIN_GAIN..=0.9).contains(part));
     part.ok_or_else(|| "write 10% to 90%: less is within what a model is off".to_string())
 }
 
@@ -59,8 +86,12 @@ pub fn since(text: &str) -> Result<Duration, String> {
 
 /// A share such as `2/3`.
 pub fn share(text: &str) -> Result<(u32, u32), String> {
-    let parts = text.split_once('/').and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
-    parts.filter(|(n, m)| *m > 0 && n <= m).ok_or_else(|| "write a share such as 2/3".to_string())
+    let parts = text
+        .split_once('/')
+        .and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+    parts
+        .filter(|(n, m)| *m > 0 && n <= m)
+        .ok_or_else(|| "write a share such as 2/3".to_string())
 }
 
 /// Longest time to trust a listing: a mount that is to see no change at all is remade once a day.
@@ -70,13 +101,20 @@ const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// A time that may be nothing.
 #[cfg(feature = "fuse")]
 pub fn ttl(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|_| "write a time such as 5s, or 0s".to_string())?;
-    if time > MAX_TTL { Err("at most 1day".to_string()) } else { Ok(time) }
+    let time = humantime::parse_duration(text)
+        .map_err(|_| "write a time such as 5s, or 0s".to_string())?;
+    if time > MAX_TTL {
+        Err("at most 1day".to_string())
+    } else {
+        Ok(time)
+    }
 }
 
 /// What `--price` takes.
 pub fn price(text: &str) -> Result<Box<Price>, String> {
-    Price::parse(text).map(Box::new).map_err(|error| error.to_string())
+    Price::parse(text)
+        .map(Box::new)
+        .map_err(|error| error.to_string())
 }
 
 /// A cache page.
@@ -90,22 +128,43 @@ mod tests {
 
     #[test]
     fn a_port_alone_stays_on_this_machine() {
-        assert_eq!(address("10809").expect("a port").to_string(), "127.0.0.1:10809");
-        assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
-        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
-        assert!(address("localhost:1").is_err() && address("99999").is_err() && address("").is_err());
+        assert_eq!(
+            address("10809").expect("a port").to_string(),
+            "127.0.0.1:10809"
+        );
+        assert_eq!(
+            address("0.0.0.0:1").expect("an address").to_string(),
+            "0.0.0.0:1"
+        );
+        assert_eq!(
+            address("[::1]:1").expect("an address").to_string(),
+            "[::1]:1"
+        );
+        assert!(
+            address("localhost:1").is_err() && address("99999").is_err() && address("").is_err()
+        );
     }
 
     #[test]
     fn a_cache_of_five_bytes_is_a_slip() {
-        assert_eq!(cache("5").map_err(|why| why.contains("at least 1M")), Err(true));
+        assert_eq!(
+            cache("5").map_err(|why| why.contains("at least 1M")),
+            Err(true)
+        );
         assert_eq!((cache("1M"), cache("2G")), (Ok(1 << 20), Ok(2 << 30)));
     }
 
     #[test]
     fn gains() {
-        assert_eq!((gain("10%"), gain("25"), gain("90 %")), (Ok(0.1), Ok(0.25), Ok(0.9)));
-        assert!(["9%", "91%", "0.2", "much", "-20%", "nan", ""].into_iter().all(|text| gain(text).is_err()));
+        assert_eq!(
+            (gain("10%"), gain("25"), gain("90 %")),
+            (Ok(0.1), Ok(0.25), Ok(0.9))
+        );
+        assert!(
+            ["9%", "91%", "0.2", "much", "-20%", "nan", ""]
+                .into_iter()
+                .all(|text| gain(text).is_err())
+        );
     }
 
     #[test]

@@ -23,7 +23,11 @@ pub fn scratch() -> (tempfile::TempDir, PathBuf) {
 }
 
 pub fn has(program: &[&str]) -> bool {
-    let runs = Command::new(program[0]).args(&program[1..]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let runs = Command::new(program[0])
+        .args(&program[1..])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     let runs = runs.is_ok_and(|status| status.success());
     if !runs {
         println!("skipped: needs {}", program.join(" "));
@@ -33,7 +37,9 @@ pub fn has(program: &[&str]) -> bool {
 
 /// Records a command; nothing where this machine cannot.
 pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
-    let args = ["record", "--force", "-o", text(trace)].into_iter().chain(options.iter().copied());
+    let args = ["record", "--force", "-o", text(trace)]
+        .into_iter()
+        .chain(options.iter().copied());
     let got = foreread(args.chain(["--"]).chain(command.iter().copied()));
     if got.code == Some(3) {
         println!("skipped: needs root and tracefs ({})", got.err.trim_end());
@@ -45,12 +51,17 @@ pub fn record(trace: &Path, options: &[&str], command: &[&str]) -> Option<Got> {
 /// What is in a trace, by the name of the file.
 pub fn steps(trace: &Path, format: Option<&str>) -> BTreeMap<String, Vec<Step>> {
     let (mut names, mut all) = (Vec::new(), BTreeMap::<String, Vec<Step>>::new());
-    for item in open::open(&[trace.to_path_buf()], format).expect("a trace").items {
+    for item in open::open(&[trace.to_path_buf()], format)
+        .expect("a trace")
+        .items
+    {
         match item.expect("whole") {
             Item::File(file) => names.push(file.name),
             Item::Record(r) => {
                 let bytes = r.returned.unwrap_or(r.len);
-                all.entry(names[r.file as usize].clone()).or_default().push((r.op, r.offset, bytes));
+                all.entry(names[r.file as usize].clone())
+                    .or_default()
+                    .push((r.op, r.offset, bytes));
             }
         }
     }
@@ -64,8 +75,12 @@ pub fn python(script: &str) -> Vec<&str> {
 /// Which bytes of each file were read, as sorted ranges without gaps or overlaps.
 pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, u64)>> {
     let of = |all: Vec<Step>| {
-        let reads = all.into_iter().filter(|(op, _, len)| *op == Op::Read && *len > 0);
-        let mut reads: Vec<(u64, u64)> = reads.map(|(_, offset, len)| (offset, offset + len)).collect();
+        let reads = all
+            .into_iter()
+            .filter(|(op, _, len)| *op == Op::Read && *len > 0);
+        let mut reads: Vec<(u64, u64)> = reads
+            .map(|(_, offset, len)| (offset, offset + len))
+            .collect();
         reads.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (start, end) in reads {
@@ -76,5 +91,8 @@ pub fn ranges(steps: BTreeMap<String, Vec<Step>>) -> BTreeMap<String, Vec<(u64, 
         }
         joined
     };
-    steps.into_iter().map(|(name, all)| (name, of(all))).collect()
+    steps
+        .into_iter()
+        .map(|(name, all)| (name, of(all)))
+        .collect()
 }

@@ -27,22 +27,37 @@ impl SlowDisk {
     /// machine cannot.
     pub fn new() -> Option<SlowDisk> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
-        let (image, socket, fuse) = (dir.path().join("image"), dir.path().join("socket"), dir.path().join("fuse"));
+        let (image, socket, fuse) = (
+            dir.path().join("image"),
+            dir.path().join("socket"),
+            dir.path().join("fuse"),
+        );
         let files = dir.path().join("files");
         std::fs::create_dir_all(files.join("src")).expect("room");
         std::fs::create_dir_all(&fuse).expect("room");
         std::fs::create_dir_all(dir.path().join("mount")).expect("room");
         std::fs::write(files.join("big"), vec![7; 24 << 20]).expect("room");
         for n in 0..300 {
-            std::fs::write(files.join(format!("src/{n}")), vec![b'x'; 3000 + 37 * n]).expect("room");
+            std::fs::write(files.join(format!("src/{n}")), vec![b'x'; 3000 + 37 * n])
+                .expect("room");
         }
         std::fs::create_dir_all(files.join("logs")).expect("room");
         for n in 0..12 {
             let line = format!("{}\n", "a line of a log ".repeat(6));
-            std::fs::write(files.join(format!("logs/{n}")), line.repeat((1 << 20) / line.len())).expect("room");
+            std::fs::write(
+                files.join(format!("logs/{n}")),
+                line.repeat((1 << 20) / line.len()),
+            )
+            .expect("room");
         }
-        std::fs::File::create(&image).and_then(|file| file.set_len(96 << 20)).expect("room");
-        let mut disk = SlowDisk { dir, device: String::new(), servers: Vec::new() };
+        std::fs::File::create(&image)
+            .and_then(|file| file.set_len(96 << 20))
+            .expect("room");
+        let mut disk = SlowDisk {
+            dir,
+            device: String::new(),
+            servers: Vec::new(),
+        };
         // Without sqlite3 there is no database, and the test of it is skipped.
         disk.runs(&["sqlite3", text(&files.join("db")), DATABASE]);
         let made = disk.runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)])
@@ -60,11 +75,21 @@ impl SlowDisk {
             && disk.serves(&["nbdfuse", text(&fuse), "--unix", text(&socket)])
             && disk.waits(|| fuse.join("nbd").exists());
         let nbd = fuse.join("nbd");
-        let losetup = Command::new("losetup").args(["-f", "--show", "-r", "--direct-io=on", text(&nbd)]).output();
-        disk.device = String::from_utf8_lossy(&losetup.map_or(Vec::new(), |done| done.stdout)).trim().to_string();
+        let losetup = Command::new("losetup")
+            .args(["-f", "--show", "-r", "--direct-io=on", text(&nbd)])
+            .output();
+        disk.device = String::from_utf8_lossy(&losetup.map_or(Vec::new(), |done| done.stdout))
+            .trim()
+            .to_string();
         let ready = made && disk.device.starts_with("/dev/loop") && {
             disk.set(128);
-            disk.runs(&["mount", "-o", "ro,noload", &disk.device, text(&disk.mount())])
+            disk.runs(&[
+                "mount",
+                "-o",
+                "ro,noload",
+                &disk.device,
+                text(&disk.mount()),
+            ])
         };
         if !ready {
             println!("skipped: needs nbdkit, nbdfuse, mkfs.ext4, python3 and a loop device");
@@ -82,12 +107,18 @@ impl SlowDisk {
 
     pub fn runs(&self, words: &[&str]) -> bool {
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(&words[1..])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     }
 
     fn serves(&mut self, words: &[&str]) -> bool {
-        let server = Command::new(words[0]).args(&words[1..]).stderr(Stdio::null()).spawn();
+        let server = Command::new(words[0])
+            .args(&words[1..])
+            .stderr(Stdio::null())
+            .spawn();
         server.map(|server| self.servers.push(server)).is_ok()
     }
 
@@ -103,7 +134,10 @@ impl SlowDisk {
 
     /// Drops the pages of every file on it.
     pub fn forget(&self) {
-        assert!(self.runs(&["python3", "-S", "-c", FORGET, text(&self.mount())]), "pages are dropped");
+        assert!(
+            self.runs(&["python3", "-S", "-c", FORGET, text(&self.mount())]),
+            "pages are dropped"
+        );
     }
 
     /// What a command takes, from an empty cache; its exit code has to be this.
@@ -111,7 +145,11 @@ impl SlowDisk {
         self.forget();
         let began = Instant::now();
         let mut command = Command::new(words[0]);
-        let status = command.args(&words[1..]).stdout(Stdio::null()).status().expect("it starts");
+        let status = command
+            .args(&words[1..])
+            .stdout(Stdio::null())
+            .status()
+            .expect("it starts");
         let took = began.elapsed();
         assert_eq!(status.code(), Some(code), "{words:?}");
         took

@@ -16,7 +16,10 @@ pub struct Ghosts {
 
 impl Ghosts {
     pub fn new() -> Ghosts {
-        Ghosts { pages: BTreeMap::new(), order: VecDeque::new() }
+        Ghosts {
+            pages: BTreeMap::new(),
+            order: VecDeque::new(),
+        }
     }
 
     /// These pages were evicted unused.
@@ -42,7 +45,9 @@ impl Ghosts {
         if self.pages.is_empty() {
             return 0;
         }
-        let Some(known) = self.pages.get_mut(&(file, number)) else { return 0 };
+        let Some(known) = self.pages.get_mut(&(file, number)) else {
+            return 0;
+        };
         let met = *known & mask;
         *known &= !mask;
         if *known == 0 {
@@ -53,7 +58,11 @@ impl Ghosts {
 
     /// Forgets a file.
     pub fn forget(&mut self, file: u32) {
-        let of_file: Vec<(u32, u64)> = self.pages.range((file, 0)..=(file, u64::MAX)).map(|(&key, _)| key).collect();
+        let of_file: Vec<(u32, u64)> = self
+            .pages
+            .range((file, 0)..=(file, u64::MAX))
+            .map(|(&key, _)| key)
+            .collect();
         // Mostly there is none, and a file may be closed at any moment.
         if !of_file.is_empty() {
             for key in &of_file {

@@ -57,7 +57,11 @@ pub struct Group {
 impl Group {
     /// An empty group.
     pub fn new(file: u32, number: u64) -> Group {
-        Group { file, number, ..Group::default() }
+        Group {
+            file,
+            number,
+            ..Group::default()
+        }
     }
 
     /// Present or in flight.
@@ -103,7 +107,11 @@ impl Group {
     /// Where one page is in its life.
     pub fn life(&self, page: u64) -> Life {
         let bit = 1u64 << (page % GROUP_PAGES);
-        match (self.present & bit != 0, self.flight & bit != 0, self.used & bit != 0) {
+        match (
+            self.present & bit != 0,
+            self.flight & bit != 0,
+            self.used & bit != 0,
+        ) {
             (false, false, _) => Life::Absent,
             (false, true, asked) => Life::InFlight { asked },
             (true, _, false) => Life::Unused,
@@ -131,7 +139,11 @@ impl Group {
 
     /// Pages are demanded. Returns those read ahead that no read had demanded before.
     pub fn touch(&mut self, mask: u64) -> u64 {
-        assert_eq!(self.cached() & mask, mask, "only a cached page may be touched");
+        assert_eq!(
+            self.cached() & mask,
+            mask,
+            "only a cached page may be touched"
+        );
         let first = self.untouched() & mask;
         self.used |= mask;
         first

@@ -23,7 +23,10 @@ pub struct Index {
 
 impl Index {
     pub fn new() -> Index {
-        Index { table: vec![EMPTY; 16], used: 0 }
+        Index {
+            table: vec![EMPTY; 16],
+            used: 0,
+        }
     }
 
     /// Slot of the group, if it is known.
@@ -122,7 +125,11 @@ mod tests {
         let wrap = index.table.len() - 1;
         let steps = |at: usize| {
             let slot = index.table[at];
-            if slot == EMPTY { 0 } else { at.wrapping_sub(index.home(groups[slot as usize].file, 0)) & wrap }
+            if slot == EMPTY {
+                0
+            } else {
+                at.wrapping_sub(index.home(groups[slot as usize].file, 0)) & wrap
+            }
         };
         let longest = (0..=wrap).map(steps).max().unwrap_or(0);
         assert!(longest < 64, "a look-up takes up to {longest} steps");
@@ -135,7 +142,9 @@ mod tests {
         let mut known: alloc::collections::BTreeMap<(u32, u64), u32> = Default::default();
         let mut x: u64 = 1;
         for _ in 0..20_000 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let (file, number) = ((x >> 60) as u32 & 3, (x >> 40) & 0xff);
             match known.get(&(file, number)).copied() {
                 Some(slot) => {

@@ -27,15 +27,28 @@ pub struct Evictor {
 
 impl Evictor {
     pub fn new() -> Evictor {
-        Evictor { links: Vec::new(), hottest: NONE, coldest: NONE }
+        Evictor {
+            links: Vec::new(),
+            hottest: NONE,
+            coldest: NONE,
+        }
     }
 
     /// A group comes into use at the hot end.
     pub fn insert(&mut self, slot: u32) {
         if self.links.len() <= slot as usize {
-            self.links.resize(slot as usize + 1, Link { hotter: NONE, colder: NONE });
+            self.links.resize(
+                slot as usize + 1,
+                Link {
+                    hotter: NONE,
+                    colder: NONE,
+                },
+            );
         }
-        self.links[slot as usize] = Link { hotter: NONE, colder: self.hottest };
+        self.links[slot as usize] = Link {
+            hotter: NONE,
+            colder: self.hottest,
+        };
         match self.hottest {
             NONE => self.coldest = slot,
             hottest => self.links[hottest as usize].hotter = slot,

@@ -24,8 +24,16 @@ impl Machine {
     /// Another version: reads in progress fail, nothing of the old one stays.
     pub(super) fn changed(&mut self, file: FileId, size: u64) {
         let reads: Vec<u32> = self.reads_of(file).collect();
-        reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
-        self.drop_pages(file, PageRange { first: 0, end: u64::MAX / 2 });
+        reads
+            .into_iter()
+            .for_each(|slot| self.fail_read(slot, Error::Changed));
+        self.drop_pages(
+            file,
+            PageRange {
+                first: 0,
+                end: u64::MAX / 2,
+            },
+        );
         self.cache.ghosts().forget(file.0);
         if let Some(entry) = self.files.get_mut(file) {
             entry.size = size;
@@ -55,8 +63,16 @@ impl Machine {
         // By its size, not without end: closing a small file must not look through the whole cache.
         let pages = self.config.page.pages_for(self.size_of(file));
         let reads: Vec<u32> = self.reads_of(file).collect();
-        reads.into_iter().for_each(|slot| self.fail_read(slot, Error::Changed));
-        self.drop_pages(file, PageRange { first: 0, end: pages });
+        reads
+            .into_iter()
+            .for_each(|slot| self.fail_read(slot, Error::Changed));
+        self.drop_pages(
+            file,
+            PageRange {
+                first: 0,
+                end: pages,
+            },
+        );
         self.cache.ghosts().forget(file.0);
         self.files.remove(file);
         if let Some(stream) = self.source_stream {
@@ -75,7 +91,10 @@ impl Machine {
     pub(super) fn pressure(&mut self, pages: u64) {
         self.config.capacity_pages = pages;
         self.config = self.config.bounded();
-        let over = self.cache.pages().saturating_sub(self.config.capacity_pages);
+        let over = self
+            .cache
+            .pages()
+            .saturating_sub(self.config.capacity_pages);
         if over > 0 {
             self.evict(over);
         }
@@ -84,16 +103,37 @@ impl Machine {
     /// A hint: the policy may plan; pages not wanted any more leave, except those that a read waits for. An empty range is
     /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
-        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
-        let end = if range.is_empty() { self.size_of(file) } else { range.end() };
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
+            return;
+        };
+        let end = if range.is_empty() {
+            self.size_of(file)
+        } else {
+            range.end()
+        };
         let mut range = ByteRange::between(range.start(), end);
         if advice == Advice::WillNeed {
             range = self.heard(range);
         }
-        let question = AskedFor { request: range, at: range.start(), random: false };
-        self.ask(Asker { file, open, stream }, question, |policy, ask, plan| policy.on_advice(ask, advice, plan));
+        let question = AskedFor {
+            request: range,
+            at: range.start(),
+            random: false,
+        };
+        self.ask(
+            Asker { file, open, stream },
+            question,
+            |policy, ask, plan| policy.on_advice(ask, advice, plan),
+        );
         self.note(open, None, Question::Advice, range.start());
-        self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
+        self.apply(
+            file,
+            open,
+            stream,
+            PageRange::default(),
+            ByteRange::default(),
+            None,
+        );
         self.commit(None);
         if advice == Advice::DontNeed {
             self.drop_unneeded(file, range);
@@ -102,23 +142,42 @@ impl Machine {
 
     /// What the caller says it will read, planned as if a policy had said so. The policy's own state stays as it is.
     pub(super) fn prefetch(&mut self, open: OpenId, range: ByteRange) {
-        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
+            return;
+        };
         let range = self.heard(range);
-        let question = AskedFor { request: range, at: range.start(), random: false };
+        let question = AskedFor {
+            request: range,
+            at: range.start(),
+            random: false,
+        };
         self.ask(Asker { file, open, stream }, question, |_, _, plan| {
             plan.why = Some(Why::Asked);
             plan.read(range.start(), range.len(), None);
         });
         self.note(open, None, Question::Advice, range.start());
-        self.apply(file, open, stream, PageRange::default(), ByteRange::default(), None);
+        self.apply(
+            file,
+            open,
+            stream,
+            PageRange::default(),
+            ByteRange::default(),
+            None,
+        );
         self.commit(None);
     }
 
     /// As much of what will be needed as is worth planning; see [`HINTED_CACHES`].
     fn heard(&self, range: ByteRange) -> ByteRange {
-        let cache = self.config.capacity_pages.saturating_mul(self.config.page.bytes());
+        let cache = self
+            .config
+            .capacity_pages
+            .saturating_mul(self.config.page.bytes());
         let most = cache.saturating_mul(HINTED_CACHES);
-        ByteRange::between(range.start(), range.end().min(range.start().saturating_add(most)))
+        ByteRange::between(
+            range.start(),
+            range.end().min(range.start().saturating_add(most)),
+        )
     }
 
     /// Whole pages inside the range, and the last one of the file when the range reaches the end.
@@ -130,7 +189,8 @@ impl Machine {
             pages.end = page.pages_for(size).max(pages.first);
         }
         for (number, mask) in self.groups_in(file, pages) {
-            let free = self.cache.group(file, number).present() & mask & !self.held_pages(file, number);
+            let free =
+                self.cache.group(file, number).present() & mask & !self.held_pages(file, number);
             if free != 0 {
                 self.drop_present(file, number, free);
             }
@@ -161,7 +221,10 @@ impl Machine {
         if numbers.end - numbers.start.min(numbers.end) < 1024 {
             return numbers.map(|n| (n, mask(n))).collect();
         }
-        let of_file = self.cache.groups().filter(|g| g.file == file.0 && numbers.contains(&g.number));
+        let of_file = self
+            .cache
+            .groups()
+            .filter(|g| g.file == file.0 && numbers.contains(&g.number));
         of_file.map(|g| (g.number, mask(g.number))).collect()
     }
 }

@@ -64,7 +64,13 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    pub fn new(file: FileId, pages: PageRange, class: Class, owner: Option<u32>, planner: Option<OpenId>) -> Fetch {
+    pub fn new(
+        file: FileId,
+        pages: PageRange,
+        class: Class,
+        owner: Option<u32>,
+        planner: Option<OpenId>,
+    ) -> Fetch {
         Fetch {
             file,
             pages,
@@ -84,7 +90,10 @@ impl Fetch {
     }
 
     fn rest(&self) -> PageRange {
-        PageRange { first: self.landed, end: self.pages.end }
+        PageRange {
+            first: self.landed,
+            end: self.pages.end,
+        }
     }
 }
 
@@ -109,7 +118,9 @@ impl Machine {
     /// Where readahead waits for a slot: before what the reader of another stream reaches much later.
     fn place_of(&self, slot: u32) -> usize {
         let of = |slot: u32| (self.fetches[slot].file, self.fetches[slot].urgency);
-        let (file, Some(urgency)) = of(slot) else { return self.ahead_queue.len() };
+        let (file, Some(urgency)) = of(slot) else {
+            return self.ahead_queue.len();
+        };
         let stays_before = |&before: &u32| match of(before) {
             (_, None) => true,
             (other, Some(before)) => {
@@ -117,13 +128,18 @@ impl Machine {
                     || before.away <= urgency.away.saturating_mul(MUCH_LATER)
             }
         };
-        self.ahead_queue.iter().rposition(stays_before).map_or(0, |at| at + 1)
+        self.ahead_queue
+            .iter()
+            .rposition(stays_before)
+            .map_or(0, |at| at + 1)
     }
 
     /// Submits what is queued while there are slots: demand first, and readahead never the last slot.
     pub(super) fn submit_queued(&mut self) {
         while self.in_flight < self.config.max_in_flight {
-            let Some(slot) = self.demand_queue.pop_front() else { break };
+            let Some(slot) = self.demand_queue.pop_front() else {
+                break;
+            };
             self.submit(slot);
         }
         while let Some(&slot) = self.ahead_queue.front() {
@@ -169,7 +185,12 @@ impl Machine {
         }
         let is_unneeded = self.fetches[slot].is_unneeded;
         let fetch = FetchId(u64::from(serial) << 32 | u64::from(slot));
-        self.actions.push_back(Action::Submit { fetch, file, range, class });
+        self.actions.push_back(Action::Submit {
+            fetch,
+            file,
+            range,
+            class,
+        });
         if is_unneeded {
             self.actions.push_back(Action::Cancel { fetch });
         }
@@ -179,8 +200,15 @@ impl Machine {
     pub(super) fn wait_for_fetches(&mut self, slot: u32) {
         let (file, piece) = (self.reads[slot].file, self.reads[slot].piece);
         // Ranges do not meet, so at most one begins before the piece and reaches into it.
-        let before = self.owners.range(..(file.0, piece.first)).next_back().map(|(&k, &f)| (k, f));
-        let inside = self.owners.range((file.0, piece.first)..(file.0, piece.end)).map(|(&k, &f)| (k, f));
+        let before = self
+            .owners
+            .range(..(file.0, piece.first))
+            .next_back()
+            .map(|(&k, &f)| (k, f));
+        let inside = self
+            .owners
+            .range((file.0, piece.first)..(file.0, piece.end))
+            .map(|(&k, &f)| (k, f));
         let joined: Vec<u32> = before
             .filter(|&((f, _), fetch)| f == file.0 && self.fetches[fetch].pages.end > piece.first)
             .into_iter()
@@ -198,7 +226,10 @@ impl Machine {
             }
             self.reads[slot].pending += 1;
         }
-        assert!(self.reads[slot].pending > 0, "a read that waits waits for something");
+        assert!(
+            self.reads[slot].pending > 0,
+            "a read that waits waits for something"
+        );
     }
 
     /// The first `bytes` of a fetch are here.
@@ -217,7 +248,9 @@ impl Machine {
 
     /// The meter does not count it.
     pub(super) fn at_hand(&mut self, id: FetchId) {
-        let Some(slot) = self.fetch_of(id) else { return };
+        let Some(slot) = self.fetch_of(id) else {
+            return;
+        };
         if let Some(meter) = &mut self.meter {
             meter.leave_out(&mut self.fetches[slot].sent);
         }
@@ -233,9 +266,16 @@ impl Machine {
         let range = self.clip(file, pages);
         // The last page of a file is whole when the file ends in it.
         let reached = range.start() + bytes.min(range.len());
-        let landed = if reached == range.end() { pages.end } else { self.config.page.page_of(reached) };
+        let landed = if reached == range.end() {
+            pages.end
+        } else {
+            self.config.page.page_of(reached)
+        };
         let fetch = &mut self.fetches[slot];
-        let fresh = PageRange { first: fetch.landed, end: landed.max(fetch.landed) };
+        let fresh = PageRange {
+            first: fetch.landed,
+            end: landed.max(fetch.landed),
+        };
         if fresh.is_empty() {
             return;
         }
@@ -248,8 +288,9 @@ impl Machine {
         }
         self.cache.land(file, fresh);
         let waiters = core::mem::take(&mut self.fetches[slot].waiters);
-        let (waiting, served): (Vec<u32>, Vec<u32>) =
-            waiters.into_iter().partition(|&w| self.reads[w].piece.end.min(pages.end) > fresh.end);
+        let (waiting, served): (Vec<u32>, Vec<u32>) = waiters
+            .into_iter()
+            .partition(|&w| self.reads[w].piece.end.min(pages.end) > fresh.end);
         self.fetches[slot].waiters = waiting;
         served.into_iter().for_each(|w| self.waited_enough(w));
     }
@@ -258,7 +299,11 @@ impl Machine {
     fn measure_arrival(&mut self, slot: u32, fresh: PageRange) {
         let fetch = &mut self.fetches[slot];
         if let Some(meter) = &mut self.meter {
-            meter.arrived(&mut fetch.sent, fresh.len() * self.config.page.bytes(), self.now.since(fetch.submitted_at));
+            meter.arrived(
+                &mut fetch.sent,
+                fresh.len() * self.config.page.bytes(),
+                self.now.since(fetch.submitted_at),
+            );
         }
     }
 
@@ -271,7 +316,9 @@ impl Machine {
 
     /// The fetch ended after `bytes`.
     pub(super) fn done(&mut self, id: FetchId, bytes: u64) {
-        let Some(slot) = self.fetch_of(id) else { return };
+        let Some(slot) = self.fetch_of(id) else {
+            return;
+        };
         self.land_to(slot, bytes);
         if !self.fetches[slot].doomed && !self.fetches[slot].rest().is_empty() {
             return self.end_failed_fetch(slot, Error::Short);
@@ -295,7 +342,11 @@ impl Machine {
 
     /// What has not arrived is absent again. The read it was made for fails; reads that joined it fetch for themselves.
     fn end_failed_fetch(&mut self, slot: u32, error: Error) {
-        let refused = if error == Error::Limit { self.ahead_bytes(&self.fetches[slot]) } else { 0 };
+        let refused = if error == Error::Limit {
+            self.ahead_bytes(&self.fetches[slot])
+        } else {
+            0
+        };
         self.lose_rest(slot);
         let fetch = self.take_fetch(slot);
         if fetch.doomed {
@@ -306,8 +357,18 @@ impl Machine {
         let planner = fetch.planner;
         self.count(planner, |stats| stats.ra_refused_bytes += refused);
         let range = self.clip(fetch.file, fetch.pages);
-        let reader = fetch.owner.filter(|r| fetch.waiters.contains(r)).map(|r| self.reads[r].open_id());
-        self.tell(reader.or(fetch.planner), Outcome::Failed { range, error, demand: reader.is_some() });
+        let reader = fetch
+            .owner
+            .filter(|r| fetch.waiters.contains(r))
+            .map(|r| self.reads[r].open_id());
+        self.tell(
+            reader.or(fetch.planner),
+            Outcome::Failed {
+                range,
+                error,
+                demand: reader.is_some(),
+            },
+        );
         for waiter in fetch.waiters {
             if fetch.owner == Some(waiter) {
                 self.reads[waiter].pending -= 1;
@@ -320,7 +381,9 @@ impl Machine {
 
     /// Takes an answered fetch out of every table.
     fn take_fetch(&mut self, slot: u32) -> Fetch {
-        let Some(fetch) = self.fetches.remove(slot) else { unreachable!("only called with a slot in use") };
+        let Some(fetch) = self.fetches.remove(slot) else {
+            unreachable!("only called with a slot in use")
+        };
         if fetch.submitted {
             self.in_flight -= 1;
             if fetch.class == Class::Ahead {
@@ -353,12 +416,16 @@ impl Machine {
     /// A reader of the file was closed. If no other has read it, nothing waits for what is read ahead of it: the driver may end those
     /// fetches. What has arrived stays, and what arrives all the same is kept.
     pub(super) fn cancel_unneeded(&mut self, file: FileId) {
-        let is_ahead = |fetch: &Fetch| fetch.file == file && fetch.class == Class::Ahead && fetch.waiters.is_empty();
+        let is_ahead = |fetch: &Fetch| {
+            fetch.file == file && fetch.class == Class::Ahead && fetch.waiters.is_empty()
+        };
         let ahead = |slot: &u32| is_ahead(&self.fetches[*slot]) && !self.fetches[*slot].doomed;
         let unneeded: Vec<u32> = self.fetches.slots().filter(ahead).collect();
         // Looked at last: nearly always nothing is in flight.
         let mut others = self.opens.iter().flatten().filter(|open| open.file == file);
-        if unneeded.is_empty() || others.any(|open| open.stats.demand_reads > 0) || self.reads_of(file).next().is_some()
+        if unneeded.is_empty()
+            || others.any(|open| open.stats.demand_reads > 0)
+            || self.reads_of(file).next().is_some()
         {
             return;
         }
@@ -389,12 +456,24 @@ impl Machine {
         self.owners.remove(&(file.0, rest.first));
         for number in rest.first / 64..rest.end.div_ceil(64) {
             let mask = mask_of(number, rest.first, rest.end);
-            let Some(Removed { before, .. }) = self.cache.leave(file, number, mask) else { continue };
+            let Some(Removed { before, .. }) = self.cache.leave(file, number, mask) else {
+                continue;
+            };
             let ahead = before.ahead() & mask;
             let used = self.bytes_in(file, number, ahead & before.used());
-            let failed = if submitted { self.bytes_in(file, number, ahead) } else { 0 };
+            let failed = if submitted {
+                self.bytes_in(file, number, ahead)
+            } else {
+                0
+            };
             let asked = ahead & before.used();
-            self.tell_watcher(|| Note::Lost { file, number, pages: ahead, used: asked, submitted });
+            self.tell_watcher(|| Note::Lost {
+                file,
+                number,
+                pages: ahead,
+                used: asked,
+                submitted,
+            });
             // The number of a closed description may have been given to another since, which then has less to take back.
             self.count(before.planner, |stats| {
                 stats.used_bytes = stats.used_bytes.saturating_sub(used);
@@ -419,7 +498,13 @@ impl Machine {
     fn sum_bytes(&self, fetch: &Fetch, which: fn(&crate::cache::Group) -> u64) -> u64 {
         let PageRange { first, end } = fetch.pages;
         let numbers = first / 64..end.div_ceil(64);
-        let bytes = |n| self.bytes_in(fetch.file, n, which(&self.cache.group(fetch.file, n)) & mask_of(n, first, end));
+        let bytes = |n| {
+            self.bytes_in(
+                fetch.file,
+                n,
+                which(&self.cache.group(fetch.file, n)) & mask_of(n, first, end),
+            )
+        };
         numbers.map(bytes).sum()
     }
 }

@@ -43,14 +43,21 @@ impl Machine {
             return None;
         }
         let (slot, settled) = self.cache.settled(file, pages)?;
-        Some(Settled { file, number: pages.first / GROUP_PAGES, slot, pages: settled })
+        Some(Settled {
+            file,
+            number: pages.first / GROUP_PAGES,
+            slot,
+            pages: settled,
+        })
     }
 
     // ---- events in ----
 
     /// A reader has taken bytes of settled pages. Those that have left since are another page or none: they stay as they are.
     pub(super) fn hit(&mut self, read: ReadId, open: OpenId, range: ByteRange) {
-        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else { return };
+        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
+            return;
+        };
         let pages = self.config.page.cover(range);
         if one_group(pages).is_none() {
             // No such bytes were given. A log may say anything.
@@ -64,13 +71,22 @@ impl Machine {
     /// The short way for a read of which every page is present and none is marked, all in one group. Gives the read
     /// back when it is another.
     pub(super) fn quick_hit(&mut self, mut read: Read) -> Result<(), Read> {
-        let Read { file, stream, range, .. } = read;
+        let Read {
+            file,
+            stream,
+            range,
+            ..
+        } = read;
         let piece = self.config.page.cover(range);
-        let fits = piece.len() <= self.piece_pages() && self.has_room(piece.len()) && self.reads.len() < MAX_READS;
+        let fits = piece.len() <= self.piece_pages()
+            && self.has_room(piece.len())
+            && self.reads.len() < MAX_READS;
         if one_group(piece).is_none() || !fits {
             return Err(read);
         }
-        let Some(touched) = self.cache.hit(file, piece) else { return Err(read) };
+        let Some(touched) = self.cache.hit(file, piece) else {
+            return Err(read);
+        };
         self.credit(file, piece.first / GROUP_PAGES, touched);
         self.end_hit(stream, range.end());
         read.piece = piece;

@@ -100,7 +100,11 @@ impl Meter {
     /// Median time from a fetch to its first bytes, of an idle source, in nanoseconds. Before the first fetch that of another request.
     #[must_use]
     pub fn latency_ns(&self) -> u64 {
-        if self.known == 0 { self.answer_ns } else { self.latency_ns }
+        if self.known == 0 {
+            self.answer_ns
+        } else {
+            self.latency_ns
+        }
     }
 
     /// A request that was no fetch was answered after so long. It may have had to connect, so a fetch knows better.
@@ -130,13 +134,21 @@ impl Meter {
     pub fn sent(&mut self, in_flight: u32, len: u64) -> Sent {
         let ahead_of_it = self.outstanding;
         self.outstanding += len;
-        Sent { delivered: self.delivered, in_flight, len, ahead_of_it, ..Sent::default() }
+        Sent {
+            delivered: self.delivered,
+            in_flight,
+            len,
+            ahead_of_it,
+            ..Sent::default()
+        }
     }
 
     /// The source is not asked for what is still to come of a fetch.
     pub fn leave_out(&mut self, sent: &mut Sent) {
         if !sent.is_left_out {
-            self.outstanding = self.outstanding.saturating_sub(sent.len.saturating_sub(sent.own));
+            self.outstanding = self
+                .outstanding
+                .saturating_sub(sent.len.saturating_sub(sent.own));
             sent.is_left_out = true;
         }
     }
@@ -147,7 +159,8 @@ impl Meter {
             return;
         }
         self.outstanding = self.outstanding.saturating_sub(bytes);
-        self.delivered.note(bytes, after_ns.saturating_sub(sent.last_ns));
+        self.delivered
+            .note(bytes, after_ns.saturating_sub(sent.last_ns));
         sent.last_ns = after_ns;
         let pieces = sent.own / PIECE;
         sent.own = sent.own.saturating_add(bytes);
@@ -177,10 +190,13 @@ impl Meter {
         if sent.is_left_out {
             return;
         }
-        self.outstanding = self.outstanding.saturating_sub(sent.len.saturating_sub(sent.own));
+        self.outstanding = self
+            .outstanding
+            .saturating_sub(sent.len.saturating_sub(sent.own));
         self.rates[0] = self.rates[0].max(self.delivery_rate(sent, after_ns));
         if sent.own > sent.first && after_ns > sent.first_ns {
-            self.singles[0] = self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
+            self.singles[0] =
+                self.singles[0].max(rate(sent.own - sent.first, after_ns - sent.first_ns));
         }
         self.count_busy(sent, u64::from(!sent.is_counted));
         self.in_round += u32::from(sent.in_flight >= BUSY);
@@ -197,13 +213,21 @@ impl Meter {
     }
 
     fn count_busy(&mut self, sent: &Sent, fetches: u64) {
-        let fetches = if sent.in_flight >= BUSY { u32::try_from(fetches).unwrap_or(u32::MAX) } else { 0 };
+        let fetches = if sent.in_flight >= BUSY {
+            u32::try_from(fetches).unwrap_or(u32::MAX)
+        } else {
+            0
+        };
         self.busy = self.busy.saturating_add(fetches);
     }
 
     /// The latency itself has changed when several fetches in a row took more than twice or less than half of it.
     fn quiet_sample(&mut self, ns: u64) {
-        let (least, greatest) = if self.quiet_count == 0 { (ns, ns) } else { self.quiet };
+        let (least, greatest) = if self.quiet_count == 0 {
+            (ns, ns)
+        } else {
+            self.quiet
+        };
         self.quiet = (least.min(ns), greatest.max(ns));
         self.quiet_count += 1;
         if self.quiet_count == CHANGED_AFTER {
@@ -220,7 +244,11 @@ impl Meter {
     /// latency has doubled.
     fn loaded_sample(&mut self, ns: u64, queued_ns: u64) {
         let free_ns = ns.saturating_sub(queued_ns);
-        self.free_ns = if self.loaded_count == 0 { free_ns } else { self.free_ns.min(free_ns) };
+        self.free_ns = if self.loaded_count == 0 {
+            free_ns
+        } else {
+            self.free_ns.min(free_ns)
+        };
         self.loaded[self.loaded_count] = ns;
         self.loaded_count += 1;
         if self.loaded_count < LOADED_EVERY {
@@ -268,7 +296,9 @@ impl Delivered {
         let came = |n: usize| self.0[n] - before.0[n];
         let whole = (0..=own).fold(0, |sum: u64, n| sum.saturating_add(came(n)));
         let middle = |n: usize| 3 << (n - 1) << FIRST_CLASS;
-        (own + 1..CLASSES).fold(whole, |sum, n| sum.saturating_add(mul_div(came(n), ns, middle(n))))
+        (own + 1..CLASSES).fold(whole, |sum, n| {
+            sum.saturating_add(mul_div(came(n), ns, middle(n)))
+        })
     }
 }
 

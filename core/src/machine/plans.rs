@@ -61,22 +61,44 @@ impl Machine {
     pub(super) fn ask(
         &mut self,
         Asker { file, open, stream }: Asker,
-        AskedFor { request, at, random }: AskedFor,
+        AskedFor {
+            request,
+            at,
+            random,
+        }: AskedFor,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) {
         self.plan.clear();
         let file_size = self.size_of(file);
         let source = self.source_view();
-        let Some(stream) = self.streams.get_mut(stream) else { return };
-        let probe = Probe { cache: &self.cache, files: &self.files, file };
-        let ask = Ask { now: self.now, file, open, source, request, at, random, file_size, probe };
+        let Some(stream) = self.streams.get_mut(stream) else {
+            return;
+        };
+        let probe = Probe {
+            cache: &self.cache,
+            files: &self.files,
+            file,
+        };
+        let ask = Ask {
+            now: self.now,
+            file,
+            open,
+            source,
+            request,
+            at,
+            random,
+            file_size,
+            probe,
+        };
         stream.turn_to(open);
         question(&mut *stream.policy, &ask, &mut self.plan);
     }
 
     /// What is known of the source; all zero where it is not measured.
     fn source_view(&self) -> SourceView {
-        let Some(meter) = self.meter.as_ref() else { return SourceView::default() };
+        let Some(meter) = self.meter.as_ref() else {
+            return SourceView::default();
+        };
         SourceView {
             latency_ns: meter.latency_ns(),
             rate: meter.rate(),
@@ -113,7 +135,9 @@ impl Machine {
             // A read that waited for these pages fetches them in this event, and must not be taken for the planner.
             self.commit(read);
             let dropped = core::mem::take(&mut self.plan.drop);
-            dropped.into_iter().for_each(|range| self.invalidate(file, self.clip_range(file, range)));
+            dropped
+                .into_iter()
+                .for_each(|range| self.invalidate(file, self.clip_range(file, range)));
         }
         if self.plan.max_fetch > 0 {
             self.unit_pages = (self.plan.max_fetch / self.config.page.bytes()).max(1);
@@ -129,16 +153,28 @@ impl Machine {
             match window.file.filter(|other| *other != file) {
                 None => self.apply_window(file, open, piece, request, window, (read, 0)),
                 // Nothing of another file is demanded by this read.
-                Some(other) => {
-                    self.apply_window(other, open, PageRange::default(), ByteRange::default(), window, (None, turn))
-                }
+                Some(other) => self.apply_window(
+                    other,
+                    open,
+                    PageRange::default(),
+                    ByteRange::default(),
+                    window,
+                    (None, turn),
+                ),
             }
             let refused = self.stats.ra_refused_bytes - before;
-            self.tell_watcher(|| Note::Window { open, bytes: beyond, refused });
+            self.tell_watcher(|| Note::Window {
+                open,
+                bytes: beyond,
+                refused,
+            });
         }
         self.plan.windows = windows;
         for i in 0..self.plan.refresh.len() {
-            let pages = self.config.page.cover(self.clip_range(file, self.plan.refresh[i]));
+            let pages = self
+                .config
+                .page
+                .cover(self.clip_range(file, self.plan.refresh[i]));
             self.cache.refresh(file, pages);
         }
         if let Some(at) = self.plan.wake_at {
@@ -158,30 +194,54 @@ impl Machine {
     ) {
         let pages = self.config.page.cover(self.clip_range(file, window.range));
         let number = next_window(&self.unassigned);
-        let mark = window.mark.map(|m| self.config.page.page_of(m)).filter(|m| (pages.first..pages.end).contains(m));
+        let mark = window
+            .mark
+            .map(|m| self.config.page.page_of(m))
+            .filter(|m| (pages.first..pages.end).contains(m));
         let mark_absent = mark.is_some_and(|m| !self.cache.is_cached(file, m));
         let mut at = pages.first;
         while at < pages.end {
-            let rest = PageRange { first: at, end: pages.end };
+            let rest = PageRange {
+                first: at,
+                end: pages.end,
+            };
             let absent = self.cache.absent_run(file, rest);
             if absent == 0 {
                 at = self.cache.next_hole(file, rest).unwrap_or(pages.end);
                 continue;
             }
-            let run = PageRange { first: at, end: at + absent };
+            let run = PageRange {
+                first: at,
+                end: at + absent,
+            };
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Unassigned { file, pages: inside, planner: None, window: number, turn, urgency: None });
+                self.send(Unassigned {
+                    file,
+                    pages: inside,
+                    planner: None,
+                    window: number,
+                    turn,
+                    urgency: None,
+                });
                 if let Some(slot) = read {
                     self.met(slot, Verdict::Miss);
                 }
             }
             for pages in [before, after] {
                 let at = self.config.page.start_of(pages.first);
-                let urgency = window.urgency.map(|urgency| urgency.later(at, window.range.start()));
-                let refused =
-                    self.send_ahead(Unassigned { file, pages, planner: Some(open), window: number, turn, urgency });
+                let urgency = window
+                    .urgency
+                    .map(|urgency| urgency.later(at, window.range.start()));
+                let refused = self.send_ahead(Unassigned {
+                    file,
+                    pages,
+                    planner: Some(open),
+                    window: number,
+                    turn,
+                    urgency,
+                });
                 // Of what was planned alone, as `ra_planned_bytes` counts it: what the read asks for comes by demand.
                 let refused = self.clip(file, refused).intersect(window.range);
                 let bytes = refused.len() - refused.intersect(request).len();
@@ -199,7 +259,14 @@ impl Machine {
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
-        self.send(Unassigned { file, pages, planner: None, window, turn: 0, urgency: None });
+        self.send(Unassigned {
+            file,
+            pages,
+            planner: None,
+            window,
+            turn: 0,
+            urgency: None,
+        });
     }
 
     /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
@@ -212,15 +279,30 @@ impl Machine {
         let capacity = self.config.capacity_pages;
         let in_flight = self.cache.pages_in_flight();
         let may_fly = (capacity / 2).saturating_sub(in_flight);
-        let wanted = unassigned.pages.len().min(may_fly).min(capacity.saturating_sub(self.reserved + in_flight));
+        let wanted = unassigned
+            .pages
+            .len()
+            .min(may_fly)
+            .min(capacity.saturating_sub(self.reserved + in_flight));
         let free = capacity.saturating_sub(self.cache.pages());
-        let freed = if wanted > free { self.evict(wanted - free) } else { 0 };
+        let freed = if wanted > free {
+            self.evict(wanted - free)
+        } else {
+            0
+        };
         let granted = wanted.min(free + freed);
-        let refused = PageRange { first: unassigned.pages.first + granted, end: unassigned.pages.end };
+        let refused = PageRange {
+            first: unassigned.pages.first + granted,
+            end: unassigned.pages.end,
+        };
         unassigned.pages.end = refused.first;
         if granted > 0 {
-            self.cache.depart(unassigned.file, unassigned.pages, unassigned.planner);
-            self.tell_watcher(|| Note::Planned { file: unassigned.file, pages: unassigned.pages });
+            self.cache
+                .depart(unassigned.file, unassigned.pages, unassigned.planner);
+            self.tell_watcher(|| Note::Planned {
+                file: unassigned.file,
+                pages: unassigned.pages,
+            });
             self.unassigned.push(unassigned);
         }
         refused
@@ -229,7 +311,10 @@ impl Machine {
     /// Demand pages go in flight.
     fn send(&mut self, unassigned: Unassigned) {
         let wanted = unassigned.pages.len();
-        let free = self.config.capacity_pages.saturating_sub(self.cache.pages());
+        let free = self
+            .config
+            .capacity_pages
+            .saturating_sub(self.cache.pages());
         if wanted > free {
             self.evict(wanted - free);
         }
@@ -244,7 +329,11 @@ impl Machine {
             let met = self.cache.ghosts().take(file.0, number, mask);
             self.stats.thrash_bytes += self.bytes_in(file, number, met);
             if met != 0 {
-                self.tell_watcher(|| Note::Thrashed { file, number, pages: met });
+                self.tell_watcher(|| Note::Thrashed {
+                    file,
+                    number,
+                    pages: met,
+                });
             }
         }
     }
@@ -262,7 +351,10 @@ impl Machine {
         let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
         let page = self.config.page.bytes();
         let longest = |ahead| if ahead { unit } else { most };
-        for one in unassigned.iter().flat_map(|f| split_to(*f, longest(f.planner.is_some()), page)) {
+        for one in unassigned
+            .iter()
+            .flat_map(|f| split_to(*f, longest(f.planner.is_some()), page))
+        {
             if !group.is_empty() && !self.may_join(&group, &one, longest(one.planner.is_some())) {
                 self.make_fetch(&group, read);
                 group.clear();
@@ -275,23 +367,39 @@ impl Machine {
     }
 
     fn may_join(&self, group: &[Unassigned], one: &Unassigned, most: u64) -> bool {
-        let (Some(first), Some(last)) = (group.first(), group.last()) else { return true };
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            return true;
+        };
         if last.file != one.file || last.pages.end != one.pages.first {
             return false;
         }
         let pages = one.pages.end - first.pages.first;
         let apart = self.config.keep_windows_apart && last.window != one.window;
-        let ahead: u64 = group.iter().chain([one]).filter(|f| f.planner.is_some()).map(|f| f.pages.len()).sum();
+        let ahead: u64 = group
+            .iter()
+            .chain([one])
+            .filter(|f| f.planner.is_some())
+            .map(|f| f.pages.len())
+            .sum();
         let mixed = ahead > 0 && ahead < pages;
         let too_heavy = mixed && ahead * self.config.page.bytes() > self.config.max_piggyback_bytes;
         pages <= most && !apart && !too_heavy
     }
 
     fn make_fetch(&mut self, group: &[Unassigned], read: Option<u32>) {
-        let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
-        let pages = PageRange { first: first.pages.first, end: last.pages.end };
+        let (Some(first), Some(last)) = (group.first(), group.last()) else {
+            return;
+        };
+        let pages = PageRange {
+            first: first.pages.first,
+            end: last.pages.end,
+        };
         let demanded = group.iter().any(|f| f.planner.is_none());
-        let class = if demanded { Class::Demand } else { Class::Ahead };
+        let class = if demanded {
+            Class::Demand
+        } else {
+            Class::Ahead
+        };
         let planner = group.iter().find_map(|f| f.planner);
         let owner = if planner.is_none() { read } else { None };
         let mut fetch = Fetch::new(first.file, pages, class, owner, planner);
@@ -334,22 +442,39 @@ impl Machine {
 
     /// Pages of a group that reads in progress wait for or hold.
     pub(super) fn held_pages(&self, file: FileId, number: u64) -> u64 {
-        let reads = self.reads.iter().filter(|r| r.file == file && r.is_active());
-        reads.fold(0, |mask, r| mask | mask_of(number, r.piece.first, r.piece.end))
+        let reads = self
+            .reads
+            .iter()
+            .filter(|r| r.file == file && r.is_active());
+        reads.fold(0, |mask, r| {
+            mask | mask_of(number, r.piece.first, r.piece.end)
+        })
     }
 
     /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
     pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
-        let Some(Removed { slot, before }) = self.cache.leave(file, number, mask) else { return };
+        let Some(Removed { slot, before }) = self.cache.leave(file, number, mask) else {
+            return;
+        };
         let unused = before.untouched() & mask;
-        self.tell_watcher(|| Note::Left { file, number, pages: mask, unused });
+        self.tell_watcher(|| Note::Left {
+            file,
+            number,
+            pages: mask,
+            unused,
+        });
         if unused != 0 {
             let bytes = self.bytes_in(file, number, unused);
             self.count(before.planner, |stats| stats.unused_bytes += bytes);
             self.cache.ghosts().remember(file.0, number, unused);
             self.tell(before.planner, Outcome::Unused { bytes });
         }
-        self.actions.push_back(Action::Drop { slot, file, number, pages: mask });
+        self.actions.push_back(Action::Drop {
+            slot,
+            file,
+            number,
+            pages: mask,
+        });
     }
 
     /// Counts a demand touch of readahead.
@@ -359,31 +484,58 @@ impl Machine {
         }
         let bytes = self.bytes_in(file, number, touched.first);
         let late = self.bytes_in(file, number, touched.late);
-        self.tell_watcher(|| Note::Touched { file, number, first: touched.first, late: touched.late });
+        self.tell_watcher(|| Note::Touched {
+            file,
+            number,
+            first: touched.first,
+            late: touched.late,
+        });
         self.count(touched.planner, |stats| {
             stats.used_bytes += bytes;
             stats.late_bytes += late;
         });
         if late > 0 {
             let at = self.first_of(number, touched.late);
-            self.tell(touched.planner, Outcome::Late { file, at, bytes: late });
+            self.tell(
+                touched.planner,
+                Outcome::Late {
+                    file,
+                    at,
+                    bytes: late,
+                },
+            );
         }
         if bytes > late {
             let at = self.first_of(number, touched.first & !touched.late);
-            self.tell(touched.planner, Outcome::Used { file, at, bytes: bytes - late });
+            self.tell(
+                touched.planner,
+                Outcome::Used {
+                    file,
+                    at,
+                    bytes: bytes - late,
+                },
+            );
         }
     }
 
     /// Where the first page of `mask` in a group begins.
     fn first_of(&self, number: u64, mask: u64) -> u64 {
-        self.config.page.start_of(number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros()))
+        self.config
+            .page
+            .start_of(number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros()))
     }
 
     /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.
     pub(super) fn tell(&mut self, open: Option<OpenId>, outcome: Outcome) {
         let Some(open) = open else { return };
-        let of_open = self.opens.get(open.0 as usize).and_then(Option::as_ref).map(|o| o.stream);
-        let Some(stream) = of_open.or(self.source_stream) else { return };
+        let of_open = self
+            .opens
+            .get(open.0 as usize)
+            .and_then(Option::as_ref)
+            .map(|o| o.stream);
+        let Some(stream) = of_open.or(self.source_stream) else {
+            return;
+        };
         if let Some(stream) = self.streams.get_mut(stream)
             && stream.wants.outcome
         {
@@ -406,9 +558,24 @@ impl Machine {
 /// The parts of `run` before and after `inside`; all of it before, when that is empty.
 fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
     if inside.is_empty() {
-        return (run, PageRange { first: run.end, end: run.end });
+        return (
+            run,
+            PageRange {
+                first: run.end,
+                end: run.end,
+            },
+        );
     }
-    (PageRange { first: run.first, end: inside.first }, PageRange { first: inside.end, end: run.end })
+    (
+        PageRange {
+            first: run.first,
+            end: inside.first,
+        },
+        PageRange {
+            first: inside.end,
+            end: run.end,
+        },
+    )
 }
 
 /// The same pages in parts of at most `most`.
@@ -416,11 +583,19 @@ fn split_to(unassigned: Unassigned, most: u64, page: u64) -> impl Iterator<Item 
     let mut at = unassigned.pages.first;
     core::iter::from_fn(move || {
         (at < unassigned.pages.end).then(|| {
-            let pages = PageRange { first: at, end: unassigned.pages.end.min(at + most) };
-            let urgency =
-                unassigned.urgency.map(|urgency| urgency.later(pages.first * page, unassigned.pages.first * page));
+            let pages = PageRange {
+                first: at,
+                end: unassigned.pages.end.min(at + most),
+            };
+            let urgency = unassigned
+                .urgency
+                .map(|urgency| urgency.later(pages.first * page, unassigned.pages.first * page));
             at = pages.end;
-            Unassigned { pages, urgency, ..unassigned }
+            Unassigned {
+                pages,
+                urgency,
+                ..unassigned
+            }
         })
     })
 }

@@ -45,7 +45,13 @@ pub struct Read {
 
 impl Machine {
     /// A demand read comes in.
-    pub(super) fn begin_read(&mut self, id: ReadId, open: OpenId, request: ByteRange, random: bool) {
+    pub(super) fn begin_read(
+        &mut self,
+        id: ReadId,
+        open: OpenId,
+        request: ByteRange,
+        random: bool,
+    ) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
             return self.refuse(id, Error::Limit);
         };
@@ -67,7 +73,10 @@ impl Machine {
             return self.refuse(id, Error::Limit);
         };
         let page = self.config.page;
-        let request = ByteRange::between(page.start_of(page.page_of(at)), page.start_of(page.page_of(at) + 1));
+        let request = ByteRange::between(
+            page.start_of(page.page_of(at)),
+            page.start_of(page.page_of(at) + 1),
+        );
         let range = request.intersect(ByteRange::between(0, self.size_of(file)));
         let mut read = Read::new(id, open, file, stream, request, range, false, self.now);
         read.fault = Some(map);
@@ -81,7 +90,9 @@ impl Machine {
         let slot = self.reads.insert(read);
         if ask {
             let at = self.reads[slot].request.start();
-            self.ask_for(slot, at, Question::Read, |policy, ask, plan| policy.on_read(ask, plan));
+            self.ask_for(slot, at, Question::Read, |policy, ask, plan| {
+                policy.on_read(ask, plan)
+            });
         }
         self.advance(slot);
     }
@@ -102,11 +113,20 @@ impl Machine {
     /// Looks up the next piece of a read, or serves what there is none of.
     pub(super) fn advance(&mut self, slot: u32) {
         let read = &self.reads[slot];
-        let first = read.piece.end.max(self.config.page.page_of(read.range.start()));
-        let serial =
-            self.streams.get(read.stream).is_some_and(|s| s.mode == DemandMode::PageSerial) && read.fault.is_none();
+        let first = read
+            .piece
+            .end
+            .max(self.config.page.page_of(read.range.start()));
+        let serial = self
+            .streams
+            .get(read.stream)
+            .is_some_and(|s| s.mode == DemandMode::PageSerial)
+            && read.fault.is_none();
         let end = self.config.page.cover(read.range).end.max(first);
-        let mut piece = PageRange { first, end: end.min(first + self.piece_pages()) };
+        let mut piece = PageRange {
+            first,
+            end: end.min(first + self.piece_pages()),
+        };
         if !self.has_room(piece.len()) {
             self.reads[slot].stage = Stage::Starved;
             self.starved.push_back(slot);
@@ -118,7 +138,11 @@ impl Machine {
             piece = self.serial_piece(slot, piece);
         } else {
             self.hold(slot, piece);
-            if self.reads[slot].fault.is_some() { self.look_up_fault(slot) } else { self.look_up(slot) }
+            if self.reads[slot].fault.is_some() {
+                self.look_up_fault(slot)
+            } else {
+                self.look_up(slot)
+            }
         }
         if piece.end >= end && self.reads[slot].fault.is_none() {
             self.end_look_up(slot);
@@ -154,7 +178,14 @@ impl Machine {
         let Read { file, piece, .. } = self.reads[slot];
         let mut at = piece.first;
         while at < piece.end {
-            at += self.look_up_at(slot, file, PageRange { first: at, end: piece.end });
+            at += self.look_up_at(
+                slot,
+                file,
+                PageRange {
+                    first: at,
+                    end: piece.end,
+                },
+            );
         }
         self.commit(Some(slot));
     }
@@ -165,18 +196,35 @@ impl Machine {
         if run.pages == 0 {
             self.met(slot, Verdict::Miss);
             let at = self.config.page.start_of(rest.first);
-            self.ask_for(slot, at, Question::Miss, |policy, ask, plan| policy.on_miss(ask, plan));
+            self.ask_for(slot, at, Question::Miss, |policy, ask, plan| {
+                policy.on_miss(ask, plan)
+            });
             run = self.cache.look(file, rest);
             if run.pages == 0 {
                 let absent = self.cache.absent_run(file, rest);
-                self.demand(file, PageRange { first: rest.first, end: rest.first + absent });
+                self.demand(
+                    file,
+                    PageRange {
+                        first: rest.first,
+                        end: rest.first + absent,
+                    },
+                );
                 return absent;
             }
         }
-        let pages = PageRange { first: rest.first, end: rest.first + run.pages };
+        let pages = PageRange {
+            first: rest.first,
+            end: rest.first + run.pages,
+        };
         self.touch(slot, file, pages);
         if run.marked {
-            self.meet_mark(slot, file, pages.end - 1, Question::Mark, |policy, ask, plan| policy.on_mark(ask, plan));
+            self.meet_mark(
+                slot,
+                file,
+                pages.end - 1,
+                Question::Mark,
+                |policy, ask, plan| policy.on_mark(ask, plan),
+            );
         }
         run.pages
     }
@@ -187,9 +235,14 @@ impl Machine {
         self.hold(slot, most);
         let mut at = most.first;
         while at < most.end {
-            let one = PageRange { first: at, end: at + 1 };
+            let one = PageRange {
+                first: at,
+                end: at + 1,
+            };
             let offset = self.config.page.start_of(at);
-            self.ask_for(slot, offset, Question::Page, |policy, ask, plan| policy.on_page(ask, plan));
+            self.ask_for(slot, offset, Question::Page, |policy, ask, plan| {
+                policy.on_page(ask, plan)
+            });
             self.look_up_at(slot, file, one);
             at += 1;
             if self.cache.present_run(file, one) == 0 {
@@ -198,7 +251,10 @@ impl Machine {
         }
         self.commit(Some(slot));
         // Only what was looked at is this piece; the rest comes after it.
-        let piece = PageRange { first: most.first, end: at };
+        let piece = PageRange {
+            first: most.first,
+            end: at,
+        };
         self.cache.pin(file, piece);
         self.cache.unpin(file, most);
         self.reserved -= most.len() - piece.len();
@@ -207,7 +263,9 @@ impl Machine {
     }
 
     fn look_up_fault(&mut self, slot: u32) {
-        let Read { file, piece, fault, .. } = self.reads[slot];
+        let Read {
+            file, piece, fault, ..
+        } = self.reads[slot];
         let Some(map) = fault else { return };
         if piece.is_empty() {
             return;
@@ -216,7 +274,9 @@ impl Machine {
         if run.pages == 0 {
             self.met(slot, Verdict::Miss);
             let at = self.config.page.start_of(piece.first);
-            self.ask_for(slot, at, Question::Fault, |policy, ask, plan| policy.on_fault(ask, &map, plan));
+            self.ask_for(slot, at, Question::Fault, |policy, ask, plan| {
+                policy.on_fault(ask, &map, plan)
+            });
             if self.cache.look(file, piece).pages == 0 {
                 self.demand(file, piece);
             } else {
@@ -225,9 +285,13 @@ impl Machine {
         } else {
             self.touch(slot, file, piece);
             let marked = run.marked;
-            self.meet_mark(slot, file, piece.first, Question::FaultHit, |policy, ask, plan| {
-                policy.on_fault_hit(ask, &map, marked, plan)
-            });
+            self.meet_mark(
+                slot,
+                file,
+                piece.first,
+                Question::FaultHit,
+                |policy, ask, plan| policy.on_fault_hit(ask, &map, marked, plan),
+            );
         }
         self.commit(Some(slot));
     }
@@ -241,7 +305,16 @@ impl Machine {
         what: Question,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) {
-        let was_marked = self.cache.look(file, PageRange { first: page, end: page + 1 }).marked;
+        let was_marked = self
+            .cache
+            .look(
+                file,
+                PageRange {
+                    first: page,
+                    end: page + 1,
+                },
+            )
+            .marked;
         self.cache.clear_mark(file, page);
         let at = self.config.page.start_of(page);
         if self.ask_for(slot, at, what, question) && was_marked {
@@ -255,7 +328,11 @@ impl Machine {
             self.met(slot, Verdict::Late);
         }
         for number in pages.first / 64..pages.end.div_ceil(64) {
-            let touched = self.cache.touch(file, number, crate::cache::mask_of(number, pages.first, pages.end));
+            let touched = self.cache.touch(
+                file,
+                number,
+                crate::cache::mask_of(number, pages.first, pages.end),
+            );
             self.credit(file, number, touched);
         }
     }
@@ -273,13 +350,31 @@ impl Machine {
         }
         let mut at = piece.first;
         while at < piece.end {
-            let rest = PageRange { first: at, end: piece.end };
+            let rest = PageRange {
+                first: at,
+                end: piece.end,
+            };
             let absent = self.cache.absent_run(file, rest);
             if absent > 0 {
-                self.demand(file, PageRange { first: at, end: at + absent });
+                self.demand(
+                    file,
+                    PageRange {
+                        first: at,
+                        end: at + absent,
+                    },
+                );
             }
             at += absent;
-            at = self.cache.next_hole(file, PageRange { first: at, end: piece.end }).unwrap_or(piece.end);
+            at = self
+                .cache
+                .next_hole(
+                    file,
+                    PageRange {
+                        first: at,
+                        end: piece.end,
+                    },
+                )
+                .unwrap_or(piece.end);
         }
         self.commit(Some(slot));
         self.reads[slot].stage = Stage::Waiting;
@@ -297,14 +392,30 @@ impl Machine {
         let (id, file, open, verdict) = (read.id, read.file, read.open, read.verdict);
         if last && !read.range.is_empty() {
             let bytes = read.range.len();
-            let stall_ns = if verdict == Verdict::Hit { 0 } else { now.since(read.began) };
+            let stall_ns = if verdict == Verdict::Hit {
+                0
+            } else {
+                now.since(read.began)
+            };
             self.count_served(id, open, bytes, (verdict, stall_ns));
         }
-        self.actions.push_back(Action::Serve { read: id, lease: LeaseId(slot), file, range, last });
+        self.actions.push_back(Action::Serve {
+            read: id,
+            lease: LeaseId(slot),
+            file,
+            range,
+            last,
+        });
     }
 
     /// A read has all of its bytes.
-    pub(super) fn count_served(&mut self, read: ReadId, open: OpenId, bytes: u64, (verdict, stall_ns): (Verdict, u64)) {
+    pub(super) fn count_served(
+        &mut self,
+        read: ReadId,
+        open: OpenId,
+        bytes: u64,
+        (verdict, stall_ns): (Verdict, u64),
+    ) {
         self.count(Some(open), |stats| {
             stats.demand_reads += 1;
             stats.demand_bytes += bytes;
@@ -315,7 +426,13 @@ impl Machine {
                 Verdict::Miss => stats.misses += 1,
             }
         });
-        self.tell_watcher(|| Note::Served { read, open, bytes, verdict, stall_ns });
+        self.tell_watcher(|| Note::Served {
+            read,
+            open,
+            bytes,
+            verdict,
+            stall_ns,
+        });
     }
 
     /// What the read has met that holds this lease.
@@ -326,7 +443,9 @@ impl Machine {
 
     /// The bytes of a piece have been copied out: on to the next, or to the end.
     pub(super) fn release(&mut self, lease: LeaseId) {
-        let Some(read) = self.reads.get(lease.0) else { return };
+        let Some(read) = self.reads.get(lease.0) else {
+            return;
+        };
         if !matches!(read.stage, Stage::Leased | Stage::Spoiled(_)) {
             return;
         }
@@ -340,7 +459,10 @@ impl Machine {
             self.end_failed(lease.0, error);
         } else {
             let read = &mut self.reads[lease.0];
-            read.piece = PageRange { first: piece.end, end: piece.end };
+            read.piece = PageRange {
+                first: piece.end,
+                end: piece.end,
+            };
             self.advance(lease.0);
         }
     }
@@ -398,7 +520,9 @@ impl Machine {
     /// Reads that found no room try again, in order, until one still finds none.
     pub(super) fn feed_starved(&mut self) {
         for _ in 0..self.starved.len() {
-            let Some(slot) = self.starved.pop_front() else { return };
+            let Some(slot) = self.starved.pop_front() else {
+                return;
+            };
             self.advance(slot);
             if self.starved.back() == Some(&slot) {
                 // Still none: it keeps its place at the head.
@@ -417,8 +541,25 @@ impl Machine {
         what: Question,
         question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
     ) -> bool {
-        let Read { id, open, file, stream, request, random, piece, .. } = self.reads[slot];
-        self.ask(Asker { file, open, stream }, AskedFor { request, at, random }, question);
+        let Read {
+            id,
+            open,
+            file,
+            stream,
+            request,
+            random,
+            piece,
+            ..
+        } = self.reads[slot];
+        self.ask(
+            Asker { file, open, stream },
+            AskedFor {
+                request,
+                at,
+                random,
+            },
+            question,
+        );
         self.note(open, Some(id), what, at);
         let keep = self.plan.keep_mark;
         if !self.plan.is_empty() {
@@ -429,7 +570,9 @@ impl Machine {
 
     /// Reads of a file that are in progress.
     pub(super) fn reads_of(&self, file: FileId) -> impl Iterator<Item = u32> + '_ {
-        self.reads.slots().filter(move |&slot| self.reads[slot].file == file)
+        self.reads
+            .slots()
+            .filter(move |&slot| self.reads[slot].file == file)
     }
 }
 

@@ -11,7 +11,10 @@ pub struct Slab<T> {
 
 impl<T> Slab<T> {
     pub fn new() -> Slab<T> {
-        Slab { items: Vec::new(), free: Vec::new() }
+        Slab {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -51,7 +54,11 @@ impl<T> Slab<T> {
 
     /// Numbers in use, ascending.
     pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        self.items.iter().enumerate().filter(|(_, item)| item.is_some()).map(|(slot, _)| slot as u32)
+        self.items
+            .iter()
+            .enumerate()
+            .filter(|(_, item)| item.is_some())
+            .map(|(slot, _)| slot as u32)
     }
 }
 

@@ -42,21 +42,51 @@ pub enum Note {
     },
     /// This many bytes of the latest answer's windows lie outside the read they were planned at; `refused` of them found no
     /// room.
-    Window { open: OpenId, bytes: u64, refused: u64 },
+    Window {
+        open: OpenId,
+        bytes: u64,
+        refused: u64,
+    },
     /// Pages of the latest answer go in flight as readahead.
     Planned { file: FileId, pages: PageRange },
     /// A fetch is submitted, whatever it holds.
     Submitted { file: FileId, range: ByteRange },
     /// Readahead that is demanded for the first time; `late` of it is still in flight.
-    Touched { file: FileId, number: u64, first: u64, late: u64 },
+    Touched {
+        file: FileId,
+        number: u64,
+        first: u64,
+        late: u64,
+    },
     /// Pages leave; `unused` of them are readahead that no read demanded.
-    Left { file: FileId, number: u64, pages: u64, unused: u64 },
+    Left {
+        file: FileId,
+        number: u64,
+        pages: u64,
+        unused: u64,
+    },
     /// Readahead in flight is lost (failed, or its bytes are of no more use); what was demanded of it is `used`.
-    Lost { file: FileId, number: u64, pages: u64, used: u64, submitted: bool },
+    Lost {
+        file: FileId,
+        number: u64,
+        pages: u64,
+        used: u64,
+        submitted: bool,
+    },
     /// Unused pages that had left are demanded.
-    Thrashed { file: FileId, number: u64, pages: u64 },
+    Thrashed {
+        file: FileId,
+        number: u64,
+        pages: u64,
+    },
     /// A read that asked for `bytes` has all of them.
-    Served { read: ReadId, open: OpenId, bytes: u64, verdict: Verdict, stall_ns: u64 },
+    Served {
+        read: ReadId,
+        open: OpenId,
+        bytes: u64,
+        verdict: Verdict,
+        stall_ns: u64,
+    },
 }
 
 impl Machine {
@@ -82,14 +112,28 @@ impl Machine {
         if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
             self.count(Some(open), |stats| stats.decisions.count(pattern));
         }
-        let is_noted = self.notes.is_some() && (self.plan.why.is_some() || !self.plan.windows.is_empty());
+        let is_noted =
+            self.notes.is_some() && (self.plan.why.is_some() || !self.plan.windows.is_empty());
         let tuning = if is_noted { self.tuning() } else { None };
         let (windows, why) = (&self.plan.windows, self.plan.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
-            decisions.push(super::Decision { open, question, at, windows: windows.clone() });
+            decisions.push(super::Decision {
+                open,
+                question,
+                at,
+                windows: windows.clone(),
+            });
         }
         if let Some(notes) = self.notes.as_mut().filter(|_| is_noted) {
-            notes.push(Note::Answer { open, read, question, at, why, windows: windows.clone(), tuning });
+            notes.push(Note::Answer {
+                open,
+                read,
+                question,
+                at,
+                why,
+                windows: windows.clone(),
+                tuning,
+            });
         }
     }
 }
@@ -101,7 +145,9 @@ impl Question {
     #[must_use]
     pub fn pattern(self, why: Option<Why>, has_windows: bool) -> Option<Pattern> {
         match why {
-            Some(why) => Pattern::of(why).filter(|pattern| has_windows || *pattern == Pattern::Random),
+            Some(why) => {
+                Pattern::of(why).filter(|pattern| has_windows || *pattern == Pattern::Random)
+            }
             None if !has_windows => None,
             None => Some(match self {
                 Question::Read | Question::Page | Question::Miss => Pattern::Initial,

@@ -74,7 +74,11 @@ impl Stream {
     fn advance(&mut self, start: u64, end: u64, waiting: bool, max: u64) {
         let len = end - start;
         self.len = len;
-        if let Some(part) = self.parts.iter_mut().find(|part| (start..end).contains(&part.start)) {
+        if let Some(part) = self
+            .parts
+            .iter_mut()
+            .find(|part| (start..end).contains(&part.start))
+        {
             if waiting && !part.late {
                 self.g += len;
             }
@@ -95,7 +99,11 @@ impl Stream {
 
     /// Unread pages of it were evicted.
     fn shrink(&mut self, bytes: u64) {
-        self.p = self.p.saturating_sub(bytes.next_multiple_of(PAGE)).max(self.len.min(self.p)).max(PAGE);
+        self.p = self
+            .p
+            .saturating_sub(bytes.next_multiple_of(PAGE))
+            .max(self.len.min(self.p))
+            .max(PAGE);
         self.g = self.g.min(self.p - PAGE);
         if let Some(last) = self.parts.back_mut() {
             last.old = true;
@@ -106,7 +114,12 @@ impl Stream {
     fn fetch(&mut self, plan: &mut Plan) {
         plan.read(self.end, self.p, None);
         let end = self.end + self.p;
-        self.parts.push_back(Part { start: self.end, end, old: false, late: false });
+        self.parts.push_back(Part {
+            start: self.end,
+            end,
+            old: false,
+            late: false,
+        });
         self.end = end;
     }
 
@@ -118,15 +131,28 @@ impl Stream {
 
 impl Policy for Amp {
     fn wants(&self) -> Wants {
-        Wants { read: true, outcome: true, ..Wants::default() }
+        Wants {
+            read: true,
+            outcome: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else { return };
+        let Some((start, end)) = ask.readable(self.max, plan) else {
+            return;
+        };
         self.clock += 1;
         let Some(mut stream) = self.streams.remove(&start) else {
             plan.why = Some(Why::NoHistory);
-            return self.remember(end, Stream { end, clock: self.clock, ..Stream::default() });
+            return self.remember(
+                end,
+                Stream {
+                    end,
+                    clock: self.clock,
+                    ..Stream::default()
+                },
+            );
         };
         stream.clock = self.clock;
         let is_gone = start < stream.end && !ask.probe.is_cached(start);
@@ -147,16 +173,25 @@ impl Policy for Amp {
         if stream.end >= ask.file_size {
             plan.why = Some(Why::EndOfFile);
         } else if missed || stream.is_tagged(end) {
-            plan.why = Some(if missed { Why::Sequential } else { Why::NextWindow });
+            plan.why = Some(if missed {
+                Why::Sequential
+            } else {
+                Why::NextWindow
+            });
             stream.fetch(plan);
         }
         self.remember(end, stream);
     }
 
     fn on_outcome(&mut self, outcome: &Outcome) {
-        let Outcome::Unused { bytes, .. } = outcome else { return };
+        let Outcome::Unused { bytes, .. } = outcome else {
+            return;
+        };
         // The page at the end of an LRU list is of the stream that was read longest ago.
-        let unread = self.streams.iter_mut().filter(|(pos, stream)| stream.end > **pos && stream.p > 0);
+        let unread = self
+            .streams
+            .iter_mut()
+            .filter(|(pos, stream)| stream.end > **pos && stream.p > 0);
         if let Some((_, stream)) = unread.min_by_key(|(_, stream)| stream.clock) {
             stream.shrink(*bytes);
         }
@@ -167,7 +202,11 @@ impl Amp {
     /// Keeps a stream whose next read is expected at `pos`; the one that was read longest ago makes room.
     fn remember(&mut self, pos: u64, stream: Stream) {
         if self.streams.len() >= MAX_STREAMS {
-            let oldest = self.streams.iter().min_by_key(|(_, s)| s.clock).map(|(pos, _)| *pos);
+            let oldest = self
+                .streams
+                .iter()
+                .min_by_key(|(_, s)| s.clock)
+                .map(|(pos, _)| *pos);
             oldest.and_then(|pos| self.streams.remove(&pos));
         }
         self.streams.insert(pos, stream);
@@ -189,7 +228,13 @@ pub static AMP: Info = Info {
         range: (0, 1 << 30),
         help: "largest degree; 0 is off",
     }],
-    build: |v| Box::new(Amp { max: v[0], streams: BTreeMap::new(), clock: 0 }),
+    build: |v| {
+        Box::new(Amp {
+            max: v[0],
+            streams: BTreeMap::new(),
+            clock: 0,
+        })
+    },
 };
 
 #[cfg(test)]
@@ -199,7 +244,12 @@ mod tests {
     const KIB: u64 = 1024;
 
     fn stream(p: u64, g: u64) -> Stream {
-        let mut stream = Stream { p, g, end: 128 * KIB, ..Stream::default() };
+        let mut stream = Stream {
+            p,
+            g,
+            end: 128 * KIB,
+            ..Stream::default()
+        };
         stream.fetch(&mut Plan::default());
         stream
     }
@@ -234,6 +284,9 @@ mod tests {
         stream.len = PAGE;
         stream.shrink(1 << 30);
         assert_eq!((stream.p, stream.g), (PAGE, 0));
-        assert!(!stream.is_tagged(u64::MAX), "no tag at or below the threshold");
+        assert!(
+            !stream.is_tagged(u64::MAX),
+            "no tag at or below the threshold"
+        );
     }
 }

@@ -43,7 +43,9 @@ mod view;
 mod walks;
 
 use crate::event::{Advice, Mapping};
-use crate::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why};
+use crate::policy::{
+    Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
+};
 use crate::units::{FileId, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -112,7 +114,11 @@ struct Auto {
 
 impl Policy for Auto {
     fn wants(&self) -> Wants {
-        Wants { outcome: true, meter: true, ..Wants::default() }
+        Wants {
+            outcome: true,
+            meter: true,
+            ..Wants::default()
+        }
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -186,10 +192,18 @@ impl Policy for Auto {
     fn on_file_closed(&mut self, file: FileId) {
         let streams = self.files.remove(&file.0);
         // Where there were streams they count how far the file was read.
-        self.give_up(file, streams.as_ref().is_none_or(|file| file.all.is_empty()));
-        if let Some(Streams { all, size, regions, .. }) = streams {
+        self.give_up(
+            file,
+            streams.as_ref().is_none_or(|file| file.all.is_empty()),
+        );
+        if let Some(Streams {
+            all, size, regions, ..
+        }) = streams
+        {
             all.iter().for_each(|stream| self.ends(stream, size));
-            regions.holdings().for_each(|holding| self.credit.change(holding, Holding::default()));
+            regions
+                .holdings()
+                .for_each(|holding| self.credit.change(holding, Holding::default()));
         }
     }
 }
@@ -215,7 +229,10 @@ impl Auto {
         if self.used_by_region(file.0, at, bytes) {
             return;
         }
-        let streams = self.files.get_mut(&file.0).map_or(&mut [][..], |file| &mut file.all[..]);
+        let streams = self
+            .files
+            .get_mut(&file.0)
+            .map_or(&mut [][..], |file| &mut file.all[..]);
         match streams.iter_mut().find(|stream| stream.holds(at)) {
             Some(stream) => {
                 if at >= stream.pos || stream.stride.is_some() {
@@ -244,14 +261,19 @@ impl Auto {
             // What was read ahead before the file was opened has left the cache.
             self.give_up(ask.file, false);
             let readers = self.active();
-            self.effort.thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
+            self.effort
+                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         if let Some(idle) = file.take_idle() {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         let gap = distance::measured(&ask.source).max(4 * (end - start));
         if let Some(at) = file.find(start, gap)
             && !file.all[at].is_past(end)
@@ -263,17 +285,37 @@ impl Auto {
         if start == 0 {
             file.misses += 1;
             file.candidates.is_lone(start, end);
-            return self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
+            return self.begin(
+                ask,
+                Birth {
+                    class: Class::Start,
+                    stride: None,
+                    pos: end,
+                    run: end,
+                },
+                plan,
+            );
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
         if self.read_region(ask, (start, end), plan) {
             return;
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         if !careful && ask.probe.is_cached(start - 1) {
             file.misses += 1;
             file.candidates.went_on(start);
-            self.begin(ask, Birth { class: Class::Next, stride: None, pos: end, run: end - start }, plan);
+            self.begin(
+                ask,
+                Birth {
+                    class: Class::Next,
+                    stride: None,
+                    pos: end,
+                    run: end - start,
+                },
+                plan,
+            );
             return self.begin_in_turn(ask, end - start, plan);
         }
         file.misses += 1;
@@ -283,22 +325,51 @@ impl Auto {
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
                     self.lone[1] = self.lone[0];
                 }
-                self.lone[0] = Some(LoneMiss { open: ask.open, clock: self.clock });
+                self.lone[0] = Some(LoneMiss {
+                    open: ask.open,
+                    clock: self.clock,
+                });
             }
             Found::Run { high, run } => {
-                self.begin(ask, Birth { class: Class::Elsewhere, stride: None, pos: high, run }, plan);
+                self.begin(
+                    ask,
+                    Birth {
+                        class: Class::Elsewhere,
+                        stride: None,
+                        pos: high,
+                        run,
+                    },
+                    plan,
+                );
                 self.begin_in_turn(ask, end - start, plan);
             }
             Found::Stride(stride) => {
                 let run = STRIDE_READS * (end - start);
-                self.begin(ask, Birth { class: Class::Elsewhere, stride: Some(stride), pos: start, run }, plan);
+                self.begin(
+                    ask,
+                    Birth {
+                        class: Class::Elsewhere,
+                        stride: Some(stride),
+                        pos: start,
+                        run,
+                    },
+                    plan,
+                );
             }
         }
     }
 
     /// A read that goes on with a stream found nothing: it is at the stream's end, or what was read ahead has gone.
-    fn missed_by_stream(&mut self, ask: &Ask<'_>, at: usize, (start, end): (u64, u64), plan: &mut Plan) {
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+    fn missed_by_stream(
+        &mut self,
+        ask: &Ask<'_>,
+        at: usize,
+        (start, end): (u64, u64),
+        plan: &mut Plan,
+    ) {
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         file.misses += 1;
         let stream = &mut file.all[at];
         let inside = match stream.stride {
@@ -321,7 +392,8 @@ impl Auto {
                 // It has taken what is lost from the part that needs no credit.
                 file.all[at].used = used;
             }
-            self.effort.thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
+            self.effort
+                .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
             return self.go_on(ask, at, Why::Thrashed, plan);
         }
         stream.late = true;
@@ -331,23 +403,45 @@ impl Auto {
 
     /// A run begins.
     fn begin(&mut self, ask: &Ask<'_>, birth: Birth, plan: &mut Plan) {
-        let Birth { class, stride, pos, run } = birth;
-        let len = ask.request.end().min(ask.file_size).saturating_sub(ask.request.start()).max(1);
+        let Birth {
+            class,
+            stride,
+            pos,
+            run,
+        } = birth;
+        let len = ask
+            .request
+            .end()
+            .min(ask.file_size)
+            .saturating_sub(ask.request.start())
+            .max(1);
         self.runs += u64::from(class == Class::Elsewhere);
         self.survival.grew(class, None, gate::octave(run));
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         let mut stream = Stream::new(class, stride, pos, run, len);
         if stride.is_some() {
             stream.distance = FIRST_BLOCKS * len;
         } else {
             // It may have begun inside what another one has read ahead: then it takes that over.
-            for other in file.all.iter_mut().filter(|s| s.stride.is_none() && s.pos <= pos && pos < s.end) {
+            for other in file
+                .all
+                .iter_mut()
+                .filter(|s| s.stride.is_none() && s.pos <= pos && pos < s.end)
+            {
                 stream.end = stream.end.max(other.end);
                 other.end = pos;
                 other.touched = other.touched.min(other.ahead());
                 let held = other.holding.held.min(other.ahead());
                 stream.holding.held += other.holding.held - held;
-                self.credit.change(other.holding, Holding { held: other.holding.held, bet: 0 });
+                self.credit.change(
+                    other.holding,
+                    Holding {
+                        held: other.holding.held,
+                        bet: 0,
+                    },
+                );
                 other.holding = Holding { held, bet: 0 };
             }
         }
@@ -355,7 +449,9 @@ impl Auto {
         if let Some((end, held)) = taken {
             (stream.end, stream.holding.held) = (stream.end.max(end), stream.holding.held + held);
         }
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         let (at, gone) = file.add(stream);
         if let Some(gone) = gone {
             self.ends(&gone, ask.file_size);
@@ -370,7 +466,10 @@ impl Auto {
 
     /// Another reader than this one reads at random: its reads wait behind readahead that is in flight.
     fn disturbs(&self, open: OpenId) -> bool {
-        self.lone.iter().flatten().any(|lone| lone.open != open && lone.clock + LONE > self.clock)
+        self.lone
+            .iter()
+            .flatten()
+            .any(|lone| lone.open != open && lone.clock + LONE > self.clock)
     }
 
     /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
@@ -378,14 +477,25 @@ impl Auto {
         let (mut link, mut room, mut lively) = (0, 0, 0);
         // A stream that is far enough ahead is seldom decided about, and has its part of the room all the same.
         let present = |age: u64, held: u64| age < PRESENT || (held > 0 && age < HELD_PRESENT);
-        let all = self.files.values().flat_map(|file| &file.all).map(|s| (self.clock - s.clock, s.holding.held));
-        for (age, held) in all.filter(|(age, held)| present(*age, *held)).take(MAX_COUNTED) {
+        let all = self
+            .files
+            .values()
+            .flat_map(|file| &file.all)
+            .map(|s| (self.clock - s.clock, s.holding.held));
+        for (age, held) in all
+            .filter(|(age, held)| present(*age, *held))
+            .take(MAX_COUNTED)
+        {
             (link, room) = (link + u64::from(age < ACTIVE), room + 1);
             lively += if age < LIVELY { held } else { 0 };
         }
         // A walk and the stream in its file are one reader.
         let walks = self.walks.active();
-        Readers { link: link.max(walks), room: room.max(walks), held: lively }
+        Readers {
+            link: link.max(walks),
+            room: room.max(walks),
+            held: lively,
+        }
     }
 
     /// A stream is over. At the end of its file it did not end, the file did.

@@ -64,17 +64,46 @@ mod tests {
     /// Both published tables, and each row up to the byte before the next.
     #[test]
     fn published_tables() {
-        let first = [2 * MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB, 2 * GIB, 8 * GIB, 32 * GIB, 128 * GIB];
-        let later = [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, GIB, 4 * GIB, 16 * GIB];
+        let first = [
+            2 * MIB,
+            8 * MIB,
+            32 * MIB,
+            128 * MIB,
+            512 * MIB,
+            2 * GIB,
+            8 * GIB,
+            32 * GIB,
+            128 * GIB,
+        ];
+        let later = [
+            MIB,
+            4 * MIB,
+            16 * MIB,
+            64 * MIB,
+            256 * MIB,
+            GIB,
+            4 * GIB,
+            16 * GIB,
+        ];
         for (row, capacity) in first.into_iter().enumerate() {
             let window = Some((4 * KIB) << row);
             assert_eq!(Cap::First.bytes(capacity), window, "{capacity}");
-            assert_eq!(Cap::First.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
+            assert_eq!(
+                Cap::First.bytes(4 * capacity - 1),
+                window,
+                "just below {}",
+                4 * capacity
+            );
         }
         for (row, capacity) in later.into_iter().enumerate() {
             let window = Some((8 * KIB) << row);
             assert_eq!(Cap::Later.bytes(capacity), window, "{capacity}");
-            assert_eq!(Cap::Later.bytes(4 * capacity - 1), window, "just below {}", 4 * capacity);
+            assert_eq!(
+                Cap::Later.bytes(4 * capacity - 1),
+                window,
+                "just below {}",
+                4 * capacity
+            );
         }
     }
 
@@ -87,7 +116,10 @@ mod tests {
         for capacity in [505_000, 256 * KIB - 1, SECTOR, MIB - SECTOR] {
             assert_eq!(Cap::Later.bytes(capacity), Some(4 * KIB), "{capacity}");
         }
-        assert_eq!((Cap::Later.bytes(0), Cap::Later.bytes(SECTOR - 1)), (None, None));
+        assert_eq!(
+            (Cap::Later.bytes(0), Cap::Later.bytes(SECTOR - 1)),
+            (None, None)
+        );
         assert_eq!(Cap::First.bytes(u64::MAX), Some(PAGE << 21));
         assert_eq!(Cap::Later.bytes(u64::MAX), Some(PAGE << 22));
     }
@@ -95,7 +127,10 @@ mod tests {
     #[test]
     fn words() {
         assert_eq!(
-            Cap::WORDS.iter().map(|w| Cap::named(w)).collect::<alloc::vec::Vec<_>>(),
+            Cap::WORDS
+                .iter()
+                .map(|w| Cap::named(w))
+                .collect::<alloc::vec::Vec<_>>(),
             [Some(Cap::First), Some(Cap::Later)]
         );
         assert_eq!(Cap::named("Capacity"), None);

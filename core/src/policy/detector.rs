@@ -29,12 +29,22 @@ pub const TRIGGER: Param = Param {
 };
 
 /// As above.
-pub const MIN: Param =
-    Param { key: "min", unit: Unit::Bytes, default: "0", range: SIZES, help: "smallest request; max wins over it" };
+pub const MIN: Param = Param {
+    key: "min",
+    unit: Unit::Bytes,
+    default: "0",
+    range: SIZES,
+    help: "smallest request; max wins over it",
+};
 
 /// As above. The default is that of the 2014 experiment, not librbd's 512K.
-pub const MAX: Param =
-    Param { key: "max", unit: Unit::Bytes, default: "4M", range: SIZES, help: "largest request; 0 is off" };
+pub const MAX: Param = Param {
+    key: "max",
+    unit: Unit::Bytes,
+    default: "4M",
+    range: SIZES,
+    help: "largest request; 0 is off",
+};
 
 /// As above. The default is that of the 2014 experiment, not librbd's 50M.
 pub const DISABLE_AFTER: Param = Param {
@@ -46,8 +56,13 @@ pub const DISABLE_AFTER: Param = Param {
 };
 
 /// The parameter of this name, for the policies that know of objects.
-pub const OBJECT: Param =
-    Param { key: "object", unit: Unit::Bytes, default: "4M", range: (512, 1 << 40), help: "size of an object" };
+pub const OBJECT: Param = Param {
+    key: "object",
+    unit: Unit::Bytes,
+    default: "4M",
+    range: (512, 1 << 40),
+    help: "size of an object",
+};
 
 /// State of one detector: one for each image.
 #[derive(Clone, Debug)]
@@ -94,11 +109,19 @@ impl Detector {
     /// A read comes in. `reach` makes the length of a request from its start and its window (steps 5 and 6).
     pub fn read(&mut self, ask: &Ask<'_>, plan: &mut Plan, reach: impl FnOnce(u64, u64) -> u64) {
         if ask.random || self.max == 0 {
-            plan.why = Some(if ask.random { Why::HintRandom } else { Why::Off });
+            plan.why = Some(if ask.random {
+                Why::HintRandom
+            } else {
+                Why::Off
+            });
             return;
         }
         // librbd clips to the image before it asks, and compares the total before this read (section 5).
-        let len = ask.request.end().min(ask.file_size).saturating_sub(ask.request.start());
+        let len = ask
+            .request
+            .end()
+            .min(ask.file_size)
+            .saturating_sub(ask.request.start());
         let seen = self.total;
         self.total = self.total.saturating_add(len);
         if self.disable_after != 0 && seen > self.disable_after {
@@ -151,7 +174,11 @@ impl Detector {
         }
         self.window = self.window.max(self.min).min(self.max);
         // A stream of which no byte was read yet has no window, and nothing to align.
-        let len = if self.window == 0 { 0 } else { reach(self.ra_pos, self.window) };
+        let len = if self.window == 0 {
+            0
+        } else {
+            reach(self.ra_pos, self.window)
+        };
         // A reader at the very end overtakes `ra_pos`; then there is nothing left to read ahead.
         let len = len.min(limit.saturating_sub(self.ra_pos));
         let start = self.ra_pos;

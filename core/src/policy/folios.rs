@@ -44,7 +44,11 @@ pub struct Called {
 /// seen the start of the file either (4.4).
 #[must_use]
 pub fn counted(found: u64, i: u64, limit: u64) -> (u64, bool) {
-    if found >= limit { (limit.saturating_sub(1), false) } else { (found, found == i) }
+    if found >= limit {
+        (limit.saturating_sub(1), false)
+    } else {
+        (found, found == i)
+    }
 }
 
 /// `2^order` pages from a multiple of that.
@@ -122,7 +126,12 @@ impl Shape {
     /// 4.6: where the folios of a window go that begins at page `at` of a file of `end` pages.
     #[must_use]
     pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placed {
-        let FolioWindow { size, async_size, order, .. } = window;
+        let FolioWindow {
+            size,
+            async_size,
+            order,
+            ..
+        } = window;
         let mut placed = Placed::default();
         let mut k = at;
         if self.large {
@@ -134,8 +143,13 @@ impl Shape {
             let behind = end.min(at + size);
             let mark = at + size - async_size;
             while k < behind {
-                let Some(folio) = self.next_folio(sight, k, behind, placed.order) else { break };
-                placed.folios.push(Folio { marked: k == round_down(mark, folio.order), ..folio });
+                let Some(folio) = self.next_folio(sight, k, behind, placed.order) else {
+                    break;
+                };
+                placed.folios.push(Folio {
+                    marked: k == round_down(mark, folio.order),
+                    ..folio
+                });
                 k += folio.pages();
             }
             if k >= behind {
@@ -144,7 +158,16 @@ impl Shape {
         }
         // Rounding down may have left `k` before `at`: the kernel's subtraction wraps, and nothing is read.
         if let Some(done) = k.checked_sub(at).filter(|&done| size > done) {
-            self.fetch(sight, end, Raw { index: k, nr: size - done, lookahead: async_size }, &mut placed);
+            self.fetch(
+                sight,
+                end,
+                Raw {
+                    index: k,
+                    nr: size - done,
+                    lookahead: async_size,
+                },
+                &mut placed,
+            );
         }
         placed
     }
@@ -155,23 +178,44 @@ impl Shape {
         while order > self.min_order && k + (1 << order) > behind {
             order -= 1;
         }
-        let folio = Folio { first: k, order, marked: false };
-        (k..folio.end()).all(|page| !sight.is_cached(page)).then_some(folio)
+        let folio = Folio {
+            first: k,
+            order,
+            marked: false,
+        };
+        (k..folio.end())
+            .all(|page| !sight.is_cached(page))
+            .then_some(folio)
     }
 
     /// 4.6, REST: the absent ones of the pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages
     /// before the end. Clipping shortens the read but not the lookahead, so the mark moves to the front, and away.
     pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placed) {
-        let Raw { index: k, nr, lookahead } = raw;
+        let Raw {
+            index: k,
+            nr,
+            lookahead,
+        } = raw;
         let nr = nr.min(end.saturating_sub(k));
         if nr == 0 {
             return;
         }
-        placed.raw = Some(Raw { index: k, nr, lookahead });
-        let mark = (k + nr).checked_sub(lookahead).filter(|&m| m >= k).map(|m| round_up(m, self.min_order));
+        placed.raw = Some(Raw {
+            index: k,
+            nr,
+            lookahead,
+        });
+        let mark = (k + nr)
+            .checked_sub(lookahead)
+            .filter(|&m| m >= k)
+            .map(|m| round_up(m, self.min_order));
         for first in (round_down(k, self.min_order)..k + nr).step_by(1 << self.min_order) {
             if !sight.is_cached(first) {
-                placed.folios.push(Folio { first, order: self.min_order, marked: mark == Some(first) });
+                placed.folios.push(Folio {
+                    first,
+                    order: self.min_order,
+                    marked: mark == Some(first),
+                });
             }
         }
     }
@@ -192,27 +236,67 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
 
-    const ALL: Shape = Shape { large: true, min_order: 0, max_order: 9 };
-    const BLOCKS: Shape = Shape { min_order: 2, ..ALL };
-    const SINGLE: Shape = Shape { large: false, ..ALL };
+    const ALL: Shape = Shape {
+        large: true,
+        min_order: 0,
+        max_order: 9,
+    };
+    const BLOCKS: Shape = Shape {
+        min_order: 2,
+        ..ALL
+    };
+    const SINGLE: Shape = Shape {
+        large: false,
+        ..ALL
+    };
     const END: u64 = 4000;
 
     fn cached(folios: &[(u64, u32)]) -> Folios {
         let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| index.insert(Folio { first, order, marked: false }));
+        folios.iter().for_each(|&(first, order)| {
+            index.insert(Folio {
+                first,
+                order,
+                marked: false,
+            })
+        });
         index
     }
 
     /// `index:order`, marked ones with an m, the part read page by page, the order used.
     fn told(placed: &Placed) -> String {
-        let folio = |f: &Folio| format!("{}:{}{} ", f.first, f.order, if f.marked { "m" } else { "" });
+        let folio = |f: &Folio| {
+            format!(
+                "{}:{}{} ",
+                f.first,
+                f.order,
+                if f.marked { "m" } else { "" }
+            )
+        };
         let folios: String = placed.folios.iter().map(folio).collect();
-        let raw = placed.raw.map_or(String::new(), |r| format!("raw {}+{}-{} ", r.index, r.nr, r.lookahead));
+        let raw = placed.raw.map_or(String::new(), |r| {
+            format!("raw {}+{}-{} ", r.index, r.nr, r.lookahead)
+        });
         format!("{folios}{raw}o{}", placed.order)
     }
 
-    fn place(shape: Shape, index: &Folios, end: u64, (start, size, async_size, order): (u64, u64, u64, u32)) -> String {
-        told(&shape.place(&index, end, start, FolioWindow { start, size, async_size, order }))
+    fn place(
+        shape: Shape,
+        index: &Folios,
+        end: u64,
+        (start, size, async_size, order): (u64, u64, u64, u32),
+    ) -> String {
+        told(&shape.place(
+            &index,
+            end,
+            start,
+            FolioWindow {
+                start,
+                size,
+                async_size,
+                order,
+            },
+        ))
     }
 
     /// Section 4.12: the folios of sequential reads from page 0 and from page 1000.
@@ -230,7 +314,10 @@ mod tests {
             ((1012, 12, 12, 4), "1012:2m 1016:3 o3"),
             ((1024, 24, 24, 5), "1024:4m 1040:3 o4"),
             ((0, 1024, 512, 9), "0:9 512:9m o9"),
-            ((1024, 4096, 4096, 12), "1024:9m 1536:9 2048:9 2560:9 3072:9 3584:8 3840:7 3968:5 o9"),
+            (
+                (1024, 4096, 4096, 12),
+                "1024:9m 1536:9 2048:9 2560:9 3072:9 3584:8 3840:7 3968:5 o9",
+            ),
         ] {
             assert_eq!(place(ALL, &empty, END, window), folios, "{window:?}");
         }
@@ -242,10 +329,23 @@ mod tests {
         let empty = Folios::default();
         assert_eq!(place(ALL, &empty, 11, (4, 8, 8, 2)), "4:2m 8:1 10:0 o2");
         assert_eq!(place(ALL, &empty, 11, (12, 4, 4, 4)), "o2");
-        assert_eq!(place(ALL, &cached(&[(0, 1)]), 11, (0, 0, 0, 2)), "o2", "no pages, and the order stays");
-        assert_eq!(place(SINGLE, &empty, 11, (4, 8, 8, 2)), "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0");
-        assert_eq!(place(SINGLE, &empty, 11, (8, 4, 2, 0)), "8:0 9:0m 10:0 raw 8+3-2 o0");
-        assert_eq!(place(SINGLE, &empty, 11, (8, 8, 3, 0)), "8:0m 9:0 10:0 raw 8+3-3 o0");
+        assert_eq!(
+            place(ALL, &cached(&[(0, 1)]), 11, (0, 0, 0, 2)),
+            "o2",
+            "no pages, and the order stays"
+        );
+        assert_eq!(
+            place(SINGLE, &empty, 11, (4, 8, 8, 2)),
+            "4:0 5:0 6:0 7:0 8:0 9:0 10:0 raw 4+7-8 o0"
+        );
+        assert_eq!(
+            place(SINGLE, &empty, 11, (8, 4, 2, 0)),
+            "8:0 9:0m 10:0 raw 8+3-2 o0"
+        );
+        assert_eq!(
+            place(SINGLE, &empty, 11, (8, 8, 3, 0)),
+            "8:0m 9:0 10:0 raw 8+3-3 o0"
+        );
         assert_eq!(place(SINGLE, &empty, 11, (11, 4, 2, 0)), "o0");
     }
 
@@ -256,10 +356,22 @@ mod tests {
             place(ALL, &cached(&[(20, 0)]), END, (16, 8, 8, 4)),
             "16:0 17:0 18:0 19:0 21:0 22:0 23:0 raw 16+8-8 o3".replace("16:0 ", "16:0m ")
         );
-        assert_eq!(place(ALL, &cached(&[(21, 0)]), END, (16, 8, 8, 2)), "16:2m 20:0 22:0 23:0 raw 20+4-8 o2");
-        assert_eq!(place(ALL, &cached(&[(17, 0)]), END, (16, 4, 1, 0)), "16:0 18:0 19:0m raw 17+3-1 o0");
-        assert_eq!(place(ALL, &cached(&[(19, 0)]), END, (16, 4, 1, 0)), "16:0 17:0 18:0 raw 19+1-1 o0");
-        assert_eq!(place(SINGLE, &cached(&[(18, 1)]), END, (16, 6, 4, 5)), "16:0 17:0 20:0 21:0 raw 16+6-4 o0");
+        assert_eq!(
+            place(ALL, &cached(&[(21, 0)]), END, (16, 8, 8, 2)),
+            "16:2m 20:0 22:0 23:0 raw 20+4-8 o2"
+        );
+        assert_eq!(
+            place(ALL, &cached(&[(17, 0)]), END, (16, 4, 1, 0)),
+            "16:0 18:0 19:0m raw 17+3-1 o0"
+        );
+        assert_eq!(
+            place(ALL, &cached(&[(19, 0)]), END, (16, 4, 1, 0)),
+            "16:0 17:0 18:0 raw 19+1-1 o0"
+        );
+        assert_eq!(
+            place(SINGLE, &cached(&[(18, 1)]), END, (16, 6, 4, 5)),
+            "16:0 17:0 20:0 21:0 raw 16+6-4 o0"
+        );
     }
 
     /// Blocks of four pages: whole blocks, from the one that the window begins in. If that is cached, nothing is read.
@@ -268,12 +380,36 @@ mod tests {
         let empty = Folios::default();
         assert_eq!(place(BLOCKS, &empty, END, (5, 8, 3, 0)), "4:2 8:2m 12:2 o2");
         assert_eq!(place(BLOCKS, &cached(&[(4, 2)]), END, (5, 8, 3, 0)), "o2");
-        assert_eq!(place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)), "4:2 raw 8+4-3 o2");
+        assert_eq!(
+            place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)),
+            "4:2 raw 8+4-3 o2"
+        );
         let mut placed = Placed::default();
-        BLOCKS.fetch(&&empty, 6000, Raw { index: 5338, nr: 6, lookahead: 0 }, &mut placed);
+        BLOCKS.fetch(
+            &&empty,
+            6000,
+            Raw {
+                index: 5338,
+                nr: 6,
+                lookahead: 0,
+            },
+            &mut placed,
+        );
         assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
         let mut placed = Placed::default();
-        BLOCKS.fetch(&&empty, END, Raw { index: 100, nr: 20, lookahead: 10 }, &mut placed);
-        assert_eq!(told(&placed), "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0");
+        BLOCKS.fetch(
+            &&empty,
+            END,
+            Raw {
+                index: 100,
+                nr: 20,
+                lookahead: 10,
+            },
+            &mut placed,
+        );
+        assert_eq!(
+            told(&placed),
+            "100:2 104:2 108:2 112:2m 116:2 raw 100+20-10 o0"
+        );
     }
 }

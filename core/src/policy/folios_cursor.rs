@@ -41,18 +41,34 @@ impl<S: Sight> Sight for Cursor<'_, S> {
         if let Some(folio) = self.folios.at(from).filter(|f| f.pages() > LEAF) {
             // A leaf for each page, from the folio's first on: near its end the number leaves the folio before the leaf does.
             let behind = (from - folio.first) / LEAF;
-            let agree = if from + behind < folio.end() { from } else { from + behind + 1 };
-            return if agree < end { self.sight.hole(agree, end - agree) } else { None };
+            let agree = if from + behind < folio.end() {
+                from
+            } else {
+                from + behind + 1
+            };
+            return if agree < end {
+                self.sight.hole(agree, end - agree)
+            } else {
+                None
+            };
         }
         let lag = lag(self.folios, from);
         // From the next leaf on, number and slot agree; the first `lag` pages of that leaf were never looked at.
         let agree = ((from - lag) / LEAF + 1) * LEAF + lag;
         let early = (from..end.min(agree)).find(|page| !self.sight.is_cached(page - lag));
-        early.or_else(|| if agree < end { self.sight.hole(agree, end - agree) } else { None })
+        early.or_else(|| {
+            if agree < end {
+                self.sight.hole(agree, end - agree)
+            } else {
+                None
+            }
+        })
     }
 
     fn history(&self, i: u64, limit: u64) -> (u64, bool) {
-        let Some(last) = i.checked_sub(1) else { return counted(0, i, limit) };
+        let Some(last) = i.checked_sub(1) else {
+            return counted(0, i, limit);
+        };
         let first = self.folios.at(last).map_or(last, |folio| folio.first);
         let mut place = match lag(self.folios, last) {
             0 if last / LEAF == first / LEAF => return self.sight.history(i, limit),
@@ -61,7 +77,9 @@ impl<S: Sight> Sight for Cursor<'_, S> {
         };
         let mut page = last;
         for found in 0..limit {
-            if !matches!(place, Place::Slot(slot) if self.sight.is_cached(slot)) && !matches!(place, Place::Leaf(_)) {
+            if !matches!(place, Place::Slot(slot) if self.sight.is_cached(slot))
+                && !matches!(place, Place::Leaf(_))
+            {
                 return counted(found, i, limit);
             }
             if page == 0 {
@@ -77,7 +95,9 @@ impl<S: Sight> Sight for Cursor<'_, S> {
                 Place::Leaf(leaf) if page / LEAF % LEAF != leaf % LEAF => leaf,
                 Place::Slot(_) | Place::Leaf(_) => continue,
             };
-            let Some(before) = self.before(leaf, page) else { return counted(found + 1, i, limit) };
+            let Some(before) = self.before(leaf, page) else {
+                return counted(found + 1, i, limit);
+            };
             place = before;
         }
         counted(limit, i, limit)
@@ -86,7 +106,10 @@ impl<S: Sight> Sight for Cursor<'_, S> {
 
 /// How far a cursor that is put on `page` is out of step: pages from the first page of its folio.
 fn lag(folios: &Folios, page: u64) -> u64 {
-    folios.at(page).filter(|f| f.pages() < LEAF).map_or(0, |f| page - f.first)
+    folios
+        .at(page)
+        .filter(|f| f.pages() < LEAF)
+        .map_or(0, |f| page - f.first)
 }
 
 /// Where the cursor is: at a page's slot, or at a leaf that a folio fills.
@@ -122,12 +145,21 @@ mod tests {
 
     fn cached(folios: &[(u64, u32)]) -> Folios {
         let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| index.insert(Folio { first, order, marked: false }));
+        folios.iter().for_each(|&(first, order)| {
+            index.insert(Folio {
+                first,
+                order,
+                marked: false,
+            })
+        });
         index
     }
 
     fn cursor(index: &Folios) -> Cursor<'_, &Folios> {
-        Cursor { folios: index, sight: index }
+        Cursor {
+            folios: index,
+            sight: index,
+        }
     }
 
     /// Forward: as many pages too late as the probe begins behind the first of its folio (4.9).
@@ -135,31 +167,67 @@ mod tests {
     fn the_kernels_hole_is_late() {
         let index = cached(&[(8, 3), (16, 2), (21, 0), (48, 4), (64, 1), (128, 6)]);
         let kernel = cursor(&index);
-        assert_eq!((kernel.hole(8, 32), kernel.hole(16, 32), kernel.hole(20, 32)), (Some(20), Some(20), Some(20)));
-        assert_eq!((kernel.hole(9, 32), kernel.hole(11, 32), kernel.hole(17, 32)), (Some(21), Some(23), Some(21)));
-        assert_eq!((kernel.hole(9, 12), kernel.hole(9, 13)), (None, Some(21)), "the limit counts page numbers");
+        assert_eq!(
+            (kernel.hole(8, 32), kernel.hole(16, 32), kernel.hole(20, 32)),
+            (Some(20), Some(20), Some(20))
+        );
+        assert_eq!(
+            (kernel.hole(9, 32), kernel.hole(11, 32), kernel.hole(17, 32)),
+            (Some(21), Some(23), Some(21))
+        );
+        assert_eq!(
+            (kernel.hole(9, 12), kernel.hole(9, 13)),
+            (None, Some(21)),
+            "the limit counts page numbers"
+        );
         // Past page 64 number and slot agree, and the pages skipped with that are never seen: 64, 65 and 66.
-        assert_eq!((kernel.hole(49, 32), kernel.hole(50, 32), kernel.hole(51, 32)), (Some(66), Some(66), Some(67)));
+        assert_eq!(
+            (
+                kernel.hole(49, 32),
+                kernel.hole(50, 32),
+                kernel.hole(51, 32)
+            ),
+            (Some(66), Some(66), Some(67))
+        );
         assert_eq!((kernel.hole(51, 16), kernel.hole(51, 17)), (None, Some(67)));
-        assert_eq!((kernel.is_cached(21), kernel.is_cached(20)), (true, false), "what is there is known exactly");
+        assert_eq!(
+            (kernel.is_cached(21), kernel.is_cached(20)),
+            (true, false),
+            "what is there is known exactly"
+        );
         // A folio that ends with its leaf: the page number crosses one page later than the slot.
         let index = cached(&[(62, 1), (64, 1), (96, 5), (128, 5)]);
         let at_the_edge = cursor(&index);
         assert_eq!(
-            (at_the_edge.hole(63, 32), at_the_edge.hole(97, 48), at_the_edge.hole(97, 64)),
+            (
+                at_the_edge.hole(63, 32),
+                at_the_edge.hole(97, 48),
+                at_the_edge.hole(97, 64)
+            ),
             (Some(66), None, Some(160))
         );
         // A folio of 64 pages fills a leaf; there is nothing to be out of step with.
-        assert_eq!((kernel.hole(129, 99), kernel.hole(190, 99)), (Some(192), Some(192)));
+        assert_eq!(
+            (kernel.hole(129, 99), kernel.hole(190, 99)),
+            (Some(192), Some(192))
+        );
         // One of 512 fills eight: seven leaves behind, the last seven pages look beyond it.
         let huge = cached(&[(7168, 9)]);
         let kernel = cursor(&huge);
         assert_eq!(
-            (kernel.hole(7678, 256), kernel.hole(7673, 256), kernel.hole(7672, 256)),
+            (
+                kernel.hole(7678, 256),
+                kernel.hole(7673, 256),
+                kernel.hole(7672, 256)
+            ),
             (Some(7686), Some(7681), Some(7680))
         );
         assert_eq!(
-            (kernel.hole(7169, 600), kernel.hole(7678, 8), kernel.hole(7678, 9)),
+            (
+                kernel.hole(7169, 600),
+                kernel.hole(7678, 8),
+                kernel.hole(7678, 9)
+            ),
             (Some(7680), None, Some(7686))
         );
     }
@@ -170,15 +238,27 @@ mod tests {
         let index = cached(&[(4, 0), (5, 0), (6, 1), (8, 3)]);
         let kernel = cursor(&index);
         assert_eq!(
-            (kernel.history(16, 32), kernel.history(15, 32), kernel.history(9, 32)),
+            (
+                kernel.history(16, 32),
+                kernel.history(15, 32),
+                kernel.history(9, 32)
+            ),
             ((5, false), (5, false), (5, false))
         );
         assert_eq!(
-            (kernel.history(8, 32), kernel.history(6, 32), kernel.history(20, 32)),
+            (
+                kernel.history(8, 32),
+                kernel.history(6, 32),
+                kernel.history(20, 32)
+            ),
             ((3, false), (2, false), (0, false))
         );
         assert_eq!(
-            (kernel.history(16, 5), kernel.history(16, 6), kernel.history(0, 6)),
+            (
+                kernel.history(16, 5),
+                kernel.history(16, 6),
+                kernel.history(0, 6)
+            ),
             ((4, false), (5, false), (0, true))
         );
     }
@@ -189,25 +269,62 @@ mod tests {
         let alone = cached(&[(128, 7)]);
         assert_eq!(cursor(&alone).history(256, 999), (1, false));
         // Both as recorded on 6.18.44; `alone` too.
-        assert_eq!(cursor(&cached(&[(1024, 8), (1280, 8)])).history(1536, 256), (5, false));
+        assert_eq!(
+            cursor(&cached(&[(1024, 8), (1280, 8)])).history(1536, 256),
+            (5, false)
+        );
         assert_eq!(cursor(&cached(&[(640, 6)])).history(704, 256), (64, false));
         let filled = cached(&[(64, 6), (128, 6)]);
-        assert_eq!(cursor(&filled).history(192, 999), (128, false), "one leaf: in step");
+        assert_eq!(
+            cursor(&filled).history(192, 999),
+            (128, false),
+            "one leaf: in step"
+        );
         let behind = cached(&[(0, 6), (64, 6), (128, 7)]);
-        assert_eq!(cursor(&behind).history(256, 999), (3, false), "255, then a leaf for each page");
+        assert_eq!(
+            cursor(&behind).history(256, 999),
+            (3, false),
+            "255, then a leaf for each page"
+        );
     }
 
     /// Over a multiple of 4096 it lands that much too low (both recorded on 6.18.44).
     #[test]
     fn the_kernels_history_over_a_node() {
         let mut index = cached(&[(4138, 1), (4140, 2)]);
-        (4000..4138).for_each(|first| index.insert(Folio { first, order: 0, marked: false }));
-        assert_eq!(cursor(&index).history(4144, 256), (45, false), "page 2 is looked at for page 4098");
-        index.insert(Folio { first: 2, order: 0, marked: false });
+        (4000..4138).for_each(|first| {
+            index.insert(Folio {
+                first,
+                order: 0,
+                marked: false,
+            })
+        });
+        assert_eq!(
+            cursor(&index).history(4144, 256),
+            (45, false),
+            "page 2 is looked at for page 4098"
+        );
+        index.insert(Folio {
+            first: 2,
+            order: 0,
+            marked: false,
+        });
         assert_eq!(cursor(&index).history(4144, 256), (46, false));
         let mut index = cached(&[]);
-        (28_000..28_800).for_each(|first| index.insert(Folio { first, order: 0, marked: false }));
-        (28_800..28_928).step_by(4).for_each(|first| index.insert(Folio { first, order: 2, marked: false }));
+        (28_000..28_800).for_each(|first| {
+            index.insert(Folio {
+                first,
+                order: 0,
+                marked: false,
+            })
+        });
+        (28_800..28_928).step_by(4).for_each(|first| {
+            index.insert(Folio {
+                first,
+                order: 2,
+                marked: false,
+            })
+        });
         assert_eq!(cursor(&index).history(28_928, 256), (192, false));
     }
 
@@ -216,7 +333,11 @@ mod tests {
     #[test]
     fn the_kernels_history_over_a_leaf() {
         let one = cached(&[(60, 1), (62, 1), (64, 1)]);
-        assert_eq!(cursor(&one).history(66, 32), (6, false), "in step from page 64 on");
+        assert_eq!(
+            cursor(&one).history(66, 32),
+            (6, false),
+            "in step from page 64 on"
+        );
         let low = cached(&[(60, 2), (64, 2), (128, 2)]);
         assert_eq!(
             cursor(&low).history(132, 32),
@@ -224,15 +345,33 @@ mod tests {
             "66, 65, 64 for 130 to 128, then 63 to 60 for 127 to 124"
         );
         let low = cached(&[(60, 2), (128, 2), (124, 2)]);
-        assert_eq!(cursor(&low).history(132, 32), (1, false), "page 66 is not there, and looked at for page 130");
+        assert_eq!(
+            cursor(&low).history(132, 32),
+            (1, false),
+            "page 66 is not there, and looked at for page 130"
+        );
         let low = cached(&[(64, 2), (128, 2)]);
-        assert_eq!(cursor(&low).history(132, 32), (4, false), "pages 66, 65 and 64 for 130, 129 and 128");
+        assert_eq!(
+            cursor(&low).history(132, 32),
+            (4, false),
+            "pages 66, 65 and 64 for 130, 129 and 128"
+        );
         let low = cached(&[(0, 5), (32, 5), (64, 2), (128, 2)]);
-        assert_eq!(cursor(&low).history(132, 400), (68, false), "over the next leaf it stays 64 too low");
+        assert_eq!(
+            cursor(&low).history(132, 400),
+            (68, false),
+            "over the next leaf it stays 64 too low"
+        );
         let start = cached(&[(0, 2)]);
-        assert_eq!((cursor(&start).history(4, 32), cursor(&start).history(3, 32)), ((1, false), (1, false)));
+        assert_eq!(
+            (cursor(&start).history(4, 32), cursor(&start).history(3, 32)),
+            ((1, false), (1, false))
+        );
         let start = cached(&[(0, 1)]);
-        assert_eq!((cursor(&start).history(2, 32), cursor(&start).history(1, 32)), ((2, true), (1, true)));
+        assert_eq!(
+            (cursor(&start).history(2, 32), cursor(&start).history(1, 32)),
+            ((2, true), (1, true))
+        );
         assert_eq!(cursor(&start).history(2, 2), (1, false));
     }
 }

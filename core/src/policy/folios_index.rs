@@ -20,7 +20,9 @@ pub struct Folios {
 
 impl Folios {
     /// No folio at all.
-    pub const NONE: Folios = Folios { by_first: BTreeMap::new() };
+    pub const NONE: Folios = Folios {
+        by_first: BTreeMap::new(),
+    };
 
     /// How many there are.
     #[must_use]
@@ -103,7 +105,13 @@ mod tests {
 
     fn cached(folios: &[(u64, u32)]) -> Folios {
         let mut index = Folios::default();
-        folios.iter().for_each(|&(first, order)| index.insert(Folio { first, order, marked: false }));
+        folios.iter().for_each(|&(first, order)| {
+            index.insert(Folio {
+                first,
+                order,
+                marked: false,
+            })
+        });
         index
     }
 
@@ -111,14 +119,31 @@ mod tests {
     fn folios_do_not_meet() {
         let mut index = cached(&[(0, 2), (4, 2), (8, 0), (16, 4)]);
         assert_eq!(index.at(7).map(|f| f.first), Some(4));
-        assert_eq!((index.at(9), index.at(15), index.at(32)), (None, None, None));
-        index.insert(Folio { first: 6, order: 1, marked: true });
+        assert_eq!(
+            (index.at(9), index.at(15), index.at(32)),
+            (None, None, None)
+        );
+        index.insert(Folio {
+            first: 6,
+            order: 1,
+            marked: true,
+        });
         assert_eq!((index.at(4), index.len()), (None, 4));
         index.clear_mark(6);
-        assert_eq!(index.at(6), Some(Folio { first: 6, order: 1, marked: false }));
+        assert_eq!(
+            index.at(6),
+            Some(Folio {
+                first: 6,
+                order: 1,
+                marked: false
+            })
+        );
         assert!(!index.is_empty());
         index.retain(|folio| folio.first == 8);
-        assert_eq!((index.len(), index.at(6), index.at(8).map(|f| f.first)), (1, None, Some(8)));
+        assert_eq!(
+            (index.len(), index.at(6), index.at(8).map(|f| f.first)),
+            (1, None, Some(8))
+        );
         index.remove(3, 17);
         assert!(index.is_empty());
     }
@@ -128,19 +153,36 @@ mod tests {
         let index = cached(&[(0, 2), (4, 2), (10, 0), (11, 0), (12, 2)]);
         let exact = &index;
         assert_eq!(
-            (exact.hole(1, 7), exact.hole(1, 8), exact.hole(8, 1), exact.hole(3, 5)),
+            (
+                exact.hole(1, 7),
+                exact.hole(1, 8),
+                exact.hole(8, 1),
+                exact.hole(3, 5)
+            ),
             (None, Some(8), Some(8), None)
         );
         assert_eq!(
-            (exact.history(16, 32), exact.history(15, 32), exact.history(10, 32)),
+            (
+                exact.history(16, 32),
+                exact.history(15, 32),
+                exact.history(10, 32)
+            ),
             ((6, false), (5, false), (0, false))
         );
         assert_eq!(
-            (exact.history(8, 32), exact.history(8, 9), exact.history(8, 8)),
+            (
+                exact.history(8, 32),
+                exact.history(8, 9),
+                exact.history(8, 8)
+            ),
             ((8, true), (8, true), (7, false))
         );
         assert_eq!(
-            (exact.history(16, 6), exact.history(16, 5), exact.history(0, 8)),
+            (
+                exact.history(16, 6),
+                exact.history(16, 5),
+                exact.history(0, 8)
+            ),
             ((5, false), (4, false), (0, true))
         );
     }

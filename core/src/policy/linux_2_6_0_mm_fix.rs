@@ -27,7 +27,13 @@ struct Fixed {
 impl Telling for Fixed {
     const ANNOUNCES: bool = true;
 
-    fn announced(&self, windows: &mut TwoWindows, pages: Range<u64>, ask: &Ask<'_>, plan: &mut Plan) {
+    fn announced(
+        &self,
+        windows: &mut TwoWindows,
+        pages: Range<u64>,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+    ) {
         if pages.is_empty() || !windows.is_off() {
             return;
         }
@@ -63,5 +69,13 @@ pub static INFO: Info = Info {
             help: "on: the request as a whole turns readahead on again",
         },
     ],
-    build: |v| Box::new(Reader::new(v[0], v[1], Fixed { request_size: v[2] == 1 })),
+    build: |v| {
+        Box::new(Reader::new(
+            v[0],
+            v[1],
+            Fixed {
+                request_size: v[2] == 1,
+            },
+        ))
+    },
 };

@@ -24,7 +24,10 @@ use alloc::boxed::Box;
 struct OnDemand;
 
 impl Rule for OnDemand {
-    const QUIRKS: Quirks = Quirks { random_is_off: true, early_faults: true };
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: true,
+        early_faults: true,
+    };
 
     /// The table of 2.2.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
@@ -37,7 +40,11 @@ impl Rule for OnDemand {
             return;
         } else if hit {
             let hole = hole_after(ask, off, s.max);
-            plan.why = Some(if hole.is_some() { Why::FoundMark } else { Why::AllCached });
+            plan.why = Some(if hole.is_some() {
+                Why::FoundMark
+            } else {
+                Why::AllCached
+            });
             let Some(hole) = hole else { return };
             s.set(hole, next(hole - off, s.max));
         } else {

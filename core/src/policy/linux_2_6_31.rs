@@ -37,7 +37,10 @@ fn context(s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
 }
 
 impl Rule for Context {
-    const QUIRKS: Quirks = Quirks { random_is_off: true, early_faults: true };
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: true,
+        early_faults: true,
+    };
 
     /// The table of 2.3.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {

@@ -54,11 +54,16 @@ impl Context {
 }
 
 impl Rule for Context {
-    const QUIRKS: Quirks = Quirks { random_is_off: false, early_faults: false };
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: false,
+        early_faults: false,
+    };
 
     /// The table of 2.3 with the case of section 3.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
-        s.demand(touch, ask, plan, |s| self.window(s, touch.off, touch.req, ask));
+        s.demand(touch, ask, plan, |s| {
+            self.window(s, touch.off, touch.req, ask)
+        });
     }
 }
 
@@ -80,7 +85,12 @@ pub static INFO: Info = Info {
         },
     ],
     build: |v| {
-        let variants = [Context::Off, Context::Conservative, Context::SlowRamp, Context::Original];
+        let variants = [
+            Context::Off,
+            Context::Conservative,
+            Context::SlowRamp,
+            Context::Original,
+        ];
         Box::new(Stream::new(v[0], variants[v[1] as usize]))
     },
 };

@@ -43,7 +43,8 @@ impl Pages {
                 fetch(ask, at, nr, mark, plan);
             }
             Todo::Fetch { .. } | Todo::Force { .. } => {
-                todo.pieces(0).for_each(|(i, nr)| fetch(ask, i, nr, None, plan));
+                todo.pieces(0)
+                    .for_each(|(i, nr)| fetch(ask, i, nr, None, plan));
             }
         }
     }
@@ -51,7 +52,11 @@ impl Pages {
 
 impl Policy for Pages {
     fn wants(&self) -> Wants {
-        Wants { read_end: true, outcome: true, ..Wants::default() }
+        Wants {
+            read_end: true,
+            outcome: true,
+            ..Wants::default()
+        }
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -62,7 +67,11 @@ impl Policy for Pages {
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let pages = wanted(ask);
-        let folio = Folio { first: pages.first, order: 0, marked: true };
+        let folio = Folio {
+            first: pages.first,
+            order: 0,
+            marked: true,
+        };
         let todo = self.0.follow(&ask, folio, pages.first, pages.len());
         self.carry_out(todo, ask, plan);
     }
@@ -78,7 +87,11 @@ impl Policy for Pages {
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, plan: &mut Plan) {
         let touch = touch_of(ask, map);
-        let folio = marked.then_some(Folio { first: touch.page, order: 0, marked });
+        let folio = marked.then_some(Folio {
+            first: touch.page,
+            order: 0,
+            marked,
+        });
         let todo = self.0.fault_hit(&ask, &touch, folio);
         self.carry_out(todo, ask, plan);
     }

@@ -26,7 +26,11 @@ use crate::units::OpenId;
 use alloc::collections::BTreeMap;
 
 /// Folios of a file with huge pages built in, and blocks of one page (4.1).
-const SHAPE: Shape = Shape { large: true, min_order: 0, max_order: 9 };
+const SHAPE: Shape = Shape {
+    large: true,
+    min_order: 0,
+    max_order: 9,
+};
 
 /// The index is swept of folios that are gone when it has grown to this, and again at twice what was left.
 const SWEEP_AT: usize = 1024;
@@ -79,9 +83,16 @@ impl Large {
     ) {
         // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
         self.folio_at(ask, at.saturating_sub(1));
-        let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
+        let folios = if self.kernel_probes {
+            &self.folios
+        } else {
+            &Folios::NONE
+        };
         let fresh = &self.fresh;
-        let reader = self.readers.entry(self.turn).or_insert_with(|| fresh.clone());
+        let reader = self
+            .readers
+            .entry(self.turn)
+            .or_insert_with(|| fresh.clone());
         let end = ask.file_size.div_ceil(PAGE);
         let mut placed = Placed::default();
         let todo = question(reader, &Cursor { folios, sight: ask });
@@ -93,7 +104,16 @@ impl Large {
         plan.why = reader.why.take();
         plan.keep_mark = todo == Todo::Keep;
         for (i, nr) in todo.pieces(SHAPE.min_order) {
-            SHAPE.fetch(&ask, end, Raw { index: i, nr, lookahead: 0 }, &mut placed);
+            SHAPE.fetch(
+                &ask,
+                end,
+                Raw {
+                    index: i,
+                    nr,
+                    lookahead: 0,
+                },
+                &mut placed,
+            );
             fetch(ask, i, nr, None, plan);
         }
         self.remember(ask, &placed);
@@ -115,10 +135,14 @@ impl Large {
 
     /// A read reaches the mark of the folio that holds `page`, if there is one.
     fn meet(&mut self, ask: &Ask<'_>, page: u64, plan: &mut Plan) {
-        let Some(folio) = self.marked_at(ask, page) else { return };
+        let Some(folio) = self.marked_at(ask, page) else {
+            return;
+        };
         let first = folio.first;
         let req = ask.request.end().div_ceil(PAGE).saturating_sub(first);
-        self.decide((ask, first), plan, |reader, sight| reader.follow(sight, folio, first, req));
+        self.decide((ask, first), plan, |reader, sight| {
+            reader.follow(sight, folio, first, req)
+        });
         self.use_up(folio, plan);
     }
 
@@ -135,14 +159,26 @@ fn is_whole(ask: &Ask<'_>, folio: &Folio) -> bool {
 
 /// One range for each window, whatever its folios; what of it is cached the machine leaves out.
 fn fetch_placed(placed: &Placed, plan: &mut Plan) {
-    let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else { return };
-    let mark = placed.folios.iter().find(|folio| folio.marked).map(|folio| folio.first * PAGE);
+    let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else {
+        return;
+    };
+    let mark = placed
+        .folios
+        .iter()
+        .find(|folio| folio.marked)
+        .map(|folio| folio.first * PAGE);
     plan.read(first.first * PAGE, (last.end() - first.first) * PAGE, mark);
 }
 
 impl Policy for Large {
     fn wants(&self) -> Wants {
-        Wants { read: true, read_end: true, outcome: true, shared: true, meter: false }
+        Wants {
+            read: true,
+            read_end: true,
+            outcome: true,
+            shared: true,
+            meter: false,
+        }
     }
 
     fn on_turn(&mut self, open: OpenId) {
@@ -163,7 +199,9 @@ impl Policy for Large {
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let pages = wanted(ask);
-        self.decide((ask, pages.first), plan, |reader, sight| reader.sync(sight, pages.first, pages.len()));
+        self.decide((ask, pages.first), plan, |reader, sight| {
+            reader.sync(sight, pages.first, pages.len())
+        });
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
@@ -172,18 +210,25 @@ impl Policy for Large {
 
     fn on_read_end(&mut self, end: u64) {
         let fresh = &self.fresh;
-        self.readers.entry(self.turn).or_insert_with(|| fresh.clone()).prev_pos = Some(end);
+        self.readers
+            .entry(self.turn)
+            .or_insert_with(|| fresh.clone())
+            .prev_pos = Some(end);
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
         let touch = touch_of(ask, map);
-        self.decide((ask, touch.page), plan, |reader, sight| reader.fault(sight, &touch));
+        self.decide((ask, touch.page), plan, |reader, sight| {
+            reader.fault(sight, &touch)
+        });
     }
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, _marked: bool, plan: &mut Plan) {
         let touch = touch_of(ask, map);
         let folio = self.marked_at(ask, touch.page);
-        self.decide((ask, touch.page), plan, |reader, sight| reader.fault_hit(sight, &touch, folio));
+        self.decide((ask, touch.page), plan, |reader, sight| {
+            reader.fault_hit(sight, &touch, folio)
+        });
         folio.into_iter().for_each(|folio| self.use_up(folio, plan));
     }
 
@@ -193,7 +238,9 @@ impl Policy for Large {
     }
 
     fn on_outcome(&mut self, outcome: &Outcome) {
-        if let (Outcome::Failed { demand: true, .. }, Some(reader)) = (outcome, self.readers.get_mut(&self.turn)) {
+        if let (Outcome::Failed { demand: true, .. }, Some(reader)) =
+            (outcome, self.readers.get_mut(&self.turn))
+        {
             reader.read_error();
         }
     }

@@ -71,37 +71,74 @@ impl KernelReader {
     #[must_use]
     pub fn new(max: u64, io: u64) -> KernelReader {
         let window = FolioWindow::default();
-        KernelReader { device_max: max, max, io, window, prev_pos: None, mmap_miss: 0, random: false, why: None }
+        KernelReader {
+            device_max: max,
+            max,
+            io,
+            window,
+            prev_pos: None,
+            mmap_miss: 0,
+            random: false,
+            why: None,
+        }
     }
 
     /// 4.3: a request larger than the window may have a window of the request's size, up to the hardware's largest request.
     fn max_for(&self, req: u64) -> u64 {
-        if req > self.max && self.io > self.max { req.min(self.io) } else { self.max }
+        if req > self.max && self.io > self.max {
+            req.min(self.io)
+        } else {
+            self.max
+        }
     }
 
     /// 4.4: page `i` is absent and `req` pages from it are wanted.
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
-        sight.called(Called { hit: false, index: i, req });
+        sight.called(Called {
+            hit: false,
+            index: i,
+            req,
+        });
         if self.max == 0 || self.random {
-            self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
+            self.why = Some(if self.max == 0 {
+                Why::Off
+            } else {
+                Why::HintRandom
+            });
             return self.force(i, if self.max == 0 { 1 } else { req });
         }
         let max = self.max_for(req);
-        let near = self.prev_pos.is_some_and(|p| i.checked_sub(p / PAGE).is_some_and(|gap| gap <= 1));
+        let near = self
+            .prev_pos
+            .is_some_and(|p| i.checked_sub(p / PAGE).is_some_and(|gap| gap <= 1));
         if i == 0 || req > max || near {
             let size = init(req, max);
             let async_size = if size > req { size - req } else { size / 2 };
             let follows = if near { Why::Sequential } else { Why::Large };
             self.why = Some(if i == 0 { Why::FileStart } else { follows });
-            return self.place(FolioWindow { start: i, size, async_size, order: 0 });
+            return self.place(FolioWindow {
+                start: i,
+                size,
+                async_size,
+                order: 0,
+            });
         }
         let (history, from_start) = sight.history(i, max);
-        self.why = Some(if history <= req { Why::NoHistory } else { Why::Context });
+        self.why = Some(if history <= req {
+            Why::NoHistory
+        } else {
+            Why::Context
+        });
         if history <= req {
             return Todo::Fetch { i, nr: req };
         }
         let history = if from_start { 2 * history } else { history };
-        self.place(FolioWindow { start: i, size: (history + req).min(max), async_size: 1, order: 0 })
+        self.place(FolioWindow {
+            start: i,
+            size: (history + req).min(max),
+            async_size: 1,
+            order: 0,
+        })
     }
 
     /// 4.5: `folio` bears the mark, and `req` pages from page `x` of it are wanted.
@@ -110,17 +147,32 @@ impl KernelReader {
             self.why = Some(Why::Off);
             return Todo::Keep;
         }
-        sight.called(Called { hit: true, index: x, req });
+        sight.called(Called {
+            hit: true,
+            index: x,
+            req,
+        });
         let max = self.max_for(req);
-        let FolioWindow { start, size, async_size, order } = self.window;
+        let FolioWindow {
+            start,
+            size,
+            async_size,
+            order,
+        } = self.window;
         let expected = (start + size).wrapping_sub(async_size) >> folio.order << folio.order;
         let (start, size) = if x == expected {
             self.why = Some(Why::NextWindow);
             (start + size, size.max(next(size, max)))
         } else {
             let hole = sight.hole(x + 1, max);
-            self.why = Some(if hole.is_some() { Why::FoundMark } else { Why::AllCached });
-            let Some(hole) = hole else { return Todo::Nothing };
+            self.why = Some(if hole.is_some() {
+                Why::FoundMark
+            } else {
+                Why::AllCached
+            });
+            let Some(hole) = hole else {
+                return Todo::Nothing;
+            };
             (hole, next(hole - x + req, max))
         };
         let order = order + ORDER_STEP;
@@ -128,7 +180,12 @@ impl KernelReader {
         let align = order.min(max.trailing_zeros());
         let end = (start + size) >> align << align;
         let size = if end > start { end - start } else { size };
-        self.place(FolioWindow { start, size, async_size: size, order })
+        self.place(FolioWindow {
+            start,
+            size,
+            async_size: size,
+            order,
+        })
     }
 
     /// 4.10, row 3: a fault on a page that is absent.
@@ -136,30 +193,60 @@ impl KernelReader {
         let p = touch.page;
         if touch.huge {
             let (pages, order) = HUGE;
-            let window = FolioWindow { size: 2 * pages, async_size: pages, order, ..self.window };
+            let window = FolioWindow {
+                size: 2 * pages,
+                async_size: pages,
+                order,
+                ..self.window
+            };
             (self.window, self.why) = (window, Some(Why::Around));
-            return Todo::Place { at: p / pages * pages, window };
+            return Todo::Place {
+                at: p / pages * pages,
+                window,
+            };
         }
         // Advice RANDOM does not hold an executable mapping back (docs/spec/linux-readahead.md 4.10, row b).
         if (touch.advice == Advice::Random && !touch.executable) || self.max == 0 {
-            self.why = Some(if self.max == 0 { Why::Off } else { Why::HintRandom });
+            self.why = Some(if self.max == 0 {
+                Why::Off
+            } else {
+                Why::HintRandom
+            });
             return Todo::Nothing;
         }
         if touch.advice == Advice::Sequential {
             return self.sync(sight, p, self.max);
         }
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_TOP);
-        let around = if touch.executable { Why::Code } else { Why::Around };
-        self.why = Some(if self.mmap_miss > MMAP_LOTSAMISS { Why::ManyMisses } else { around });
+        let around = if touch.executable {
+            Why::Code
+        } else {
+            Why::Around
+        };
+        self.why = Some(if self.mmap_miss > MMAP_LOTSAMISS {
+            Why::ManyMisses
+        } else {
+            around
+        });
         if self.mmap_miss > MMAP_LOTSAMISS {
             return Todo::Nothing;
         }
         if touch.executable {
             let size = (p + self.max).min(touch.map_end).saturating_sub(p);
-            return self.place(FolioWindow { start: p, size, async_size: 0, order: 0 });
+            return self.place(FolioWindow {
+                start: p,
+                size,
+                async_size: 0,
+                order: 0,
+            });
         }
         let start = p.saturating_sub(self.max / 2);
-        self.place(FolioWindow { start, size: self.max, async_size: self.max / 4, order: 0 })
+        self.place(FolioWindow {
+            start,
+            size: self.max,
+            async_size: self.max / 4,
+            order: 0,
+        })
     }
 
     /// 4.10, row 2: a fault on a cached page, in `marked` if its folio bears the mark.
@@ -168,7 +255,9 @@ impl KernelReader {
             return Todo::Keep;
         }
         self.mmap_miss = self.mmap_miss.saturating_sub(1);
-        marked.map_or(Todo::Nothing, |folio| self.follow(sight, folio, touch.page, self.max))
+        marked.map_or(Todo::Nothing, |folio| {
+            self.follow(sight, folio, touch.page, self.max)
+        })
     }
 
     /// 4.8: a hint; `wanted` are the first page and the pages that WILLNEED is about.
@@ -201,12 +290,18 @@ impl KernelReader {
     /// Remembers the window.
     fn place(&mut self, window: FolioWindow) -> Todo {
         self.window = window;
-        Todo::Place { at: window.start, window }
+        Todo::Place {
+            at: window.start,
+            window,
+        }
     }
 
     /// 4.7: exactly this, without state or mark, up to a limit.
     fn force(&self, i: u64, nr: u64) -> Todo {
-        Todo::Force { i, nr: nr.min(self.io.max(self.max)) }
+        Todo::Force {
+            i,
+            nr: nr.min(self.io.max(self.max)),
+        }
     }
 }
 
@@ -217,7 +312,9 @@ impl Sight for &Ask<'_> {
     }
 
     fn hole(&self, from: u64, limit: u64) -> Option<u64> {
-        self.probe.next_hole(from * PAGE, limit * PAGE).map(|at| at / PAGE)
+        self.probe
+            .next_hole(from * PAGE, limit * PAGE)
+            .map(|at| at / PAGE)
     }
 
     fn history(&self, i: u64, limit: u64) -> (u64, bool) {
@@ -246,7 +343,13 @@ mod tests {
     fn the_miss_counter_stops_at_a_thousand() {
         let mut reader = KernelReader::new(32, 320);
         let advice = Advice::Normal;
-        let touch = Touch { page: 7, map_end: 99, advice, huge: false, executable: false };
+        let touch = Touch {
+            page: 7,
+            map_end: 99,
+            advice,
+            huge: false,
+            executable: false,
+        };
         let nothing = &Folios::default();
         for _ in 0..2000 {
             reader.fault(&nothing, &touch);
@@ -254,7 +357,15 @@ mod tests {
         (0..900).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
         assert_eq!(reader.fault(&nothing, &touch), Todo::Nothing);
         (0..2).for_each(|_| assert_eq!(reader.fault_hit(&nothing, &touch, None), Todo::Nothing));
-        let window = FolioWindow { start: 0, size: 32, async_size: 8, order: 0 };
-        assert_eq!(reader.fault(&nothing, &touch), Todo::Place { at: 0, window });
+        let window = FolioWindow {
+            start: 0,
+            size: 32,
+            async_size: 8,
+            order: 0,
+        };
+        assert_eq!(
+            reader.fault(&nothing, &touch),
+            Todo::Place { at: 0, window }
+        );
     }
 }

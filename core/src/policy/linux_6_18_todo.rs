@@ -49,8 +49,16 @@ impl Todo {
             Todo::Force { i, nr } => (i, nr, FORCE_PIECE),
             _ => (0, 0, 1),
         };
-        let begin = move |done: u64| if done == 0 { i } else { (i + done).next_multiple_of(1 << min_order) };
-        (0..nr).step_by(piece as usize).map(move |done| (begin(done), piece.min(nr - done)))
+        let begin = move |done: u64| {
+            if done == 0 {
+                i
+            } else {
+                (i + done).next_multiple_of(1 << min_order)
+            }
+        };
+        (0..nr)
+            .step_by(piece as usize)
+            .map(move |done| (begin(done), piece.min(nr - done)))
     }
 }
 
@@ -64,7 +72,11 @@ mod tests {
         let pieces = |todo: Todo, order| todo.pieces(order).collect::<alloc::vec::Vec<_>>();
         let force = Todo::Force { i: 8611, nr: 1100 };
         assert_eq!(pieces(force, 0), [(8611, 512), (9123, 512), (9635, 76)]);
-        assert_eq!(pieces(force, 2), [(8611, 512), (9124, 512), (9636, 76)], "9123 and 9635, aligned");
+        assert_eq!(
+            pieces(force, 2),
+            [(8611, 512), (9124, 512), (9636, 76)],
+            "9123 and 9635, aligned"
+        );
         assert_eq!(pieces(force, 4), [(8611, 512), (9136, 512), (9648, 76)]);
         assert_eq!(pieces(Todo::Fetch { i: 5, nr: 600 }, 4), [(5, 600)]);
         assert_eq!(pieces(Todo::Keep, 4), []);

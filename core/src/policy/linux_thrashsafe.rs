@@ -42,7 +42,8 @@ impl ThrashSafe {
         let in_window = s.follows_window(off);
         let size = if in_window {
             let left = (2 * s.max).min(end - off);
-            plan.refresh.push(ByteRange::between(off * PAGE, (off + left) * PAGE));
+            plan.refresh
+                .push(ByteRange::between(off * PAGE, (off + left) * PAGE));
             self.thrashed = true;
             self.min.max(s.size / 2)
         } else {
@@ -65,7 +66,10 @@ impl ThrashSafe {
 }
 
 impl Rule for ThrashSafe {
-    const QUIRKS: Quirks = Quirks { random_is_off: false, early_faults: true };
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: false,
+        early_faults: true,
+    };
 
     /// The steps of 2.7.
     fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
@@ -78,12 +82,24 @@ impl Rule for ThrashSafe {
         } else if !self.thrashed && req > s.max && !hit {
             s.set(off, s.max);
         } else {
-            let at = if hit { hole_after(ask, off, s.max) } else { Some(off) };
-            plan.why = Some(if at.is_some() { Why::Context } else { Why::AllCached });
+            let at = if hit {
+                hole_after(ask, off, s.max)
+            } else {
+                Some(off)
+            };
+            plan.why = Some(if at.is_some() {
+                Why::Context
+            } else {
+                Why::AllCached
+            });
             let Some(at) = at else { return };
             let found = history(ask, off, RATIO * s.max);
             if found == 0 && !hit {
-                plan.why = Some(if s.follows_window(off) { Why::Thrashed } else { Why::NoHistory });
+                plan.why = Some(if s.follows_window(off) {
+                    Why::Thrashed
+                } else {
+                    Why::NoHistory
+                });
                 self.alone(s, off, req, plan);
             } else if !self.by_history(s, off, at, found) {
                 plan.why = Some(Why::AllCached);
@@ -104,7 +120,10 @@ pub static INFO: Info = Info {
     page_bytes: Some(PAGE),
     params: &[
         // [Wu 2010a]: the series raised the default from 128 to 512 KiB.
-        Param { default: "512K", ..MAX },
+        Param {
+            default: "512K",
+            ..MAX
+        },
         Param {
             key: "min",
             unit: Unit::Bytes,
@@ -113,7 +132,15 @@ pub static INFO: Info = Info {
             help: "smallest window of a stream that has thrashed",
         },
     ],
-    build: |v| Box::new(Stream::new(v[0], ThrashSafe { min: v[1] / PAGE, thrashed: false })),
+    build: |v| {
+        Box::new(Stream::new(
+            v[0],
+            ThrashSafe {
+                min: v[1] / PAGE,
+                thrashed: false,
+            },
+        ))
+    },
 };
 
 #[cfg(test)]
@@ -137,12 +164,22 @@ mod tests {
         ];
         for ((start, size, off), refreshed, then) in rows {
             let (mut state, mut plan) = (State::new(128), Plan::default());
-            let mut rule = ThrashSafe { min: 8, thrashed: false };
+            let mut rule = ThrashSafe {
+                min: 8,
+                thrashed: false,
+            };
             state.set(start, size);
             rule.alone(&mut state, off, 5, &mut plan);
-            let expected: Vec<ByteRange> = refreshed.map(|(from, n)| pages(from, n)).into_iter().collect();
+            let expected: Vec<ByteRange> = refreshed
+                .map(|(from, n)| pages(from, n))
+                .into_iter()
+                .collect();
             assert_eq!(plan.refresh, expected, "page {off} of {start}+{size}");
-            assert_eq!((state.start, state.size, state.async_size), (off, then, 0), "page {off} of {start}+{size}");
+            assert_eq!(
+                (state.start, state.size, state.async_size),
+                (off, then, 0),
+                "page {off} of {start}+{size}"
+            );
             assert_eq!(rule.thrashed, refreshed.is_some());
         }
     }

@@ -70,7 +70,16 @@ pub struct State {
 impl State {
     /// Nothing read yet.
     pub fn new(max: u64) -> State {
-        State { device_max: max, max, start: 0, size: 0, async_size: 0, prev_end: None, mmap_miss: 0, random: false }
+        State {
+            device_max: max,
+            max,
+            start: 0,
+            size: 0,
+            async_size: 0,
+            prev_end: None,
+            mmap_miss: 0,
+            random: false,
+        }
     }
 
     /// True when a read of page `off` goes on where the last one ended, or in the page it ended in. Before any
@@ -78,7 +87,9 @@ impl State {
     pub fn near(&self, off: u64) -> bool {
         match self.prev_end {
             None => off == 0,
-            Some(end) => off.checked_sub(end.saturating_sub(1) / PAGE).is_some_and(|gap| gap <= 1),
+            Some(end) => off
+                .checked_sub(end.saturating_sub(1) / PAGE)
+                .is_some_and(|gap| gap <= 1),
         }
     }
 
@@ -91,7 +102,9 @@ impl State {
     /// True in the latest window and in as many pages before it: where a reader is whose pages were evicted.
     pub fn follows_window(&self, off: u64) -> bool {
         let end = self.start + self.size;
-        self.start.checked_sub(self.size).is_some_and(|from| (from..end).contains(&off))
+        self.start
+            .checked_sub(self.size)
+            .is_some_and(|from| (from..end).contains(&off))
     }
 
     /// A window all of which is asynchronous.
@@ -122,7 +135,13 @@ impl State {
 
     /// The table of 2.3: what 2.6.31 and all after it do, up to where they look at cached pages for a stream. `context`
     /// sets a window and says so, or leaves the state alone.
-    pub fn demand(&mut self, touch: Touch, ask: &Ask<'_>, plan: &mut Plan, context: impl FnOnce(&mut State) -> bool) {
+    pub fn demand(
+        &mut self,
+        touch: Touch,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+        context: impl FnOnce(&mut State) -> bool,
+    ) {
         let Touch { hit, off, req } = touch;
         plan.why = Some(self.why(touch));
         if off == 0 {
@@ -148,7 +167,11 @@ impl State {
 
     /// Why there is none: the hint RANDOM takes the maximum away or sets a flag.
     pub fn off(&self) -> Why {
-        if self.random || self.device_max > 0 { Why::HintRandom } else { Why::Off }
+        if self.random || self.device_max > 0 {
+            Why::HintRandom
+        } else {
+            Why::Off
+        }
     }
 
     /// The rule of a miss or a mark that the table of 2.3 follows at this point; without a window, which it has not been.
@@ -181,7 +204,10 @@ pub struct Stream<R> {
 impl<R: Rule> Stream<R> {
     /// A fresh one; `max` in bytes.
     pub fn new(max: u64, rule: R) -> Stream<R> {
-        Stream { state: State::new(max / PAGE), rule }
+        Stream {
+            state: State::new(max / PAGE),
+            rule,
+        }
     }
 
     /// 2.1: the page at `off` is absent. If it still is afterwards, the reader reads that one page.
@@ -192,10 +218,23 @@ impl<R: Rule> Stream<R> {
         if self.state.max > 0 && self.state.random {
             force(ask, off, req, plan);
         } else if self.state.max > 0 {
-            self.rule.demand(&mut self.state, Touch { hit: false, off, req }, ask, plan);
+            self.rule.demand(
+                &mut self.state,
+                Touch {
+                    hit: false,
+                    off,
+                    req,
+                },
+                ask,
+                plan,
+            );
         }
         let at = off * PAGE;
-        if plan.windows.iter().all(|w| !(w.range.start()..w.range.end()).contains(&at)) {
+        if plan
+            .windows
+            .iter()
+            .all(|w| !(w.range.start()..w.range.end()).contains(&at))
+        {
             fetch(ask, off, 1, None, plan);
         }
     }
@@ -206,13 +245,26 @@ impl<R: Rule> Stream<R> {
             (plan.keep_mark, plan.why) = (true, Some(self.state.off()));
             return;
         }
-        self.rule.demand(&mut self.state, Touch { hit: true, off, req }, ask, plan);
+        self.rule.demand(
+            &mut self.state,
+            Touch {
+                hit: true,
+                off,
+                req,
+            },
+            ask,
+            plan,
+        );
     }
 
     /// 2.5: a window around a faulting page.
     fn read_around(&mut self, page: u64, ask: &Ask<'_>, plan: &mut Plan) {
         let max = self.state.max;
-        plan.why = Some(if max > 0 { Why::Around } else { self.state.off() });
+        plan.why = Some(if max > 0 {
+            Why::Around
+        } else {
+            self.state.off()
+        });
         if max > 0 {
             self.state.set(page.saturating_sub(max / 2), max);
             self.state.async_size = if R::QUIRKS.early_faults { 0 } else { max / 4 };
@@ -223,7 +275,10 @@ impl<R: Rule> Stream<R> {
 
 impl<R: Rule> Policy for Stream<R> {
     fn wants(&self) -> Wants {
-        Wants { read_end: true, ..Wants::default() }
+        Wants {
+            read_end: true,
+            ..Wants::default()
+        }
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {

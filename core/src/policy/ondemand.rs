@@ -25,8 +25,13 @@ pub const MMAP_LOTSAMISS: u64 = 100;
 pub const SIZES: (u64, u64) = (0, 1 << 30);
 
 /// The parameter that all have.
-pub const MAX: Param =
-    Param { key: "max", unit: Unit::Capped, default: "128K", range: SIZES, help: "read_ahead_kb; 0 is off" };
+pub const MAX: Param = Param {
+    key: "max",
+    unit: Unit::Capped,
+    default: "128K",
+    range: SIZES,
+    help: "read_ahead_kb; 0 is off",
+};
 
 /// First window for a request of `req` pages (0.1).
 pub fn init(req: u64, max: u64) -> u64 {
@@ -54,14 +59,21 @@ pub fn next(cur: u64, max: u64) -> u64 {
 /// The pages wanted from that of `ask.at` on, at least one; a request counts beyond the end of the file (4.2).
 pub fn wanted(ask: &Ask<'_>) -> PageRange {
     let first = ask.at / PAGE;
-    PageRange { first, end: ask.request.end().div_ceil(PAGE).max(first + 1) }
+    PageRange {
+        first,
+        end: ask.request.end().div_ceil(PAGE).max(first + 1),
+    }
 }
 
 /// `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped where the end of the file cuts it off.
 pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, plan: &mut Plan) {
     let nr = clip(ask, k, nr);
     if nr > 0 {
-        plan.read(k * PAGE, nr * PAGE, mark.filter(|m| (k..k + nr).contains(m)).map(|m| m * PAGE));
+        plan.read(
+            k * PAGE,
+            nr * PAGE,
+            mark.filter(|m| (k..k + nr).contains(m)).map(|m| m * PAGE),
+        );
     }
 }
 
@@ -80,13 +92,18 @@ pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
 
 /// The pages of a WILLNEED hint; one from the end of the file on has none.
 pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
-    let pages = || PageRange { first: ask.request.start() / PAGE, end: ask.request.end().div_ceil(PAGE) };
+    let pages = || PageRange {
+        first: ask.request.start() / PAGE,
+        end: ask.request.end().div_ceil(PAGE),
+    };
     (!ask.request.is_empty()).then(pages)
 }
 
 /// The first absent page after page `x`, looking at `max` pages.
 pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
-    ask.probe.next_hole((x + 1) * PAGE, max * PAGE).map(|at| at / PAGE)
+    ask.probe
+        .next_hole((x + 1) * PAGE, max * PAGE)
+        .map(|at| at / PAGE)
 }
 
 /// Consecutive cached pages just before page `i`, at most `limit` (2.4).
@@ -104,16 +121,51 @@ mod tests {
         let rows: [(u64, &[(u64, u64)]); 5] = [
             (4, &[(1, 2), (2, 4), (3, 4), (16, 4), (99, 4)]),
             (8, &[(1, 2), (2, 4), (4, 8), (33, 8)]),
-            (32, &[(1, 4), (2, 4), (3, 8), (5, 16), (9, 32), (17, 32), (33, 32)]),
-            (128, &[(1, 4), (2, 8), (4, 16), (5, 16), (9, 32), (17, 64), (33, 128)]),
-            (256, &[(1, 4), (2, 8), (4, 16), (8, 32), (9, 32), (17, 64), (33, 128), (65, 256)]),
+            (
+                32,
+                &[(1, 4), (2, 4), (3, 8), (5, 16), (9, 32), (17, 32), (33, 32)],
+            ),
+            (
+                128,
+                &[
+                    (1, 4),
+                    (2, 8),
+                    (4, 16),
+                    (5, 16),
+                    (9, 32),
+                    (17, 64),
+                    (33, 128),
+                ],
+            ),
+            (
+                256,
+                &[
+                    (1, 4),
+                    (2, 8),
+                    (4, 16),
+                    (8, 32),
+                    (9, 32),
+                    (17, 64),
+                    (33, 128),
+                    (65, 256),
+                ],
+            ),
         ];
         for (max, row) in rows {
             for &(req, size) in row {
                 assert_eq!(init(req, max), size, "init({req}, {max})");
             }
         }
-        for (cur, size) in [(1, 4), (2, 4), (3, 6), (4, 8), (8, 16), (16, 32), (24, 32), (32, 32)] {
+        for (cur, size) in [
+            (1, 4),
+            (2, 4),
+            (3, 6),
+            (4, 8),
+            (8, 16),
+            (16, 32),
+            (24, 32),
+            (32, 32),
+        ] {
             assert_eq!(next(cur, 32), size, "next({cur}, 32)");
         }
         assert_eq!((init(1, 4), next(1, 4)), (2, 2));

@@ -70,7 +70,9 @@ impl Pattern {
     #[must_use]
     pub fn of(rule: Why) -> Option<Pattern> {
         match rule {
-            Why::FileStart | Why::Sequential | Why::Triggered | Why::Elsewhere => Some(Pattern::Initial),
+            Why::FileStart | Why::Sequential | Why::Triggered | Why::Elsewhere => {
+                Some(Pattern::Initial)
+            }
             Why::NextWindow | Why::WindowEnd | Why::NextFile => Some(Pattern::Subsequent),
             Why::Context | Why::FoundMark | Why::Thrashed => Some(Pattern::Context),
             Why::Around | Why::Code | Why::Region => Some(Pattern::Around),
@@ -100,7 +102,12 @@ mod tests {
         assert!(Pattern::ALL.is_sorted());
         for why in Why::ALL {
             let pattern = Pattern::of(why);
-            assert_eq!(why.is_on(), pattern.is_some_and(|p| p != Pattern::Random), "{}", why.name());
+            assert_eq!(
+                why.is_on(),
+                pattern.is_some_and(|p| p != Pattern::Random),
+                "{}",
+                why.name()
+            );
         }
         let met: BTreeSet<Pattern> = Why::ALL.into_iter().filter_map(Pattern::of).collect();
         assert_eq!(met.len(), Pattern::ALL.len(), "a pattern that no rule has");

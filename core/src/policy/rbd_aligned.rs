@@ -51,12 +51,16 @@ fn alignments(object: u64, unit: u64, count: u64) -> [u64; 3] {
 
 impl Policy for Aligned {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let alignments = &self.alignments;
-        self.detector.read(ask, plan, |start, window| align(start, window, alignments));
+        self.detector
+            .read(ask, plan, |start, window| align(start, window, alignments));
     }
 }
 
@@ -73,7 +77,13 @@ pub static INFO: Info = Info {
         MAX,
         DISABLE_AFTER,
         OBJECT,
-        Param { key: "stripe-unit", unit: Unit::Bytes, default: "0", range: SIZES, help: "0 is the object size" },
+        Param {
+            key: "stripe-unit",
+            unit: Unit::Bytes,
+            default: "0",
+            range: SIZES,
+            help: "0 is the object size",
+        },
         Param {
             key: "stripe-count",
             unit: Unit::Count,
@@ -84,7 +94,10 @@ pub static INFO: Info = Info {
     ],
     build: |v| {
         let detector = Detector::new(v[0], v[1], v[2], v[3]);
-        Box::new(Aligned { detector, alignments: alignments(v[4], v[5], v[6]) })
+        Box::new(Aligned {
+            detector,
+            alignments: alignments(v[4], v[5], v[6]),
+        })
     },
 };
 
@@ -109,14 +122,25 @@ mod tests {
             ((5, 3, 4), 3),
         ];
         for ((start, length, a), expected) in rows {
-            assert_eq!(align(start, length, &[a, a, a]), expected, "from {start} {length} to a multiple of {a}");
+            assert_eq!(
+                align(start, length, &[a, a, a]),
+                expected,
+                "from {start} {length} to a multiple of {a}"
+            );
         }
-        assert_eq!(align(0, 100, &[1000, 90, 99]), 90, "the first that is near enough, not the nearest of all");
+        assert_eq!(
+            align(0, 100, &[1000, 90, 99]),
+            90,
+            "the first that is near enough, not the nearest of all"
+        );
     }
 
     #[test]
     fn layout() {
         assert_eq!(alignments(4 << 20, 0, 1), [4 << 20; 3]);
-        assert_eq!(alignments(4 << 20, 64 << 10, 4), [16 << 20, 256 << 10, 64 << 10]);
+        assert_eq!(
+            alignments(4 << 20, 64 << 10, 4),
+            [16 << 20, 256 << 10, 64 << 10]
+        );
     }
 }

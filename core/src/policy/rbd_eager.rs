@@ -29,12 +29,16 @@ struct Eager {
 
 impl Policy for Eager {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let object = self.object;
-        self.detector.read(ask, plan, |start, _| object - start % object);
+        self.detector
+            .read(ask, plan, |start, _| object - start % object);
     }
 }
 
@@ -46,5 +50,10 @@ pub static INFO: Info = Info {
     scope: Scope::File,
     page_bytes: None,
     params: &[TRIGGER, MIN, MAX, DISABLE_AFTER, OBJECT],
-    build: |v| Box::new(Eager { detector: Detector::new(v[0], v[1], v[2], v[3]), object: v[4] }),
+    build: |v| {
+        Box::new(Eager {
+            detector: Detector::new(v[0], v[1], v[2], v[3]),
+            object: v[4],
+        })
+    },
 };

@@ -48,7 +48,15 @@ impl ReadStream {
     fn new(max: u64, combine: u64) -> ReadStream {
         let max_combine = (combine / BLOCK).max(1);
         let max = if max == 0 { 0 } else { (max / BLOCK).max(1) };
-        ReadStream { max, max_combine, combine: 1, distance: 1, hold_off: 0, pos: u64::MAX, end: 0 }
+        ReadStream {
+            max,
+            max_combine,
+            combine: 1,
+            distance: 1,
+            hold_off: 0,
+            pos: u64::MAX,
+            end: 0,
+        }
     }
 
     /// The consumer waited for `blocks`: as often as requests of the combine size are needed for them.
@@ -76,7 +84,10 @@ impl ReadStream {
     /// Sends what fits between what is asked for and the end of the distance; what is cached needs no request.
     fn look_ahead(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         plan.max_fetch = self.combine * BLOCK;
-        let to = self.pos.saturating_add(self.distance * BLOCK).min(ask.file_size);
+        let to = self
+            .pos
+            .saturating_add(self.distance * BLOCK)
+            .min(ask.file_size);
         while self.end < to {
             let whole = self.combine.min(self.distance) * BLOCK;
             if to - self.end < whole && to < ask.file_size {
@@ -97,11 +108,16 @@ impl ReadStream {
 
 impl Policy for ReadStream {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else { return };
+        let Some((start, end)) = ask.readable(self.max, plan) else {
+            return;
+        };
         let goes_on = start == self.pos;
         if !goes_on {
             (self.combine, self.distance, self.hold_off, self.end) = (1, 1, 0, end);

@@ -25,14 +25,27 @@ impl Spec {
     /// An unknown key, or a value that does not fit its parameter.
     pub fn values(&self, params: &[Param]) -> Result<Vec<u64>, SpecError> {
         self.only(params)?;
-        params.iter().map(|param| self.value(param, self.written(param).unwrap_or(param.default))).collect()
+        params
+            .iter()
+            .map(|param| self.value(param, self.written(param).unwrap_or(param.default)))
+            .collect()
     }
 
     /// Refuses a key that none of `params` has.
     fn only(&self, params: &[Param]) -> Result<(), SpecError> {
-        let Some((key, _)) = self.pairs.iter().find(|(k, _)| params.iter().all(|p| p.key != k)) else { return Ok(()) };
+        let Some((key, _)) = self
+            .pairs
+            .iter()
+            .find(|(k, _)| params.iter().all(|p| p.key != k))
+        else {
+            return Ok(());
+        };
         let known = params.iter().map(|p| p.key).collect();
-        Err(SpecError::UnknownKey { name: self.name.clone(), key: key.clone(), known })
+        Err(SpecError::UnknownKey {
+            name: self.name.clone(),
+            key: key.clone(),
+            known,
+        })
     }
 
     fn written(&self, param: &Param) -> Option<&str> {
@@ -56,15 +69,25 @@ fn read_value(param: &Param, text: &str) -> Result<u64, String> {
         Unit::Bytes | Unit::Capped => parse_size(text).map_err(|e| match (e, param.unit) {
             (SizeError::TooLarge, _) => "is too large".to_string(),
             (SizeError::NotASize, Unit::Capped) => {
-                format!("is no size such as 128K, nor {}, nor 512K+{}", Cap::WORDS.join(" or "), Cap::WORDS[0])
+                format!(
+                    "is no size such as 128K, nor {}, nor 512K+{}",
+                    Cap::WORDS.join(" or "),
+                    Cap::WORDS[0]
+                )
             }
             (SizeError::NotASize, _) => "is not a size such as 128K".to_string(),
         })?,
-        Unit::Count => text.parse::<u64>().map_err(|_| "is not a whole number".to_string())?,
-        Unit::Ratio => thousandths(text).ok_or_else(|| "is not a number such as 1.25".to_string())?,
+        Unit::Count => text
+            .parse::<u64>()
+            .map_err(|_| "is not a whole number".to_string())?,
+        Unit::Ratio => {
+            thousandths(text).ok_or_else(|| "is not a number such as 1.25".to_string())?
+        }
         Unit::Word(words) => {
             let found = words.iter().position(|w| *w == text);
-            return found.map(|i| i as u64).ok_or_else(|| format!("is not one of {}", words.join(", ")));
+            return found
+                .map(|i| i as u64)
+                .ok_or_else(|| format!("is not one of {}", words.join(", ")));
         }
     };
     let (low, high) = param.range;
@@ -72,7 +95,11 @@ fn read_value(param: &Param, text: &str) -> Result<u64, String> {
         return Ok(number);
     }
     match param.unit {
-        Unit::Ratio => Err(format!("is not between {} and {}", decimal(low), decimal(high))),
+        Unit::Ratio => Err(format!(
+            "is not between {} and {}",
+            decimal(low),
+            decimal(high)
+        )),
         _ => Err(format!("is not between {low} and {high}")),
     }
 }
@@ -84,7 +111,11 @@ fn thousandths(text: &str) -> Option<u64> {
         return None;
     }
     let part = part.parse::<u64>().ok()? * 10_u64.pow(3 - part.len() as u32);
-    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part)
+    whole
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1000)?
+        .checked_add(part)
 }
 
 /// Thousandths as a decimal number without zeros at its end.
@@ -139,17 +170,33 @@ impl PolicyDraft {
         let spec = Spec::parse(text)?;
         let known = lists.iter().copied().flatten();
         let Some(info) = known.clone().find(|i| i.name == spec.name) else {
-            return Err(SpecError::UnknownName { name: spec.name, known: known.map(|i| i.name).collect() });
+            return Err(SpecError::UnknownName {
+                name: spec.name,
+                known: known.map(|i| i.name).collect(),
+            });
         };
         spec.only(info.params)?;
-        let values = info.params.iter().map(|param| Value::read(&spec, param)).collect::<Result<_, _>>()?;
-        Ok(PolicyDraft { info, values, text: text.to_string() })
+        let values = info
+            .params
+            .iter()
+            .map(|param| Value::read(&spec, param))
+            .collect::<Result<_, _>>()?;
+        Ok(PolicyDraft {
+            info,
+            values,
+            text: text.to_string(),
+        })
     }
 
     /// The same with `key` set to `value` where the text left it open and the policy has such a key.
     #[must_use]
     pub fn with_default(mut self, key: &str, value: u64) -> PolicyDraft {
-        let named = self.info.params.iter().zip(&mut self.values).find(|(p, _)| p.key == key);
+        let named = self
+            .info
+            .params
+            .iter()
+            .zip(&mut self.values)
+            .find(|(p, _)| p.key == key);
         if let Some((param, own)) = named.filter(|(_, own)| own.open) {
             own.number = value.clamp(param.range.0, param.range.1);
         }
@@ -163,15 +210,29 @@ impl PolicyDraft {
     /// The value does not fit.
     pub fn with_setting(self, key: &str, text: &str) -> Result<PolicyDraft, SpecError> {
         let spec = Spec::parse(&self.text)?;
-        let own = self.info.params.iter().zip(&self.values).find(|(param, _)| param.key == key);
+        let own = self
+            .info
+            .params
+            .iter()
+            .zip(&self.values)
+            .find(|(param, _)| param.key == key);
         if spec.pairs.iter().any(|(k, _)| k == key) || !own.is_some_and(|(_, value)| value.open) {
             return Ok(self);
         }
         let before = if self.text.contains(':') { "," } else { ":" };
         let text = format!("{}{before}{key}={text}", self.text);
         let spec = Spec::parse(&text)?;
-        let values = self.info.params.iter().map(|param| Value::read(&spec, param)).collect::<Result<_, _>>()?;
-        Ok(PolicyDraft { info: self.info, values, text })
+        let values = self
+            .info
+            .params
+            .iter()
+            .map(|param| Value::read(&spec, param))
+            .collect::<Result<_, _>>()?;
+        Ok(PolicyDraft {
+            info: self.info,
+            values,
+            text,
+        })
     }
 
     /// True when a value depends on the capacity of the storage.
@@ -187,28 +248,62 @@ impl PolicyDraft {
     pub fn ready(self, capacity: Option<u64>) -> Result<PolicySpec, SpecError> {
         let settle = |(param, value): (&Param, &Value)| match (value.cap, capacity) {
             (None, _) => Ok(value.number),
-            (Some(cap), Some(capacity)) => Ok(cap.bytes(capacity).map_or(value.number, |most| value.number.min(most))),
-            (Some(_), None) => Err(SpecError::NoCapacity { text: self.text.clone(), key: param.key.to_string() }),
+            (Some(cap), Some(capacity)) => Ok(cap
+                .bytes(capacity)
+                .map_or(value.number, |most| value.number.min(most))),
+            (Some(_), None) => Err(SpecError::NoCapacity {
+                text: self.text.clone(),
+                key: param.key.to_string(),
+            }),
         };
-        let values = self.info.params.iter().zip(&self.values).map(settle).collect::<Result<_, _>>()?;
-        Ok(PolicySpec { info: self.info, values, text: self.text })
+        let values = self
+            .info
+            .params
+            .iter()
+            .zip(&self.values)
+            .map(settle)
+            .collect::<Result<_, _>>()?;
+        Ok(PolicySpec {
+            info: self.info,
+            values,
+            text: self.text,
+        })
     }
 }
 
 impl Value {
     /// The size before a `+` and the word after it, either alone, or the default.
     fn read(spec: &Spec, param: &Param) -> Result<Value, SpecError> {
-        let default = |cap| Ok(Value { number: spec.value(param, param.default)?, open: true, cap });
-        let Some(text) = spec.written(param) else { return default(None) };
-        let capped = |word| (param.unit == Unit::Capped).then(|| Cap::named(word)).flatten();
+        let default = |cap| {
+            Ok(Value {
+                number: spec.value(param, param.default)?,
+                open: true,
+                cap,
+            })
+        };
+        let Some(text) = spec.written(param) else {
+            return default(None);
+        };
+        let capped = |word| {
+            (param.unit == Unit::Capped)
+                .then(|| Cap::named(word))
+                .flatten()
+        };
         if let Some(cap) = capped(text) {
             return default(Some(cap));
         }
-        let (size, cap) = match text.split_once('+').map(|(size, word)| (size, capped(word))) {
+        let (size, cap) = match text
+            .split_once('+')
+            .map(|(size, word)| (size, capped(word)))
+        {
             Some((size, Some(cap))) => (size, Some(cap)),
             _ => (text, None),
         };
-        Ok(Value { number: spec.value(param, size)?, open: false, cap })
+        Ok(Value {
+            number: spec.value(param, size)?,
+            open: false,
+            cap,
+        })
     }
 }
 
@@ -227,8 +322,16 @@ impl fmt::Debug for PolicyDraft {
 
 impl From<PolicySpec> for PolicyDraft {
     fn from(spec: PolicySpec) -> PolicyDraft {
-        let known = |&number: &u64| Value { number, open: false, cap: None };
-        PolicyDraft { info: spec.info, values: spec.values.iter().map(known).collect(), text: spec.text }
+        let known = |&number: &u64| Value {
+            number,
+            open: false,
+            cap: None,
+        };
+        PolicyDraft {
+            info: spec.info,
+            values: spec.values.iter().map(known).collect(),
+            text: spec.text,
+        }
     }
 }
 
@@ -255,7 +358,11 @@ impl PolicySpec {
     #[must_use]
     pub fn of(info: &'static Info) -> PolicySpec {
         let value = |param: &Param| read_value(param, param.default).unwrap_or(param.range.0);
-        PolicySpec { info, values: info.params.iter().map(value).collect(), text: info.name.to_string() }
+        PolicySpec {
+            info,
+            values: info.params.iter().map(value).collect(),
+            text: info.name.to_string(),
+        }
     }
 
     /// No readahead.
@@ -283,8 +390,18 @@ impl PolicySpec {
             Unit::Count => format!("{}={value}", param.key),
             Unit::Ratio => format!("{}={}", param.key, decimal(value)),
         };
-        let pairs: Vec<String> = self.info.params.iter().zip(&self.values).map(value).collect();
-        if pairs.is_empty() { self.info.name.to_string() } else { format!("{}:{}", self.info.name, pairs.join(",")) }
+        let pairs: Vec<String> = self
+            .info
+            .params
+            .iter()
+            .zip(&self.values)
+            .map(value)
+            .collect();
+        if pairs.is_empty() {
+            self.info.name.to_string()
+        } else {
+            format!("{}:{}", self.info.name, pairs.join(","))
+        }
     }
 
     /// The state of one fresh owner.
@@ -315,11 +432,23 @@ pub enum SpecError {
     /// A part is not `key=value`, or repeats a key.
     Syntax(NotationError),
     /// No such name.
-    UnknownName { name: String, known: Vec<&'static str> },
+    UnknownName {
+        name: String,
+        known: Vec<&'static str>,
+    },
     /// The name has no such key.
-    UnknownKey { name: String, key: String, known: Vec<&'static str> },
+    UnknownKey {
+        name: String,
+        key: String,
+        known: Vec<&'static str>,
+    },
     /// The value does not fit.
-    Value { name: String, key: String, value: String, why: String },
+    Value {
+        name: String,
+        key: String,
+        value: String,
+        why: String,
+    },
     /// The value depends on the capacity of a storage, and there is none.
     NoCapacity { text: String, key: String },
 }
@@ -329,10 +458,20 @@ impl fmt::Display for SpecError {
         match self {
             SpecError::Syntax(error) => error.fmt(f),
             SpecError::UnknownName { name, .. } => write!(f, "there is no '{name}'"),
-            SpecError::UnknownKey { name, key, .. } => write!(f, "'{name}' has no parameter '{key}'"),
-            SpecError::Value { name, key, value, why } => write!(f, "{name}: {key}={value} {why}"),
+            SpecError::UnknownKey { name, key, .. } => {
+                write!(f, "'{name}' has no parameter '{key}'")
+            }
+            SpecError::Value {
+                name,
+                key,
+                value,
+                why,
+            } => write!(f, "{name}: {key}={value} {why}"),
             SpecError::NoCapacity { text, key } => {
-                write!(f, "{text}: the capacity that {key} goes by is not known here; write {key} as a size")
+                write!(
+                    f,
+                    "{text}: the capacity that {key} goes by is not known here; write {key} as a size"
+                )
             }
         }
     }

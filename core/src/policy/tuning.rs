@@ -25,8 +25,14 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit.
-    pub const ALL: [Limit; 6] =
-        [Limit::Idle, Limit::Reader, Limit::Source, Limit::Cache, Limit::Evidence, Limit::Credit];
+    pub const ALL: [Limit; 6] = [
+        Limit::Idle,
+        Limit::Reader,
+        Limit::Source,
+        Limit::Cache,
+        Limit::Evidence,
+        Limit::Credit,
+    ];
 
     /// Its name in metrics and JSON.
     #[must_use]
@@ -94,6 +100,9 @@ mod tests {
     fn each_limit_has_its_own_name_and_words() {
         let names: BTreeSet<&str> = Limit::ALL.iter().map(|limit| limit.name()).collect();
         let words: BTreeSet<&str> = Limit::ALL.iter().map(|limit| limit.words()).collect();
-        assert_eq!((names.len(), words.len()), (Limit::ALL.len(), Limit::ALL.len()));
+        assert_eq!(
+            (names.len(), words.len()),
+            (Limit::ALL.len(), Limit::ALL.len())
+        );
     }
 }

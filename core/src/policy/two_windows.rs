@@ -59,7 +59,16 @@ impl TwoWindows {
     /// A fresh one; both in bytes.
     pub fn new(max: u64, min: u64) -> TwoWindows {
         let (max, min) = (max / PAGE, min / PAGE);
-        TwoWindows { max, min, start: 0, size: 0, astart: 0, asize: 0, next: Some(0), prev: 0 }
+        TwoWindows {
+            max,
+            min,
+            start: 0,
+            size: 0,
+            astart: 0,
+            asize: 0,
+            next: Some(0),
+            prev: 0,
+        }
     }
 
     /// True once the window has shrunk away.
@@ -69,7 +78,11 @@ impl TwoWindows {
 
     /// Why no window is read while readahead is off.
     fn off(&self) -> Option<Why> {
-        if self.max == 0 { Some(Why::Off) } else { self.is_off().then_some(Why::Shrunk) }
+        if self.max == 0 {
+            Some(Why::Off)
+        } else {
+            self.is_off().then_some(Why::Shrunk)
+        }
     }
 
     /// 1.1: page `p` is about to be looked up. The answer is the rule of the window that it starts; none where it starts
@@ -86,7 +99,12 @@ impl TwoWindows {
         self.prev = p;
         let end = self.start + self.size;
         let goes_on = (self.start..=end).contains(&p);
-        let next = if goes_on { orig + 2 } else { orig.saturating_sub(2) }.min(self.max);
+        let next = if goes_on {
+            orig + 2
+        } else {
+            orig.saturating_sub(2)
+        }
+        .min(self.max);
         if next == 0 {
             self.turn_off();
             return None;
@@ -105,7 +123,11 @@ impl TwoWindows {
             (self.astart, self.asize) = (0, 0);
             None
         } else {
-            let why = if goes_on { Why::WindowEnd } else { Why::Elsewhere };
+            let why = if goes_on {
+                Why::WindowEnd
+            } else {
+                Why::Elsewhere
+            };
             Some(self.begin(p, orig, why, ask, plan))
         }
     }
@@ -151,7 +173,11 @@ impl TwoWindows {
     /// Off, and told of all pages of a request at once: the run goes on, or begins anew with all but its first page.
     pub fn missed_request(&mut self, pages: &Range<u64>) {
         let count = pages.end - pages.start;
-        self.size = if pages.start == self.prev + 1 { self.size + count } else { count - 1 };
+        self.size = if pages.start == self.prev + 1 {
+            self.size + count
+        } else {
+            count - 1
+        };
         self.prev = pages.end - 1;
         self.rearm(pages.end);
     }
@@ -159,7 +185,8 @@ impl TwoWindows {
     /// A run as long as the maximum turns it on again, at full size, with a window up to `end`.
     fn rearm(&mut self, end: u64) {
         if self.size >= self.max {
-            (self.start, self.size, self.next) = (end.saturating_sub(self.max), self.max, Some(self.max));
+            (self.start, self.size, self.next) =
+                (end.saturating_sub(self.max), self.max, Some(self.max));
             (self.astart, self.asize) = (0, 0);
         }
     }
@@ -171,13 +198,18 @@ fn announced(ask: &Ask<'_>) -> Range<u64> {
     if ask.request.is_empty() {
         return first..first;
     }
-    let last = (ask.request.end() / PAGE).min(ask.file_size / PAGE + BEYOND_END).min(first + MAX_PAGES);
+    let last = (ask.request.end() / PAGE)
+        .min(ask.file_size / PAGE + BEYOND_END)
+        .min(first + MAX_PAGES);
     first..last.max(first + 1)
 }
 
 /// Reads `nr` pages from `start`; false when nothing of them is left to read.
 pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> bool {
-    let left = ask.probe.next_hole(start * PAGE, clip(ask, start, nr) * PAGE).is_some();
+    let left = ask
+        .probe
+        .next_hole(start * PAGE, clip(ask, start, nr) * PAGE)
+        .is_some();
     if left {
         fetch(ask, start, nr, None, plan);
     }
@@ -190,7 +222,14 @@ pub trait Telling: Send {
     const ANNOUNCES: bool;
 
     /// The pages of a request have been announced.
-    fn announced(&self, _windows: &mut TwoWindows, _pages: Range<u64>, _ask: &Ask<'_>, _plan: &mut Plan) {}
+    fn announced(
+        &self,
+        _windows: &mut TwoWindows,
+        _pages: Range<u64>,
+        _ask: &Ask<'_>,
+        _plan: &mut Plan,
+    ) {
+    }
 
     /// Whether a page that is still absent when its turn comes counts for the windows.
     fn counts_misses(&self, _windows: &TwoWindows) -> bool {
@@ -207,7 +246,10 @@ pub struct Reader<T> {
 impl<T: Telling> Reader<T> {
     /// A fresh one; both sizes in bytes.
     pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
-        Reader { windows: TwoWindows::new(max, min), telling }
+        Reader {
+            windows: TwoWindows::new(max, min),
+            telling,
+        }
     }
 }
 
@@ -217,7 +259,10 @@ impl<T: Telling> Policy for Reader<T> {
     }
 
     fn wants(&self) -> Wants {
-        Wants { read: T::ANNOUNCES, ..Wants::default() }
+        Wants {
+            read: T::ANNOUNCES,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {

@@ -156,7 +156,9 @@ impl Why {
             Why::NextFile => "a file opened behind the one before it in its listing",
             Why::Region => "a read where nearly all of the 512 KiB around is read",
             Why::Asked => "the hint WILLNEED",
-            Why::NoHistory => "a read that follows no read and too few cached pages (taken for random)",
+            Why::NoHistory => {
+                "a read that follows no read and too few cached pages (taken for random)"
+            }
             Why::HintRandom => "the hint RANDOM",
             Why::Shrunk => "misses that shrank the window to nothing",
             Why::Off => "a largest window of 0",

@@ -75,24 +75,38 @@ impl Stream {
 
 impl Policy for Zfetch {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else { return };
+        let Some((start, end)) = ask.readable(self.max, plan) else {
+            return;
+        };
         self.streams.retain(|s| ask.now.since(s.at) <= MAX_REAP_NS);
         let Some(stream) = self.streams.iter_mut().find(|s| s.pos == start) else {
             plan.why = Some(Why::NoHistory);
             return self.begin(end, ask.now);
         };
-        let late = start < stream.end && [start, end - 1].iter().any(|at| !ask.probe.is_present(*at));
+        let late =
+            start < stream.end && [start, end - 1].iter().any(|at| !ask.probe.is_present(*at));
         stream.grow(end - start, late, self.min, self.max);
         (stream.pos, stream.at) = (end, ask.now);
         let from = stream.end.max(end);
         let to = (end + stream.distance).min(ask.file_size);
-        plan.why = Some(if from >= ask.file_size { Why::EndOfFile } else { Why::NotYet });
+        plan.why = Some(if from >= ask.file_size {
+            Why::EndOfFile
+        } else {
+            Why::NotYet
+        });
         if from < to {
-            plan.why = Some(if stream.hits == 1 { Why::Sequential } else { Why::NextWindow });
+            plan.why = Some(if stream.hits == 1 {
+                Why::Sequential
+            } else {
+                Why::NextWindow
+            });
             plan.read(from, to - from, None);
             stream.end = to;
         }
@@ -105,10 +119,18 @@ impl Zfetch {
         if self.streams.len() >= MAX_STREAMS {
             let may_go = |s: &Stream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;
             let going = self.streams.iter().enumerate().filter(|(_, s)| may_go(s));
-            let Some((at, _)) = going.min_by_key(|(_, s)| (s.hits > 0, s.at)) else { return };
+            let Some((at, _)) = going.min_by_key(|(_, s)| (s.hits > 0, s.at)) else {
+                return;
+            };
             self.streams.swap_remove(at);
         }
-        self.streams.push(Stream { pos, end: pos, distance: 0, hits: 0, at: now });
+        self.streams.push(Stream {
+            pos,
+            end: pos,
+            distance: 0,
+            hits: 0,
+            at: now,
+        });
     }
 }
 
@@ -135,7 +157,13 @@ pub static ZFETCH: Info = Info {
             help: "distance that is doubled up to (zfetch_min_distance)",
         },
     ],
-    build: |v| Box::new(Zfetch { max: v[0], min: v[1].min(v[0]), streams: Vec::new() }),
+    build: |v| {
+        Box::new(Zfetch {
+            max: v[0],
+            min: v[1].min(v[0]),
+            streams: Vec::new(),
+        })
+    },
 };
 
 #[cfg(test)]
@@ -148,24 +176,43 @@ mod tests {
     /// The example of the header.
     #[test]
     fn the_distance_doubles_and_then_waits_for_lateness() {
-        let mut stream = Stream { pos: 0, end: 0, distance: 0, hits: 0, at: Nanos(0) };
-        let late = [false, true, true, true, true, true, false, true, false, true];
+        let mut stream = Stream {
+            pos: 0,
+            end: 0,
+            distance: 0,
+            hits: 0,
+            at: Nanos(0),
+        };
+        let late = [
+            false, true, true, true, true, true, false, true, false, true,
+        ];
         let grown: Vec<u64> = late
             .map(|late| {
                 stream.grow(128 * KIB, late, 4 * MIB, 64 * MIB);
                 stream.distance / KIB
             })
             .to_vec();
-        assert_eq!(grown, [128, 256, 512, 1024, 2048, 4096, 4096, 4608, 4608, 5184]);
+        assert_eq!(
+            grown,
+            [128, 256, 512, 1024, 2048, 4096, 4096, 4608, 4608, 5184]
+        );
         (0..100).for_each(|_| stream.grow(128 * KIB, true, 4 * MIB, 64 * MIB));
         assert_eq!(stream.distance, 64 * MIB);
     }
 
     #[test]
     fn streams_that_were_never_hit_make_room_first() {
-        let mut zfetch = Zfetch { min: 4 * MIB, max: 64 * MIB, streams: Vec::new() };
+        let mut zfetch = Zfetch {
+            min: 4 * MIB,
+            max: 64 * MIB,
+            streams: Vec::new(),
+        };
         (0..8).for_each(|n| zfetch.begin(n * MIB, Nanos(n)));
-        zfetch.streams.iter_mut().filter(|s| s.pos != 3 * MIB).for_each(|s| s.hits = 1);
+        zfetch
+            .streams
+            .iter_mut()
+            .filter(|s| s.pos != 3 * MIB)
+            .for_each(|s| s.hits = 1);
         let has = |zfetch: &Zfetch, mib: u64| zfetch.streams.iter().any(|s| s.pos == mib * MIB);
         zfetch.begin(100 * MIB, Nanos(10));
         assert!(has(&zfetch, 100) && !has(&zfetch, 3) && has(&zfetch, 0));
@@ -173,6 +220,9 @@ mod tests {
         zfetch.begin(200 * MIB, Nanos(20));
         assert!(!has(&zfetch, 200), "all were hit within a second");
         zfetch.begin(200 * MIB, Nanos(MIN_REAP_NS + 1));
-        assert!(has(&zfetch, 200) && !has(&zfetch, 0) && zfetch.streams.len() == 8, "the oldest went");
+        assert!(
+            has(&zfetch, 200) && !has(&zfetch, 0) && zfetch.streams.len() == 8,
+            "the oldest went"
+        );
     }
 }

@@ -92,7 +92,18 @@ fn next(cur: i64, max: i64) -> i64 {
 impl File {
     pub fn new(kernel: Kernel, max: i64) -> File {
         let (start, size, a, prev_pos, mmap_miss) = (0, 0, 0, -1, 0);
-        File { kernel, start, size, a, prev_pos, mmap_miss, max, dev: max, hint: Hint::None, thrashed: false }
+        File {
+            kernel,
+            start,
+            size,
+            a,
+            prev_pos,
+            mmap_miss,
+            max,
+            dev: max,
+            hint: Hint::None,
+            thrashed: false,
+        }
     }
 
     // ---- callers ----
@@ -219,7 +230,9 @@ impl File {
             pages.fetch(off, req, 0);
             return false;
         } else if hit {
-            let Some(h) = pages.hole(off, self.max + 1) else { return false };
+            let Some(h) = pages.hole(off, self.max + 1) else {
+                return false;
+            };
             self.start = h;
             self.size = next(h - off, self.max);
             self.a = self.size;
@@ -229,13 +242,22 @@ impl File {
         true
     }
 
-    fn decide_2631(&mut self, hit: bool, off: i64, req: i64, context: Context, pages: &mut Pages) -> bool {
+    fn decide_2631(
+        &mut self,
+        hit: bool,
+        off: i64,
+        req: i64,
+        context: Context,
+        pages: &mut Pages,
+    ) -> bool {
         if off == 0 {
             self.initial(off, req);
         } else if self.continues(off) {
             self.push();
         } else if hit {
-            let Some(h) = pages.hole(off + 1, self.max) else { return false };
+            let Some(h) = pages.hole(off + 1, self.max) else {
+                return false;
+            };
             self.start = h;
             self.size = next(h - off + req, self.max);
             self.a = self.size;
@@ -270,7 +292,14 @@ impl File {
         }
     }
 
-    fn decide_thrashsafe(&mut self, hit: bool, off: i64, req: i64, min: i64, pages: &mut Pages) -> bool {
+    fn decide_thrashsafe(
+        &mut self,
+        hit: bool,
+        off: i64,
+        req: i64,
+        min: i64,
+        pages: &mut Pages,
+    ) -> bool {
         if off == 0 {
             self.initial(off, req);
             return true;
@@ -283,7 +312,11 @@ impl File {
             (self.start, self.size, self.a) = (off, self.max, self.max);
             return true;
         }
-        let ahead = if hit { pages.hole(off + 1, self.max) } else { Some(off) };
+        let ahead = if hit {
+            pages.hole(off + 1, self.max)
+        } else {
+            Some(off)
+        };
         let Some(ahead) = ahead else { return false };
         let mut tt = pages.history(off, 8 * self.max);
         if tt == 0 && !hit {
@@ -313,7 +346,11 @@ impl File {
     fn initial(&mut self, off: i64, req: i64) {
         self.start = off;
         self.size = init(req, self.max);
-        self.a = if self.size > req { self.size - req } else { self.size };
+        self.a = if self.size > req {
+            self.size - req
+        } else {
+            self.size
+        };
     }
 
     fn push(&mut self) {

@@ -115,7 +115,11 @@ impl Pages {
 
     /// What a reader wants soon: from byte to byte, or to the end when the length is 0.
     pub fn will_need(&mut self, start: i64, len: i64) {
-        let last = if len == 0 { self.eof() } else { (start + len - 1) / P };
+        let last = if len == 0 {
+            self.eof()
+        } else {
+            (start + len - 1) / P
+        };
         self.asked(Question::Advice, start / P);
         self.force(start / P, last - start / P + 1);
     }
@@ -133,13 +137,16 @@ impl Pages {
     /// Pages of the bytes from `start` on go away.
     pub fn forget(&mut self, start: i64, len: i64) {
         if len > 0 {
-            self.cached.retain(|&page, _| page < start / P || page > (start + len - 1) / P);
+            self.cached
+                .retain(|&page, _| page < start / P || page > (start + len - 1) / P);
         }
     }
 
     /// True when `page` is part of what has not been sent out.
     pub fn on_its_way(&self, page: i64) -> bool {
-        self.going.iter().any(|&(first, end)| (first..end).contains(&page))
+        self.going
+            .iter()
+            .any(|&(first, end)| (first..end).contains(&page))
     }
 
     /// Sends out what was gathered: first the demanded pages, then the rest, each from low to high.
@@ -151,8 +158,14 @@ impl Pages {
     fn note(&mut self, window: Window) {
         let (question, page) = self.asked;
         match self.decided.last_mut() {
-            Some(last) if last.question == question && last.page == page => last.windows.push(window),
-            _ => self.decided.push(Decided { question, page, windows: vec![window] }),
+            Some(last) if last.question == question && last.page == page => {
+                last.windows.push(window)
+            }
+            _ => self.decided.push(Decided {
+                question,
+                page,
+                windows: vec![window],
+            }),
         }
     }
 }

@@ -39,10 +39,26 @@ impl Dice {
 /// One thing that is done.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    Read { open: u32, start: i64, len: i64 },
-    Fault { open: u32, page: i64, advice: Advice },
-    Advise { open: u32, advice: Advice, start: i64, len: i64 },
-    Drop { start: i64, len: i64 },
+    Read {
+        open: u32,
+        start: i64,
+        len: i64,
+    },
+    Fault {
+        open: u32,
+        page: i64,
+        advice: Advice,
+    },
+    Advise {
+        open: u32,
+        advice: Advice,
+        start: i64,
+        len: i64,
+    },
+    Drop {
+        start: i64,
+        len: i64,
+    },
 }
 
 /// Everything that a comparison needs.
@@ -100,12 +116,33 @@ impl Story {
         let pages = dice.pick(&[0, 1, 2, 5, 37, 200, 200, 1000, 1000, 5000, 5000, 1 << 40]);
         let size = pages * P + dice.pick(&[0, 0, 1, 123, 4095]);
         let opens = dice.pick(&[1, 1, i64::from(OPENS)]);
-        let mut story = Story { policy, context, max, min, size, opens, ops: Vec::new() };
-        let mut readers: Vec<Reader> = (0..1 + dice.below(4)).map(|_| story.reader(&mut dice)).collect();
+        let mut story = Story {
+            policy,
+            context,
+            max,
+            min,
+            size,
+            opens,
+            ops: Vec::new(),
+        };
+        let mut readers: Vec<Reader> = (0..1 + dice.below(4))
+            .map(|_| story.reader(&mut dice))
+            .collect();
         let wild = dice.pick(&[2, 3, 6, 12, 40]);
-        let kind = dice.pick(&[Kind::Reads, Kind::Reads, Kind::Reads, Kind::Faults, Kind::Faults, Kind::Hints]);
+        let kind = dice.pick(&[
+            Kind::Reads,
+            Kind::Reads,
+            Kind::Reads,
+            Kind::Faults,
+            Kind::Faults,
+            Kind::Hints,
+        ]);
         for _ in 0..20 + dice.below(60) {
-            let op = if dice.one_in(wild) { story.jump(&mut dice, kind) } else { story.go_on(&mut dice, &mut readers) };
+            let op = if dice.one_in(wild) {
+                story.jump(&mut dice, kind)
+            } else {
+                story.go_on(&mut dice, &mut readers)
+            };
             story.ops.push(op);
         }
         if dice.one_in(50) {
@@ -120,7 +157,13 @@ impl Story {
             let (page, advice) = (dice.below(self.size / P + 1), Advice::Normal);
             let back = 1 + dice.below(4) as usize;
             let again = self.ops.len().checked_sub(back).map(|at| self.ops[at]);
-            let op = again.filter(|_| i > 90 && dice.one_in(3)).unwrap_or(Op::Fault { open: 0, page, advice });
+            let op = again
+                .filter(|_| i > 90 && dice.one_in(3))
+                .unwrap_or(Op::Fault {
+                    open: 0,
+                    page,
+                    advice,
+                });
             self.ops.push(op);
         }
     }
@@ -134,7 +177,12 @@ impl Story {
             _ => len,
         };
         let at = if dice.one_in(2) { 0 } else { self.place(dice) };
-        Reader { open: dice.below(self.opens) as u32, at, step, len }
+        Reader {
+            open: dice.below(self.opens) as u32,
+            at,
+            step,
+            len,
+        }
     }
 
     /// Somewhere in the file, now and then at its end or past it; at its front most of the time when it is huge.
@@ -171,8 +219,16 @@ impl Story {
         let reader = &mut readers[which];
         let start = reader.at.max(0);
         // Reads go past the end of a file only so far.
-        reader.at = if start > self.size + 40 * P { 0 } else { start + reader.step };
-        Op::Read { open: reader.open, start, len: reader.len }
+        reader.at = if start > self.size + 40 * P {
+            0
+        } else {
+            start + reader.step
+        };
+        Op::Read {
+            open: reader.open,
+            start,
+            len: reader.len,
+        }
     }
 
     fn jump(&self, dice: &mut Dice, kind: Kind) -> Op {
@@ -185,20 +241,54 @@ impl Story {
         };
         match deed {
             0 => {
-                let advice = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed];
+                let advice = [
+                    Advice::Normal,
+                    Advice::Sequential,
+                    Advice::Random,
+                    Advice::WillNeed,
+                ];
                 let most = 40_000 * P;
                 // To the end of a huge file is more than the cache can take.
-                let len = if dice.one_in(4) && self.size - start < most { 0 } else { self.length(dice).max(1) };
-                Op::Advise { open, advice: dice.pick(&advice), start, len }
+                let len = if dice.one_in(4) && self.size - start < most {
+                    0
+                } else {
+                    self.length(dice).max(1)
+                };
+                Op::Advise {
+                    open,
+                    advice: dice.pick(&advice),
+                    start,
+                    len,
+                }
             }
-            1 | 2 => Op::Drop { start, len: self.length(dice) },
+            1 | 2 => Op::Drop {
+                start,
+                len: self.length(dice),
+            },
             3 => self.again(dice, open, start),
-            4..=13 => Op::Read { open, start, len: self.length(dice) },
+            4..=13 => Op::Read {
+                open,
+                start,
+                len: self.length(dice),
+            },
             // Faults near each other, so that marks and neighbours are met.
             _ => {
-                let page = if dice.one_in(3) { start / P } else { self.ops.last().map_or(0, page_of) + dice.below(24) };
-                let advice = [Advice::Normal, Advice::Normal, Advice::Sequential, Advice::Random];
-                Op::Fault { open, page, advice: dice.pick(&advice) }
+                let page = if dice.one_in(3) {
+                    start / P
+                } else {
+                    self.ops.last().map_or(0, page_of) + dice.below(24)
+                };
+                let advice = [
+                    Advice::Normal,
+                    Advice::Normal,
+                    Advice::Sequential,
+                    Advice::Random,
+                ];
+                Op::Fault {
+                    open,
+                    page,
+                    advice: dice.pick(&advice),
+                }
             }
         }
     }
@@ -207,7 +297,11 @@ impl Story {
     fn again(&self, dice: &mut Dice, open: u32, start: i64) -> Op {
         let back = 1 + dice.below(5) as usize;
         let earlier = self.ops.len().checked_sub(back).map(|i| self.ops[i]);
-        earlier.unwrap_or(Op::Read { open, start, len: P })
+        earlier.unwrap_or(Op::Read {
+            open,
+            start,
+            len: P,
+        })
     }
 
     /// `NAME:key=value,...`.

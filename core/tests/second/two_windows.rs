@@ -45,7 +45,17 @@ const OFF: i64 = -1;
 
 impl File {
     pub fn new(tree: Tree, max: i64, min: i64) -> File {
-        File { tree, start: 0, size: 0, astart: 0, asize: 0, next: 0, prev: 0, max, min }
+        File {
+            tree,
+            start: 0,
+            size: 0,
+            astart: 0,
+            asize: 0,
+            next: 0,
+            prev: 0,
+            max,
+            min,
+        }
     }
 
     fn look(&mut self, p: i64, pages: &mut Pages) {
@@ -123,7 +133,9 @@ impl File {
         let first = pos / P;
         let last = ((pos + count) / P).max(first + 1);
         // The last fetch below is an answer even if the announcement brought all of it in.
-        let absent = pages.hole(first, last - first).is_some_and(|hole| hole <= pages.eof());
+        let absent = pages
+            .hole(first, last - first)
+            .is_some_and(|hole| hole <= pages.eof());
         pages.asked(Question::Read, first);
         for p in first..last {
             self.look(p, pages);

@@ -68,20 +68,36 @@ mod tests {
     #[cfg_attr(miri, ignore = "no mappings")]
     fn lengths_of_whole_pages_are_mapped_and_given_back() {
         assert!(
-            [0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10].into_iter().all(|len| Mapped::take(len).is_none())
+            [0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10]
+                .into_iter()
+                .all(|len| Mapped::take(len).is_none())
         );
         let mut map = Mapped::take(36 << 10).expect("memory");
-        assert_eq!((map.bytes().len(), map.bytes().as_ptr() as usize % PAGE_BYTES), (36 << 10, 0));
+        assert_eq!(
+            (
+                map.bytes().len(),
+                map.bytes().as_ptr() as usize % PAGE_BYTES
+            ),
+            (36 << 10, 0)
+        );
         map.bytes_mut().fill(7);
         let resident = || {
             let text = std::fs::read_to_string("/proc/self/statm").expect("procfs");
-            text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * PAGE_BYTES
+            text.split(' ')
+                .nth(1)
+                .and_then(|pages| pages.parse::<usize>().ok())
+                .expect("a number")
+                * PAGE_BYTES
         };
         let many: Vec<Mapped> = (0..2000).filter_map(|_| Mapped::take(128 << 10)).collect();
         let most = resident();
         assert_eq!(many.len(), 2000);
         drop(many);
         // Other tests take memory meanwhile, and none takes 100 MiB.
-        assert!(resident() + (100 << 20) < most, "{} and {most} bytes", resident());
+        assert!(
+            resident() + (100 << 20) < most,
+            "{} and {most} bytes",
+            resident()
+        );
     }
 }

@@ -50,7 +50,9 @@ impl BufferPrefaulter {
             state.refused = state.thread.is_none();
         }
         // Full means that it is at work already; it makes all that are short of a size.
-        if let Some(Err(TrySendError::Disconnected(_))) = state.thread.as_ref().map(|t| t.try_send(pages)) {
+        if let Some(Err(TrySendError::Disconnected(_))) =
+            state.thread.as_ref().map(|t| t.try_send(pages))
+        {
             state.refused = true;
         }
     }
@@ -65,5 +67,7 @@ fn spawn(pool: Weak<Pool>) -> Option<SyncSender<usize>> {
             while pool.make_ready(pages) {}
         }
     };
-    system::spawn("foreread-prefault", None, work).is_ok().then_some(ring)
+    system::spawn("foreread-prefault", None, work)
+        .is_ok()
+        .then_some(ring)
 }

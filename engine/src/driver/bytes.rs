@@ -46,14 +46,22 @@ fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u6
 }
 
 /// Leases the bytes of a range whose pages are all present. False when they are not: a bug.
-pub fn fill(machine: &Machine, store: &Store, file: FileId, range: ByteRange, lease: &mut Lease) -> bool {
+pub fn fill(
+    machine: &Machine,
+    store: &Store,
+    file: FileId,
+    range: ByteRange,
+    lease: &mut Lease,
+) -> bool {
     let group_bytes = machine.config().page.bytes() * GROUP_PAGES;
     let mut at = range.start();
     while at < range.end() {
         let number = at / group_bytes;
         let base = number * group_bytes;
         let end = range.end().min(base + group_bytes);
-        let Some(slot) = machine.group_slot(file, number) else { return false };
+        let Some(slot) = machine.group_slot(file, number) else {
+            return false;
+        };
         if !store.lease(slot, (at - base) as usize..(end - base) as usize, lease) {
             return false;
         }

@@ -99,7 +99,11 @@ impl Files {
 
     /// Files that have a reader.
     pub fn len(&self) -> usize {
-        self.files.iter().flatten().filter(|file| file.opens > 0).count()
+        self.files
+            .iter()
+            .flatten()
+            .filter(|file| file.opens > 0)
+            .count()
     }
 
     /// Open descriptions.
@@ -116,7 +120,9 @@ impl Files {
     /// The same, and whether its source still has to say what it holds since it changed.
     #[inline]
     pub fn known_now(&self, file: FileId) -> (Known, bool) {
-        self.get(file).map_or_else(Default::default, |file| (file.known, file.accepting != Accepting::No))
+        self.get(file).map_or_else(Default::default, |file| {
+            (file.known, file.accepting != Accepting::No)
+        })
     }
 
     /// One more owner of its source.
@@ -126,17 +132,23 @@ impl Files {
 
     /// Distinguishes the file from later ones with its number.
     pub fn key(&self, file: FileId) -> Option<FileKey> {
-        self.get(file).map(|entry| FileKey { file, first_version: entry.first_version })
+        self.get(file).map(|entry| FileKey {
+            file,
+            first_version: entry.first_version,
+        })
     }
 
     /// The number of a file that is still there.
     pub fn number(&self, key: FileKey) -> Option<FileId> {
-        self.key(key.file).filter(|now| *now == key).map(|now| now.file)
+        self.key(key.file)
+            .filter(|now| *now == key)
+            .map(|now| now.file)
     }
 
     /// The same, if it is still in its first version, too.
     pub fn unchanged(&self, key: FileKey) -> Option<FileId> {
-        self.number(key).filter(|file| self.known(*file).version == key.first_version)
+        self.number(key)
+            .filter(|file| self.known(*file).version == key.first_version)
     }
 
     /// Its bytes come one after the other.
@@ -147,7 +159,8 @@ impl Files {
     /// Whether its source still has to say what it holds since it changed.
     #[inline]
     pub fn is_accepting(&self, file: FileId) -> bool {
-        self.get(file).is_some_and(|file| file.accepting != Accepting::No)
+        self.get(file)
+            .is_some_and(|file| file.accepting != Accepting::No)
     }
 
     fn get(&self, file: FileId) -> Option<&File> {
@@ -161,26 +174,55 @@ impl Files {
     // ---- files and readers ----
 
     /// A new file; nothing when there are `limit` already.
-    pub fn add(&mut self, source: Remote<dyn Source>, size: u64, streams: bool, limit: u32) -> Option<FileId> {
+    pub fn add(
+        &mut self,
+        source: Remote<dyn Source>,
+        size: u64,
+        streams: bool,
+        limit: u32,
+    ) -> Option<FileId> {
         let number = take_number(&mut self.files, &mut self.free_files, limit)?;
         self.versions += 1;
-        let (first_version, known) = (self.versions, Known { size, version: self.versions });
+        let (first_version, known) = (
+            self.versions,
+            Known {
+                size,
+                version: self.versions,
+            },
+        );
         let accepting = Accepting::No;
-        let file =
-            File { source, streams, known, accepting, first_version, opens: 0, is_listed: false, answer_ns: None };
+        let file = File {
+            source,
+            streams,
+            known,
+            accepting,
+            first_version,
+            opens: 0,
+            is_listed: false,
+            answer_ns: None,
+        };
         self.files[number as usize] = Some(file);
         Some(FileId(number))
     }
 
     /// A new reader, unless there are `limit` already.
     pub fn open(&mut self, file: FileId, limit: u32) -> Opened {
-        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else { return Opened::No };
+        let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else {
+            return Opened::No;
+        };
         let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
-            return if entry.opens == 0 && !entry.is_listed { Opened::NoReader } else { Opened::No };
+            return if entry.opens == 0 && !entry.is_listed {
+                Opened::NoReader
+            } else {
+                Opened::No
+            };
         };
         entry.opens += 1;
         self.opens[open as usize] = Some(file);
-        Opened::Yes { open: OpenId(open), size: entry.known.size }
+        Opened::Yes {
+            open: OpenId(open),
+            size: entry.known.size,
+        }
     }
 
     /// A reader is closed. Nothing when it was closed before.
@@ -189,7 +231,10 @@ impl Files {
         self.free_opens.push(open.0);
         let entry = self.get_mut(file)?;
         entry.opens -= 1;
-        Some(Closed { file, last: entry.opens == 0 && !entry.is_listed })
+        Some(Closed {
+            file,
+            last: entry.opens == 0 && !entry.is_listed,
+        })
     }
 
     /// Its storage took so long to answer when it was opened.
@@ -230,7 +275,9 @@ impl Files {
 
     /// This version of the source may be larger than the machine knows. True when it is.
     pub fn grow(&mut self, file: FileId, version: u64, size: u64) -> bool {
-        let Some(entry) = self.get_mut(file) else { return false };
+        let Some(entry) = self.get_mut(file) else {
+            return false;
+        };
         let grown = entry.known.version == version && size > entry.known.size;
         if grown {
             entry.known.size = size;
@@ -242,8 +289,19 @@ impl Files {
     /// the source is asked without the lock, and until then nothing can be read of the new version.
     pub fn change(&mut self, file: FileId, version: u64) -> bool {
         let next = self.versions + 1;
-        let Some(entry) = self.get_mut(file).filter(|entry| entry.known.version == version) else { return false };
-        (entry.known, entry.accepting) = (Known { size: 0, version: next }, Accepting::Due);
+        let Some(entry) = self
+            .get_mut(file)
+            .filter(|entry| entry.known.version == version)
+        else {
+            return false;
+        };
+        (entry.known, entry.accepting) = (
+            Known {
+                size: 0,
+                version: next,
+            },
+            Accepting::Due,
+        );
         self.versions = next;
         true
     }
@@ -251,14 +309,24 @@ impl Files {
     /// The source to be asked what it holds since it changed, and the version that this will be. Given to one thread only,
     /// which asks.
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
-        let entry = self.get_mut(file).filter(|entry| entry.accepting == Accepting::Due)?;
+        let entry = self
+            .get_mut(file)
+            .filter(|entry| entry.accepting == Accepting::Due)?;
         entry.accepting = Accepting::Asked;
-        Some(NewVersion { source: entry.source.share(), version: entry.known.version })
+        Some(NewVersion {
+            source: entry.source.share(),
+            version: entry.known.version,
+        })
     }
 
     /// The source has said what it holds. False when it has changed again, or is closed.
     pub fn accept(&mut self, file: FileId, version: u64) -> bool {
-        let Some(entry) = self.get_mut(file).filter(|entry| entry.known.version == version) else { return false };
+        let Some(entry) = self
+            .get_mut(file)
+            .filter(|entry| entry.known.version == version)
+        else {
+            return false;
+        };
         entry.accepting = Accepting::No;
         true
     }
@@ -281,9 +349,17 @@ mod tests {
     #[test]
     fn numbers_are_used_again_and_end_at_the_limit() {
         let (mut list, mut free): (Vec<Option<u8>>, Vec<u32>) = Default::default();
-        let taken: Vec<Option<u32>> = (0..4).map(|_| take_number(&mut list, &mut free, 3)).collect();
+        let taken: Vec<Option<u32>> = (0..4)
+            .map(|_| take_number(&mut list, &mut free, 3))
+            .collect();
         assert_eq!(taken, [Some(0), Some(1), Some(2), None]);
         free.push(1);
-        assert_eq!((take_number(&mut list, &mut free, 3), take_number(&mut list, &mut free, 3)), (Some(1), None));
+        assert_eq!(
+            (
+                take_number(&mut list, &mut free, 3),
+                take_number(&mut list, &mut free, 3)
+            ),
+            (Some(1), None)
+        );
     }
 }

@@ -34,7 +34,11 @@ pub fn read(
 ) -> Option<Result<usize, Fault>> {
     let mut lease = Lease::default();
     // After a panic behind the lock what is shown may be outdated.
-    if !shared.shown.lease(file, range, |known| seen.allows(known), &mut lease) || shared.state.is_stopped() {
+    if !shared
+        .shown
+        .lease(file, range, |known| seen.allows(known), &mut lease)
+        || shared.state.is_stopped()
+    {
         return None;
     }
     let len = buf.take(0, &lease);

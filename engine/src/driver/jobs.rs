@@ -98,7 +98,14 @@ impl Jobs {
 
     /// At least two fetches of this file wait.
     pub fn has_several_of(&self, file: FileId) -> bool {
-        self.len() > 1 && self.demand.iter().chain(&self.ahead).filter(|job| job.file == file).nth(1).is_some()
+        self.len() > 1
+            && self
+                .demand
+                .iter()
+                .chain(&self.ahead)
+                .filter(|job| job.file == file)
+                .nth(1)
+                .is_some()
     }
 
     /// Is there a job that [`Jobs::take_for`] would give?
@@ -124,7 +131,8 @@ impl Jobs {
     /// own caller may be gone. With workers a caller has no part in another file, whose source may take any time.
     pub fn take_demand(&mut self, file: FileId, range: ByteRange, alone: bool) -> Option<Job> {
         let index = |fits: &dyn Fn(&Job) -> bool| self.demand.iter().position(fits);
-        let found = index(&|job| brings(job, file, range)).or_else(|| index(&|job| alone || job.file == file));
+        let found = index(&|job| brings(job, file, range))
+            .or_else(|| index(&|job| alone || job.file == file));
         self.demand.remove(found?)
     }
 
@@ -140,8 +148,16 @@ impl Jobs {
 
     /// The next job of a worker: demand first.
     pub fn take_any(&mut self) -> Option<NextJob> {
-        let demand = self.demand.pop_front().map(|job| NextJob { job, class: Class::Demand });
-        demand.or_else(|| self.ahead.pop_front().map(|job| NextJob { job, class: Class::Ahead }))
+        let demand = self.demand.pop_front().map(|job| NextJob {
+            job,
+            class: Class::Demand,
+        });
+        demand.or_else(|| {
+            self.ahead.pop_front().map(|job| NextJob {
+                job,
+                class: Class::Ahead,
+            })
+        })
     }
 
     /// Offers every job, demand first; takes out those that are accepted.
@@ -160,10 +176,12 @@ impl Jobs {
         if let Some((_, cancelled)) = self.streaming.iter().find(|(running, _)| *running == fetch) {
             cancelled.0.store(true, Ordering::Relaxed);
         }
-        [&mut self.demand, &mut self.ahead].into_iter().find_map(|queue| {
-            let i = queue.iter().position(|job| job.fetch == fetch)?;
-            queue.remove(i)
-        })
+        [&mut self.demand, &mut self.ahead]
+            .into_iter()
+            .find_map(|queue| {
+                let i = queue.iter().position(|job| job.fetch == fetch)?;
+                queue.remove(i)
+            })
     }
 
     /// A thread begins to run a job.
@@ -186,7 +204,9 @@ impl Jobs {
 
     /// The driver ends: nothing waits for what still streams.
     pub fn cancel_streams(&mut self) {
-        self.streaming.iter().for_each(|(_, cancelled)| cancelled.0.store(true, Ordering::Relaxed));
+        self.streaming
+            .iter()
+            .for_each(|(_, cancelled)| cancelled.0.store(true, Ordering::Relaxed));
     }
 
     // ---- sources to be asked ----
@@ -225,9 +245,18 @@ pub mod tests {
     pub fn jobs(demand: u64, ahead: u64) -> Jobs {
         let mut jobs = Jobs::default();
         for n in 0..demand + ahead {
-            let class = if n < demand { Class::Demand } else { Class::Ahead };
+            let class = if n < demand {
+                Class::Demand
+            } else {
+                Class::Ahead
+            };
             jobs.push(
-                Job { fetch: FetchId(n), file: FileId(0), range: ByteRange::between(n, n + 1), version: 0 },
+                Job {
+                    fetch: FetchId(n),
+                    file: FileId(0),
+                    range: ByteRange::between(n, n + 1),
+                    version: 0,
+                },
                 class,
             );
         }
@@ -238,18 +267,43 @@ pub mod tests {
     fn callers_take_their_own_first_and_workers_demand() {
         let mut jobs = jobs(2, 2);
         let mine = |n| ByteRange::between(n, n + 1);
-        let take = |jobs: &mut Jobs, n| jobs.take_for(FileId(0), mine(n), false).map(|job| job.fetch.0);
+        let take = |jobs: &mut Jobs, n| {
+            jobs.take_for(FileId(0), mine(n), false)
+                .map(|job| job.fetch.0)
+        };
         assert_eq!(take(&mut jobs, 3), Some(3), "readahead it waits for");
         assert_eq!(take(&mut jobs, 1), Some(1));
         assert!(jobs.has_for(FileId(0), mine(9), false));
-        assert!(!jobs.has_for(FileId(1), mine(0), false), "another file's source may hang");
+        assert!(
+            !jobs.has_for(FileId(1), mine(0), false),
+            "another file's source may hang"
+        );
         assert!(jobs.take_for(FileId(1), mine(0), false).is_none());
-        assert!(jobs.has_for(FileId(1), mine(0), true), "nothing else would run it");
+        assert!(
+            jobs.has_for(FileId(1), mine(0), true),
+            "nothing else would run it"
+        );
         assert_eq!(take(&mut jobs, 9), Some(0), "demand of another reader");
         assert_eq!(take(&mut jobs, 9), None, "no readahead of another");
         assert!(!jobs.has_for(FileId(1), mine(2), true) && jobs.has_for(FileId(0), mine(2), false));
-        jobs.push(Job { fetch: FetchId(8), file: FileId(0), range: mine(8), version: 0 }, Class::Demand);
-        assert_eq!(jobs.take_any().map(|next| next.job.fetch.0), Some(8), "a worker takes demand first");
-        assert!(jobs.cancel(FetchId(7)).is_none() && jobs.cancel(FetchId(2)).is_some() && jobs.is_empty());
+        jobs.push(
+            Job {
+                fetch: FetchId(8),
+                file: FileId(0),
+                range: mine(8),
+                version: 0,
+            },
+            Class::Demand,
+        );
+        assert_eq!(
+            jobs.take_any().map(|next| next.job.fetch.0),
+            Some(8),
+            "a worker takes demand first"
+        );
+        assert!(
+            jobs.cancel(FetchId(7)).is_none()
+                && jobs.cancel(FetchId(2)).is_some()
+                && jobs.is_empty()
+        );
     }
 }

@@ -57,7 +57,10 @@ impl<T> Lock<T> {
     /// Takes the lock. Fails after a panic behind it.
     pub fn take(&self, unlocked: Unlocked) -> Result<Locked<'_, T>, Unlocked> {
         match self.0.lock() {
-            Ok(state) => Ok(Locked { state, _held: held::Mark::new() }),
+            Ok(state) => Ok(Locked {
+                state,
+                _held: held::Mark::new(),
+            }),
             Err(_) => Err(unlocked),
         }
     }
@@ -80,7 +83,9 @@ impl<T> Locked<'_, T> {
     /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
         let Locked { state, _held } = self;
-        let (state, passed) = condvar.wait_timeout(state, time).map_err(|_| Fault::Stopped)?;
+        let (state, passed) = condvar
+            .wait_timeout(state, time)
+            .map_err(|_| Fault::Stopped)?;
         Ok((Locked { state, _held }, passed.timed_out()))
     }
 }
@@ -130,7 +135,10 @@ impl<T: ?Sized> Remote<T> {
 
 impl<T: ?Sized> Drop for Remote<T> {
     fn drop(&mut self) {
-        debug_assert!(Arc::strong_count(&self.0) > 1 || !held::is(), "the last owner, behind the lock");
+        debug_assert!(
+            Arc::strong_count(&self.0) > 1 || !held::is(),
+            "the last owner, behind the lock"
+        );
     }
 }
 

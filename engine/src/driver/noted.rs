@@ -45,7 +45,10 @@ impl Noted {
     /// Notes a hit. True when there are many now.
     pub fn note(&self, hit: Hit) -> bool {
         let list = own_list();
-        let mut hits = self.lists[list].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hits = self.lists[list]
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         hits.push(hit);
         if hits.len() == 1 {
             self.filled.fetch_or(1 << list, Ordering::Release);
@@ -64,7 +67,13 @@ impl Noted {
     pub fn take(&self, scratch: &mut Vec<Hit>, mut report: impl FnMut(Hit)) {
         let filled = self.filled.swap(0, Ordering::AcqRel);
         for list in (0..LISTS).filter(|list| filled >> list & 1 != 0) {
-            std::mem::swap(&mut *self.lists[list].0.lock().unwrap_or_else(PoisonError::into_inner), scratch);
+            std::mem::swap(
+                &mut *self.lists[list]
+                    .0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner),
+                scratch,
+            );
             scratch.drain(..).for_each(&mut report);
         }
     }

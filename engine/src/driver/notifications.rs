@@ -86,8 +86,13 @@ impl Notifications {
     // ---- delivered without the lock ----
 
     pub fn notify_threads(&self) {
-        self.condvars.iter().for_each(|condvar| condvar.notify_one());
-        self.interrupts.iter().filter_map(Weak::upgrade).for_each(|queue| queue.interrupt());
+        self.condvars
+            .iter()
+            .for_each(|condvar| condvar.notify_one());
+        self.interrupts
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|queue| queue.interrupt());
     }
 
     /// The queues for which a thread is to be started.

@@ -9,8 +9,14 @@ use std::task::Waker;
 
 /// A panic in a source is an error of that source.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
-    let panicked = |_| SourceError::Io { errno: EIO, what: "a panic in the source".to_string() };
-    catch_unwind(AssertUnwindSafe(work)).map_err(panicked).and_then(|result| result).inspect_err(report_failure)
+    let panicked = |_| SourceError::Io {
+        errno: EIO,
+        what: "a panic in the source".to_string(),
+    };
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(panicked)
+        .and_then(|result| result)
+        .inspect_err(report_failure)
 }
 
 /// Wakes a task.

@@ -101,7 +101,11 @@ pub enum Reaper {
 
 impl QueueState {
     fn room(&self) -> usize {
-        if self.closed { 0 } else { self.depth.saturating_sub(self.in_flight) }
+        if self.closed {
+            0
+        } else {
+            self.depth.saturating_sub(self.in_flight)
+        }
     }
 
     /// Transfers are in flight, and no thread reaps them.
@@ -124,7 +128,11 @@ impl QueueState {
     /// The thread that reaps for tasks is notified, if there is one.
     fn interrupt_thread(&mut self, notifications: &mut Notifications) {
         if self.reaper_thread.here {
-            self.reaper_thread.condvar.take().into_iter().for_each(|condvar| notifications.notify(condvar));
+            self.reaper_thread
+                .condvar
+                .take()
+                .into_iter()
+                .for_each(|condvar| notifications.notify(condvar));
             notifications.interrupt(self.queue.weak());
         }
     }
@@ -148,7 +156,8 @@ impl Table {
         let queue = self.queues.get_mut(file.0 as usize)?.as_mut()?;
         let (unattended, polled) = (queue.is_unattended(), queue.is_polled());
         let result = change(queue);
-        self.unattended = self.unattended + u32::from(queue.is_unattended()) - u32::from(unattended);
+        self.unattended =
+            self.unattended + u32::from(queue.is_unattended()) - u32::from(unattended);
         match (polled, queue.is_polled()) {
             (false, true) => self.polled.push(file),
             (true, false) => self.polled.retain(|other| *other != file),
@@ -158,8 +167,13 @@ impl Table {
     }
 
     /// As [`Table::update`], if the file number is still this queue's.
-    fn update_by_key<R>(&mut self, key: QueueKey, change: impl FnOnce(&mut QueueState) -> R) -> Option<R> {
-        self.get(key.file).filter(|queue| queue.number == key.number)?;
+    fn update_by_key<R>(
+        &mut self,
+        key: QueueKey,
+        change: impl FnOnce(&mut QueueState) -> R,
+    ) -> Option<R> {
+        self.get(key.file)
+            .filter(|queue| queue.number == key.number)?;
         self.update(key.file, change)
     }
 }
@@ -236,9 +250,20 @@ pub struct Queues {
 
 impl Queues {
     pub fn new(page: PageSize, budget: Arc<Budget>) -> Queues {
-        let cores = if cfg!(shuttle) { 2 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+        let cores = if cfg!(shuttle) {
+            2
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from)
+        };
         let max_polled = (cores / 2) as u32;
-        Queues { table: Table::default(), waiting_threads: 0, serials: 0, page, budget, max_polled }
+        Queues {
+            table: Table::default(),
+            waiting_threads: 0,
+            serials: 0,
+            page,
+            budget,
+            max_polled,
+        }
     }
 
     // ---- getters ----
@@ -252,8 +277,13 @@ impl Queues {
     /// A task attends to every one of these.
     #[inline]
     pub fn are_polled(&self, now: Nanos) -> bool {
-        let attends = |file: &FileId| self.table.get(*file).is_some_and(|queue| queue.poller.attends(now));
-        self.table.unattended as usize == self.table.polled.len() && self.table.polled.iter().all(attends)
+        let attends = |file: &FileId| {
+            self.table
+                .get(*file)
+                .is_some_and(|queue| queue.poller.attends(now))
+        };
+        self.table.unattended as usize == self.table.polled.len()
+            && self.table.polled.iter().all(attends)
     }
 
     pub fn is_unattended(&self, file: FileId) -> bool {
@@ -272,7 +302,12 @@ impl Queues {
 
     /// Fetches submitted and not completed.
     pub fn submitted(&self) -> usize {
-        self.table.queues.iter().flatten().map(|queue| queue.submitted.len()).sum()
+        self.table
+            .queues
+            .iter()
+            .flatten()
+            .map(|queue| queue.submitted.len())
+            .sum()
     }
 
     /// Transfers at the queue of a file.
@@ -287,7 +322,10 @@ impl Queues {
 
     /// The queue of a file that no thread attends to.
     pub fn share_unattended(&self, file: FileId) -> Option<Remote<dyn Queue>> {
-        self.table.get(file).filter(|queue| queue.is_unattended()).map(|queue| queue.queue.share())
+        self.table
+            .get(file)
+            .filter(|queue| queue.is_unattended())
+            .map(|queue| queue.queue.share())
     }
 
     // ---- files come and go ----
@@ -318,40 +356,80 @@ impl Queues {
     pub fn remove(&mut self, file: FileId, notifications: &mut Notifications) -> Vec<FetchId> {
         // Counted as attended before it goes.
         self.table.update(file, |queue| queue.in_flight = 0);
-        let Some(mut queue) = self.table.queues.get_mut(file.0 as usize).and_then(Option::take) else {
+        let Some(mut queue) = self
+            .table
+            .queues
+            .get_mut(file.0 as usize)
+            .and_then(Option::take)
+        else {
             return Vec::new();
         };
         queue.interrupt_thread(notifications);
-        let QueueState { queue, submitted, .. } = queue;
+        let QueueState {
+            queue, submitted, ..
+        } = queue;
         notifications.drop_queue(queue);
-        submitted.iter().filter(|fetch| !fetch.answered).map(|fetch| fetch.job.fetch).collect()
+        submitted
+            .iter()
+            .filter(|fetch| !fetch.answered)
+            .map(|fetch| fetch.job.fetch)
+            .collect()
     }
 
     // ---- submitting ----
 
     /// Takes what the queues have room for out of the jobs.
     pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut Filled) {
-        let Queues { table, serials, page, budget, .. } = self;
+        let Queues {
+            table,
+            serials,
+            page,
+            budget,
+            ..
+        } = self;
         jobs.take_if(|job, class| {
             let pieces = groups(*page, job.range).count();
-            if table.get(job.file).is_none_or(|queue| queue.room() < pieces) {
+            if table
+                .get(job.file)
+                .is_none_or(|queue| queue.room() < pieces)
+            {
                 return false;
             }
             let bytes = job.range.len();
-            let claim = if class == Class::Demand { Some(budget.demand(bytes)) } else { budget.ahead(bytes) };
+            let claim = if class == Class::Demand {
+                Some(budget.demand(bytes))
+            } else {
+                budget.ahead(bytes)
+            };
             let Some(claim) = claim else {
                 filled.refused.push(*job);
                 return true;
             };
             *serials += 1;
-            let serial_job = SerialJob { serial: *serials, job: *job };
+            let serial_job = SerialJob {
+                serial: *serials,
+                job: *job,
+            };
             table.update(job.file, |queue| {
                 queue.in_flight += pieces;
-                queue.submitted.push(Submitted::new(serial_job.serial, *job, pieces as u32, began, claim));
-                match filled.batches.iter_mut().find(|batch| batch.key.file == job.file) {
+                queue.submitted.push(Submitted::new(
+                    serial_job.serial,
+                    *job,
+                    pieces as u32,
+                    began,
+                    claim,
+                ));
+                match filled
+                    .batches
+                    .iter_mut()
+                    .find(|batch| batch.key.file == job.file)
+                {
                     Some(batch) => batch.jobs.push(serial_job),
                     None => filled.batches.push(Batch {
-                        key: QueueKey { file: job.file, number: queue.number },
+                        key: QueueKey {
+                            file: job.file,
+                            number: queue.number,
+                        },
                         queue: queue.queue.share(),
                         jobs: vec![serial_job],
                     }),
@@ -378,11 +456,19 @@ impl Queues {
             let all = std::mem::take(&mut queue.submitted).into_iter();
             let (refused, left): (Vec<Submitted>, Vec<Submitted>) = all.partition(is_refused);
             queue.submitted = left;
-            queue.in_flight -= refused.iter().map(|fetch| fetch.left as usize).sum::<usize>();
+            queue.in_flight -= refused
+                .iter()
+                .map(|fetch| fetch.left as usize)
+                .sum::<usize>();
             refused
         });
         // Whole: bytes that have landed are not put in place again.
-        refused.into_iter().flatten().filter(|fetch| !fetch.answered).map(|fetch| fetch.job).collect()
+        refused
+            .into_iter()
+            .flatten()
+            .filter(|fetch| !fetch.answered)
+            .map(|fetch| fetch.job)
+            .collect()
     }
 
     // ---- reaping ----
@@ -390,29 +476,50 @@ impl Queues {
     /// Begins to reap the file's queue, if no other thread does.
     pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<Reaping> {
         let idle_too = reaper == Reaper::Thread;
-        self.table.get(file).filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
+        self.table
+            .get(file)
+            .filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
         self.table.update(file, |queue| {
             (queue.reaped, queue.reaped_for_tasks) = (true, idle_too);
-            Reaping { key: QueueKey { file, number: queue.number }, queue: queue.queue.share() }
+            Reaping {
+                key: QueueKey {
+                    file,
+                    number: queue.number,
+                },
+                queue: queue.queue.share(),
+            }
         })
     }
 
     /// This thread no longer reaps the queue.
     pub fn end_reap(&mut self, key: QueueKey) {
-        self.table.update_by_key(key, |queue| (queue.reaped, queue.reaped_for_tasks) = (false, false));
+        self.table.update_by_key(key, |queue| {
+            (queue.reaped, queue.reaped_for_tasks) = (false, false)
+        });
     }
 
     /// A transfer has ended, and the source has this size. Nothing when its fetch has its answer, or its file is closed.
-    pub fn arrive(&mut self, file: FileId, ended: Ended, size: &Result<u64, SourceError>) -> Option<Arrival> {
+    pub fn arrive(
+        &mut self,
+        file: FileId,
+        ended: Ended,
+        size: &Result<u64, SourceError>,
+    ) -> Option<Arrival> {
         let tag = ended.transfer.tag();
         let serial = serial_of(tag);
         self.table.update(file, |queue| {
-            let index = queue.submitted.iter().position(|fetch| fetch.serial == serial)?;
+            let index = queue
+                .submitted
+                .iter()
+                .position(|fetch| fetch.serial == serial)?;
             queue.in_flight -= 1;
             let fetch = &mut queue.submitted[index];
             fetch.left -= 1;
             let job = fetch.job;
-            let arrival = match ended.result.and_then(|read| Ok((read as u64, size.clone()?))) {
+            let arrival = match ended
+                .result
+                .and_then(|read| Ok((read as u64, size.clone()?)))
+            {
                 _ if fetch.answered => None,
                 Err(error) => {
                     fetch.fail();
@@ -421,10 +528,23 @@ impl Queues {
                 Ok((read, size)) => {
                     let (number, start) = (tag & ((1 << PIECE_BITS) - 1), ended.transfer.offset());
                     let chunk = ended.transfer.into_chunks().pop();
-                    let piece = chunk.map(|chunk| Piece { number, part: Part { start, chunk }, read });
+                    let piece = chunk.map(|chunk| Piece {
+                        number,
+                        part: Part { start, chunk },
+                        read,
+                    });
                     let landing = fetch.arrive(piece);
-                    let over = landing.over.then(|| Over { began: fetch.began, ahead: fetch.claim.is_ahead() });
-                    Some(Arrival::Landed { job, parts: landing.parts, bytes: landing.bytes, size, over })
+                    let over = landing.over.then(|| Over {
+                        began: fetch.began,
+                        ahead: fetch.claim.is_ahead(),
+                    });
+                    Some(Arrival::Landed {
+                        job,
+                        parts: landing.parts,
+                        bytes: landing.bytes,
+                        size,
+                        over,
+                    })
                 }
             };
             queue.clear(index);

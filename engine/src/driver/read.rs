@@ -39,7 +39,11 @@ impl Given {
     fn outcome(&self) -> Result<usize, Error> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
         // In a release build too: an error, and never bytes that were not filled.
-        if self.torn { Err(Error::Io(EIO)) } else { Ok(self.bytes) }
+        if self.torn {
+            Err(Error::Io(EIO))
+        } else {
+            Ok(self.bytes)
+        }
     }
 }
 
@@ -86,9 +90,17 @@ pub fn read(
         }
     }
     state.ring_timer(now);
-    let Some(slot) = state.reads.take_slot() else { return Err(Fault::Read(Error::Limit)) };
+    let Some(slot) = state.reads.take_slot() else {
+        return Err(Fault::Read(Error::Limit));
+    };
     state.begin(now, slot, open, range);
-    let Finished { state, outcome } = finish(state, Begun { slot, file, range }, buf, &mut Given::default(), waits)?;
+    let Finished { state, outcome } = finish(
+        state,
+        Begun { slot, file, range },
+        buf,
+        &mut Given::default(),
+        waits,
+    )?;
     let outcome = version_cursor::settle(&state.files, file, seen, outcome);
     state.unlock();
     outcome.map_err(Fault::Read)
@@ -124,7 +136,10 @@ pub fn finish<'a>(
             let claim = state.shared().budget.demand(job.range.len());
             state = transfer::run(state, &job, claim)?;
         } else {
-            let Tried { state: tried, reaped } = reaping::reap(state, file, Reaper::Caller(slot))?;
+            let Tried {
+                state: tried,
+                reaped,
+            } = reaping::reap(state, file, Reaper::Caller(slot))?;
             state = if reaped { tried } else { sleep(tried, begun)? };
         }
     }
@@ -143,12 +158,23 @@ pub fn take<'a>(
         state = copy(state, ready, range, buf, given)?;
         if last {
             state.reads.free(slot);
-            return Ok(Taken { state, outcome: Some(given.outcome()) });
+            return Ok(Taken {
+                state,
+                outcome: Some(given.outcome()),
+            });
         }
     }
-    let Some(error) = state.reads.error(slot) else { return Ok(Taken { state, outcome: None }) };
+    let Some(error) = state.reads.error(slot) else {
+        return Ok(Taken {
+            state,
+            outcome: None,
+        });
+    };
     state.reads.free(slot);
-    Ok(Taken { state, outcome: Some(Err(error)) })
+    Ok(Taken {
+        state,
+        outcome: Some(Err(error)),
+    })
 }
 
 /// Copies a piece, without the lock, and gives its lease back.
@@ -193,5 +219,9 @@ fn sleep(mut state: Guard<'_>, Begun { slot, file, range }: Begun) -> Result<Gua
 
 /// What is known of a file. Waits where the source has changed and has not said yet how large it is.
 pub fn known(shared: &Arc<Shared>, file: FileId) -> Result<Known, Fault> {
-    Ok(transfer::await_accepted(Outside::enter(shared).lock()?, file)?.files.known(file))
+    Ok(
+        transfer::await_accepted(Outside::enter(shared).lock()?, file)?
+            .files
+            .known(file),
+    )
 }

@@ -19,7 +19,9 @@ impl ReadBuf<'_, '_> {
     pub fn len(&self) -> usize {
         match self {
             ReadBuf::One(buf) => buf.len(),
-            ReadBuf::Many(bufs) => bufs.iter().fold(0, |sum, buf| sum.saturating_add(buf.len())),
+            ReadBuf::Many(bufs) => bufs
+                .iter()
+                .fold(0, |sum, buf| sum.saturating_add(buf.len())),
         }
     }
 

@@ -132,7 +132,9 @@ impl Reads {
 
     /// The slot of a read that has an answer; its caller is notified.
     fn answered(&mut self, read: ReadId, notifications: &mut Notifications) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
+        let slot = self
+            .slots
+            .get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
         if std::mem::take(&mut slot.asleep) {
             self.sleepers -= 1;
             notifications.notify(Arc::clone(&slot.condvar));
@@ -185,8 +187,16 @@ impl Reads {
     }
 
     /// Notifies at most `max` sleepers whose files `helps`.
-    pub fn notify_sleepers(&mut self, max: usize, helps: impl Fn(FileId) -> bool, notifications: &mut Notifications) {
-        let helpers = self.slots.iter_mut().filter(|slot| max > 0 && slot.asleep && helps(slot.file));
+    pub fn notify_sleepers(
+        &mut self,
+        max: usize,
+        helps: impl Fn(FileId) -> bool,
+        notifications: &mut Notifications,
+    ) {
+        let helpers = self
+            .slots
+            .iter_mut()
+            .filter(|slot| max > 0 && slot.asleep && helps(slot.file));
         for slot in helpers.take(max) {
             slot.asleep = false;
             self.sleepers -= 1;
@@ -222,9 +232,16 @@ impl Reads {
 
     /// Wakes tasks that wait for the size of the file.
     pub fn tell_size(&mut self, file: FileId, notifications: &mut Notifications) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.asks && slot.file == file) {
+        for slot in self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.asks && slot.file == file)
+        {
             slot.asks = false;
-            slot.waker.take().into_iter().for_each(|waker| notifications.wake(waker));
+            slot.waker
+                .take()
+                .into_iter()
+                .for_each(|waker| notifications.wake(waker));
         }
     }
 
@@ -232,7 +249,11 @@ impl Reads {
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
         let waits = |slot: &Slot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
-        self.slots[index].waker.take().into_iter().for_each(|waker| notifications.wake(waker));
+        self.slots[index]
+            .waker
+            .take()
+            .into_iter()
+            .for_each(|waker| notifications.wake(waker));
         Some(index as u32)
     }
 
@@ -240,7 +261,10 @@ impl Reads {
     pub fn wake_all_tasks(&mut self, notifications: &mut Notifications) {
         for slot in &mut self.slots {
             slot.asks = false;
-            slot.waker.take().into_iter().for_each(|waker| notifications.wake(waker));
+            slot.waker
+                .take()
+                .into_iter()
+                .for_each(|waker| notifications.wake(waker));
         }
     }
 }
@@ -249,7 +273,16 @@ impl Slot {
     fn new() -> Slot {
         let condvar = Arc::new(Condvar::new());
         let (ready, file) = (VecDeque::new(), FileId(0));
-        Slot { ready, failed: None, asleep: false, file, reaps: None, condvar, waker: None, asks: false }
+        Slot {
+            ready,
+            failed: None,
+            asleep: false,
+            file,
+            reaps: None,
+            condvar,
+            waker: None,
+            asks: false,
+        }
     }
 }
 
@@ -263,14 +296,20 @@ mod tests {
         let slot = reads.take_slot().expect("room");
         let read = reads.begin(slot);
         reads.falls_asleep(slot, FileId(3));
-        assert!(!reads.notify_one_of(FileId(4), &mut notifications), "it waits for another file");
+        assert!(
+            !reads.notify_one_of(FileId(4), &mut notifications),
+            "it waits for another file"
+        );
         reads.fail(read, Error::Short, &mut notifications);
         reads.fail(read, Error::Short, &mut notifications);
         assert_eq!((reads.sleepers(), notifications.condvars()), (0, 1));
         assert!(reads.wakes(slot), "it was notified");
         assert_eq!(reads.error(slot), Some(Error::Short));
         reads.free(slot);
-        assert_eq!((reads.len(), reads.take_slot(), reads.error(slot)), (0, Some(slot), None));
+        assert_eq!(
+            (reads.len(), reads.take_slot(), reads.error(slot)),
+            (0, Some(slot), None)
+        );
         assert_ne!(reads.begin(slot), read, "each number is new");
     }
 }

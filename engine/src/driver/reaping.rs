@@ -25,7 +25,12 @@ pub struct Tried<'a> {
 
 /// Reaps the file's queue, if no other thread does.
 pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<'_>, Fault> {
-    let Some(reaping) = state.queues.begin_reap(file, reaper) else { return Ok(Tried { state, reaped: false }) };
+    let Some(reaping) = state.queues.begin_reap(file, reaper) else {
+        return Ok(Tried {
+            state,
+            reaped: false,
+        });
+    };
     if let Reaper::Caller(slot) = reaper {
         state.reads.set_reaps(slot, Some(reaping.weak()));
     }
@@ -36,41 +41,69 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<
     let Reaping { key, queue } = reaping;
     let mut ended = Vec::new();
     let sound = guarded(|| {
-        queue.once(&outside, |queue| queue.reap(reaper != Reaper::Poll, &mut ended));
+        queue.once(&outside, |queue| {
+            queue.reap(reaper != Reaper::Poll, &mut ended)
+        });
         Ok(())
     });
-    ended.iter().filter_map(|ended| ended.result.as_ref().err()).for_each(report_failure);
+    ended
+        .iter()
+        .filter_map(|ended| ended.result.as_ref().err())
+        .for_each(report_failure);
     // Dropped here where it is not asked: its last reader may have closed it meanwhile, and the lock is taken below.
     let source = source.filter(|_| !ended.is_empty());
-    let size = source.map_or(Ok(0), |source| source.once(&outside, |source| guarded(|| Ok(source.size()))));
+    let size = source.map_or(Ok(0), |source| {
+        source.once(&outside, |source| guarded(|| Ok(source.size())))
+    });
     let now = shared.now();
     let mut state = outside.lock()?;
     state.queues.end_reap(key);
     if let Reaper::Caller(slot) = reaper {
         state.reads.set_reaps(slot, None);
     }
-    ended.into_iter().for_each(|ended| state.arrive(now, file, ended, &size));
+    ended
+        .into_iter()
+        .for_each(|ended| state.arrive(now, file, ended, &size));
     if sound.is_err() {
         let jobs = state.queues.lose(key);
         state.jobs.put_back(jobs);
     }
-    let state = if reaper == Reaper::Last { state } else { transfer::accept(state, file)? };
-    Ok(Tried { state, reaped: true })
+    let state = if reaper == Reaper::Last {
+        state
+    } else {
+        transfer::accept(state, file)?
+    };
+    Ok(Tried {
+        state,
+        reaped: true,
+    })
 }
 
 /// Takes the lock for a thread that comes to read a file, and looks into its queue where no thread reaps.
 pub fn enter(shared: &Arc<Shared>, file: FileId) -> Result<Guard<'_>, Fault> {
     let state = Outside::enter(shared).lock()?;
-    if state.queues.unattended() > 0 { look_in(state, file) } else { Ok(state) }
+    if state.queues.unattended() > 0 {
+        look_in(state, file)
+    } else {
+        Ok(state)
+    }
 }
 
 /// Takes what has ended at the file's queue without waiting, if it is anything.
 pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    let Some(queue) = state.queues.share_unattended(file) else { return Ok(state) };
+    let Some(queue) = state.queues.share_unattended(file) else {
+        return Ok(state);
+    };
     let outside = state.release();
-    let ended = queue.once(&outside, |queue| guarded(|| Ok(queue.has_ended()))).unwrap_or(true);
+    let ended = queue
+        .once(&outside, |queue| guarded(|| Ok(queue.has_ended())))
+        .unwrap_or(true);
     let state = outside.lock()?;
-    if ended { Ok(reap(state, file, Reaper::Poll)?.state) } else { Ok(state) }
+    if ended {
+        Ok(reap(state, file, Reaper::Poll)?.state)
+    } else {
+        Ok(state)
+    }
 }
 
 /// The same for the task that polls.

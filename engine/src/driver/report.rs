@@ -90,7 +90,12 @@ fn count(shared: &Shared, state: &State) -> Gauges {
 /// Times of the source: demand and readahead.
 pub fn latencies(shared: &Arc<Shared>) -> [Latencies; 2] {
     let state = Outside::enter(shared).lock();
-    let of = |ahead| state.as_ref().map(|state| state.clocked[usize::from(ahead)].now()).unwrap_or_default();
+    let of = |ahead| {
+        state
+            .as_ref()
+            .map(|state| state.clocked[usize::from(ahead)].now())
+            .unwrap_or_default()
+    };
     [of(false), of(true)]
 }
 
@@ -99,7 +104,11 @@ pub fn streams(shared: &Arc<Shared>, max: usize) -> Result<Vec<StreamView>, Faul
     let state = Outside::enter(shared).lock()?;
     let machine = state.machine();
     let mut opens: Vec<_> = machine.opens().collect();
-    let reads = |open| machine.open_stats(open).map_or(0, |stats| stats.demand_reads);
+    let reads = |open| {
+        machine
+            .open_stats(open)
+            .map_or(0, |stats| stats.demand_reads)
+    };
     opens.sort_by_key(|&(open, _)| (std::cmp::Reverse(reads(open)), open));
     opens.truncate(max);
     let view = |(open, file): (OpenId, FileId)| {
@@ -110,7 +119,11 @@ pub fn streams(shared: &Arc<Shared>, max: usize) -> Result<Vec<StreamView>, Faul
     let outside = state.release();
     let named = |(number, source, stats): (u32, Remote<dyn Source>, Stats)| {
         let source = source.once(&outside, |source| source.describe());
-        StreamView { number, source, stats }
+        StreamView {
+            number,
+            source,
+            stats,
+        }
     };
     Ok(found.into_iter().map(named).collect())
 }

@@ -63,14 +63,22 @@ impl Shared {
     /// Nanoseconds since the driver was made.
     pub fn now(&self) -> Nanos {
         let since = self.start.elapsed();
-        Nanos(since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos())))
+        Nanos(
+            since
+                .as_secs()
+                .saturating_mul(1_000_000_000)
+                .saturating_add(u64::from(since.subsec_nanos())),
+        )
     }
 
     /// Buffers for whole pages, one for each group the range touches.
     pub fn parts(&self, range: ByteRange) -> Vec<Part> {
         let part = |pages: GroupPages| {
             let chunk = self.pool.take((pages.end - pages.first) as usize);
-            Part { start: self.page.start_of(pages.first), chunk }
+            Part {
+                start: self.page.start_of(pages.first),
+                chunk,
+            }
         };
         groups(self.page, range).map(part).collect()
     }
@@ -93,7 +101,10 @@ impl Deref for Outside<'_> {
 impl<'a> Outside<'a> {
     /// For a thread that comes from outside of the driver.
     pub fn enter(shared: &'a Arc<Shared>) -> Outside<'a> {
-        Outside { shared, unlocked: Unlocked::enter() }
+        Outside {
+            shared,
+            unlocked: Unlocked::enter(),
+        }
     }
 
     /// Takes the lock. After a panic behind it every reader gets an error instead of a guess.
@@ -120,7 +131,11 @@ impl<'a> Outside<'a> {
     /// Wakes, starts and submits what the state asked for when the lock was given up.
     #[cold]
     pub fn wake(mut self, wakeups: Wakeups) -> Self {
-        let Wakeups { batches, notifications, workers } = wakeups;
+        let Wakeups {
+            batches,
+            notifications,
+            workers,
+        } = wakeups;
         notifications.notify_threads();
         (0..workers.notified).for_each(|_| self.shared.workers_condvar.notify_one());
         for _ in 0..workers.spawned {
@@ -139,7 +154,11 @@ impl<'a> Outside<'a> {
     /// Starts a worker, which is counted as started and called.
     fn spawn_worker(self) -> Self {
         let own = Arc::clone(self.shared);
-        if self.shared.threads.spawn("foreread", move || (own.loops.worker)(&own)) {
+        if self
+            .shared
+            .threads
+            .spawn("foreread", move || (own.loops.worker)(&own))
+        {
             return self;
         }
         self.locked(State::worker_not_spawned)
@@ -148,7 +167,11 @@ impl<'a> Outside<'a> {
     /// Starts the thread that reaps a queue for tasks.
     fn spawn_reaper(self, key: QueueKey) -> Self {
         let own = Arc::clone(self.shared);
-        if self.shared.threads.spawn("foreread-queue", move || (own.loops.reaper)(&own, key)) {
+        if self
+            .shared
+            .threads
+            .spawn("foreread-queue", move || (own.loops.reaper)(&own, key))
+        {
             return self;
         }
         self.locked(|state| state.queues.thread_not_started(key))
@@ -181,8 +204,15 @@ impl<'a> Outside<'a> {
         });
         let serials: Vec<u64> = match sound {
             Ok(()) if transfers.is_empty() => return self,
-            Ok(()) => transfers.iter().map(|transfer| serial_of(transfer.tag())).collect(),
-            Err(_) => batch.jobs.iter().map(|submitted| submitted.serial).collect(),
+            Ok(()) => transfers
+                .iter()
+                .map(|transfer| serial_of(transfer.tag()))
+                .collect(),
+            Err(_) => batch
+                .jobs
+                .iter()
+                .map(|submitted| submitted.serial)
+                .collect(),
         };
         drop(transfers);
         let outside = self.locked(|state| {
@@ -220,7 +250,10 @@ impl<'a> Guard<'a> {
     /// Gives up the lock and wakes no thread: the next to unlock does.
     #[inline]
     pub fn release(self) -> Outside<'a> {
-        Outside { unlocked: self.state.release(), shared: self.shared }
+        Outside {
+            unlocked: self.state.release(),
+            shared: self.shared,
+        }
     }
 
     /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.

@@ -63,7 +63,13 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(machine: Machine, store: Store, log: Option<EventLog>, workers: u32, budget: Arc<Budget>) -> State {
+    pub fn new(
+        machine: Machine,
+        store: Store,
+        log: Option<EventLog>,
+        workers: u32,
+        budget: Arc<Budget>,
+    ) -> State {
         State {
             queues: Queues::new(machine.config().page, budget),
             machine,
@@ -103,7 +109,16 @@ impl State {
     // ---- files and readers ----
 
     /// A new file; nothing when there are too many. It stays until its last reader is closed.
-    pub fn add_file(&mut self, NewFile { source, size, streams, queue, answer_ns }: NewFile) -> Option<FileId> {
+    pub fn add_file(
+        &mut self,
+        NewFile {
+            source,
+            size,
+            streams,
+            queue,
+            answer_ns,
+        }: NewFile,
+    ) -> Option<FileId> {
         let file = self.files.add(source, size, streams, MAX_IDS)?;
         self.files.answered(file, answer_ns);
         if let Some(queue) = queue {
@@ -114,11 +129,25 @@ impl State {
 
     /// A new file without a reader, which a listing has behind `after`; nothing when there are too many. It stays until it is
     /// not listed any more and its last reader is closed.
-    pub fn list(&mut self, now: Nanos, new: NewFile, after: Option<FileKey>, planned: bool) -> Option<FileKey> {
+    pub fn list(
+        &mut self,
+        now: Nanos,
+        new: NewFile,
+        after: Option<FileKey>,
+        planned: bool,
+    ) -> Option<FileKey> {
         let (size, after) = (new.size, after.and_then(|after| self.files.number(after)));
         let file = self.add_file(new)?;
         self.files.list(file);
-        self.feed(now, Event::List { file, size, after, planned });
+        self.feed(
+            now,
+            Event::List {
+                file,
+                size,
+                after,
+                planned,
+            },
+        );
         self.files.key(file)
     }
 
@@ -149,7 +178,9 @@ impl State {
 
     /// The reader is gone, and with the last one of a file everything that is kept of it.
     pub fn close(&mut self, now: Nanos, open: OpenId) {
-        let Some(closed) = self.files.close(open) else { return };
+        let Some(closed) = self.files.close(open) else {
+            return;
+        };
         self.feed(now, Event::Close { open });
         if closed.last {
             self.forget(now, closed.file);
@@ -161,7 +192,13 @@ impl State {
     fn forget(&mut self, now: Nanos, file: FileId) {
         self.feed(now, Event::Forget { file });
         for fetch in self.queues.remove(file, &mut self.notifications) {
-            self.feed(now, Event::Failed { fetch, error: Error::Io(EIO) });
+            self.feed(
+                now,
+                Event::Failed {
+                    fetch,
+                    error: Error::Io(EIO),
+                },
+            );
         }
         if let Some(source) = self.files.remove(file) {
             self.notifications.drop_source(source);
@@ -210,7 +247,13 @@ impl State {
         }
         while let Some(job) = self.cancelled.pop() {
             // Not needed and not begun: answered here, without a transfer.
-            self.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(CANCELLED) });
+            self.feed(
+                now,
+                Event::Failed {
+                    fetch: job.fetch,
+                    error: Error::Io(CANCELLED),
+                },
+            );
         }
     }
 
@@ -219,15 +262,41 @@ impl State {
             log.action(action);
         }
         match *action {
-            Action::Serve { read, lease, file, range, last } => {
-                let mut ready = Ready { lease, range, bytes: Lease::default(), whole: true, last };
-                ready.whole = bytes::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+            Action::Serve {
+                read,
+                lease,
+                file,
+                range,
+                last,
+            } => {
+                let mut ready = Ready {
+                    lease,
+                    range,
+                    bytes: Lease::default(),
+                    whole: true,
+                    last,
+                };
+                ready.whole =
+                    bytes::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
                 self.reads.serve(read, ready, &mut self.notifications);
             }
             Action::Fail { read, error } => self.reads.fail(read, error, &mut self.notifications),
-            Action::Submit { fetch, file, range, class } => {
+            Action::Submit {
+                fetch,
+                file,
+                range,
+                class,
+            } => {
                 let version = self.files.known(file).version;
-                self.jobs.push(Job { fetch, file, range, version }, class);
+                self.jobs.push(
+                    Job {
+                        fetch,
+                        file,
+                        range,
+                        version,
+                    },
+                    class,
+                );
             }
             Action::Drop { slot, pages, .. } => self.store.drop_pages(slot, pages),
             Action::Cancel { fetch } => self.cancelled.extend(self.jobs.cancel(fetch)),
@@ -239,14 +308,24 @@ impl State {
     pub fn begin(&mut self, now: Nanos, slot: u32, open: OpenId, range: ByteRange) -> ReadId {
         self.show(open, range);
         let read = self.reads.begin(slot);
-        self.feed(now, Event::Read { read, open, range, random: false });
+        self.feed(
+            now,
+            Event::Read {
+                read,
+                open,
+                range,
+                random: false,
+            },
+        );
         read
     }
 
     /// The pages of a read that need no question are shown: the next such read needs no lock.
     fn show(&mut self, open: OpenId, range: ByteRange) {
         let pages = self.machine.config().page.cover(range);
-        let Some(settled) = self.machine.settled(open, pages) else { return };
+        let Some(settled) = self.machine.settled(open, pages) else {
+            return;
+        };
         self.store.show(settled, self.files.known(settled.file));
     }
 
@@ -293,11 +372,23 @@ impl State {
         }
         let bytes = part.start + part.chunk.bytes().len() as u64 - job.range.start();
         bytes::keep(&self.machine, &mut self.store, job, vec![part], bytes);
-        self.feed(now, Event::Progress { fetch: job.fetch, bytes });
+        self.feed(
+            now,
+            Event::Progress {
+                fetch: job.fetch,
+                bytes,
+            },
+        );
     }
 
     /// The end of a job: bytes into the store, the event to the machine.
-    pub fn complete(&mut self, now: Nanos, job: &Job, mut parts: Vec<Part>, result: Result<Transferred, SourceError>) {
+    pub fn complete(
+        &mut self,
+        now: Nanos,
+        job: &Job,
+        mut parts: Vec<Part>,
+        result: Result<Transferred, SourceError>,
+    ) {
         match result {
             Ok(Transferred { bytes, size }) => {
                 let bytes = bytes.min(job.range.len());
@@ -308,36 +399,83 @@ impl State {
                     parts.retain(|part| part.start >= landed);
                     bytes::keep(&self.machine, &mut self.store, job, parts, bytes);
                 }
-                self.feed(now, Event::Done { fetch: job.fetch, bytes });
+                self.feed(
+                    now,
+                    Event::Done {
+                        fetch: job.fetch,
+                        bytes,
+                    },
+                );
                 self.grow(now, job.file, job.version, size);
             }
             Err(error) => {
                 if let SourceError::Changed { .. } = error {
                     self.change(now, job.file, job.version);
                 }
-                self.feed(now, Event::Failed { fetch: job.fetch, error: event_error(&error) });
+                self.feed(
+                    now,
+                    Event::Failed {
+                        fetch: job.fetch,
+                        error: event_error(&error),
+                    },
+                );
             }
         }
     }
 
     /// The budget has nothing left for a readahead: it is not read, and no demand read fails by it.
     pub fn refuse(&mut self, job: &Job) {
-        self.feed(self.now, Event::Failed { fetch: job.fetch, error: Error::Limit });
+        self.feed(
+            self.now,
+            Event::Failed {
+                fetch: job.fetch,
+                error: Error::Limit,
+            },
+        );
     }
 
     /// A transfer has ended at a queue, and the source has this size.
-    pub fn arrive(&mut self, now: Nanos, file: FileId, ended: Ended, size: &Result<u64, SourceError>) {
+    pub fn arrive(
+        &mut self,
+        now: Nanos,
+        file: FileId,
+        ended: Ended,
+        size: &Result<u64, SourceError>,
+    ) {
         match self.queues.arrive(file, ended, size) {
             None => {}
-            Some(Arrival::Failed { job, error }) => self.complete(now, &job, Vec::new(), Err(error)),
-            Some(Arrival::Landed { job, mut parts, bytes, size, over: Some(over) }) => {
+            Some(Arrival::Failed { job, error }) => {
+                self.complete(now, &job, Vec::new(), Err(error))
+            }
+            Some(Arrival::Landed {
+                job,
+                mut parts,
+                bytes,
+                size,
+                over: Some(over),
+            }) => {
                 self.clocked[usize::from(over.ahead)].record(now.since(over.began));
                 let last = parts.pop();
-                parts.into_iter().for_each(|part| self.land(now, &job, part));
-                self.complete(now, &job, last.into_iter().collect(), Ok(Transferred { bytes, size }));
+                parts
+                    .into_iter()
+                    .for_each(|part| self.land(now, &job, part));
+                self.complete(
+                    now,
+                    &job,
+                    last.into_iter().collect(),
+                    Ok(Transferred { bytes, size }),
+                );
             }
-            Some(Arrival::Landed { job, parts, size, over: None, .. }) => {
-                parts.into_iter().for_each(|part| self.land(now, &job, part));
+            Some(Arrival::Landed {
+                job,
+                parts,
+                size,
+                over: None,
+                ..
+            }) => {
+                parts
+                    .into_iter()
+                    .for_each(|part| self.land(now, &job, part));
                 // Known before the lock is given up: a reader that is pinned to a size must not take these bytes.
                 self.grow(now, file, job.version, size);
             }
@@ -349,8 +487,13 @@ impl State {
     /// The threads and tasks to wake now; nearly always none.
     #[inline]
     pub fn wakeups(&mut self) -> Option<Wakeups> {
-        let nothing_to_tell = self.notifications.is_empty() && self.jobs.is_empty() && !self.workers.timer_moved();
-        if nothing_to_tell && self.is_attended() { None } else { self.plan() }
+        let nothing_to_tell =
+            self.notifications.is_empty() && self.jobs.is_empty() && !self.workers.timer_moved();
+        if nothing_to_tell && self.is_attended() {
+            None
+        } else {
+            self.plan()
+        }
     }
 
     /// Every transfer in flight has a thread that reaps it, or no thread is to be called for it now.
@@ -372,9 +515,15 @@ impl State {
             self.fill_batches(&mut filled);
         }
         let idle_poll = self.queues.unattended() > 0
-            && !self.queues.wake_reapers(self.now, &mut self.reads, &mut self.notifications);
+            && !self
+                .queues
+                .wake_reapers(self.now, &mut self.reads, &mut self.notifications);
         let notifications = std::mem::take(&mut self.notifications);
-        let wakeups = Wakeups { batches: filled.batches, notifications, workers: CalledWorkers::default() };
+        let wakeups = Wakeups {
+            batches: filled.batches,
+            notifications,
+            workers: CalledWorkers::default(),
+        };
         wakeups.plan(&self.jobs, &mut self.workers, &mut self.reads, idle_poll)
     }
 
@@ -398,12 +547,19 @@ impl State {
 
     /// How the task of this slot, which has nothing yet, goes on.
     pub fn task_waits(&mut self, now: Nanos, file: FileId, slot: u32) -> TaskWait {
-        self.queues.task_waits(file, slot, now, &mut self.notifications)
+        self.queues
+            .task_waits(file, slot, now, &mut self.notifications)
     }
 
     /// The read of this slot is over: its task polls no longer.
     pub fn end_poll(&mut self, file: FileId, slot: u32) {
-        self.queues.end_poll(file, slot, self.now, &mut self.reads, &mut self.notifications);
+        self.queues.end_poll(
+            file,
+            slot,
+            self.now,
+            &mut self.reads,
+            &mut self.notifications,
+        );
     }
 
     /// A worker could not be started.

@@ -26,13 +26,27 @@ pub struct Landing<'a> {
 }
 
 impl<'a> Landing<'a> {
-    pub fn new(shared: &'a Arc<Shared>, job: &'a Job, parts: Vec<Part>, cancelled: Cancelled) -> Landing<'a> {
-        Landing { shared, job, parts: parts.into(), ended: false, cancelled }
+    pub fn new(
+        shared: &'a Arc<Shared>,
+        job: &'a Job,
+        parts: Vec<Part>,
+        cancelled: Cancelled,
+    ) -> Landing<'a> {
+        Landing {
+            shared,
+            job,
+            parts: parts.into(),
+            ended: false,
+            cancelled,
+        }
     }
 
     /// Bytes there is room for.
     pub fn room_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.chunk.bytes().len() as u64).sum()
+        self.parts
+            .iter()
+            .map(|part| part.chunk.bytes().len() as u64)
+            .sum()
     }
 
     /// The buffers that are not in the store yet.
@@ -44,14 +58,26 @@ impl<'a> Landing<'a> {
 impl Sink for Landing<'_> {
     fn at_hand(&mut self) {
         let now = self.shared.now();
-        let Ok(mut state) = Outside::enter(self.shared).lock() else { return };
-        state.feed(now, Event::AtHand { fetch: self.job.fetch });
+        let Ok(mut state) = Outside::enter(self.shared).lock() else {
+            return;
+        };
+        state.feed(
+            now,
+            Event::AtHand {
+                fetch: self.job.fetch,
+            },
+        );
         state.unlock();
     }
 
     fn is_awaited(&self) -> bool {
-        let Ok(state) = Outside::enter(self.shared).lock() else { return false };
-        let awaited = state.machine().fetch(self.job.fetch).is_some_and(|fetch| fetch.awaited);
+        let Ok(state) = Outside::enter(self.shared).lock() else {
+            return false;
+        };
+        let awaited = state
+            .machine()
+            .fetch(self.job.fetch)
+            .is_some_and(|fetch| fetch.awaited);
         state.unlock();
         awaited
     }
@@ -61,19 +87,29 @@ impl Sink for Landing<'_> {
     }
 
     fn room(&mut self) -> Option<&mut [u8]> {
-        self.parts.front_mut().filter(|_| !self.ended).map(|part| part.chunk.bytes_mut())
+        self.parts
+            .front_mut()
+            .filter(|_| !self.ended)
+            .map(|part| part.chunk.bytes_mut())
     }
 
     fn filled(&mut self, bytes: usize) {
-        let full = self.parts.front().is_some_and(|part| part.chunk.bytes().len() == bytes);
+        let full = self
+            .parts
+            .front()
+            .is_some_and(|part| part.chunk.bytes().len() == bytes);
         self.ended |= !full || self.parts.len() == 1;
         if self.ended {
             return;
         }
-        let Some(part) = self.parts.pop_front() else { return };
+        let Some(part) = self.parts.pop_front() else {
+            return;
+        };
         let now = self.shared.now();
         // After a panic behind the lock the end of the fetch wakes all waiting callers.
-        let Ok(mut state) = Outside::enter(self.shared).lock() else { return };
+        let Ok(mut state) = Outside::enter(self.shared).lock() else {
+            return;
+        };
         state.land(now, self.job, part);
         state.unlock();
     }

@@ -53,7 +53,16 @@ pub struct Landing {
 impl Submitted {
     pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> Submitted {
         let (early, landed) = (Vec::new(), Landed::default());
-        Submitted { serial, job, left: pieces, early, landed, answered: false, began, claim }
+        Submitted {
+            serial,
+            job,
+            left: pieces,
+            early,
+            landed,
+            answered: false,
+            began,
+            claim,
+        }
     }
 
     /// It has its answer, and what waits to land is not needed.
@@ -66,16 +75,28 @@ impl Submitted {
     pub fn arrive(&mut self, piece: Option<Piece>) -> Landing {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);
-        while let Some(at) = self.early.iter().position(|piece| piece.number == self.landed.pieces).filter(|_| !short) {
+        while let Some(at) = self
+            .early
+            .iter()
+            .position(|piece| piece.number == self.landed.pieces)
+            .filter(|_| !short)
+        {
             let Piece { part, read, .. } = self.early.swap_remove(at);
             let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
             short = read < wanted;
-            self.landed = Landed { pieces: self.landed.pieces + 1, bytes: self.landed.bytes + read.min(wanted) };
+            self.landed = Landed {
+                pieces: self.landed.pieces + 1,
+                bytes: self.landed.bytes + read.min(wanted),
+            };
             parts.push(part);
         }
         let bytes = self.landed.bytes;
         self.answered = short || bytes >= self.job.range.len();
-        Landing { parts, bytes, over: self.answered }
+        Landing {
+            parts,
+            bytes,
+            over: self.answered,
+        }
     }
 }
 

@@ -65,15 +65,27 @@ struct Polled<'a> {
 
 impl<'a> Polled<'a> {
     fn pending(state: Guard<'a>) -> Polled<'a> {
-        Polled { state, outcome: Poll::Pending, again: false }
+        Polled {
+            state,
+            outcome: Poll::Pending,
+            again: false,
+        }
     }
 
     /// The read is over: polled once more it would be a new one.
-    fn over(mut state: Guard<'a>, progress: &mut Progress, outcome: Result<usize, Fault>) -> Polled<'a> {
+    fn over(
+        mut state: Guard<'a>,
+        progress: &mut Progress,
+        outcome: Result<usize, Fault>,
+    ) -> Polled<'a> {
         if let Some(slot) = std::mem::take(progress).slot {
             state.reads.free(slot);
         }
-        Polled { state, outcome: Poll::Ready(outcome), again: false }
+        Polled {
+            state,
+            outcome: Poll::Ready(outcome),
+            again: false,
+        }
     }
 }
 
@@ -105,7 +117,11 @@ pub fn poll_read(
         go_on(state, task, range, buf, progress)
     });
     match polled {
-        Ok(Polled { state, outcome, again }) => {
+        Ok(Polled {
+            state,
+            outcome,
+            again,
+        }) => {
             state.unlock();
             if again {
                 // After what this thread has woken: other tasks go on first.
@@ -119,8 +135,14 @@ pub fn poll_read(
 
 /// A task that polls takes what has ended out of the queue.
 fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard<'a>, Fault> {
-    let polls = progress.slot.is_some_and(|slot| state.queues.is_polled_by(file, slot));
-    if polls { reaping::look_in_for_task(state, file) } else { Ok(state) }
+    let polls = progress
+        .slot
+        .is_some_and(|slot| state.queues.is_polled_by(file, slot));
+    if polls {
+        reaping::look_in_for_task(state, file)
+    } else {
+        Ok(state)
+    }
 }
 
 /// Whether a read has begun.
@@ -137,7 +159,9 @@ fn begin<'a>(
 ) -> Result<Start<'a>, Fault> {
     let OpenFile { file, open } = task.at;
     loop {
-        let asking = progress.slot.is_some_and(|slot| state.reads.awaits_size(slot));
+        let asking = progress
+            .slot
+            .is_some_and(|slot| state.reads.awaits_size(slot));
         let question = match (progress.asked, asking) {
             (false, _) => SizeQuestion::NotAsked,
             (true, true) => SizeQuestion::Asking,
@@ -166,7 +190,11 @@ fn begin<'a>(
     let now = state.shared().now();
     state.ring_timer(now);
     let Some(slot) = progress.slot.or_else(|| state.reads.take_slot()) else {
-        return Ok(Start::Not(Polled::over(state, progress, Err(Fault::Read(Error::Limit)))));
+        return Ok(Start::Not(Polled::over(
+            state,
+            progress,
+            Err(Fault::Read(Error::Limit)),
+        )));
     };
     (progress.slot, progress.file) = (Some(slot), Some(file));
     progress.read = Some(state.begin(now, slot, open, range));
@@ -174,8 +202,16 @@ fn begin<'a>(
 }
 
 /// The task waits for the size of the source.
-fn await_size(state: &mut State, file: FileId, progress: &mut Progress, waker: &Waker) -> Result<(), Fault> {
-    let slot = progress.slot.or_else(|| state.reads.take_slot()).ok_or(Fault::Read(Error::Limit))?;
+fn await_size(
+    state: &mut State,
+    file: FileId,
+    progress: &mut Progress,
+    waker: &Waker,
+) -> Result<(), Fault> {
+    let slot = progress
+        .slot
+        .or_else(|| state.reads.take_slot())
+        .ok_or(Fault::Read(Error::Limit))?;
     progress.slot = Some(slot);
     state.reads.await_size(slot, file, waker);
     Ok(())
@@ -189,7 +225,9 @@ fn go_on<'a>(
     buf: &mut ReadBuf<'_, '_>,
     progress: &mut Progress,
 ) -> Result<Polled<'a>, Fault> {
-    let (file, Some(slot)) = (task.at.file, progress.slot) else { return Err(Fault::Read(Error::Limit)) };
+    let (file, Some(slot)) = (task.at.file, progress.slot) else {
+        return Err(Fault::Read(Error::Limit));
+    };
     let begun = Begun { slot, file, range };
     let Taken { mut state, outcome } = read::take(state, begun, buf, &mut progress.given)?;
     let (state, outcome) = if let Some(outcome) = outcome {
@@ -210,10 +248,18 @@ fn go_on<'a>(
             state.reads.await_bytes(slot, file, task.waker);
             state.want_reaper_thread(file);
         }
-        return Ok(Polled { state, outcome: Poll::Pending, again });
+        return Ok(Polled {
+            state,
+            outcome: Poll::Pending,
+            again,
+        });
     };
     let outcome = version_cursor::settle(&state.files, file, task.seen, outcome);
-    Ok(Polled { state, outcome: Poll::Ready(outcome.map_err(Fault::Read)), again: false })
+    Ok(Polled {
+        state,
+        outcome: Poll::Ready(outcome.map_err(Fault::Read)),
+        again: false,
+    })
 }
 
 /// The read is abandoned.

@@ -61,7 +61,10 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
             state = state.release().wake(wakeups).lock()?;
             continue;
         }
-        let timer = state.workers.timer().map(|at| Duration::from_nanos(at.since(shared.now())));
+        let timer = state
+            .workers
+            .timer()
+            .map(|at| Duration::from_nanos(at.since(shared.now())));
         let unattended = state.queues.unattended() > 0;
         let pause = state.workers.pause(&mut quiet_ticks, unattended);
         state.workers.falls_idle();
@@ -101,7 +104,9 @@ fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
             state = state.release().wake(wakeups).lock()?;
             continue;
         }
-        let Some(condvar) = state.queues.thread_sleeps(key, true) else { return Ok(state) };
+        let Some(condvar) = state.queues.thread_sleeps(key, true) else {
+            return Ok(state);
+        };
         state = state.sleep_on(&condvar, STALE)?.0;
         state.queues.thread_awake(key);
     }
@@ -110,7 +115,9 @@ fn stand_by(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
 
 /// A caller reaps the queue: sleeps until it has ended.
 fn wait_for_the_queue(mut state: Guard<'_>, key: QueueKey) -> Result<Guard<'_>, Fault> {
-    let Some(condvar) = state.queues.thread_sleeps(key, false) else { return Ok(state) };
+    let Some(condvar) = state.queues.thread_sleeps(key, false) else {
+        return Ok(state);
+    };
     let (mut state, _) = state.sleep_on(&condvar, WAKEUP_TIMEOUT)?;
     state.queues.thread_awake(key);
     Ok(state)

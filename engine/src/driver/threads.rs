@@ -27,8 +27,13 @@ impl Threads {
         if system::allowed(SystemRequest::Thread).is_err() {
             return false;
         }
-        let Ok(thread) = thread::Builder::new().name(name.to_string()).spawn(work) else { return false };
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        let Ok(thread) = thread::Builder::new().name(name.to_string()).spawn(work) else {
+            return false;
+        };
+        self.handles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(thread);
         true
     }
 
@@ -44,7 +49,10 @@ impl Threads {
 
     /// Threads that have not been joined.
     pub fn count(&self) -> usize {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.handles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
     }
 
     /// Joins all of them, and those that they start meanwhile.
@@ -60,7 +68,10 @@ impl Threads {
     }
 
     fn pop(&self) -> Option<JoinHandle<()>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.handles
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
     }
 }
 

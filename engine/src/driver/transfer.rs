@@ -37,15 +37,25 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     let Some(source) = state.files.source(job.file) else {
         // Its file is closed, and with it every read of it.
         let now = state.now();
-        state.feed(now, Event::Failed { fetch: job.fetch, error: Error::Io(EIO) });
+        state.feed(
+            now,
+            Event::Failed {
+                fetch: job.fetch,
+                error: Error::Io(EIO),
+            },
+        );
         return Ok(state);
     };
     state.jobs.begins();
-    let cancelled = state.files.streams(job.file).then(|| state.jobs.streams(job.fetch));
+    let cancelled = state
+        .files
+        .streams(job.file)
+        .then(|| state.jobs.streams(job.fetch));
     let shared = state.shared();
     let began = shared.now();
     let outside = state.unlock();
-    let Brought { result, parts } = source.once(&outside, |source| transfer(source, job, shared, cancelled));
+    let Brought { result, parts } =
+        source.once(&outside, |source| transfer(source, job, shared, cancelled));
     let now = shared.now();
     let ahead = claim.is_ahead();
     drop(claim);
@@ -56,22 +66,40 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     accept(state, job.file)
 }
 
-fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>, cancelled: Option<Cancelled>) -> Brought {
-    let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len()).entered();
+fn transfer(
+    source: &dyn Source,
+    job: &Job,
+    shared: &Arc<Shared>,
+    cancelled: Option<Cancelled>,
+) -> Brought {
+    let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len())
+        .entered();
     let mut parts = shared.parts(job.range);
     if let Some((streaming, cancelled)) = source.streaming().zip(cancelled) {
         let mut landing = Landing::new(shared, job, parts, cancelled);
         let room = landing.room_bytes();
         let result = guarded(|| {
             let read = streaming.stream(room, job.range.start(), &mut landing)?;
-            Ok(Transferred { bytes: read as u64, size: source.size() })
+            Ok(Transferred {
+                bytes: read as u64,
+                size: source.size(),
+            })
         });
-        return Brought { result, parts: landing.rest() };
+        return Brought {
+            result,
+            parts: landing.rest(),
+        };
     }
     let result = guarded(|| {
-        let mut bufs: Vec<IoSliceMut<'_>> = parts.iter_mut().map(|p| IoSliceMut::new(p.chunk.bytes_mut())).collect();
+        let mut bufs: Vec<IoSliceMut<'_>> = parts
+            .iter_mut()
+            .map(|p| IoSliceMut::new(p.chunk.bytes_mut()))
+            .collect();
         let read = source::read_on(source, &mut bufs, job.range.start(), job.range.len())?;
-        Ok(Transferred { bytes: read as u64, size: source.size() })
+        Ok(Transferred {
+            bytes: read as u64,
+            size: source.size(),
+        })
     });
     Brought { result, parts }
 }
@@ -79,7 +107,13 @@ fn transfer(source: &dyn Source, job: &Job, shared: &Arc<Shared>, cancelled: Opt
 /// Asks the source for its version and size, because a read reaches the end known so far.
 pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     // Where it is being asked already, nothing has to be.
-    let Some(source) = state.files.source(file).filter(|_| !state.files.is_accepting(file)) else { return Ok(state) };
+    let Some(source) = state
+        .files
+        .source(file)
+        .filter(|_| !state.files.is_accepting(file))
+    else {
+        return Ok(state);
+    };
     let (shared, version) = (state.shared(), state.files.known(file).version);
     let outside = state.release();
     let found = source.once(&outside, |source| guarded(|| source.check()));
@@ -97,11 +131,15 @@ pub fn check(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
 /// Has a source that was found to be another version say what it holds now. Done by the thread that found it; readers of
 /// the file wait meanwhile, and no others.
 pub fn accept(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
-    let Some(NewVersion { source, version }) = state.files.begin_accept(file) else { return Ok(state) };
+    let Some(NewVersion { source, version }) = state.files.begin_accept(file) else {
+        return Ok(state);
+    };
     let shared = state.shared();
     // Reads that wait for bytes of the old version fail now.
     let outside = state.unlock();
-    let size = source.once(&outside, |source| guarded(|| Ok(source.accept()))).unwrap_or(0);
+    let size = source
+        .once(&outside, |source| guarded(|| Ok(source.accept())))
+        .unwrap_or(0);
     let now = shared.now();
     let mut state = outside.lock()?;
     state.accept(now, file, version, size);

@@ -39,7 +39,10 @@ enum Pin {
 
 impl VersionCursor {
     pub fn new(version: u64) -> VersionCursor {
-        VersionCursor { version: AtomicU64::new(version), pin: Pin::No }
+        VersionCursor {
+            version: AtomicU64::new(version),
+            pin: Pin::No,
+        }
     }
 
     /// Goes on with this version alone, and with this size alone where there is one.
@@ -58,8 +61,15 @@ impl VersionCursor {
     /// What a second reader begins with, where the source is at `version`: what reads one version only has no second
     /// description on another.
     pub fn again(&self, version: u64) -> VersionCursor {
-        let version = if self.is_pinned() { self.version.load(Ordering::Relaxed) } else { version };
-        VersionCursor { version: AtomicU64::new(version), pin: self.pin }
+        let version = if self.is_pinned() {
+            self.version.load(Ordering::Relaxed)
+        } else {
+            version
+        };
+        VersionCursor {
+            version: AtomicU64::new(version),
+            pin: self.pin,
+        }
     }
 
     fn is_pinned(&self) -> bool {
@@ -69,7 +79,8 @@ impl VersionCursor {
     /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
     #[inline]
     pub fn allows(&self, known: Known) -> bool {
-        self.version.load(Ordering::Relaxed) == known.version && self.size().is_none_or(|pinned| pinned == known.size)
+        self.version.load(Ordering::Relaxed) == known.version
+            && self.size().is_none_or(|pinned| pinned == known.size)
     }
 
     /// Whether the reader knew of this version. If not, it learns of it.
@@ -112,7 +123,13 @@ pub enum SizeQuestion {
 
 /// Whether a read of `range` may begin on this file.
 #[inline]
-pub fn gate(files: &Files, file: FileId, cursor: &VersionCursor, range: ByteRange, question: SizeQuestion) -> Gate {
+pub fn gate(
+    files: &Files,
+    file: FileId,
+    cursor: &VersionCursor,
+    range: ByteRange,
+    question: SizeQuestion,
+) -> Gate {
     let (known, accepting) = files.known_now(file);
     if !cursor.knows(known.version) {
         return Gate::Over(Err(Fault::Read(Error::Changed)));
@@ -122,7 +139,9 @@ pub fn gate(files: &Files, file: FileId, cursor: &VersionCursor, range: ByteRang
     }
     match question {
         SizeQuestion::Asking => return Gate::Asking,
-        SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => return Gate::Ask,
+        SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => {
+            return Gate::Ask;
+        }
         SizeQuestion::NotAsked | SizeQuestion::Answered => {}
     }
     if cursor.size().is_some_and(|pinned| pinned != known.size) {
@@ -147,7 +166,11 @@ pub fn settle(
     }
     let known = files.known(file);
     let grew = cursor.size().is_some_and(|pinned| pinned != known.size);
-    let outcome = if grew { outcome.and(Err(Error::Changed)) } else { outcome };
+    let outcome = if grew {
+        outcome.and(Err(Error::Changed))
+    } else {
+        outcome
+    };
     if outcome == Err(Error::Changed) {
         cursor.told(known.version);
     }

@@ -23,12 +23,24 @@ impl Wakeups {
     /// over: no demand fetch waits for a worker. No thread is called twice for one thing. `idle_poll`: a worker should
     /// poll the queues.
     #[cold]
-    pub fn plan(mut self, jobs: &Jobs, workers: &mut Workers, reads: &mut Reads, idle_poll: bool) -> Option<Wakeups> {
+    pub fn plan(
+        mut self,
+        jobs: &Jobs,
+        workers: &mut Workers,
+        reads: &mut Reads,
+        idle_poll: bool,
+    ) -> Option<Wakeups> {
         self.workers = workers.call(jobs.len() + jobs.checks(), idle_poll);
         let left_over = jobs.demand_len().saturating_sub(workers.called() as usize);
         let alone = workers.is_disabled();
-        reads.notify_sleepers(left_over, |file| alone || jobs.has_demand_of(file), &mut self.notifications);
-        let none = self.notifications.is_empty() && self.batches.is_empty() && self.workers == CalledWorkers::default();
+        reads.notify_sleepers(
+            left_over,
+            |file| alone || jobs.has_demand_of(file),
+            &mut self.notifications,
+        );
+        let none = self.notifications.is_empty()
+            && self.batches.is_empty()
+            && self.workers == CalledWorkers::default();
         (!none).then_some(self)
     }
 }
@@ -55,13 +67,29 @@ mod tests {
             let mut workers = Workers::with(free, idle, called);
             let mut reads = Reads::default();
             let slots: Vec<u32> = (0..9).filter_map(|_| reads.take_slot()).collect();
-            slots.iter().take(asleep).for_each(|&slot| drop(reads.falls_asleep(slot, FileId(0))));
+            slots
+                .iter()
+                .take(asleep)
+                .for_each(|&slot| drop(reads.falls_asleep(slot, FileId(0))));
             let plan = |workers: &mut Workers, reads: &mut Reads| {
-                let wakeups = Wakeups::default().plan(&jobs(demand, ahead), workers, reads, false).unwrap_or_default();
-                (wakeups.workers.notified, wakeups.workers.spawned, wakeups.notifications.condvars())
+                let wakeups = Wakeups::default()
+                    .plan(&jobs(demand, ahead), workers, reads, false)
+                    .unwrap_or_default();
+                (
+                    wakeups.workers.notified,
+                    wakeups.workers.spawned,
+                    wakeups.notifications.condvars(),
+                )
             };
-            assert_eq!(plan(&mut workers, &mut reads), want, "{demand} {ahead} {idle} {called} {free} {asleep}");
-            assert_eq!((workers.called(), workers.started()), (called + want.0 + want.1, want.1));
+            assert_eq!(
+                plan(&mut workers, &mut reads),
+                want,
+                "{demand} {ahead} {idle} {called} {free} {asleep}"
+            );
+            assert_eq!(
+                (workers.called(), workers.started()),
+                (called + want.0 + want.1, want.1)
+            );
             assert_eq!(reads.sleepers() as usize, asleep - want.2);
             let again = plan(&mut workers, &mut reads);
             assert_eq!((again.0, again.1), (0, 0), "workers are called once");

@@ -58,13 +58,21 @@ pub struct CalledWorkers {
 
 impl Workers {
     pub fn new(max: u32) -> Workers {
-        Workers { max, ..Workers::default() }
+        Workers {
+            max,
+            ..Workers::default()
+        }
     }
 
     /// A pool in the middle of its life.
     #[cfg(test)]
     pub fn with(max: u32, idle: u32, called: u32) -> Workers {
-        Workers { max, idle, called, ..Workers::default() }
+        Workers {
+            max,
+            idle,
+            called,
+            ..Workers::default()
+        }
     }
 
     // ---- getters ----
@@ -106,8 +114,10 @@ impl Workers {
 
     /// Calls a worker for each of `things` for which none has been called. `idle_poll`: one should poll the queues.
     pub fn call(&mut self, things: usize, idle_poll: bool) -> CalledWorkers {
-        let idle_poll =
-            idle_poll && self.idle_poll == IdlePoll::No && (self.idle > 0 || self.started < self.max) && !self.closing;
+        let idle_poll = idle_poll
+            && self.idle_poll == IdlePoll::No
+            && (self.idle > 0 || self.started < self.max)
+            && !self.closing;
         let things = (things + usize::from(self.timer_moved) + usize::from(idle_poll)) as u32;
         self.timer_moved = false;
         if idle_poll {
@@ -115,7 +125,11 @@ impl Workers {
         }
         let wanted = things.saturating_sub(self.called);
         let notified = wanted.min(self.idle);
-        let spawned = if self.closing { 0 } else { (wanted - notified).min(self.max - self.started) };
+        let spawned = if self.closing {
+            0
+        } else {
+            (wanted - notified).min(self.max - self.started)
+        };
         self.idle -= notified;
         self.started += spawned;
         self.called += notified + spawned;
@@ -158,7 +172,9 @@ impl Workers {
         if self.idle_poll == IdlePoll::Called {
             (self.idle_poll, *quiet_ticks) = (IdlePoll::Kept, Some(0));
         }
-        let Some(quiet) = quiet_ticks.as_mut() else { return WAKEUP_TIMEOUT };
+        let Some(quiet) = quiet_ticks.as_mut() else {
+            return WAKEUP_TIMEOUT;
+        };
         *quiet = if unattended { 0 } else { *quiet + 1 };
         if *quiet <= LINGER {
             return TICK;
@@ -203,20 +219,37 @@ mod tests {
     #[test]
     fn a_worker_polls_until_it_was_quiet_for_long_enough() {
         let mut workers = Workers::with(1, 1, 0);
-        assert_eq!(workers.call(0, true), CalledWorkers { notified: 1, spawned: 0 });
-        assert_eq!(workers.call(0, true), CalledWorkers::default(), "one polls, and is called once");
+        assert_eq!(
+            workers.call(0, true),
+            CalledWorkers {
+                notified: 1,
+                spawned: 0
+            }
+        );
+        assert_eq!(
+            workers.call(0, true),
+            CalledWorkers::default(),
+            "one polls, and is called once"
+        );
         let mut ticks = None;
         assert_eq!(workers.pause(&mut ticks, true), TICK);
-        let quiet = (0..LINGER).filter(|_| workers.pause(&mut ticks, false) == TICK).count();
+        let quiet = (0..LINGER)
+            .filter(|_| workers.pause(&mut ticks, false) == TICK)
+            .count();
         assert_eq!(quiet, LINGER as usize);
-        assert_eq!((workers.pause(&mut ticks, false), ticks), (WAKEUP_TIMEOUT, None));
+        assert_eq!(
+            (workers.pause(&mut ticks, false), ticks),
+            (WAKEUP_TIMEOUT, None)
+        );
         assert!(!workers.polls_while_idle());
     }
 
     #[test]
     fn the_earliest_timer_rings_once() {
         let mut workers = Workers::new(1);
-        [30, 20, 40].into_iter().for_each(|at| workers.set_timer(Nanos(at)));
+        [30, 20, 40]
+            .into_iter()
+            .for_each(|at| workers.set_timer(Nanos(at)));
         assert!(workers.timer_moved() && !workers.take_due_timer(Nanos(19)));
         assert!(workers.take_due_timer(Nanos(20)) && !workers.take_due_timer(Nanos(99)));
     }

@@ -4,7 +4,9 @@
 
 use foreread_core::event::{Action, Advice, Class, Error, Event, Mapping};
 use foreread_core::machine::Config;
-use foreread_core::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId};
+use foreread_core::units::{
+    ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId,
+};
 use std::fmt::Write;
 use std::str::SplitAsciiWhitespace;
 
@@ -33,7 +35,10 @@ trait Word: Copy + PartialEq + 'static {
     const ALL: &'static [(Self, &'static str)];
     const WANT: &'static str;
     fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(v, _)| *v == self).map_or("?", |(_, w)| w)
+        Self::ALL
+            .iter()
+            .find(|(v, _)| *v == self)
+            .map_or("?", |(_, w)| w)
     }
 }
 
@@ -49,7 +54,8 @@ impl Word for Advice {
 }
 
 impl Word for Class {
-    const ALL: &'static [(Class, &'static str)] = &[(Class::Demand, "demand"), (Class::Ahead, "ahead")];
+    const ALL: &'static [(Class, &'static str)] =
+        &[(Class::Demand, "demand"), (Class::Ahead, "ahead")];
     const WANT: &'static str = "demand or ahead";
 }
 
@@ -69,26 +75,81 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Open { open, file, size } => writeln!(out, "open {} {} {size}", open.0, file.0),
         Event::Close { open } => writeln!(out, "close {}", open.0),
         Event::Forget { file } => writeln!(out, "forget {}", file.0),
-        Event::List { file, size, after, planned } => {
+        Event::List {
+            file,
+            size,
+            after,
+            planned,
+        } => {
             let after = after.map_or("-".to_string(), |after| after.0.to_string());
             writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
         }
-        Event::Read { read, open, range, random } => {
-            writeln!(out, "read {} {} {} {} {}", read.0, open.0, range.start(), range.len(), u8::from(random))
+        Event::Read {
+            read,
+            open,
+            range,
+            random,
+        } => {
+            writeln!(
+                out,
+                "read {} {} {} {} {}",
+                read.0,
+                open.0,
+                range.start(),
+                range.len(),
+                u8::from(random)
+            )
         }
         Event::Hit { read, open, range } => {
-            writeln!(out, "hit {} {} {} {}", read.0, open.0, range.start(), range.len())
+            writeln!(
+                out,
+                "hit {} {} {} {}",
+                read.0,
+                open.0,
+                range.start(),
+                range.len()
+            )
         }
-        Event::Fault { read, open, at, map } => {
+        Event::Fault {
+            read,
+            open,
+            at,
+            map,
+        } => {
             let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
-            writeln!(out, "fault {} {} {at} {start} {len} {exec} {}", read.0, open.0, map.advice.word())
+            writeln!(
+                out,
+                "fault {} {} {at} {start} {len} {exec} {}",
+                read.0,
+                open.0,
+                map.advice.word()
+            )
         }
-        Event::Advise { open, advice, range } => {
-            writeln!(out, "advise {} {} {} {}", open.0, advice.word(), range.start(), range.len())
+        Event::Advise {
+            open,
+            advice,
+            range,
+        } => {
+            writeln!(
+                out,
+                "advise {} {} {} {}",
+                open.0,
+                advice.word(),
+                range.start(),
+                range.len()
+            )
         }
-        Event::Prefetch { open, range } => writeln!(out, "want {} {} {}", open.0, range.start(), range.len()),
+        Event::Prefetch { open, range } => {
+            writeln!(out, "want {} {} {}", open.0, range.start(), range.len())
+        }
         Event::Invalidate { file, range } => {
-            writeln!(out, "invalidate {} {} {}", file.0, range.start(), range.len())
+            writeln!(
+                out,
+                "invalidate {} {} {}",
+                file.0,
+                range.start(),
+                range.len()
+            )
         }
         Event::Changed { file, size } => writeln!(out, "changed {} {size}", file.0),
         Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
@@ -107,16 +168,48 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
 /// Adds an action's line.
 pub fn write_action(out: &mut String, action: &Action) {
     let _ = match *action {
-        Action::Submit { fetch, file, range, class } => {
-            writeln!(out, "A submit {} {} {} {} {}", fetch.0, file.0, range.start(), range.len(), class.word())
+        Action::Submit {
+            fetch,
+            file,
+            range,
+            class,
+        } => {
+            writeln!(
+                out,
+                "A submit {} {} {} {} {}",
+                fetch.0,
+                file.0,
+                range.start(),
+                range.len(),
+                class.word()
+            )
         }
         Action::Cancel { fetch } => writeln!(out, "A cancel {}", fetch.0),
-        Action::Serve { read, lease, file, range, last } => {
-            let (start, len, end) = (range.start(), range.len(), if last { "last" } else { "more" });
-            writeln!(out, "A serve {} {} {} {start} {len} {end}", read.0, lease.0, file.0)
+        Action::Serve {
+            read,
+            lease,
+            file,
+            range,
+            last,
+        } => {
+            let (start, len, end) = (
+                range.start(),
+                range.len(),
+                if last { "last" } else { "more" },
+            );
+            writeln!(
+                out,
+                "A serve {} {} {} {start} {len} {end}",
+                read.0, lease.0, file.0
+            )
         }
         Action::Fail { read, error } => writeln!(out, "A fail {} {}", read.0, error_text(error)),
-        Action::Drop { slot, file, number, pages } => {
+        Action::Drop {
+            slot,
+            file,
+            number,
+            pages,
+        } => {
             writeln!(out, "A drop {} {} {number} {pages:#x}", slot.0, file.0)
         }
         Action::WakeAt { at } => writeln!(out, "A wake {}", at.0),
@@ -165,12 +258,21 @@ impl<'a> Fields<'a> {
 
     fn word<W: Word>(&mut self) -> Result<W, LineError> {
         let text = self.text(W::WANT)?;
-        W::ALL.iter().find(|(_, w)| *w == text).map(|(v, _)| *v).ok_or_else(|| bad(text, W::WANT))
+        W::ALL
+            .iter()
+            .find(|(_, w)| *w == text)
+            .map(|(v, _)| *v)
+            .ok_or_else(|| bad(text, W::WANT))
     }
 
     fn range(&mut self) -> Result<ByteRange, LineError> {
         let (start, len) = (self.number("a first byte")?, self.number("a length")?);
-        ByteRange::new(start, len).ok_or_else(|| bad(&format!("{start} {len}"), "a range below the largest offset"))
+        ByteRange::new(start, len).ok_or_else(|| {
+            bad(
+                &format!("{start} {len}"),
+                "a range below the largest offset",
+            )
+        })
     }
 
     fn error(&mut self) -> Result<Error, LineError> {
@@ -188,22 +290,30 @@ impl<'a> Fields<'a> {
     fn mask(&mut self) -> Result<u64, LineError> {
         let text = self.text("a mask")?;
         let hex = text.strip_prefix("0x").filter(|h| !h.starts_with('+'));
-        hex.and_then(|h| u64::from_str_radix(h, 16).ok()).ok_or_else(|| bad(text, "a mask"))
+        hex.and_then(|h| u64::from_str_radix(h, 16).ok())
+            .ok_or_else(|| bad(text, "a mask"))
     }
 
     fn end<T>(mut self, value: T) -> Result<T, LineError> {
-        self.0.next().map_or(Ok(value), |text| Err(LineError::Extra(text.to_string())))
+        self.0
+            .next()
+            .map_or(Ok(value), |text| Err(LineError::Extra(text.to_string())))
     }
 }
 
 fn bad(text: &str, want: &'static str) -> LineError {
-    LineError::Field { text: text.to_string(), want }
+    LineError::Field {
+        text: text.to_string(),
+        want,
+    }
 }
 
 fn number<T: TryFrom<u64>>(text: &str, what: &'static str) -> Result<T, LineError> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let value = digits.then(|| text.parse::<u64>().ok()).flatten();
-    value.and_then(|n| T::try_from(n).ok()).ok_or_else(|| bad(text, what))
+    value
+        .and_then(|n| T::try_from(n).ok())
+        .ok_or_else(|| bad(text, what))
 }
 
 /// An event and its time.
@@ -227,33 +337,91 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
     }
     let at = Nanos(f.number("a time")?);
     let event = match f.text("an event")? {
-        "open" => Event::Open { open: f.open()?, file: f.file()?, size: f.number("a size")? },
+        "open" => Event::Open {
+            open: f.open()?,
+            file: f.file()?,
+            size: f.number("a size")?,
+        },
         "close" => Event::Close { open: f.open()? },
         "forget" => Event::Forget { file: f.file()? },
         "list" => {
             let (file, size, after) = (f.file()?, f.number("a size")?, f.file_or_none()?);
-            Event::List { file, size, after, planned: f.flag("0 or 1")? }
+            Event::List {
+                file,
+                size,
+                after,
+                planned: f.flag("0 or 1")?,
+            }
         }
-        "read" => Event::Read { read: f.read()?, open: f.open()?, range: f.range()?, random: f.flag("0 or 1")? },
-        "hit" => Event::Hit { read: f.read()?, open: f.open()?, range: f.range()? },
+        "read" => Event::Read {
+            read: f.read()?,
+            open: f.open()?,
+            range: f.range()?,
+            random: f.flag("0 or 1")?,
+        },
+        "hit" => Event::Hit {
+            read: f.read()?,
+            open: f.open()?,
+            range: f.range()?,
+        },
         "fault" => {
             let (read, open, at) = (f.read()?, f.open()?, f.number("an offset")?);
-            let map = Mapping { range: f.range()?, executable: f.flag("0 or 1")?, advice: f.word()? };
-            Event::Fault { read, open, at, map }
+            let map = Mapping {
+                range: f.range()?,
+                executable: f.flag("0 or 1")?,
+                advice: f.word()?,
+            };
+            Event::Fault {
+                read,
+                open,
+                at,
+                map,
+            }
         }
-        "advise" => Event::Advise { open: f.open()?, advice: f.word()?, range: f.range()? },
-        "want" => Event::Prefetch { open: f.open()?, range: f.range()? },
-        "invalidate" => Event::Invalidate { file: f.file()?, range: f.range()? },
-        "changed" => Event::Changed { file: f.file()?, size: f.number("a size")? },
-        "grown" => Event::Grown { file: f.file()?, size: f.number("a size")? },
-        "progress" => Event::Progress { fetch: f.fetch()?, bytes: f.number("a number of bytes")? },
-        "answered" => Event::Answered { ns: f.number("a time")? },
+        "advise" => Event::Advise {
+            open: f.open()?,
+            advice: f.word()?,
+            range: f.range()?,
+        },
+        "want" => Event::Prefetch {
+            open: f.open()?,
+            range: f.range()?,
+        },
+        "invalidate" => Event::Invalidate {
+            file: f.file()?,
+            range: f.range()?,
+        },
+        "changed" => Event::Changed {
+            file: f.file()?,
+            size: f.number("a size")?,
+        },
+        "grown" => Event::Grown {
+            file: f.file()?,
+            size: f.number("a size")?,
+        },
+        "progress" => Event::Progress {
+            fetch: f.fetch()?,
+            bytes: f.number("a number of bytes")?,
+        },
+        "answered" => Event::Answered {
+            ns: f.number("a time")?,
+        },
         "athand" => Event::AtHand { fetch: f.fetch()? },
-        "done" => Event::Done { fetch: f.fetch()?, bytes: f.number("a number of bytes")? },
-        "failed" => Event::Failed { fetch: f.fetch()?, error: f.error()? },
+        "done" => Event::Done {
+            fetch: f.fetch()?,
+            bytes: f.number("a number of bytes")?,
+        },
+        "failed" => Event::Failed {
+            fetch: f.fetch()?,
+            error: f.error()?,
+        },
         "abandon" => Event::Abandon { read: f.read()? },
-        "release" => Event::Release { lease: LeaseId(f.number("a lease")?) },
-        "pressure" => Event::Pressure { pages: f.number("a number of pages")? },
+        "release" => Event::Release {
+            lease: LeaseId(f.number("a lease")?),
+        },
+        "pressure" => Event::Pressure {
+            pages: f.number("a number of pages")?,
+        },
         "timer" => Event::Timer,
         text => return Err(bad(text, "an event")),
     };
@@ -271,7 +439,12 @@ pub fn parse_action(line: &str) -> Result<Action, LineError> {
         text => return Err(bad(text, "A")),
     }
     let action = match f.text("an action")? {
-        "submit" => Action::Submit { fetch: f.fetch()?, file: f.file()?, range: f.range()?, class: f.word()? },
+        "submit" => Action::Submit {
+            fetch: f.fetch()?,
+            file: f.file()?,
+            range: f.range()?,
+            class: f.word()?,
+        },
         "cancel" => Action::Cancel { fetch: f.fetch()? },
         "serve" => {
             let (read, lease, file) = (f.read()?, LeaseId(f.number("a lease")?), f.file()?);
@@ -281,14 +454,30 @@ pub fn parse_action(line: &str) -> Result<Action, LineError> {
                 "more" => false,
                 text => return Err(bad(text, "last or more")),
             };
-            Action::Serve { read, lease, file, range, last }
+            Action::Serve {
+                read,
+                lease,
+                file,
+                range,
+                last,
+            }
         }
-        "fail" => Action::Fail { read: f.read()?, error: f.error()? },
+        "fail" => Action::Fail {
+            read: f.read()?,
+            error: f.error()?,
+        },
         "drop" => {
             let (slot, file) = (GroupSlot(f.number("a slot")?), f.file()?);
-            Action::Drop { slot, file, number: f.number("a group")?, pages: f.mask()? }
+            Action::Drop {
+                slot,
+                file,
+                number: f.number("a group")?,
+                pages: f.mask()?,
+            }
         }
-        "wake" => Action::WakeAt { at: Nanos(f.number("a time")?) },
+        "wake" => Action::WakeAt {
+            at: Nanos(f.number("a time")?),
+        },
         text => return Err(bad(text, "an action")),
     };
     f.end(action)
@@ -328,7 +517,10 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
     }
     let mut value = |key: &'static str| -> Result<u64, LineError> {
         let text = f.text(key)?;
-        let value = text.strip_prefix(key).and_then(|t| t.strip_prefix('=')).ok_or_else(|| bad(text, key))?;
+        let value = text
+            .strip_prefix(key)
+            .and_then(|t| t.strip_prefix('='))
+            .ok_or_else(|| bad(text, key))?;
         number(value, key)
     };
     let page = value("page")?;
@@ -353,37 +545,91 @@ mod tests {
     use super::*;
 
     fn events() -> Vec<Event> {
-        let (read, open, file, fetch) = (ReadId(u64::MAX), OpenId(u32::MAX), FileId(0), FetchId(7 << 32));
+        let (read, open, file, fetch) = (
+            ReadId(u64::MAX),
+            OpenId(u32::MAX),
+            FileId(0),
+            FetchId(7 << 32),
+        );
         let range = ByteRange::between(1, 1 << 62);
         let mut all = vec![
-            Event::Open { open, file, size: 1 << 62 },
+            Event::Open {
+                open,
+                file,
+                size: 1 << 62,
+            },
             Event::Close { open },
             Event::Forget { file },
-            Event::List { file, size: 1 << 62, after: None, planned: false },
-            Event::List { file, size: 0, after: Some(FileId(u32::MAX)), planned: true },
-            Event::Read { read, open, range, random: true },
-            Event::Read { read, open, range, random: false },
+            Event::List {
+                file,
+                size: 1 << 62,
+                after: None,
+                planned: false,
+            },
+            Event::List {
+                file,
+                size: 0,
+                after: Some(FileId(u32::MAX)),
+                planned: true,
+            },
+            Event::Read {
+                read,
+                open,
+                range,
+                random: true,
+            },
+            Event::Read {
+                read,
+                open,
+                range,
+                random: false,
+            },
             Event::Hit { read, open, range },
             Event::Prefetch { open, range },
             Event::Invalidate { file, range },
             Event::Changed { file, size: 0 },
-            Event::Grown { file, size: u64::MAX },
+            Event::Grown {
+                file,
+                size: u64::MAX,
+            },
             Event::Progress { fetch, bytes: 1 },
             Event::Answered { ns: u64::MAX },
             Event::AtHand { fetch },
-            Event::Done { fetch, bytes: u64::MAX },
+            Event::Done {
+                fetch,
+                bytes: u64::MAX,
+            },
             Event::Abandon { read },
             Event::Release { lease: LeaseId(9) },
             Event::Pressure { pages: 12 },
             Event::Timer,
         ];
         for &(advice, _) in Advice::ALL {
-            all.push(Event::Advise { open, advice, range });
+            all.push(Event::Advise {
+                open,
+                advice,
+                range,
+            });
             for executable in [false, true] {
-                all.push(Event::Fault { read, open, at: 5, map: Mapping { range, executable, advice } });
+                all.push(Event::Fault {
+                    read,
+                    open,
+                    at: 5,
+                    map: Mapping {
+                        range,
+                        executable,
+                        advice,
+                    },
+                });
             }
         }
-        let errors = [Error::Io(i32::MIN), Error::Io(5), Error::Short, Error::Changed, Error::Limit];
+        let errors = [
+            Error::Io(i32::MIN),
+            Error::Io(5),
+            Error::Short,
+            Error::Changed,
+            Error::Limit,
+        ];
         all.extend(errors.map(|error| Event::Failed { fetch, error }));
         all
     }
@@ -393,14 +639,32 @@ mod tests {
         let range = ByteRange::between(0, 0);
         let mut all = vec![
             Action::Cancel { fetch },
-            Action::Drop { slot: GroupSlot(4), file, number: 1 << 50, pages: u64::MAX },
-            Action::WakeAt { at: Nanos(u64::MAX) },
+            Action::Drop {
+                slot: GroupSlot(4),
+                file,
+                number: 1 << 50,
+                pages: u64::MAX,
+            },
+            Action::WakeAt {
+                at: Nanos(u64::MAX),
+            },
         ];
         for &(class, _) in Class::ALL {
-            all.push(Action::Submit { fetch, file, range, class });
+            all.push(Action::Submit {
+                fetch,
+                file,
+                range,
+                class,
+            });
         }
         for last in [false, true] {
-            all.push(Action::Serve { read, lease: LeaseId(u32::MAX), file, range, last });
+            all.push(Action::Serve {
+                read,
+                lease: LeaseId(u32::MAX),
+                file,
+                range,
+                last,
+            });
         }
         let errors = [Error::Io(5), Error::Short, Error::Changed, Error::Limit];
         all.extend(errors.map(|error| Action::Fail { read, error }));
@@ -412,7 +676,14 @@ mod tests {
         for (i, event) in events().into_iter().enumerate() {
             let mut line = String::new();
             write_event(&mut line, Nanos(i as u64), &event);
-            assert_eq!(parse_event(&line), Ok(TimedEvent { at: Nanos(i as u64), event }), "{line}");
+            assert_eq!(
+                parse_event(&line),
+                Ok(TimedEvent {
+                    at: Nanos(i as u64),
+                    event
+                }),
+                "{line}"
+            );
             assert!(parse_event(&format!("{} more", line.trim_end())).is_err());
             assert!(parse_event(line.trim_end().rsplit_once(' ').expect("fields").0).is_err());
         }
@@ -426,10 +697,24 @@ mod tests {
 
     #[test]
     fn odd_lines_are_errors() {
-        for line in ["", "E", "E x timer", "E +1 timer", "E 1 tea", "E 1 read 1 1 4611686018427387904 1 0", "A timer"] {
+        for line in [
+            "",
+            "E",
+            "E x timer",
+            "E +1 timer",
+            "E 1 tea",
+            "E 1 read 1 1 4611686018427387904 1 0",
+            "A timer",
+        ] {
             assert!(parse_event(line).is_err(), "{line}");
         }
-        for line in ["A drop 1 1 1 12", "A drop 1 1 1 0x+1", "A serve 1 1 1 0 1 maybe", "A cancel -1", "E 1 timer"] {
+        for line in [
+            "A drop 1 1 1 12",
+            "A drop 1 1 1 0x+1",
+            "A serve 1 1 1 0 1 maybe",
+            "A cancel -1",
+            "E 1 timer",
+        ] {
             assert!(parse_action(line).is_err(), "{line}");
         }
         let config = Config::new(PageSize::new(512).expect("a page"), 1 << 30);

@@ -106,7 +106,11 @@ pub fn replay_watched(log: impl BufRead, look: Look<'_>) -> Result<Replay, Repla
 }
 
 fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayError> {
-    let mut lines = Lines { log, number: 0, text: Vec::new() };
+    let mut lines = Lines {
+        log,
+        number: 0,
+        text: Vec::new(),
+    };
     let mut machine = header(&mut lines)?;
     if look.is_some() {
         machine.observe();
@@ -117,7 +121,10 @@ fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayEr
         let text = text.trim_end();
         let number = lines.number;
         if text.starts_with('A') {
-            let logged = parse_action(text).map_err(|error| ReplayError::Line { line: number, error })?;
+            let logged = parse_action(text).map_err(|error| ReplayError::Line {
+                line: number,
+                error,
+            })?;
             let ours = answers.pop_front();
             if ours != Some(logged) {
                 return Err(differs(number, Some(logged), ours));
@@ -125,7 +132,10 @@ fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayEr
             done.actions += 1;
             continue;
         }
-        let TimedEvent { at, event } = parse_event(text).map_err(|error| ReplayError::Line { line: number, error })?;
+        let TimedEvent { at, event } = parse_event(text).map_err(|error| ReplayError::Line {
+            line: number,
+            error,
+        })?;
         if let Some(ours) = answers.pop_front() {
             return Err(differs(number, None, Some(ours)));
         }
@@ -147,26 +157,50 @@ fn differs(line: u64, logged: Option<Action>, ours: Option<Action>) -> ReplayErr
     let text = |action: Option<Action>| {
         let mut text = String::new();
         action.iter().for_each(|a| write_action(&mut text, a));
-        if text.is_empty() { "nothing".to_string() } else { text.trim_end().to_string() }
+        if text.is_empty() {
+            "nothing".to_string()
+        } else {
+            text.trim_end().to_string()
+        }
     };
-    ReplayError::Differs { line, logged: text(logged), ours: text(ours) }
+    ReplayError::Differs {
+        line,
+        logged: text(logged),
+        ours: text(ours),
+    }
 }
 
 fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
     let wrong = |line, why: String| ReplayError::Header { line, why };
     let first = lines.next()?.unwrap_or_default();
     if first.trim_end() != HEADER {
-        return Err(wrong(1, "this is not an event log of this version".to_string()));
+        return Err(wrong(
+            1,
+            "this is not an event log of this version".to_string(),
+        ));
     }
     let limits = lines.next()?.unwrap_or_default();
     let config = line::parse_config(&limits).map_err(|e| wrong(2, e.to_string()))?;
-    let limit = |what, limit| ReplayError::Limit { line: 2, what, limit };
-    let Config { capacity_pages, max_in_flight, max_fetch_bytes, page, .. } = config;
+    let limit = |what, limit| ReplayError::Limit {
+        line: 2,
+        what,
+        limit,
+    };
+    let Config {
+        capacity_pages,
+        max_in_flight,
+        max_fetch_bytes,
+        page,
+        ..
+    } = config;
     if capacity_pages > MAX_PAGES {
         return Err(limit("capacity_pages", MAX_PAGES));
     }
     if capacity_pages / (max_fetch_bytes / page.bytes()).max(1) > MAX_FETCHES {
-        return Err(limit("the size of the cache in fetches of max_fetch_bytes", MAX_FETCHES));
+        return Err(limit(
+            "the size of the cache in fetches of max_fetch_bytes",
+            MAX_FETCHES,
+        ));
     }
     if max_in_flight > MAX_ID {
         return Err(limit("max_in_flight", u64::from(MAX_ID)));
@@ -181,10 +215,18 @@ fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
 
 /// A number that the machine keeps a place for must not make it keep very many.
 fn within_limits(event: &Event, line: u64) -> Result<(), ReplayError> {
-    let over = |what| Err(ReplayError::Limit { line, what, limit: u64::from(MAX_ID) });
+    let over = |what| {
+        Err(ReplayError::Limit {
+            line,
+            what,
+            limit: u64::from(MAX_ID),
+        })
+    };
     match *event {
         Event::Open { open, .. } if open.0 > MAX_ID => over("the number of the open description"),
-        Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => over("the number of the file"),
+        Event::Open { file, .. } | Event::List { file, .. } if file.0 > MAX_ID => {
+            over("the number of the file")
+        }
         _ => Ok(()),
     }
 }
@@ -202,19 +244,36 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let line = self.number;
         let io = |error| ReplayError::Io { line, error };
-        let read = (&mut self.log).take(MAX_LINE_BYTES).read_until(b'\n', &mut self.text).map_err(io)?;
+        let read = (&mut self.log)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut self.text)
+            .map_err(io)?;
         if read == 0 {
             self.number -= 1;
             return Ok(None);
         }
         if self.text.last() != Some(&b'\n') {
-            let what = if read as u64 == MAX_LINE_BYTES { "a line shorter than 4096 bytes" } else { "a whole line" };
-            let text = String::from_utf8_lossy(&self.text[..read.min(40)]).escape_debug().to_string();
-            return Err(ReplayError::Line { line, error: LineError::Field { text, want: what } });
+            let what = if read as u64 == MAX_LINE_BYTES {
+                "a line shorter than 4096 bytes"
+            } else {
+                "a whole line"
+            };
+            let text = String::from_utf8_lossy(&self.text[..read.min(40)])
+                .escape_debug()
+                .to_string();
+            return Err(ReplayError::Line {
+                line,
+                error: LineError::Field { text, want: what },
+            });
         }
         let text = std::str::from_utf8(&self.text).map_err(|_| {
-            let text = String::from_utf8_lossy(&self.text).escape_debug().to_string();
-            ReplayError::Line { line, error: LineError::Field { text, want: "text" } }
+            let text = String::from_utf8_lossy(&self.text)
+                .escape_debug()
+                .to_string();
+            ReplayError::Line {
+                line,
+                error: LineError::Field { text, want: "text" },
+            }
         })?;
         Ok(Some(text.to_string()))
     }

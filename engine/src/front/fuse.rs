@@ -93,19 +93,30 @@ pub struct MountError {
 impl MountError {
     fn new(what: &str, dir: &Path, remedy: &str) -> MountError {
         let place = dir.display().to_string();
-        MountError { what: what.to_string(), place, remedy: remedy.to_string(), machine: false }
+        MountError {
+            what: what.to_string(),
+            place,
+            remedy: remedy.to_string(),
+            machine: false,
+        }
     }
 
     /// The system refuses threads.
     fn no_threads(dir: &Path, error: &std::io::Error) -> MountError {
         let what = "not mounted, since threads are refused";
-        MountError { machine: true, ..MountError::new(what, dir, &error.to_string()) }
+        MountError {
+            machine: true,
+            ..MountError::new(what, dir, &error.to_string())
+        }
     }
 
     /// The system would not mount.
     fn refused(dir: &Path, error: &std::io::Error) -> MountError {
         let remedy = "load the module 'fuse', install fuse3, and look whether you may mount here";
-        MountError { machine: true, ..MountError::new(&format!("cannot mount ({error})"), dir, remedy) }
+        MountError {
+            machine: true,
+            ..MountError::new(&format!("cannot mount ({error})"), dir, remedy)
+        }
     }
 }
 
@@ -133,7 +144,11 @@ impl FuseStop {
     /// # Errors
     /// Neither could be done.
     pub fn stop(&self) -> std::io::Result<Unmounted> {
-        let done = self.unmounter.lock().unwrap_or_else(PoisonError::into_inner).unmount();
+        let done = self
+            .unmounter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .unmount();
         let done = match done {
             Ok(()) => Ok(Unmounted::Clean),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
@@ -147,15 +162,24 @@ impl FuseStop {
 
     /// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
     fn detach(&self) -> std::io::Result<()> {
-        let tries: [(&str, &[&str]); 2] = [("fusermount3", &["-u", "-z", "-q", "--"]), ("umount", &["-l", "--"])];
+        let tries: [(&str, &[&str]); 2] = [
+            ("fusermount3", &["-u", "-z", "-q", "--"]),
+            ("umount", &["-l", "--"]),
+        ];
         for (program, arguments) in tries {
             let mut command = Command::new(program);
-            let command = command.args(arguments).arg(&self.dir).stdin(Stdio::null()).stderr(Stdio::null());
+            let command = command
+                .args(arguments)
+                .arg(&self.dir)
+                .stdin(Stdio::null())
+                .stderr(Stdio::null());
             if command.status().is_ok_and(|status| status.success()) {
                 return Ok(());
             }
         }
-        Err(std::io::Error::other("it is in use, and neither fusermount3 nor umount would take it away"))
+        Err(std::io::Error::other(
+            "it is in use, and neither fusermount3 nor umount would take it away",
+        ))
     }
 }
 
@@ -181,13 +205,34 @@ impl Mount {
         let what = tree.describe();
         let view = View::new(tree, engine, settings).map_err(|error| MountError {
             place: what.clone(),
-            ..MountError::new(&error.to_string(), &dir, "check the source and its permissions")
+            ..MountError::new(
+                &error.to_string(),
+                &dir,
+                "check the source and its permissions",
+            )
         })?;
         let view = Arc::new(view);
         let stopped = Arc::default();
-        let mut mounted = Mounted::new(Arc::clone(&view), Arc::clone(&stopped), &what, &dir, settings)?;
+        let mut mounted = Mounted::new(
+            Arc::clone(&view),
+            Arc::clone(&stopped),
+            &what,
+            &dir,
+            settings,
+        )?;
         let unmounter = Mutex::new(mounted.unmounter());
-        Ok((Mount { mounted, view, dir: dir.clone() }, FuseStop { unmounter, dir, stopped }))
+        Ok((
+            Mount {
+                mounted,
+                view,
+                dir: dir.clone(),
+            },
+            FuseStop {
+                unmounter,
+                dir,
+                stopped,
+            },
+        ))
     }
 
     /// Serves until it is unmounted, by any program, and nothing of it is open.
@@ -230,14 +275,26 @@ fn checked(dir: &Path) -> Result<PathBuf, MountError> {
             let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
             MountError::new("a mount is there whose server is gone", dir, &remedy)
         }
-        errno => MountError::new(&errno_text(errno.unwrap_or(0)), dir, "name an empty folder that you own"),
+        errno => MountError::new(
+            &errno_text(errno.unwrap_or(0)),
+            dir,
+            "name an empty folder that you own",
+        ),
     };
     let meta = std::fs::metadata(dir).map_err(problem)?;
     if !meta.is_dir() {
-        return Err(MountError::new("not a folder", dir, "name an empty folder that you own"));
+        return Err(MountError::new(
+            "not a folder",
+            dir,
+            "name an empty folder that you own",
+        ));
     }
     if std::fs::read_dir(dir).map_err(problem)?.next().is_some() {
-        return Err(MountError::new("the folder is not empty", dir, "name an empty one, or unmount what is there"));
+        return Err(MountError::new(
+            "the folder is not empty",
+            dir,
+            "name an empty one, or unmount what is there",
+        ));
     }
     if !Path::new("/dev/fuse").exists() {
         let missing = std::io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());

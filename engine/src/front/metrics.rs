@@ -37,7 +37,10 @@ impl MetricsServer {
     ///
     /// # Errors
     /// The address is taken or not allowed.
-    pub fn start(address: SocketAddr, say: impl Fn() -> String + Send + 'static) -> std::io::Result<MetricsServer> {
+    pub fn start(
+        address: SocketAddr,
+        say: impl Fn() -> String + Send + 'static,
+    ) -> std::io::Result<MetricsServer> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let ending = Arc::new(AtomicBool::new(false));
@@ -56,7 +59,11 @@ impl MetricsServer {
             }
         };
         let thread = Some(crate::system::spawn("foreread-metrics", None, work)?);
-        Ok(MetricsServer { address, ending, thread })
+        Ok(MetricsServer {
+            address,
+            ending,
+            thread,
+        })
     }
 
     /// Where it listens.
@@ -85,14 +92,20 @@ impl Drop for MetricsServer {
 
 fn serve(mut stream: TcpStream, say: &impl Fn() -> String) -> std::io::Result<()> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let Some(head) = head(&mut stream)? else { return answer(&mut stream, "431 Request Header Fields Too Large", "") };
+    let Some(head) = head(&mut stream)? else {
+        return answer(&mut stream, "431 Request Header Fields Too Large", "");
+    };
     let mut words = head.split(' ');
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = target.split('?').next().unwrap_or(target);
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => {
             let body = say();
-            answer(&mut stream, "200 OK", if method == "GET" { &body } else { "" })
+            answer(
+                &mut stream,
+                "200 OK",
+                if method == "GET" { &body } else { "" },
+            )
         }
         ("GET" | "HEAD", _) => answer(&mut stream, "404 Not Found", ""),
         _ => answer(&mut stream, "405 Method Not Allowed", ""),
@@ -124,8 +137,9 @@ fn head(stream: &mut TcpStream) -> std::io::Result<Option<String>> {
 
 fn answer(stream: &mut TcpStream, status: &str, body: &str) -> std::io::Result<()> {
     let len = body.len();
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n"
+    );
     let whole = [head.as_bytes(), body.as_bytes()].concat();
     let until = Instant::now() + CLIENT_TIMEOUT;
     let mut rest = &whole[..];

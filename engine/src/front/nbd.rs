@@ -74,11 +74,21 @@ pub fn make_room(clients: u32) -> u32 {
     let mut allowed = current.unwrap_or(u64::MAX);
     if allowed < wanted {
         let most = wanted.min(maximum.unwrap_or(u64::MAX));
-        if setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum }).is_ok() {
+        if setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(most),
+                maximum,
+            },
+        )
+        .is_ok()
+        {
             allowed = most;
         }
     }
-    u32::try_from(allowed.saturating_sub(OTHER_FILES)).unwrap_or(u32::MAX).min(clients)
+    u32::try_from(allowed.saturating_sub(OTHER_FILES))
+        .unwrap_or(u32::MAX)
+        .min(clients)
 }
 
 /// Counted since the server was made.
@@ -155,7 +165,11 @@ impl Server {
     /// # Errors
     /// An address is taken or not allowed, the source cannot be written though the settings say so, or there is no thread to
     /// be had.
-    pub fn bind(listen: &[Listen], reader: Reader, settings: NbdSettings) -> Result<(Server, NbdStop), ServeError> {
+    pub fn bind(
+        listen: &[Listen],
+        reader: Reader,
+        settings: NbdSettings,
+    ) -> Result<(Server, NbdStop), ServeError> {
         if settings.writable {
             reader.allow_writes().map_err(|error| ServeError {
                 what: format!("cannot be written ({error})"),
@@ -166,19 +180,42 @@ impl Server {
                 reader.lock().map_err(|error| locked(&reader, &error))?;
             }
         }
-        let listeners = listen.iter().map(Listener::bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = listen
+            .iter()
+            .map(Listener::bind)
+            .collect::<Result<Vec<_>, _>>()?;
         let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
         // The pipe has no reader when the server is gone, and a signal handler must not wait.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
         let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
-        let (helpers, owed) = (Permits::new(u64::from(settings.max_helpers)), Permits::new(settings.max_owed_bytes));
+        let (helpers, owed) = (
+            Permits::new(u64::from(settings.max_helpers)),
+            Permits::new(settings.max_owed_bytes),
+        );
         let (counters, conns) = (Counters::default(), Mutex::default());
         let (running, ended) = channel();
         let running = Mutex::new(Some(running));
-        let shared = Arc::new(Shared { reader, settings, counters, conns, workers, helpers, owed, running });
+        let shared = Arc::new(Shared {
+            reader,
+            settings,
+            counters,
+            conns,
+            workers,
+            helpers,
+            owed,
+            running,
+        });
         shared.start().map_err(|error| short_of_threads(&error))?;
-        Ok((Server { shared, listeners, wake, ended }, NbdStop(stop)))
+        Ok((
+            Server {
+                shared,
+                listeners,
+                wake,
+                ended,
+            },
+            NbdStop(stop),
+        ))
     }
 
     /// Where it listens, as clients write it: `nbd+unix:///NAME?socket=PATH`, `nbd://HOST:PORT/NAME`; with TLS
@@ -187,7 +224,10 @@ impl Server {
     pub fn uris(&self) -> Vec<String> {
         let settings = &self.shared.settings;
         let tls = settings.tls_offer() != TlsOffer::None;
-        self.listeners.iter().map(|l| l.uri(&settings.export, tls)).collect()
+        self.listeners
+            .iter()
+            .map(|l| l.uri(&settings.export, tls))
+            .collect()
     }
 
     /// What it has done so far.
@@ -209,7 +249,11 @@ impl Server {
     pub fn run(self) -> std::io::Result<()> {
         loop {
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&self.wake, PollFlags::IN)];
-            fds.extend(self.listeners.iter().map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
+            fds.extend(
+                self.listeners
+                    .iter()
+                    .map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)),
+            );
             match poll(&mut fds, None) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
@@ -219,7 +263,12 @@ impl Server {
             if ready[0] {
                 break;
             }
-            for (listener, _) in self.listeners.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            for (listener, _) in self
+                .listeners
+                .iter()
+                .zip(&ready[1..])
+                .filter(|(_, ready)| **ready)
+            {
                 self.accept(listener);
             }
         }
@@ -230,7 +279,11 @@ impl Server {
     fn accept(&self, listener: &Listener) {
         match listener.accept() {
             Ok(stream) => self.shared.greet(stream),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::ConnectionAborted
+                ) => {}
             // Out of descriptors or memory: those that are connected may leave some soon.
             Err(error) => {
                 if let Some(times) = log::once_a_minute("cannot accept") {
@@ -257,7 +310,11 @@ impl Shared {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
         ServerCounts {
-            clients: self.conns.lock().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            clients: self
+                .conns
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .len() as u64,
             connections: get(&c.connections),
             turned_away: get(&c.turned_away),
             requests: get(&c.requests),
@@ -283,13 +340,24 @@ impl Shared {
         };
         if conns.len() >= self.settings.max_clients as usize {
             if let Some(times) = log::once_a_minute("too many NBD clients") {
-                tracing::warn!(times, limit = self.settings.max_clients, "NBD client refused: too many are connected");
+                tracing::warn!(
+                    times,
+                    limit = self.settings.max_clients,
+                    "NBD client refused: too many are connected"
+                );
             }
             return turn_away();
         }
         tracing::info!(client = number, peer = %socket.peer(), "NBD client connected");
-        let Ok(reader) = self.reader.try_clone() else { return turn_away() };
-        let conn = Arc::new(Conn::new(Arc::clone(self), number, Stream::new(socket), reader));
+        let Ok(reader) = self.reader.try_clone() else {
+            return turn_away();
+        };
+        let conn = Arc::new(Conn::new(
+            Arc::clone(self),
+            number,
+            Stream::new(socket),
+            reader,
+        ));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         self.counters.greeting.fetch_add(1, Ordering::Relaxed);
@@ -298,7 +366,10 @@ impl Shared {
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
             shared.counters.greeting.fetch_sub(1, Ordering::Relaxed);
             if !stays.unwrap_or(false) {
-                tracing::info!(client = number, "NBD client left before the end of its handshake");
+                tracing::info!(
+                    client = number,
+                    "NBD client left before the end of its handshake"
+                );
                 conn.hang_up();
                 shared.forget(number);
             }
@@ -311,7 +382,10 @@ impl Shared {
     }
 
     fn forget(&self, number: u64) {
-        self.conns.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        self.conns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&number);
     }
 
     /// Starts the first thread: without one no client would ever be served.
@@ -331,9 +405,16 @@ impl Shared {
     }
 
     /// Starts a thread that the end of the server waits for.
-    fn spawn(self: &Arc<Shared>, work: impl FnOnce(&Arc<Shared>) + Send + 'static) -> std::io::Result<()> {
+    fn spawn(
+        self: &Arc<Shared>,
+        work: impl FnOnce(&Arc<Shared>) + Send + 'static,
+    ) -> std::io::Result<()> {
         let shared = Arc::clone(self);
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let all = move || {
             work(&shared);
             // In this order: the reader is free when the server has ended.
@@ -348,7 +429,12 @@ impl Shared {
         let mut buffer = Vec::new();
         let mut answered = None;
         while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Spawn)) {
-            let conn = self.conns.lock().unwrap_or_else(PoisonError::into_inner).get(&number).map(Arc::clone);
+            let conn = self
+                .conns
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&number)
+                .map(Arc::clone);
             if let Some(conn) = conn {
                 answered = Some(conn.turn(&mut buffer));
             }
@@ -357,8 +443,16 @@ impl Shared {
 
     /// The name of a client's source for an observer.
     fn called(&self) -> &str {
-        let NbdSettings { export, description, .. } = &self.settings;
-        if export.is_empty() { description } else { export }
+        let NbdSettings {
+            export,
+            description,
+            ..
+        } = &self.settings;
+        if export.is_empty() {
+            description
+        } else {
+            export
+        }
     }
 
     /// The source as sent to a client that connects now.
@@ -388,10 +482,22 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.each(Conn::hang_up);
         self.shared.workers.end();
-        drop(self.shared.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.shared
+                .running
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         // Nothing is ever sent.
         let _ = self.ended.recv_timeout(THREADS_END);
-        let conns = std::mem::take(&mut *self.shared.conns.lock().unwrap_or_else(PoisonError::into_inner));
+        let conns = std::mem::take(
+            &mut *self
+                .shared
+                .conns
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
         drop(conns);
     }
 }

@@ -26,23 +26,40 @@ impl UnixSocket {
     /// A socket at `path`, in place of one that no server answers.
     pub fn bind(path: &Path) -> std::io::Result<UnixSocket> {
         make_way(path)?;
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         // 0700, with a name that cannot be guessed.
-        let dir = tempfile::Builder::new().prefix(".foreread-").tempdir_in(parent)?;
+        let dir = tempfile::Builder::new()
+            .prefix(".foreread-")
+            .tempdir_in(parent)?;
         let hidden = dir.path().join("s");
         let socket = UnixListener::bind(&hidden)?;
         std::fs::set_permissions(&hidden, Permissions::from_mode(0o600))?;
         let inode = std::fs::symlink_metadata(&hidden)?.ino();
         std::fs::rename(&hidden, path)?;
-        Ok(UnixSocket { socket, path: path.to_path_buf(), inode })
+        Ok(UnixSocket {
+            socket,
+            path: path.to_path_buf(),
+            inode,
+        })
     }
 
     /// One that another process has made: its file is not ours to remove.
     #[cfg(feature = "nbd")]
     pub fn inherited(socket: UnixListener) -> std::io::Result<UnixSocket> {
-        let path = socket.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_path_buf();
+        let path = socket
+            .local_addr()?
+            .as_pathname()
+            .unwrap_or(Path::new(""))
+            .to_path_buf();
         // No file has this number.
-        Ok(UnixSocket { socket, path, inode: 0 })
+        Ok(UnixSocket {
+            socket,
+            path,
+            inode: 0,
+        })
     }
 
     #[cfg(feature = "nbd")]
@@ -72,8 +89,12 @@ impl Drop for UnixSocket {
 /// # Errors
 /// `WouldBlock`: something listens and does not accept. `ConnectionRefused`: nothing listens any more.
 pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
-    let socket =
-        socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        None,
+    )?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
@@ -82,17 +103,26 @@ pub fn knock(path: &Path) -> std::io::Result<UnixStream> {
 
 /// Refuses a place that is taken, and says by what. A socket that no server answers was left by a killed one, and may be replaced.
 fn make_way(path: &Path) -> std::io::Result<()> {
-    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    let Ok(meta) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
     if !meta.file_type().is_socket() {
-        return Err(Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there"));
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            "a file that is no socket is there",
+        ));
     }
     let taken = |what| Err(Error::new(ErrorKind::AddrInUse, what));
     match knock(path) {
         Ok(_) => taken("in use: a server listens there"),
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::CONNREFUSED) => Ok(()),
-            Some(Errno::AGAIN) => taken("in use: another program listens there, and accepts no connections"),
-            Some(Errno::PROTOTYPE) => taken("in use: a socket of another kind (datagrams) is there"),
+            Some(Errno::AGAIN) => {
+                taken("in use: another program listens there, and accepts no connections")
+            }
+            Some(Errno::PROTOTYPE) => {
+                taken("in use: a socket of another kind (datagrams) is there")
+            }
             _ => Err(error),
         },
     }
@@ -119,9 +149,14 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(said(&path).contains("accepts no connections"), "{}", said(&path));
+        assert!(
+            said(&path).contains("accepts no connections"),
+            "{}",
+            said(&path)
+        );
         drop(foreign);
-        let own = UnixSocket::bind(&path).expect("a socket that a killed server has left is replaced");
+        let own =
+            UnixSocket::bind(&path).expect("a socket that a killed server has left is replaced");
         drop(own);
         let datagrams = UnixDatagram::bind(&path).expect("made");
         assert!(said(&path).contains("datagrams"), "{}", said(&path));

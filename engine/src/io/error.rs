@@ -45,6 +45,9 @@ impl From<SourceOpenError> for Error {
 /// For a source that reads by `std::io`: the error number and the text; `EIO` where the error has no number.
 impl From<Error> for SourceError {
     fn from(error: Error) -> SourceError {
-        SourceError::Io { errno: error.raw_os_error().unwrap_or(EIO), what: error.to_string() }
+        SourceError::Io {
+            errno: error.raw_os_error().unwrap_or(EIO),
+            what: error.to_string(),
+        }
     }
 }

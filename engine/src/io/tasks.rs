@@ -66,7 +66,11 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
 
     fn begin(&mut self, out: &mut [u8], waker: &Waker) -> Poll<Result<usize>> {
         let reader = self.reader.borrow();
-        let mut waiting = Waiting { engine: reader.engine().clone(), progress: Progress::default(), buf: Vec::new() };
+        let mut waiting = Waiting {
+            engine: reader.engine().clone(),
+            progress: Progress::default(),
+            buf: Vec::new(),
+        };
         match reader.poll_at(out, self.position, &mut waiting.progress, waker) {
             Poll::Ready(read) => Poll::Ready(self.advance(read)),
             Poll::Pending => {
@@ -78,9 +82,19 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         }
     }
 
-    fn go_on(&mut self, mut waiting: Waiting, out: &mut [u8], waker: &Waker) -> Poll<Result<usize>> {
+    fn go_on(
+        &mut self,
+        mut waiting: Waiting,
+        out: &mut [u8],
+        waker: &Waker,
+    ) -> Poll<Result<usize>> {
         let reader = self.reader.borrow();
-        match reader.poll_at(&mut waiting.buf, self.position, &mut waiting.progress, waker) {
+        match reader.poll_at(
+            &mut waiting.buf,
+            self.position,
+            &mut waiting.progress,
+            waker,
+        ) {
             Poll::Ready(Ok(read)) => {
                 let mut buf = std::mem::take(&mut waiting.buf);
                 buf.truncate(read);
@@ -99,7 +113,10 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
         let n = out.len().min(buf.len() - taken);
         out[..n].copy_from_slice(&buf[taken..taken + n]);
         if taken + n < buf.len() {
-            self.task = Task::Read { buf, taken: taken + n };
+            self.task = Task::Read {
+                buf,
+                taken: taken + n,
+            };
         }
         self.position += n as u64;
         n
@@ -120,7 +137,8 @@ impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncRead for ReadCursor<R> {
         buf: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         let out = buf.initialize_unfilled();
-        self.poll_into(out, context.waker()).map_ok(|read| buf.advance(read))
+        self.poll_into(out, context.waker())
+            .map_ok(|read| buf.advance(read))
     }
 }
 
@@ -137,7 +155,11 @@ impl<R: Borrow<Reader> + Unpin> tokio::io::AsyncSeek for ReadCursor<R> {
 
 #[cfg(feature = "futures")]
 impl<R: Borrow<Reader> + Unpin> futures_io::AsyncRead for ReadCursor<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<Result<usize>> {
         self.poll_into(buf, context.waker())
     }
 }

@@ -74,14 +74,27 @@ impl Handshake {
     #[must_use]
     pub fn new(export: Export, tls: TlsOffer) -> Handshake {
         let (state, agreed) = (State::Flags, Agreed::default());
-        Handshake { export, state, tls, encrypted: false, no_zeroes: false, options: 0, agreed }
+        Handshake {
+            export,
+            state,
+            tls,
+            encrypted: false,
+            no_zeroes: false,
+            options: 0,
+            agreed,
+        }
     }
 
     /// What the server sends first.
     #[must_use]
     pub fn greeting() -> Vec<u8> {
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
-        [&wire::MAGIC.to_be_bytes()[..], &wire::OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat()
+        [
+            &wire::MAGIC.to_be_bytes()[..],
+            &wire::OPTION_MAGIC.to_be_bytes(),
+            &flags.to_be_bytes(),
+        ]
+        .concat()
     }
 
     /// What was agreed on so far.
@@ -105,7 +118,11 @@ impl Handshake {
         assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
         match self.state {
             State::Flags => self.flags(wire::u32_at(bytes, 0)),
-            State::Head => self.head(wire::u64_at(bytes, 0), wire::u32_at(bytes, 8), wire::u32_at(bytes, 12)),
+            State::Head => self.head(
+                wire::u64_at(bytes, 0),
+                wire::u32_at(bytes, 8),
+                wire::u32_at(bytes, 12),
+            ),
             State::Data { option, .. } => {
                 self.state = State::Head;
                 self.option(option, bytes, out)
@@ -144,7 +161,9 @@ impl Handshake {
         let plain = self.tls == TlsOffer::Required && !self.encrypted;
         match number {
             // The old way knows no refusal.
-            option::EXPORT_NAME if plain => return Then::Close("a client without TLS, which is required"),
+            option::EXPORT_NAME if plain => {
+                return Then::Close("a client without TLS, which is required");
+            }
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 answer(reply::ACK, &[]);
@@ -153,7 +172,10 @@ impl Handshake {
             option::STARTTLS if !data.is_empty() => answer(reply::ERR_INVALID, b"it takes no data"),
             option::STARTTLS if self.encrypted => answer(reply::ERR_INVALID, b"TLS is on already"),
             option::STARTTLS if self.tls == TlsOffer::None => {
-                answer(reply::ERR_POLICY, b"no TLS here; use a tunnel, or a unix socket");
+                answer(
+                    reply::ERR_POLICY,
+                    b"no TLS here; use a tunnel, or a unix socket",
+                );
             }
             option::STARTTLS => {
                 answer(reply::ACK, &[]);
@@ -162,15 +184,23 @@ impl Handshake {
                 self.agreed = Agreed::default();
                 return Then::StartTls;
             }
-            _ if plain => answer(reply::ERR_TLS_REQD, b"this server requires TLS: connect by nbds:// or with --tls"),
+            _ if plain => answer(
+                reply::ERR_TLS_REQD,
+                b"this server requires TLS: connect by nbds:// or with --tls",
+            ),
             option::LIST if !data.is_empty() => answer(reply::ERR_INVALID, b"a list takes no data"),
             option::LIST => {
                 let name = self.export.name.as_bytes();
-                answer(reply::SERVER, &[&(name.len() as u32).to_be_bytes()[..], name].concat());
+                answer(
+                    reply::SERVER,
+                    &[&(name.len() as u32).to_be_bytes()[..], name].concat(),
+                );
                 answer(reply::ACK, &[]);
             }
             option::INFO | option::GO => return self.go(number, data, out),
-            option::STRUCTURED_REPLY if !data.is_empty() => answer(reply::ERR_INVALID, b"it takes no data"),
+            option::STRUCTURED_REPLY if !data.is_empty() => {
+                answer(reply::ERR_INVALID, b"it takes no data")
+            }
             option::STRUCTURED_REPLY => {
                 self.agreed.structured = true;
                 answer(reply::ACK, &[]);
@@ -178,7 +208,9 @@ impl Handshake {
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT if !self.agreed.structured => {
                 answer(reply::ERR_INVALID, b"ask for structured replies first");
             }
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(number, data, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.contexts(number, data, out)
+            }
             _ => answer(reply::ERR_UNSUP, b"unknown option"),
         }
         Then::More
@@ -187,7 +219,12 @@ impl Handshake {
     /// Names the contexts that the client asks for, of which there is at most one, and for `SET` agrees on them.
     fn contexts(&mut self, number: u32, data: &[u8], out: &mut Vec<u8>) {
         let Some((name, queries)) = name_and_queries(data) else {
-            return put_reply(out, number, reply::ERR_INVALID, b"the lengths in it do not fit");
+            return put_reply(
+                out,
+                number,
+                reply::ERR_INVALID,
+                b"the lengths in it do not fit",
+            );
         };
         let set = number == option::SET_META_CONTEXT;
         // What was agreed on before is void, whatever comes of this.
@@ -195,11 +232,16 @@ impl Handshake {
         if !self.is_ours(name) {
             return put_reply(out, number, reply::ERR_UNKNOWN, b"no export of that name");
         }
-        let asks = |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
+        let asks =
+            |query: &&[u8]| *query == allocation::NAME.as_bytes() || (!set && *query == b"base:");
         // A list without a query asks for all.
         let asked = queries.iter().any(asks) || (!set && queries.is_empty());
         if self.export.knows_holes && asked {
-            let context = [&allocation::ID.to_be_bytes()[..], allocation::NAME.as_bytes()].concat();
+            let context = [
+                &allocation::ID.to_be_bytes()[..],
+                allocation::NAME.as_bytes(),
+            ]
+            .concat();
             put_reply(out, number, reply::META_CONTEXT, &context);
             self.agreed.holes |= set;
         }
@@ -221,7 +263,12 @@ impl Handshake {
 
     fn go(&self, number: u32, data: &[u8], out: &mut Vec<u8>) -> Then {
         let Some((name, wanted)) = name_and_wishes(data) else {
-            put_reply(out, number, reply::ERR_INVALID, b"the lengths in it do not fit");
+            put_reply(
+                out,
+                number,
+                reply::ERR_INVALID,
+                b"the lengths in it do not fit",
+            );
             return Then::More;
         };
         if !self.is_ours(name) {
@@ -229,22 +276,45 @@ impl Handshake {
             return Then::More;
         }
         let mut tell = |kind: u16, data: &[&[u8]]| {
-            put_reply(out, number, reply::INFO, &[&kind.to_be_bytes()[..], &data.concat()].concat());
+            put_reply(
+                out,
+                number,
+                reply::INFO,
+                &[&kind.to_be_bytes()[..], &data.concat()].concat(),
+            );
         };
-        let Export { name, description, size, preferred, .. } = &self.export;
-        tell(info::EXPORT, &[&size.to_be_bytes(), &self.flags_now().to_be_bytes()]);
+        let Export {
+            name,
+            description,
+            size,
+            preferred,
+            ..
+        } = &self.export;
+        tell(
+            info::EXPORT,
+            &[&size.to_be_bytes(), &self.flags_now().to_be_bytes()],
+        );
         for wish in wanted.chunks_exact(2).map(|w| wire::u16_at(w, 0)) {
             match wish {
                 info::NAME => tell(wish, &[name.as_bytes()]),
                 info::DESCRIPTION => tell(wish, &[description.as_bytes()]),
-                info::BLOCK_SIZE => {
-                    tell(wish, &[&1_u32.to_be_bytes(), &preferred.to_be_bytes(), &MAX_LEN.to_be_bytes()])
-                }
+                info::BLOCK_SIZE => tell(
+                    wish,
+                    &[
+                        &1_u32.to_be_bytes(),
+                        &preferred.to_be_bytes(),
+                        &MAX_LEN.to_be_bytes(),
+                    ],
+                ),
                 _ => {}
             }
         }
         put_reply(out, number, reply::ACK, &[]);
-        if number == option::GO { Then::Transmission } else { Then::More }
+        if number == option::GO {
+            Then::Transmission
+        } else {
+            Then::More
+        }
     }
 
     /// The empty name is the default export, and there is only one.
@@ -254,7 +324,12 @@ impl Handshake {
 
     /// DF is only for structured replies.
     fn flags_now(&self) -> u16 {
-        self.export.flags | if self.agreed.structured { transmission::SEND_DF } else { 0 }
+        self.export.flags
+            | if self.agreed.structured {
+                transmission::SEND_DF
+            } else {
+                0
+            }
     }
 }
 
@@ -313,20 +388,30 @@ mod tests {
             knows_holes: true,
         };
         let mut shake = Handshake::new(export, tls);
-        assert_eq!((shake.wants(), shake.take(&[0, 0, 0, 3], &mut Vec::new())), (4, Then::More));
+        assert_eq!(
+            (shake.wants(), shake.take(&[0, 0, 0, 3], &mut Vec::new())),
+            (4, Then::More)
+        );
         shake
     }
 
     /// Sends an option; gives what comes after it and the kinds and data of the answers.
     fn send(shake: &mut Handshake, number: u32, data: &[u8]) -> (Then, Vec<(u32, Vec<u8>)>) {
         let mut out = Vec::new();
-        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes()];
+        let head = [
+            &wire::OPTION_MAGIC.to_be_bytes()[..],
+            &number.to_be_bytes(),
+            &(data.len() as u32).to_be_bytes(),
+        ];
         assert_eq!(shake.take(&head.concat(), &mut out), Then::More);
         assert_eq!(shake.wants(), data.len());
         let then = shake.take(data, &mut out);
         let (mut replies, mut rest) = (Vec::new(), out.as_slice());
         while number != option::EXPORT_NAME && !rest.is_empty() {
-            assert_eq!((wire::u64_at(rest, 0), wire::u32_at(rest, 8)), (wire::OPTION_REPLY_MAGIC, number));
+            assert_eq!(
+                (wire::u64_at(rest, 0), wire::u32_at(rest, 8)),
+                (wire::OPTION_REPLY_MAGIC, number)
+            );
             let len = wire::u32_at(rest, 16) as usize;
             replies.push((wire::u32_at(rest, 12), rest[20..20 + len].to_vec()));
             rest = &rest[20 + len..];
@@ -340,19 +425,38 @@ mod tests {
     fn go(name: &str, wishes: &[u16]) -> Vec<u8> {
         let wishes: Vec<u8> = wishes.iter().flat_map(|w| w.to_be_bytes()).collect();
         let count = (wishes.len() as u16 / 2).to_be_bytes();
-        [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &count, &wishes].concat()
+        [
+            &(name.len() as u32).to_be_bytes()[..],
+            name.as_bytes(),
+            &count,
+            &wishes,
+        ]
+        .concat()
     }
 
     #[test]
     fn go_answers_what_was_asked_and_begins() {
         let mut shake = started();
-        assert_eq!(send(&mut shake, option::STRUCTURED_REPLY, &[]), (Then::More, vec![(reply::ACK, vec![])]));
-        let (then, replies) = send(&mut shake, option::GO, &go("disk", &[info::BLOCK_SIZE, 99, info::DESCRIPTION]));
-        assert_eq!((then, shake.agreed().structured), (Then::Transmission, true));
+        assert_eq!(
+            send(&mut shake, option::STRUCTURED_REPLY, &[]),
+            (Then::More, vec![(reply::ACK, vec![])])
+        );
+        let (then, replies) = send(
+            &mut shake,
+            option::GO,
+            &go("disk", &[info::BLOCK_SIZE, 99, info::DESCRIPTION]),
+        );
+        assert_eq!(
+            (then, shake.agreed().structured),
+            (Then::Transmission, true)
+        );
         let kinds: Vec<u32> = replies.iter().map(|r| r.0).collect();
         assert_eq!(kinds, [reply::INFO, reply::INFO, reply::INFO, reply::ACK]);
         let export = &replies[0].1;
-        assert_eq!((wire::u16_at(export, 0), wire::u64_at(export, 2)), (info::EXPORT, 1 << 20));
+        assert_eq!(
+            (wire::u16_at(export, 0), wire::u64_at(export, 2)),
+            (info::EXPORT, 1 << 20)
+        );
         let flags = transmission::HAS_FLAGS | transmission::READ_ONLY | transmission::SEND_DF;
         assert_eq!(wire::u16_at(export, 10), flags);
         assert_eq!(replies[1].1, [0, 3, 0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
@@ -362,22 +466,42 @@ mod tests {
     #[test]
     fn holes_are_told_of_when_asked_for() {
         let ask = |name: &str, queries: &[&str]| {
-            let text = |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
+            let text =
+                |text: &str| [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat();
             let queries_bytes: Vec<u8> = queries.iter().flat_map(|query| text(query)).collect();
-            [text(name), (queries.len() as u32).to_be_bytes().to_vec(), queries_bytes].concat()
+            [
+                text(name),
+                (queries.len() as u32).to_be_bytes().to_vec(),
+                queries_bytes,
+            ]
+            .concat()
         };
         let mut shake = started();
         let good = ask("disk", &["qemu:dirty-bitmap:x", "base:allocation"]);
-        assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &good).1[0].0, reply::ERR_INVALID, "structured first");
+        assert_eq!(
+            send(&mut shake, option::SET_META_CONTEXT, &good).1[0].0,
+            reply::ERR_INVALID,
+            "structured first"
+        );
         send(&mut shake, option::STRUCTURED_REPLY, &[]);
-        let context = (reply::META_CONTEXT, [&1_u32.to_be_bytes()[..], b"base:allocation"].concat());
-        let all = [ask("disk", &[]), ask("", &["base:"]), ask("", &["base:allocation"])];
+        let context = (
+            reply::META_CONTEXT,
+            [&1_u32.to_be_bytes()[..], b"base:allocation"].concat(),
+        );
+        let all = [
+            ask("disk", &[]),
+            ask("", &["base:"]),
+            ask("", &["base:allocation"]),
+        ];
         for list in all {
             let replies = send(&mut shake, option::LIST_META_CONTEXT, &list).1;
             assert_eq!(replies, [context.clone(), (reply::ACK, vec![])]);
             assert!(!shake.agreed().holes, "a list agrees on nothing");
         }
-        assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &good).1, [context, (reply::ACK, vec![])]);
+        assert_eq!(
+            send(&mut shake, option::SET_META_CONTEXT, &good).1,
+            [context, (reply::ACK, vec![])]
+        );
         assert!(shake.agreed().holes);
         for (bad, answer) in [
             (ask("other", &["base:allocation"]), reply::ERR_UNKNOWN),
@@ -387,7 +511,10 @@ mod tests {
             (ask("disk", &[]), reply::ACK),
         ] {
             send(&mut shake, option::SET_META_CONTEXT, &good);
-            assert_eq!(send(&mut shake, option::SET_META_CONTEXT, &bad).1[0].0, answer);
+            assert_eq!(
+                send(&mut shake, option::SET_META_CONTEXT, &bad).1[0].0,
+                answer
+            );
         }
         assert!(!shake.agreed().holes, "asked for anew without them");
     }
@@ -395,21 +522,54 @@ mod tests {
     #[test]
     fn required_tls_comes_first() {
         let mut shake = started_with(TlsOffer::Required);
-        let all = [option::LIST, option::INFO, option::GO, option::STRUCTURED_REPLY, option::SET_META_CONTEXT, 77];
+        let all = [
+            option::LIST,
+            option::INFO,
+            option::GO,
+            option::STRUCTURED_REPLY,
+            option::SET_META_CONTEXT,
+            77,
+        ];
         for number in all {
             let (then, replies) = send(&mut shake, number, &[]);
-            assert_eq!((then, replies.len(), replies[0].0), (Then::More, 1, reply::ERR_TLS_REQD), "{number}");
+            assert_eq!(
+                (then, replies.len(), replies[0].0),
+                (Then::More, 1, reply::ERR_TLS_REQD),
+                "{number}"
+            );
         }
         assert!(!shake.agreed().structured);
-        assert_eq!(send(&mut shake, option::STARTTLS, b"x").1[0].0, reply::ERR_INVALID);
-        assert_eq!(send(&mut shake, option::STARTTLS, &[]), (Then::StartTls, vec![(reply::ACK, vec![])]));
-        assert_eq!(send(&mut shake, option::STARTTLS, &[]).1[0].0, reply::ERR_INVALID, "once is enough");
-        assert_eq!(send(&mut shake, option::GO, &go("disk", &[])).0, Then::Transmission);
+        assert_eq!(
+            send(&mut shake, option::STARTTLS, b"x").1[0].0,
+            reply::ERR_INVALID
+        );
+        assert_eq!(
+            send(&mut shake, option::STARTTLS, &[]),
+            (Then::StartTls, vec![(reply::ACK, vec![])])
+        );
+        assert_eq!(
+            send(&mut shake, option::STARTTLS, &[]).1[0].0,
+            reply::ERR_INVALID,
+            "once is enough"
+        );
+        assert_eq!(
+            send(&mut shake, option::GO, &go("disk", &[])).0,
+            Then::Transmission
+        );
 
         let mut old = started_with(TlsOffer::Required);
         let (then, replies) = send(&mut old, option::EXPORT_NAME, b"disk");
-        assert_eq!((then, replies), (Then::Close("a client without TLS, which is required"), vec![(0, vec![])]));
-        assert_eq!(send(&mut started_with(TlsOffer::Required), option::ABORT, &[]).0, Then::Close(""));
+        assert_eq!(
+            (then, replies),
+            (
+                Then::Close("a client without TLS, which is required"),
+                vec![(0, vec![])]
+            )
+        );
+        assert_eq!(
+            send(&mut started_with(TlsOffer::Required), option::ABORT, &[]).0,
+            Then::Close("")
+        );
     }
 
     /// What was agreed on in plain text could be the wish of a machine in between.
@@ -427,11 +587,20 @@ mod tests {
         for (flags, zeroes) in [(1_u32, 124), (3, 0)] {
             let mut shake = started();
             shake.state = State::Flags;
-            assert_eq!(shake.take(&flags.to_be_bytes(), &mut Vec::new()), Then::More);
+            assert_eq!(
+                shake.take(&flags.to_be_bytes(), &mut Vec::new()),
+                Then::More
+            );
             let (then, replies) = send(&mut shake, option::EXPORT_NAME, b"");
-            assert_eq!((then, replies[0].1.len()), (Then::Transmission, 10 + zeroes));
+            assert_eq!(
+                (then, replies[0].1.len()),
+                (Then::Transmission, 10 + zeroes)
+            );
         }
-        assert_eq!(send(&mut started(), option::EXPORT_NAME, b"other").0, Then::Close("an export that is not there"));
+        assert_eq!(
+            send(&mut started(), option::EXPORT_NAME, b"other").0,
+            Then::Close("an export that is not there")
+        );
     }
 
     #[test]
@@ -449,7 +618,12 @@ mod tests {
         assert_eq!(error(option::LIST, b"x"), reply::ERR_INVALID);
         assert_eq!(error(option::LIST, &[]), reply::SERVER);
         // Lengths that do not fit: shorter, longer, and one that overflows.
-        for data in [&[][..], &[0, 0, 0, 9, b'x', 0, 0], &[0xff; 8], &[0, 0, 0, 0, 0, 2, 0, 3]] {
+        for data in [
+            &[][..],
+            &[0, 0, 0, 9, b'x', 0, 0],
+            &[0xff; 8],
+            &[0, 0, 0, 0, 0, 2, 0, 3],
+        ] {
             assert_eq!(error(option::INFO, data), reply::ERR_INVALID, "{data:?}");
         }
         assert_eq!(send(&mut shake, option::ABORT, &[]).0, Then::Close(""));
@@ -466,11 +640,24 @@ mod tests {
             Then::Close(why) => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(close(fresh(), &[0, 0, 0, 4]), "a client flag that is not known");
-        assert_eq!(close(fresh(), &[0, 0, 0, 0]), "a client without the fixed newstyle handshake");
-        assert_eq!(close(started(), &[0; 16]), "an option without its magic number");
-        let long =
-            [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0, 0, 0, 7], &(MAX_OPTION_BYTES + 1).to_be_bytes()].concat();
+        assert_eq!(
+            close(fresh(), &[0, 0, 0, 4]),
+            "a client flag that is not known"
+        );
+        assert_eq!(
+            close(fresh(), &[0, 0, 0, 0]),
+            "a client without the fixed newstyle handshake"
+        );
+        assert_eq!(
+            close(started(), &[0; 16]),
+            "an option without its magic number"
+        );
+        let long = [
+            &wire::OPTION_MAGIC.to_be_bytes()[..],
+            &[0, 0, 0, 7],
+            &(MAX_OPTION_BYTES + 1).to_be_bytes(),
+        ]
+        .concat();
         assert_eq!(close(started(), &long), "an option of over 16384 bytes");
         let mut shake = started();
         for _ in 0..MAX_OPTIONS {

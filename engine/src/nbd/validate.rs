@@ -91,10 +91,25 @@ pub struct Refusal {
 /// # Errors
 /// The first rule that it breaks.
 pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
-    let Request { flags, command, offset, len, .. } = *request;
+    let Request {
+        flags,
+        command,
+        offset,
+        len,
+        ..
+    } = *request;
     let payload = if command == command::WRITE { len } else { 0 };
-    let refuse = |error, message| Err(Refusal { error, message, payload });
-    let writes = matches!(command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+    let refuse = |error, message| {
+        Err(Refusal {
+            error,
+            message,
+            payload,
+        })
+    };
+    let writes = matches!(
+        command,
+        command::WRITE | command::TRIM | command::WRITE_ZEROES
+    );
     if writes && export.flags & transmission::READ_ONLY != 0 {
         return refuse(errno::EPERM, "the export is read-only");
     }
@@ -114,14 +129,19 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
     }
     match command {
         command::DISC => return Ok(Order::Disconnect),
-        command::FLUSH if offset != 0 || len != 0 => return refuse(errno::EINVAL, "a flush of a range"),
+        command::FLUSH if offset != 0 || len != 0 => {
+            return refuse(errno::EINVAL, "a flush of a range");
+        }
         command::FLUSH => return Ok(Order::Flush),
         _ => {}
     }
     if len == 0 {
         return refuse(errno::EINVAL, "a request of no bytes");
     }
-    if offset.checked_add(u64::from(len)).is_none_or(|end| end > export.size) {
+    if offset
+        .checked_add(u64::from(len))
+        .is_none_or(|end| end > export.size)
+    {
         let error = if writes { errno::ENOSPC } else { errno::EINVAL };
         return refuse(error, "beyond the end of the export");
     }
@@ -130,7 +150,11 @@ pub fn validate(request: &Request, export: &Export) -> Result<Order, Refusal> {
         // A hint carries nothing, and zeroes do not either, so they may be as long as they like.
         command::CACHE => Ok(Order::Cache { offset, len }),
         command::WRITE_ZEROES => Ok(Order::Zero { offset, len, safe }),
-        command::BLOCK_STATUS => Ok(Order::Status { offset, len, one: flags & command_flag::REQ_ONE != 0 }),
+        command::BLOCK_STATUS => Ok(Order::Status {
+            offset,
+            len,
+            one: flags & command_flag::REQ_ONE != 0,
+        }),
         _ if len > MAX_LEN => refuse(errno::EINVAL, "more than 33554432 bytes at once"),
         command::WRITE => Ok(Order::Write { offset, len, safe }),
         _ => Ok(Order::Read { offset, len }),
@@ -144,48 +168,134 @@ mod tests {
     fn export() -> Export {
         let flags = transmission::READ_ONLY;
         let (name, description) = (String::new(), String::new());
-        Export { name, description, size: 1 << 30, flags, preferred: 4096, knows_holes: false }
+        Export {
+            name,
+            description,
+            size: 1 << 30,
+            flags,
+            preferred: 4096,
+            knows_holes: false,
+        }
     }
 
     type Outcome = Result<Order, (u32, &'static str, u32)>;
 
     fn of(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        let request = Request { flags, command, cookie: 1, offset, len };
+        let request = Request {
+            flags,
+            command,
+            cookie: 1,
+            offset,
+            len,
+        };
         validate(&request, &export()).map_err(|r| (r.error, r.message, r.payload))
     }
 
     fn writable(command: u16, flags: u16, offset: u64, len: u32) -> Outcome {
-        let request = Request { flags, command, cookie: 1, offset, len };
-        validate(&request, &Export { flags: 0, ..export() }).map_err(|r| (r.error, r.message, r.payload))
+        let request = Request {
+            flags,
+            command,
+            cookie: 1,
+            offset,
+            len,
+        };
+        validate(
+            &request,
+            &Export {
+                flags: 0,
+                ..export()
+            },
+        )
+        .map_err(|r| (r.error, r.message, r.payload))
     }
 
     #[test]
     fn writes_to_what_may_be_written() {
         let (offset, len) = ((1 << 30) - 512, 512);
-        assert_eq!(writable(command::WRITE, 0, offset, len), Ok(Order::Write { offset, len, safe: false }));
-        assert_eq!(writable(command::WRITE, 1, 0, MAX_LEN), Ok(Order::Write { offset: 0, len: MAX_LEN, safe: true }));
+        assert_eq!(
+            writable(command::WRITE, 0, offset, len),
+            Ok(Order::Write {
+                offset,
+                len,
+                safe: false
+            })
+        );
+        assert_eq!(
+            writable(command::WRITE, 1, 0, MAX_LEN),
+            Ok(Order::Write {
+                offset: 0,
+                len: MAX_LEN,
+                safe: true
+            })
+        );
         assert_eq!(
             writable(command::WRITE_ZEROES, 2, 0, 1 << 30),
-            Ok(Order::Zero { offset: 0, len: 1 << 30, safe: false })
+            Ok(Order::Zero {
+                offset: 0,
+                len: 1 << 30,
+                safe: false
+            })
         );
-        let long = Err((errno::EINVAL, "more than 33554432 bytes at once", MAX_LEN + 1));
+        let long = Err((
+            errno::EINVAL,
+            "more than 33554432 bytes at once",
+            MAX_LEN + 1,
+        ));
         assert_eq!(writable(command::WRITE, 0, 0, MAX_LEN + 1), long);
         let beyond = |payload| Err((errno::ENOSPC, "beyond the end of the export", payload));
         assert_eq!(writable(command::WRITE, 0, offset, 513), beyond(513));
         assert_eq!(writable(command::WRITE_ZEROES, 0, u64::MAX, 1), beyond(0));
-        assert_eq!(writable(command::WRITE, 0, 0, 0), Err((errno::EINVAL, "a request of no bytes", 0)));
-        assert_eq!(writable(command::WRITE, 2, 0, 9), Err((errno::EINVAL, "unknown flag", 9)));
-        assert_eq!(writable(command::TRIM, 0, 0, 9), Err((errno::EINVAL, "nothing is trimmed here", 0)));
-        assert_eq!(writable(command::READ, 0, 0, 1), Ok(Order::Read { offset: 0, len: 1 }));
+        assert_eq!(
+            writable(command::WRITE, 0, 0, 0),
+            Err((errno::EINVAL, "a request of no bytes", 0))
+        );
+        assert_eq!(
+            writable(command::WRITE, 2, 0, 9),
+            Err((errno::EINVAL, "unknown flag", 9))
+        );
+        assert_eq!(
+            writable(command::TRIM, 0, 0, 9),
+            Err((errno::EINVAL, "nothing is trimmed here", 0))
+        );
+        assert_eq!(
+            writable(command::READ, 0, 0, 1),
+            Ok(Order::Read { offset: 0, len: 1 })
+        );
     }
 
     #[test]
     fn what_is_right_is_done() {
-        assert_eq!(of(command::READ, 0, 0, 1), Ok(Order::Read { offset: 0, len: 1 }));
-        let last = Order::Read { offset: (1 << 30) - 512, len: 512 };
-        assert_eq!(of(command::READ, command_flag::DF | command_flag::FUA, (1 << 30) - 512, 512), Ok(last));
-        assert_eq!(of(command::READ, 0, 0, MAX_LEN), Ok(Order::Read { offset: 0, len: MAX_LEN }));
-        assert_eq!(of(command::CACHE, 0, 0, 1 << 30), Ok(Order::Cache { offset: 0, len: 1 << 30 }));
+        assert_eq!(
+            of(command::READ, 0, 0, 1),
+            Ok(Order::Read { offset: 0, len: 1 })
+        );
+        let last = Order::Read {
+            offset: (1 << 30) - 512,
+            len: 512,
+        };
+        assert_eq!(
+            of(
+                command::READ,
+                command_flag::DF | command_flag::FUA,
+                (1 << 30) - 512,
+                512
+            ),
+            Ok(last)
+        );
+        assert_eq!(
+            of(command::READ, 0, 0, MAX_LEN),
+            Ok(Order::Read {
+                offset: 0,
+                len: MAX_LEN
+            })
+        );
+        assert_eq!(
+            of(command::CACHE, 0, 0, 1 << 30),
+            Ok(Order::Cache {
+                offset: 0,
+                len: 1 << 30
+            })
+        );
         assert_eq!(
             (of(command::FLUSH, 0, 0, 0), of(command::DISC, 0, 9, 9)),
             (Ok(Order::Flush), Ok(Order::Disconnect))
@@ -202,15 +312,33 @@ mod tests {
             (of(command::READ, 0, u64::MAX, u32::MAX), invalid(beyond)),
             (of(command::CACHE, 0, u64::MAX, 1), invalid(beyond)),
             (of(command::READ, 0, 0, 0), invalid("a request of no bytes")),
-            (of(command::READ, 0, 0, MAX_LEN + 1), invalid("more than 33554432 bytes at once")),
+            (
+                of(command::READ, 0, 0, MAX_LEN + 1),
+                invalid("more than 33554432 bytes at once"),
+            ),
             (of(command::READ, 0x8000, 0, 1), invalid("unknown flag")),
-            (of(command::CACHE, command_flag::DF, 0, 1), invalid("unknown flag")),
+            (
+                of(command::CACHE, command_flag::DF, 0, 1),
+                invalid("unknown flag"),
+            ),
             (of(command::FLUSH, 0, 0, 1), invalid("a flush of a range")),
-            (of(command::BLOCK_STATUS, 0, 0, 1), invalid("no metadata context was agreed on")),
+            (
+                of(command::BLOCK_STATUS, 0, 0, 1),
+                invalid("no metadata context was agreed on"),
+            ),
             (of(99, 0, 0, 1), invalid("unknown command")),
-            (of(command::WRITE, 0, 0, 4096), Err((errno::EPERM, "the export is read-only", 4096))),
-            (of(command::WRITE_ZEROES, 0, 0, u32::MAX), Err((errno::EPERM, "the export is read-only", 0))),
-            (of(command::TRIM, 0, 0, 1), Err((errno::EPERM, "the export is read-only", 0))),
+            (
+                of(command::WRITE, 0, 0, 4096),
+                Err((errno::EPERM, "the export is read-only", 4096)),
+            ),
+            (
+                of(command::WRITE_ZEROES, 0, 0, u32::MAX),
+                Err((errno::EPERM, "the export is read-only", 0)),
+            ),
+            (
+                of(command::TRIM, 0, 0, 1),
+                Err((errno::EPERM, "the export is read-only", 0)),
+            ),
         ] {
             assert_eq!(got, want);
         }

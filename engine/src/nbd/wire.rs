@@ -217,7 +217,12 @@ pub fn chunk_head(flags: u16, kind: u16, cookie: u64, len: u32) -> [u8; 20] {
 #[must_use]
 pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
     let mut out = [0; 28];
-    out[..20].copy_from_slice(&chunk_head(chunk::DONE, chunk::OFFSET_DATA, cookie, len.saturating_add(8)));
+    out[..20].copy_from_slice(&chunk_head(
+        chunk::DONE,
+        chunk::OFFSET_DATA,
+        cookie,
+        len.saturating_add(8),
+    ));
     out[20..].copy_from_slice(&offset.to_be_bytes());
     out
 }
@@ -225,7 +230,13 @@ pub fn data_head(cookie: u64, offset: u64, len: u32) -> [u8; 28] {
 /// The only chunk of an answer about holes: each extent has a length and [`allocation`]'s flags.
 #[must_use]
 pub fn status_chunk(cookie: u64, extents: &[(u32, u32)]) -> Vec<u8> {
-    let mut out = chunk_head(chunk::DONE, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32).to_vec();
+    let mut out = chunk_head(
+        chunk::DONE,
+        chunk::BLOCK_STATUS,
+        cookie,
+        4 + 8 * extents.len() as u32,
+    )
+    .to_vec();
     out.extend(allocation::ID.to_be_bytes());
     for (len, flags) in extents {
         out.extend(len.to_be_bytes());
@@ -270,8 +281,13 @@ mod tests {
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
-        let request =
-            Request { flags: 5, command: command::WRITE, cookie: 0x0102_0304_0506_0708, offset: 1 << 40, len: 9 };
+        let request = Request {
+            flags: 5,
+            command: command::WRITE,
+            cookie: 0x0102_0304_0506_0708,
+            offset: 1 << 40,
+            len: 9,
+        };
         let bytes = request.bytes();
         assert_eq!(bytes[..8], [0x25, 0x60, 0x95, 0x13, 0, 5, 0, 1]);
         assert_eq!(bytes[24..], [0, 0, 0, 9]);
@@ -283,12 +299,18 @@ mod tests {
 
     #[test]
     fn replies_by_the_byte() {
-        assert_eq!(simple(5, 7), [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!(
+            simple(5, 7),
+            [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 7]
+        );
         let head = data_head(7, 512, 4096);
         assert_eq!(head[..8], [0x66, 0x8e, 0x33, 0xef, 0, 1, 0, 1]);
         assert_eq!((u32_at(&head, 16), u64_at(&head, 20)), (4104, 512));
         let error = error_chunk(7, errno::EIO, "no");
-        assert_eq!((u16_at(&error, 6), u32_at(&error, 16), u32_at(&error, 20)), (chunk::ERROR, 8, 5));
+        assert_eq!(
+            (u16_at(&error, 6), u32_at(&error, 16), u32_at(&error, 20)),
+            (chunk::ERROR, 8, 5)
+        );
         assert_eq!(&error[24..], [0, 2, b'n', b'o']);
         // Cut between letters, not inside one.
         let long = error_chunk(7, errno::EIO, &("x".to_string() + &"\u{e9}".repeat(1000)));
@@ -297,6 +319,14 @@ mod tests {
 
     #[test]
     fn errors_that_the_protocol_does_not_have_become_eio() {
-        assert_eq!((wire_errno(28), wire_errno(116), wire_errno(-1), wire_errno(0)), (28, 5, 5, 5));
+        assert_eq!(
+            (
+                wire_errno(28),
+                wire_errno(116),
+                wire_errno(-1),
+                wire_errno(0)
+            ),
+            (28, 5, 5, 5)
+        );
     }
 }

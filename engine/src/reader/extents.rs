@@ -42,12 +42,16 @@ impl Reader {
                         if let SourceError::Changed { .. } = error {
                             let driver = self.engine.driver();
                             driver.changed(self.at.file, version).map_err(failed)?;
-                            self.seen.told(driver.known(self.at.file).map_err(failed)?.version);
+                            self.seen
+                                .told(driver.known(self.at.file).map_err(failed)?.version);
                         }
                         return Err(failed(Fault::Read(event_error(&error))));
                     }
                 },
-                None => Extent { len: size - at, is_hole: false },
+                None => Extent {
+                    len: size - at,
+                    is_hole: false,
+                },
             };
             all.push(extent);
             at = at.saturating_add(extent.len.max(1));

@@ -22,7 +22,10 @@ pub struct Flushes {
 
 impl Default for Flushes {
     fn default() -> Flushes {
-        Flushes { state: Mutex::new(State::default()), ended: Condvar::new() }
+        Flushes {
+            state: Mutex::new(State::default()),
+            ended: Condvar::new(),
+        }
     }
 }
 
@@ -69,7 +72,10 @@ impl Flushes {
 }
 
 fn stopped() -> SourceError {
-    SourceError::Io { errno: EIO, what: "a flush that did not end".to_string() }
+    SourceError::Io {
+        errno: EIO,
+        what: "a flush that did not end".to_string(),
+    }
 }
 
 #[cfg(all(test, not(shuttle)))]
@@ -81,10 +87,17 @@ mod tests {
     #[test]
     fn the_first_error_is_everyone_s() {
         let flushes = Flushes::default();
-        let full = || SourceError::Io { errno: 28, what: "flushing".to_string() };
+        let full = || SourceError::Io {
+            errno: 28,
+            what: "flushing".to_string(),
+        };
         assert_eq!(flushes.run(|| Ok(())), Ok(()));
         assert_eq!(flushes.run(|| Err(full())), Err(full()));
-        assert_eq!(flushes.run(|| Ok(())), Err(full()), "what the system says next does not count");
+        assert_eq!(
+            flushes.run(|| Ok(())),
+            Err(full()),
+            "what the system says next does not count"
+        );
     }
 
     /// Those that come while one runs share the next one; none is served by a flush that began before it.

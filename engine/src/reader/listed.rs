@@ -84,9 +84,21 @@ impl Engine {
             return Err(OpenError::TooLarge { size });
         }
         let planned = listing == Listing::Planned;
-        let listed = self.driver().list(Arc::clone(&source), self.io(), after.map(|after| after.0), planned);
-        let key = listed.map_err(|_| OpenError::Stopped)?.ok_or(OpenError::Limit { limit: MAX_IDS })?;
-        Ok(ListedFile { engine: self.clone(), source, key, flushes: Arc::default() })
+        let listed = self.driver().list(
+            Arc::clone(&source),
+            self.io(),
+            after.map(|after| after.0),
+            planned,
+        );
+        let key = listed
+            .map_err(|_| OpenError::Stopped)?
+            .ok_or(OpenError::Limit { limit: MAX_IDS })?;
+        Ok(ListedFile {
+            engine: self.clone(),
+            source,
+            key,
+            flushes: Arc::default(),
+        })
     }
 
     /// Whether its policy goes by the order of files.
@@ -108,10 +120,27 @@ impl ListedFile {
     /// # Errors
     /// The source has changed since it was listed, or too many are open.
     pub fn open(&self) -> Result<Reader, OpenError> {
-        let opened = self.engine.driver().open_listed(self.key).map_err(|_| OpenError::Stopped)?;
-        let NewReader { at, version } = opened.ok_or_else(|| OpenError::Changed { place: self.source.describe() })?;
-        let (engine, source, flushes) = (self.engine.clone(), Arc::clone(&self.source), Arc::clone(&self.flushes));
-        Reader { engine, source, at, seen: VersionCursor::new(version), flushes }.hinted()
+        let opened = self
+            .engine
+            .driver()
+            .open_listed(self.key)
+            .map_err(|_| OpenError::Stopped)?;
+        let NewReader { at, version } = opened.ok_or_else(|| OpenError::Changed {
+            place: self.source.describe(),
+        })?;
+        let (engine, source, flushes) = (
+            self.engine.clone(),
+            Arc::clone(&self.source),
+            Arc::clone(&self.flushes),
+        );
+        Reader {
+            engine,
+            source,
+            at,
+            seen: VersionCursor::new(version),
+            flushes,
+        }
+        .hinted()
     }
 }
 

@@ -35,7 +35,12 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read_at`].
     pub fn read_at_async<'a>(&'a self, buf: &'a mut [u8], offset: u64) -> ReadAt<'a> {
-        ReadAt { reader: self, buf, offset, progress: Progress::default() }
+        ReadAt {
+            reader: self,
+            buf,
+            offset,
+            progress: Progress::default(),
+        }
     }
 
     /// One poll of a read into `buf`. A read that is pending has pieces in `buf`: the next poll has to have the same bytes.
@@ -47,8 +52,16 @@ impl Reader {
         waker: &Waker,
     ) -> Poll<Result<usize, ReadError>> {
         let len = buf.len();
-        let task = TaskRead { at: self.at, seen: &self.seen, offset, waker };
-        let poll = self.engine.driver().poll_read(&task, &mut ReadBuf::One(buf), progress);
+        let task = TaskRead {
+            at: self.at,
+            seen: &self.seen,
+            offset,
+            waker,
+        };
+        let poll = self
+            .engine
+            .driver()
+            .poll_read(&task, &mut ReadBuf::One(buf), progress);
         poll.map_err(|fault| self.explain(fault, len, offset))
     }
 }
@@ -66,7 +79,12 @@ impl Future for ReadAt<'_> {
     type Output = Result<usize, ReadError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ReadAt { reader, buf, offset, progress } = self.get_mut();
+        let ReadAt {
+            reader,
+            buf,
+            offset,
+            progress,
+        } = self.get_mut();
         reader.poll_at(buf, *offset, progress, context.waker())
     }
 }

@@ -20,7 +20,9 @@ impl Reader {
     /// # Errors
     /// The source cannot be written, or not by this user.
     pub fn allow_writes(&self) -> Result<(), WriteError> {
-        source::writing_of(&*self.source).and_then(|writing| writing.allow_writes()).map_err(|error| self.refuse(error))
+        source::writing_of(&*self.source)
+            .and_then(|writing| writing.allow_writes())
+            .map_err(|error| self.refuse(error))
     }
 
     /// Keeps other programs from writing the source while it is open here, as far as they look: an advisory lock on a file, as
@@ -29,7 +31,9 @@ impl Reader {
     /// # Errors
     /// Another program holds it (`EAGAIN`, `EBUSY`), or it cannot be locked.
     pub fn lock(&self) -> Result<(), WriteError> {
-        source::writing_of(&*self.source).and_then(|writing| writing.lock_writes()).map_err(|error| self.refuse(error))
+        source::writing_of(&*self.source)
+            .and_then(|writing| writing.lock_writes())
+            .map_err(|error| self.refuse(error))
     }
 
     /// Writes all of `buf` from `offset` on, inside the source's size. Blocks until the source has taken it; see
@@ -41,20 +45,42 @@ impl Reader {
         let stopped = |_| WriteError::Stopped;
         let Known { size, version } = self.engine.driver().known(self.at.file).map_err(stopped)?;
         if !self.seen.knows(version) || self.seen.size().is_some_and(|pinned| pinned != size) {
-            return Err(WriteError::Changed { what: format!("{}: the source has changed", self.describe()) });
+            return Err(WriteError::Changed {
+                what: format!("{}: the source has changed", self.describe()),
+            });
         }
-        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= size);
-        let Some(end) = end else { return Err(WriteError::Beyond { offset, len: buf.len(), size }) };
+        let end = offset
+            .checked_add(buf.len() as u64)
+            .filter(|end| *end <= size);
+        let Some(end) = end else {
+            return Err(WriteError::Beyond {
+                offset,
+                len: buf.len(),
+                size,
+            });
+        };
         if buf.is_empty() {
             return Ok(());
         }
         let written = guarded(|| source::writing_of(&*self.source)?.write_at(buf, offset));
         // Also when it failed: how much was written is unknown.
-        self.engine.driver().invalidate(self.at.file, ByteRange::between(offset, end)).map_err(stopped)?;
+        self.engine
+            .driver()
+            .invalidate(self.at.file, ByteRange::between(offset, end))
+            .map_err(stopped)?;
         if let Err(SourceError::Changed { .. }) = written {
-            self.engine.driver().changed(self.at.file, version).map_err(stopped)?;
+            self.engine
+                .driver()
+                .changed(self.at.file, version)
+                .map_err(stopped)?;
             // The caller of this write knows, unless the reader is pinned.
-            self.seen.told(self.engine.driver().known(self.at.file).map_err(stopped)?.version);
+            self.seen.told(
+                self.engine
+                    .driver()
+                    .known(self.at.file)
+                    .map_err(stopped)?
+                    .version,
+            );
         }
         written.map_err(|error| self.refuse(error))
     }
@@ -65,7 +91,9 @@ impl Reader {
     /// # Errors
     /// See [`WriteError`]; the first error there was.
     pub fn flush(&self) -> Result<(), WriteError> {
-        self.flushes.run(|| guarded(|| source::writing_of(&*self.source)?.flush())).map_err(|error| self.refuse(error))
+        self.flushes
+            .run(|| guarded(|| source::writing_of(&*self.source)?.flush()))
+            .map_err(|error| self.refuse(error))
     }
 
     #[cold]
@@ -73,7 +101,10 @@ impl Reader {
         let what = error.to_string();
         match error {
             SourceError::Changed { .. } => WriteError::Changed { what },
-            error => WriteError::Io { errno: error.errno(), what },
+            error => WriteError::Io {
+                errno: error.errno(),
+                what,
+            },
         }
     }
 }

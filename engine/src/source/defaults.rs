@@ -51,7 +51,10 @@ impl Defaults {
         max_fetch_bytes: LOCAL_FETCH_BYTES,
     };
     /// A file or a block device of this machine.
-    pub const FILE: Defaults = Defaults { kind: "file", ..Defaults::MEMORY };
+    pub const FILE: Defaults = Defaults {
+        kind: "file",
+        ..Defaults::MEMORY
+    };
     /// An object over HTTP or S3, and the objects of a prefix.
     pub const OBJECT: Defaults = Defaults {
         kind: "object",
@@ -61,26 +64,46 @@ impl Defaults {
         max_fetch_bytes: KindLimits::OBJECT.max_fetch_bytes,
     };
     /// An export of an NBD server.
-    pub const NBD: Defaults =
-        Defaults { kind: "nbd", requests: 16, short_requests: 16, window_bytes: 8 << 20, ..Defaults::MEMORY };
+    pub const NBD: Defaults = Defaults {
+        kind: "nbd",
+        requests: 16,
+        short_requests: 16,
+        window_bytes: 8 << 20,
+        ..Defaults::MEMORY
+    };
     /// An image of Ceph.
-    pub const RBD: Defaults =
-        Defaults { kind: "rbd", requests: 16, short_requests: 16, window_bytes: 4 << 20, ..Defaults::MEMORY };
+    pub const RBD: Defaults = Defaults {
+        kind: "rbd",
+        requests: 16,
+        short_requests: 16,
+        window_bytes: 4 << 20,
+        ..Defaults::MEMORY
+    };
     /// A device model that really sleeps.
-    pub const MODEL_LIVE: Defaults = Defaults { kind: "model-live", ..Defaults::MEMORY };
+    pub const MODEL_LIVE: Defaults = Defaults {
+        kind: "model-live",
+        ..Defaults::MEMORY
+    };
 
     /// The same for a source that was told how many requests to make at once, of any length: as much for each of them.
     #[must_use]
     pub fn with_requests(self, requests: u32) -> Defaults {
         let requests = requests.max(1);
-        let window_bytes = self.window_bytes / u64::from(self.requests.max(1)) * u64::from(requests);
-        Defaults { requests, short_requests: requests, window_bytes, ..self }
+        let window_bytes =
+            self.window_bytes / u64::from(self.requests.max(1)) * u64::from(requests);
+        Defaults {
+            requests,
+            short_requests: requests,
+            window_bytes,
+            ..self
+        }
     }
 
     /// The largest readahead in a cache of this size: at most a quarter of it, so that four streams do not evict each
     /// other, but no less than the kernel's.
     #[must_use]
     pub fn window_in(self, cache_bytes: u64) -> u64 {
-        self.window_bytes.min((cache_bytes / 4).max(LINUX_READAHEAD_BYTES))
+        self.window_bytes
+            .min((cache_bytes / 4).max(LINUX_READAHEAD_BYTES))
     }
 }

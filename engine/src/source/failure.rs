@@ -13,9 +13,13 @@ pub(crate) fn report_failure(error: &SourceError) {
         return;
     }
     let text = error.to_string();
-    let Some(times) = once_a_minute(&text) else { return };
+    let Some(times) = once_a_minute(&text) else {
+        return;
+    };
     match error {
         SourceError::Changed { .. } => tracing::warn!(times, "source changed: {text}"),
-        SourceError::Io { .. } | SourceError::Short { .. } => tracing::warn!(times, "source failed: {text}"),
+        SourceError::Io { .. } | SourceError::Short { .. } => {
+            tracing::warn!(times, "source failed: {text}")
+        }
     }
 }

@@ -22,7 +22,9 @@
 mod version;
 mod write;
 
-use super::{Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError, Writing};
+use super::{
+    Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError, Writing,
+};
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
 use crate::chunk::Pool;
@@ -113,8 +115,14 @@ impl FileSource {
     /// The same by another name for messages, for a caller that opened it by descriptor: a file of a tree. Read by threads,
     /// since a ring for each of a million files would be a descriptor and locked memory for each.
     pub(crate) fn open_called(path: &Path, shown: PathBuf) -> Result<FileSource, SourceOpenError> {
-        let core = Core { path: shown, ..Core::open(path)? };
-        Ok(FileSource { core: Arc::new(core), way: Way::Threads("a file of a tree".to_string()) })
+        let core = Core {
+            path: shown,
+            ..Core::open(path)?
+        };
+        Ok(FileSource {
+            core: Arc::new(core),
+            way: Way::Threads("a file of a tree".to_string()),
+        })
     }
 
     /// The path it was opened by.
@@ -148,7 +156,11 @@ impl Way {
 impl Core {
     pub(super) fn open(path: &Path) -> Result<Core, SourceOpenError> {
         let refuse = |error: Refusal| error.about(path);
-        let told = |error: std::io::Error| refuse(Refusal::from(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+        let told = |error: std::io::Error| {
+            refuse(Refusal::from(
+                Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            ))
+        };
         let looked = look(path).map_err(told)?;
         let kind = FileType::from_raw_mode(looked.meta().mode());
         check_kind(kind).map_err(refuse)?;
@@ -158,12 +170,19 @@ impl Core {
         }
         let (fd, direct) = match looked.open(OFlags::RDONLY | OFlags::DIRECT) {
             Ok(file) => (OwnedFd::from(file), true),
-            Err(error) if [Some(Errno::INVAL), Some(Errno::OPNOTSUPP)].contains(&Errno::from_io_error(&error)) => {
+            Err(error)
+                if [Some(Errno::INVAL), Some(Errno::OPNOTSUPP)]
+                    .contains(&Errno::from_io_error(&error)) =>
+            {
                 (OwnedFd::from(looked.for_reading().map_err(told)?), false)
             }
             Err(error) => return Err(told(error)),
         };
-        let granule = if direct && (device || !in_memory(&fd)) { direct_alignment(&fd, device) } else { None };
+        let granule = if direct && (device || !in_memory(&fd)) {
+            direct_alignment(&fd, device)
+        } else {
+            None
+        };
         let bounce = Pool::new(4096, 4096, BOUNCE_BYTES as u64 * 2);
         let alignment = granule.unwrap_or(Alignment::NONE);
         let mut source = Core {
@@ -216,14 +235,24 @@ impl Core {
     }
 
     fn fits(&self, bufs: &[IoSliceMut<'_>], offset: u64) -> bool {
-        let Alignment { offset: granule, memory } = self.alignment;
+        let Alignment {
+            offset: granule,
+            memory,
+        } = self.alignment;
         let place_fits = |len: usize| len.is_multiple_of(granule as usize);
         offset.is_multiple_of(u64::from(granule))
-            && bufs.iter().all(|b| place_fits(b.len()) && (b.as_ptr() as usize).is_multiple_of(memory as usize))
+            && bufs.iter().all(|b| {
+                place_fits(b.len()) && (b.as_ptr() as usize).is_multiple_of(memory as usize)
+            })
     }
 
     /// Fills the buffers; fewer bytes only at the end of the file.
-    fn fill(&self, mut bufs: &mut [IoSliceMut<'_>], offset: u64, pick: &mut Pick) -> Result<usize, Errno> {
+    fn fill(
+        &self,
+        mut bufs: &mut [IoSliceMut<'_>],
+        offset: u64,
+        pick: &mut Pick,
+    ) -> Result<usize, Errno> {
         let mut done = 0;
         loop {
             IoSliceMut::advance_slices(&mut bufs, 0);
@@ -251,9 +280,14 @@ impl Core {
         let granule = u64::from(self.alignment.offset);
         let start = offset - offset % granule;
         let skip = (offset - start) as usize;
-        let room = (skip + buf.len()).next_multiple_of(granule as usize).min(BOUNCE_BYTES);
+        let room = (skip + buf.len())
+            .next_multiple_of(granule as usize)
+            .min(BOUNCE_BYTES);
         let mut chunk = self.bounce.take(room.div_ceil(self.bounce.page_bytes()));
-        let read = self.transfer(&mut [IoSliceMut::new(&mut chunk.bytes_mut()[..room])], start)?;
+        let read = self.transfer(
+            &mut [IoSliceMut::new(&mut chunk.bytes_mut()[..room])],
+            start,
+        )?;
         let got = chunk.bytes().get(skip..read).unwrap_or(&[]);
         let len = got.len().min(buf.len());
         buf[..len].copy_from_slice(&got[..len]);
@@ -270,7 +304,10 @@ impl Core {
         mut pick: Pick,
     ) -> Result<usize, SourceError> {
         let wanted = length(bufs);
-        if offset.checked_add(wanted).is_none_or(|end| end > i64::MAX as u64) {
+        if offset
+            .checked_add(wanted)
+            .is_none_or(|end| end > i64::MAX as u64)
+        {
             return Err(self.io("reading beyond the largest offset", Errno::INVAL));
         }
         pick.look(self, bufs, offset, done);
@@ -279,7 +316,8 @@ impl Core {
             let mut rest: Vec<_> = bufs.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
             let mut rest = &mut rest[..];
             IoSliceMut::advance_slices(&mut rest, done);
-            self.fill(rest, offset + done as u64, &mut pick).map_err(|errno| self.io("reading", errno))?
+            self.fill(rest, offset + done as u64, &mut pick)
+                .map_err(|errno| self.io("reading", errno))?
         } else {
             0
         };
@@ -300,12 +338,23 @@ impl Core {
     fn extent_at(&self, offset: u64) -> Result<Extent, SourceError> {
         let size = self.same_version(Pick::default())?;
         let seek = |to| rustix::fs::seek(&self.file, to);
-        let end = |at: u64| Extent { len: at.clamp(offset + 1, size.max(offset + 1)) - offset, is_hole: false };
+        let end = |at: u64| Extent {
+            len: at.clamp(offset + 1, size.max(offset + 1)) - offset,
+            is_hole: false,
+        };
         match seek(SeekFrom::Data(offset)) {
-            Ok(data) if data > offset => Ok(Extent { is_hole: true, ..end(data) }),
+            Ok(data) if data > offset => Ok(Extent {
+                is_hole: true,
+                ..end(data)
+            }),
             // A file system without holes answers that the end is the only one.
-            Ok(_) => seek(SeekFrom::Hole(offset)).map(end).map_err(|errno| self.io("looking for holes", errno)),
-            Err(Errno::NXIO) => Ok(Extent { is_hole: true, ..end(size) }),
+            Ok(_) => seek(SeekFrom::Hole(offset))
+                .map(end)
+                .map_err(|errno| self.io("looking for holes", errno)),
+            Err(Errno::NXIO) => Ok(Extent {
+                is_hole: true,
+                ..end(size)
+            }),
             Err(errno) => Err(self.io("looking for data", errno)),
         }
     }
@@ -319,11 +368,15 @@ impl Core {
     /// A buffer to try a read with.
     #[cfg(feature = "uring")]
     pub(super) fn spare(&self) -> Chunk {
-        self.bounce.take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
+        self.bounce
+            .take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
     }
 
     fn io(&self, what: &str, errno: Errno) -> SourceError {
-        SourceError::Io { errno: errno.raw_os_error(), what: format!("{what} of {}", self.path.display()) }
+        SourceError::Io {
+            errno: errno.raw_os_error(),
+            what: format!("{what} of {}", self.path.display()),
+        }
     }
 }
 
@@ -347,7 +400,11 @@ impl Source for FileSource {
     }
 
     fn describe(&self) -> String {
-        let how = if self.core.direct { "direct" } else { "through the page cache: there is no direct I/O here" };
+        let how = if self.core.direct {
+            "direct"
+        } else {
+            "through the page cache: there is no direct I/O here"
+        };
         let by = match &self.way {
             #[cfg(feature = "uring")]
             Way::Ring(_) => "io_uring".to_string(),
@@ -388,7 +445,11 @@ impl Source for FileSource {
             Way::Ring(tried) => {
                 let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
                 // The second owner gets a new ring, or none if there is none left.
-                tried.or_else(|| super::uring::FileQueue::new(&self.core).ok().map(|queue| Arc::new(queue) as _))
+                tried.or_else(|| {
+                    super::uring::FileQueue::new(&self.core)
+                        .ok()
+                        .map(|queue| Arc::new(queue) as _)
+                })
             }
             Way::Threads(_) => None,
         }
@@ -430,7 +491,10 @@ impl AsRawFd for Core {
 fn in_memory(fd: &OwnedFd) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
-    #[allow(clippy::unnecessary_cast, reason = "the type of the field differs between machines")]
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the type of the field differs between machines"
+    )]
     rustix::fs::fstatfs(fd).is_ok_and(|fs| matches!(fs.f_type as i64, TMPFS | RAMFS))
 }
 
@@ -440,12 +504,22 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
         && StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN)
     {
         let (offset, memory) = (statx.stx_dio_offset_align, statx.stx_dio_mem_align);
-        let usable = offset.is_power_of_two() && memory.is_power_of_two() && offset <= 1 << 16 && memory <= 4096;
+        let usable = offset.is_power_of_two()
+            && memory.is_power_of_two()
+            && offset <= 1 << 16
+            && memory <= 4096;
         return usable.then_some(Alignment { offset, memory });
     }
     // Before Linux 6.1: what a block device says of itself, and for files what always fits.
-    let block = if device { rustix::fs::ioctl_blksszget(fd).unwrap_or(4096) } else { 4096 };
-    (block.is_power_of_two() && block <= 4096).then_some(Alignment { offset: block, memory: block })
+    let block = if device {
+        rustix::fs::ioctl_blksszget(fd).unwrap_or(4096)
+    } else {
+        4096
+    };
+    (block.is_power_of_two() && block <= 4096).then_some(Alignment {
+        offset: block,
+        memory: block,
+    })
 }
 
 /// Why a path is not opened, and what to do.
@@ -459,7 +533,12 @@ impl Refusal {
     fn about(self, path: &Path) -> SourceOpenError {
         let mut what = OsString::from("file:");
         what.push(path);
-        SourceOpenError { what: what.into(), why: self.why, remedy: self.remedy.to_string(), errno: self.errno }
+        SourceOpenError {
+            what: what.into(),
+            why: self.why,
+            remedy: self.remedy.to_string(),
+            errno: self.errno,
+        }
     }
 }
 
@@ -474,7 +553,11 @@ impl From<Errno> for Refusal {
             Errno::NXIO | Errno::NODEV => "the device is not there",
             _ => "see the kernel log",
         };
-        Refusal { why: super::errno_text(errno.raw_os_error()), remedy, errno: errno.raw_os_error() }
+        Refusal {
+            why: super::errno_text(errno.raw_os_error()),
+            remedy,
+            errno: errno.raw_os_error(),
+        }
     }
 }
 
@@ -489,5 +572,9 @@ fn check_kind(kind: FileType) -> Result<(), Refusal> {
         _ => ("is neither a file nor a block device", Errno::NOTSUP),
     };
     let remedy = "name a regular file or a block device";
-    Err(Refusal { why: what.to_string(), remedy, errno: errno.raw_os_error() })
+    Err(Refusal {
+        why: what.to_string(),
+        remedy,
+        errno: errno.raw_os_error(),
+    })
 }

@@ -38,14 +38,27 @@ impl Mem {
     /// These bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Mem {
-        Mem { inner: RwLock::new(Inner { content: Content::Bytes(bytes), changed: false }) }
+        Mem {
+            inner: RwLock::new(Inner {
+                content: Content::Bytes(bytes),
+                changed: false,
+            }),
+        }
     }
 
     /// `size` bytes, of which `fill` makes those from any offset on when they are asked for.
     #[must_use]
     pub fn generated(size: u64, fill: impl Fn(u64, &mut [u8]) + Send + Sync + 'static) -> Mem {
-        let content = Content::Generated { size, fill: Box::new(fill) };
-        Mem { inner: RwLock::new(Inner { content, changed: false }) }
+        let content = Content::Generated {
+            size,
+            fill: Box::new(fill),
+        };
+        Mem {
+            inner: RwLock::new(Inner {
+                content,
+                changed: false,
+            }),
+        }
     }
 
     /// More bytes at the end. A generated source is only told its new size by their number.
@@ -60,13 +73,18 @@ impl Mem {
     /// Another version.
     pub fn replace(&self, bytes: Vec<u8>) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        *inner = Inner { content: Content::Bytes(bytes), changed: true };
+        *inner = Inner {
+            content: Content::Bytes(bytes),
+            changed: true,
+        };
     }
 
     fn same(&self) -> Result<RwLockReadGuard<'_, Inner>, SourceError> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         if inner.changed {
-            return Err(SourceError::Changed { what: "mem: the bytes were replaced".to_string() });
+            return Err(SourceError::Changed {
+                what: "mem: the bytes were replaced".to_string(),
+            });
         }
         Ok(inner)
     }
@@ -74,7 +92,10 @@ impl Mem {
 
 impl Source for Mem {
     fn size(&self) -> u64 {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).size()
+        self.inner
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .size()
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
@@ -123,22 +144,30 @@ impl Writing for Mem {
     fn allow_writes(&self) -> Result<(), SourceError> {
         match &self.same()?.content {
             Content::Bytes(_) => Ok(()),
-            Content::Generated { .. } => Err(super::no_writes("mem: of bytes that are made up".to_string())),
+            Content::Generated { .. } => Err(super::no_writes(
+                "mem: of bytes that are made up".to_string(),
+            )),
         }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if inner.changed {
-            return Err(SourceError::Changed { what: "mem: the bytes were replaced".to_string() });
+            return Err(SourceError::Changed {
+                what: "mem: the bytes were replaced".to_string(),
+            });
         }
         let Content::Bytes(all) = &mut inner.content else {
-            return Err(super::no_writes("mem: of bytes that are made up".to_string()));
+            return Err(super::no_writes(
+                "mem: of bytes that are made up".to_string(),
+            ));
         };
         let size = all.len() as u64;
         let start = usize::try_from(offset).ok();
         let place = start.and_then(|start| all.get_mut(start..start.checked_add(bytes.len())?));
-        place.ok_or(SourceError::Short { at: offset, size })?.copy_from_slice(bytes);
+        place
+            .ok_or(SourceError::Short { at: offset, size })?
+            .copy_from_slice(bytes);
         Ok(())
     }
 

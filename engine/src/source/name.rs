@@ -46,8 +46,15 @@ impl SourceName {
     #[must_use]
     pub fn scheme(&self) -> &str {
         let bytes = self.0.as_encoded_bytes();
-        let end = bytes.iter().position(|b| matches!(b, b':' | b'/')).filter(|&at| bytes[at] == b':').unwrap_or(0);
-        std::str::from_utf8(&bytes[..end]).ok().filter(|word| is_scheme(word)).unwrap_or_default()
+        let end = bytes
+            .iter()
+            .position(|b| matches!(b, b':' | b'/'))
+            .filter(|&at| bytes[at] == b':')
+            .unwrap_or(0);
+        std::str::from_utf8(&bytes[..end])
+            .ok()
+            .filter(|word| is_scheme(word))
+            .unwrap_or_default()
     }
 
     /// The name as the path of a file: without `file:`.
@@ -55,7 +62,9 @@ impl SourceName {
     pub fn path(&self) -> &Path {
         use std::os::unix::ffi::OsStrExt;
         let bytes = self.0.as_bytes();
-        Path::new(OsStr::from_bytes(bytes.strip_prefix(b"file:").unwrap_or(bytes)))
+        Path::new(OsStr::from_bytes(
+            bytes.strip_prefix(b"file:").unwrap_or(bytes),
+        ))
     }
 
     /// True for an empty name.
@@ -69,7 +78,9 @@ impl SourceName {
 /// stays as it is.
 impl From<OsString> for SourceName {
     fn from(name: OsString) -> SourceName {
-        let Some(text) = name.to_str().map(str::trim_start) else { return SourceName(name) };
+        let Some(text) = name.to_str().map(str::trim_start) else {
+            return SourceName(name);
+        };
         match text.split_once("://") {
             Some((scheme, rest)) if is_scheme(scheme) => {
                 SourceName(format!("{}://{rest}", scheme.to_ascii_lowercase()).into())
@@ -137,7 +148,8 @@ impl fmt::Debug for SourceName {
 /// names sources by [`SourceName`].
 #[must_use]
 pub fn redacted_message(text: &str) -> String {
-    let is_gap = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '<' | '>' | '(' | ')');
+    let is_gap =
+        |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '<' | '>' | '(' | ')');
     let mut message = String::with_capacity(text.len());
     for part in text.split_inclusive(is_gap) {
         let (word, gap) = match part.char_indices().next_back().filter(|(_, c)| is_gap(*c)) {
@@ -147,7 +159,11 @@ pub fn redacted_message(text: &str) -> String {
         // The colon or comma behind a name in a sentence is none of the name.
         let end = word.trim_end_matches([':', ',', ';', '.']).len();
         let (word, end) = word.split_at(end);
-        message.push_str(&if may_hide(word) { redacted(word) } else { word.to_string() });
+        message.push_str(&if may_hide(word) {
+            redacted(word)
+        } else {
+            word.to_string()
+        });
         message.push_str(end);
         message.push_str(gap);
     }
@@ -156,14 +172,21 @@ pub fn redacted_message(text: &str) -> String {
 
 /// Whether a word of a message may be a name with a secret: a URL, one with fewer slashes, a user without one, an RBD image.
 fn may_hide(word: &str) -> bool {
-    let user = word.split_once('@').is_some_and(|(user, _)| user.contains(':'));
-    user || word.contains("//") || word.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("rbd:"))
+    let user = word
+        .split_once('@')
+        .is_some_and(|(user, _)| user.contains(':'));
+    user || word.contains("//")
+        || word
+            .get(..4)
+            .is_some_and(|start| start.eq_ignore_ascii_case("rbd:"))
 }
 
 /// Letters, digits and `+-.` after a letter (RFC 3986, section 3.1).
 fn is_scheme(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 /// The kinds of names that hold a host, and with it a user.
@@ -178,10 +201,20 @@ fn redacted(text: &str) -> String {
         let head = head.trim_start();
         // What comes before may be a user with a URL for a password.
         let head = if head.contains('@') { "...//" } else { head };
-        let scheme = head.trim_end_matches(['/', ':']).rsplit([':', '/']).next().unwrap_or_default();
-        return format!("{head}{}", behind_slashes(&scheme.to_ascii_lowercase(), rest));
+        let scheme = head
+            .trim_end_matches(['/', ':'])
+            .rsplit([':', '/'])
+            .next()
+            .unwrap_or_default();
+        return format!(
+            "{head}{}",
+            behind_slashes(&scheme.to_ascii_lowercase(), rest)
+        );
     }
-    let Some((word, rest)) = plain.split_once(':').filter(|(word, _)| !word.contains('/')) else {
+    let Some((word, rest)) = plain
+        .split_once(':')
+        .filter(|(word, _)| !word.contains('/'))
+    else {
         return without_query("", &plain);
     };
     let known = word.trim().to_ascii_lowercase();
@@ -202,10 +235,20 @@ fn redacted(text: &str) -> String {
 fn two_slashes(text: &str) -> Option<usize> {
     let start = text.trim_start();
     let blanks = text.len() - start.len();
-    let forgotten = start.split_once("//").filter(|(word, rest)| is_scheme(word) && rest.contains('@'));
-    if start.starts_with("//") { Some(blanks) } else { forgotten.map(|(word, _)| blanks + word.len()) }
-        .or_else(|| text.find("://").map(|at| at + 1))
-        .or_else(|| text.strip_prefix("file:").and_then(two_slashes).map(|at| at + "file:".len()))
+    let forgotten = start
+        .split_once("//")
+        .filter(|(word, rest)| is_scheme(word) && rest.contains('@'));
+    if start.starts_with("//") {
+        Some(blanks)
+    } else {
+        forgotten.map(|(word, _)| blanks + word.len())
+    }
+    .or_else(|| text.find("://").map(|at| at + 1))
+    .or_else(|| {
+        text.strip_prefix("file:")
+            .and_then(two_slashes)
+            .map(|at| at + "file:".len())
+    })
 }
 
 /// `[USER[:PASSWORD]@]HOST[:PORT][/PATH][?QUERY][#FRAGMENT]`
@@ -233,7 +276,11 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
     if scheme == "rbd" {
         return format!("{slashes}{}", image(&format!("{host}{path}")));
     }
-    let path = if path.contains("//") { redacted_path(path) } else { path.to_string() };
+    let path = if path.contains("//") {
+        redacted_path(path)
+    } else {
+        path.to_string()
+    };
     format!("{slashes}{host}{}", without_query(scheme, &path))
 }
 
@@ -249,7 +296,11 @@ fn redacted_path(path: &str) -> String {
 /// file's name; with a `=` behind it, it may be a query without the URL.
 fn without_query(scheme: &str, text: &str) -> String {
     let url = matches!(scheme, "http" | "https");
-    let text = if url { text.split('#').next().unwrap_or_default() } else { text };
+    let text = if url {
+        text.split('#').next().unwrap_or_default()
+    } else {
+        text
+    };
     match text.split_once('?') {
         Some((path, query)) if scheme == "nbd+unix" => shown_keys(path, query, &["socket"]),
         Some((path, query)) if url || query.contains('=') || scheme == "s3" => {
@@ -270,13 +321,25 @@ fn image(rest: &str) -> String {
         Some((path, options)) if options.contains(['=', '@']) => format!("{path}:..."),
         _ => path.to_string(),
     };
-    if query.is_empty() { path } else { shown_keys(&path, query, &["conf", "id"]) }
+    if query.is_empty() {
+        path
+    } else {
+        shown_keys(&path, query, &["conf", "id"])
+    }
 }
 
 /// A query with the values of these keys alone.
 fn shown_keys(path: &str, query: &str, keys: &[&str]) -> String {
-    let shown = |pair: &&str| pair.is_empty() || pair.split_once('=').is_some_and(|(key, _)| keys.contains(&key));
-    let pairs: Vec<&str> = query.split('&').map(|pair| if shown(&pair) { pair } else { "..." }).collect();
+    let shown = |pair: &&str| {
+        pair.is_empty()
+            || pair
+                .split_once('=')
+                .is_some_and(|(key, _)| keys.contains(&key))
+    };
+    let pairs: Vec<&str> = query
+        .split('&')
+        .map(|pair| if shown(&pair) { pair } else { "..." })
+        .collect();
     format!("{path}?{}", pairs.join("&"))
 }
 
@@ -300,8 +363,14 @@ mod tests {
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "s3://b/k?..."),
             ("file:http://u:p@h/x?t=1", "file:http://h/x?..."),
             ("nbd://u:p@h:10809/disk", "nbd://h:10809/disk"),
-            ("nbd+unix:///x?socket=/run/s&psk=p", "nbd+unix:///x?socket=/run/s&..."),
-            ("rbd:p/n/i@s?conf=c&key=p&id=i", "rbd:p/n/i@s?conf=c&...&id=i"),
+            (
+                "nbd+unix:///x?socket=/run/s&psk=p",
+                "nbd+unix:///x?socket=/run/s&...",
+            ),
+            (
+                "rbd:p/n/i@s?conf=c&key=p&id=i",
+                "rbd:p/n/i@s?conf=c&...&id=i",
+            ),
             ("rbd:p/i@s:id=x:key=p", "rbd:p/i@s:..."),
             ("http:u:p@h/x", "http:h/x"),
             ("http:/u:p@h/x", "http:/h/x"),
@@ -311,12 +380,19 @@ mod tests {
             ("http://h/proxy/http://u:p@i/x", "http://h/proxy/http://i/x"),
             ("/a/b?c", "/a/b?c"),
             ("/a/b@c:d//e", "/a/b@c:d//e"),
-            ("/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "/dev/disk/by-path/pci-0000:00:1f.2-ata-1"),
+            (
+                "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+                "/dev/disk/by-path/pci-0000:00:1f.2-ata-1",
+            ),
             ("host/x?sig=p", "host/x?..."),
             ("", ""),
         ] {
             assert_eq!(SourceName::from(name).to_string(), shown, "{name}");
-            assert_eq!(format!("{:?}", SourceName::from(name)), format!("{shown:?}"), "{name}");
+            assert_eq!(
+                format!("{:?}", SourceName::from(name)),
+                format!("{shown:?}"),
+                "{name}"
+            );
             // What is shown may be part of a line that is redacted once more.
             let line = format!("cannot open {shown}: refused");
             assert_eq!(redacted_message(&line), line);
@@ -325,8 +401,20 @@ mod tests {
 
     #[test]
     fn no_spelling_shows_a_password() {
-        let schemes =
-            ["http", "HTTPS", "s3", "S3", "nbd", "nbd+unix", "rbd", "ftp", "file:http", " http", "\thttp", ""];
+        let schemes = [
+            "http",
+            "HTTPS",
+            "s3",
+            "S3",
+            "nbd",
+            "nbd+unix",
+            "rbd",
+            "ftp",
+            "file:http",
+            " http",
+            "\thttp",
+            "",
+        ];
         let colons = ["://", ":/", ":", ":///", ":\\\\", "//"];
         let users = [
             "u:canary",
@@ -340,7 +428,15 @@ mod tests {
             "u:@canary",
             "u%3Acanary",
         ];
-        let tails = ["h/x", "h:80/x", "[::1]/x", "b", "b/k@l", "h/x?token=canary", "h?canary=1#canary"];
+        let tails = [
+            "h/x",
+            "h:80/x",
+            "[::1]/x",
+            "b",
+            "b/k@l",
+            "h/x?token=canary",
+            "h?canary=1#canary",
+        ];
         for (scheme, colon) in schemes.iter().flat_map(|s| colons.map(|c| (s, c))) {
             for (user, tail) in users.iter().flat_map(|u| tails.map(|t| (u, t))) {
                 let name = format!("{scheme}{colon}{user}@{tail}");
@@ -348,9 +444,15 @@ mod tests {
                 // By any reading a path, or the name of an RBD image: POOL@SNAP.
                 let is_path = scheme.is_empty() && (!colon.contains("//") || user.starts_with(':'))
                     || name.starts_with("rbd:") && !colon.contains("//") && !user.starts_with("u:");
-                assert!(is_path || !shown.contains("canary"), "{name} is shown as {shown}");
+                assert!(
+                    is_path || !shown.contains("canary"),
+                    "{name} is shown as {shown}"
+                );
                 let line = redacted_message(&format!("cannot open '{name}': refused"));
-                assert!(is_path || user.contains(['?', '#']) || !line.contains("canary"), "{name}: {line}");
+                assert!(
+                    is_path || user.contains(['?', '#']) || !line.contains("canary"),
+                    "{name}: {line}"
+                );
             }
         }
     }
@@ -358,8 +460,14 @@ mod tests {
     #[test]
     fn a_message_keeps_all_but_the_secrets() {
         for (text, shown) in [
-            ("cannot open http://u:p@h/x?t=1: 404; try again", "cannot open http://h/x?...: 404; try again"),
-            ("invalid value 'S3://k:s@b' for '--tcp'", "invalid value 'S3://b' for '--tcp'"),
+            (
+                "cannot open http://u:p@h/x?t=1: 404; try again",
+                "cannot open http://h/x?...: 404; try again",
+            ),
+            (
+                "invalid value 'S3://k:s@b' for '--tcp'",
+                "invalid value 'S3://b' for '--tcp'",
+            ),
             ("no such file: /a//b", "no such file: /a//b"),
             ("see https://h/x.", "see https://h/x."),
         ] {

@@ -60,22 +60,40 @@ impl Nbd {
     ///
     /// # Errors
     /// As [`Nbd::open`].
-    pub fn open_within(name: impl Into<SourceName>, silence: Duration) -> Result<Nbd, SourceOpenError> {
+    pub fn open_within(
+        name: impl Into<SourceName>,
+        silence: Duration,
+    ) -> Result<Nbd, SourceOpenError> {
         let name = name.into();
         let address = uri::parse(&name)?;
-        let link = NbdLink::connect(&address, silence).map_err(|broken| broken.open_error(&name))?;
+        let link =
+            NbdLink::connect(&address, silence).map_err(|broken| broken.open_error(&name))?;
         let links = if link.many() { MAX_LINKS } else { 1 };
         let size = AtomicU64::new(link.size());
-        let mut all: Vec<Mutex<Option<Arc<NbdLink>>>> = (1..links).map(|_| Mutex::default()).collect();
+        let mut all: Vec<Mutex<Option<Arc<NbdLink>>>> =
+            (1..links).map(|_| Mutex::default()).collect();
         all.push(Mutex::new(Some(Arc::new(link))));
         let (changed, redial) = (Mutex::default(), Mutex::default());
-        Ok(Nbd { address, name, links: all, size, changed, redial, silence })
+        Ok(Nbd {
+            address,
+            name,
+            links: all,
+            size,
+            changed,
+            redial,
+            silence,
+        })
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
     fn link(&self) -> Result<Arc<NbdLink>, Broken> {
         let place = |i: usize| self.links[i].lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = |i: usize| place(i).as_ref().filter(|l| l.is_up()).map(|l| l.requests());
+        let busy = |i: usize| {
+            place(i)
+                .as_ref()
+                .filter(|l| l.is_up())
+                .map(|l| l.requests())
+        };
         let load: Vec<Option<u32>> = (0..self.links.len()).map(busy).collect();
         let best = (0..load.len()).min_by_key(|&i| match load[i] {
             Some(0) => (0, 0),
@@ -125,7 +143,10 @@ impl Nbd {
         let read = if link.size() == known {
             link.read(bufs, offset)
         } else {
-            Err(Broken::Changed(format!("the export has {} bytes, and had {known}", link.size())))
+            Err(Broken::Changed(format!(
+                "the export has {} bytes, and had {known}",
+                link.size()
+            )))
         };
         if let Err(Broken::Changed(what)) = &read {
             *changed() = Some(what.clone());
@@ -208,7 +229,15 @@ mod tests {
         let name = SourceName::from(text);
         let address = uri::parse(&name).expect("an address");
         let (size, changed, redial) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Nbd { address, name, links: Vec::new(), size, changed, redial, silence: SILENCE }
+        Nbd {
+            address,
+            name,
+            links: Vec::new(),
+            size,
+            changed,
+            redial,
+            silence: SILENCE,
+        }
     }
 
     #[test]
@@ -222,8 +251,8 @@ mod tests {
             one.log(&lost("Connection refused"));
             other.log(&Broken::Changed("its size".to_string()));
         });
-        let expected =
-            ["one", "other"].map(|name| format!("nbd://{name}.invalid/a: Connection refused; connecting anew"));
+        let expected = ["one", "other"]
+            .map(|name| format!("nbd://{name}.invalid/a: Connection refused; connecting anew"));
         assert_eq!(lines, expected);
     }
 }

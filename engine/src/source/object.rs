@@ -94,50 +94,107 @@ impl Object {
     ///
     /// # Errors
     /// The name is none, the object is not there or may not be read, or its server does not know ranges.
-    pub fn open_with(name: impl Into<SourceName>, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
+    pub fn open_with(
+        name: impl Into<SourceName>,
+        settings: ObjectSettings,
+    ) -> Result<Object, SourceOpenError> {
         let name = name.into();
         let place = url::parse(&name)?;
-        let error = |why: String, remedy: String, errno| SourceOpenError { what: name.clone(), why, remedy, errno };
+        let error = |why: String, remedy: String, errno| SourceOpenError {
+            what: name.clone(),
+            why,
+            remedy,
+            errno,
+        };
         if names_a_prefix(&name) {
-            let remedy = "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
-            return Err(error("it is a prefix, not an object".to_string(), remedy, EISDIR));
+            let remedy =
+                "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
+            return Err(error(
+                "it is a prefix, not an object".to_string(),
+                remedy,
+                EISDIR,
+            ));
         }
-        let (store, path) =
-            store::connect(&place, &settings).map_err(|unfit| error(unfit.why, unfit.remedy, EINVAL))?;
+        let (store, path) = store::connect(&place, &settings)
+            .map_err(|unfit| error(unfit.why, unfit.remedy, EINVAL))?;
         Object::at(store, path, name, settings)
     }
 
-    fn at(store: Store, path: Path, name: SourceName, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
+    fn at(
+        store: Store,
+        path: Path,
+        name: SourceName,
+        settings: ObjectSettings,
+    ) -> Result<Object, SourceOpenError> {
         let tally = Tally::default();
-        let asker = Asker { store: &store, path: &path, settings: &settings, tally: &tally };
+        let asker = Asker {
+            store: &store,
+            path: &path,
+            settings: &settings,
+            tally: &tally,
+        };
         let room = Room::take();
         let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }));
-        let Front { version, bytes, answered_in } =
-            front.map_err(|refusal| refusal.open_error(&name, store.account))?;
+        let Front {
+            version,
+            bytes,
+            answered_in,
+        } = front.map_err(|refusal| refusal.open_error(&name, store.account))?;
         let (first, answered_in) = (FirstBytes::new(bytes, room), Some(answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
-        Ok(Object { tally, first, answered_in, ..Object::known(store, path, name, settings, version) })
+        Ok(Object {
+            tally,
+            first,
+            answered_in,
+            ..Object::known(store, path, name, settings, version)
+        })
     }
 
     /// Of a version that a listing has told of: nothing is asked before the first read, which asks for that version.
-    fn known(store: Store, path: Path, name: SourceName, settings: ObjectSettings, version: Version) -> Object {
+    fn known(
+        store: Store,
+        path: Path,
+        name: SourceName,
+        settings: ObjectSettings,
+        version: Version,
+    ) -> Object {
         let (version, tally) = (Mutex::new(Arc::new(version)), Tally::default());
-        Object { store, path, name, settings, version, tally, first: FirstBytes::default(), answered_in: None }
+        Object {
+            store,
+            path,
+            name,
+            settings,
+            version,
+            tally,
+            first: FirstBytes::default(),
+            answered_in: None,
+        }
     }
 
     /// Where this thread may not wait, and a sink does not go to another: first all bytes, then the sink.
-    fn stream_whole(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+    fn stream_whole(
+        &self,
+        len: u64,
+        offset: u64,
+        sink: &mut dyn Sink,
+    ) -> Result<usize, SourceError> {
         let range = within(&self.accepted(), offset, len);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
         let mut place = place::Stream::new(sink, offset..offset.saturating_add(read as u64));
-        place::Take::put(&mut place, &bytes[..read]).map_err(|refusal| refusal.read_error(&self.name))?;
+        place::Take::put(&mut place, &bytes[..read])
+            .map_err(|refusal| refusal.read_error(&self.name))?;
         Ok(read)
     }
 
     fn asker(&self) -> Asker<'_> {
-        Asker { store: &self.store, path: &self.path, settings: &self.settings, tally: &self.tally }
+        Asker {
+            store: &self.store,
+            path: &self.path,
+            settings: &self.settings,
+            tally: &self.tally,
+        }
     }
 
     fn accepted(&self) -> Arc<Version> {
@@ -164,7 +221,9 @@ impl Source for Object {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let version = self.accepted();
-        let room = bufs.iter().fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
+        let room = bufs
+            .iter()
+            .fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
         let range = within(&version, offset, room);
         let len = (range.end - range.start) as usize;
         if len > 0 {
@@ -192,9 +251,18 @@ impl Source for Object {
         if self.tally.confirmed.swap(false, Ordering::Relaxed) {
             return Ok(accepted.size());
         }
-        let ask = || wait(self.asker().version()).and_then(|there| accepted.same(&there).map(|()| there.size()));
+        let ask = || {
+            wait(self.asker().version())
+                .and_then(|there| accepted.same(&there).map(|()| there.size()))
+        };
         // One answer may be wrong.
-        let same = ask().or_else(|refusal| if refusal.is_change() { ask() } else { Err(refusal) });
+        let same = ask().or_else(|refusal| {
+            if refusal.is_change() {
+                ask()
+            } else {
+                Err(refusal)
+            }
+        });
         same.map_err(|refusal| refusal.read_error(&self.name))
     }
 
@@ -203,8 +271,18 @@ impl Source for Object {
     fn accept(&self) -> u64 {
         self.first.forget();
         self.tally.confirmed.store(false, Ordering::Relaxed);
-        let settings = ObjectSettings { retries: 0, total: self.settings.first_byte, ..self.settings.clone() };
-        if let Ok(there) = wait(Asker { settings: &settings, ..self.asker() }.version()) {
+        let settings = ObjectSettings {
+            retries: 0,
+            total: self.settings.first_byte,
+            ..self.settings.clone()
+        };
+        if let Ok(there) = wait(
+            Asker {
+                settings: &settings,
+                ..self.asker()
+            }
+            .version(),
+        ) {
             *self.version.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(there);
         }
         self.size()
@@ -225,7 +303,9 @@ impl Streaming for Object {
         let len = (range.end - range.start) as usize;
         let mut place = place::Stream::new(sink, range.clone());
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
-        front.unwrap_or(Ok(())).map_err(|refusal| refusal.read_error(&self.name))?;
+        front
+            .unwrap_or(Ok(()))
+            .map_err(|refusal| refusal.read_error(&self.name))?;
         if !place::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
             no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
@@ -246,7 +326,9 @@ fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
 
 /// Waits for an answer as long as it is needed; a runtime that cannot be started is one.
 fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Result<T, Refusal> {
-    let Some(need) = tree::needed() else { return no_threads(network::wait(work)) };
+    let Some(need) = tree::needed() else {
+        return no_threads(network::wait(work));
+    };
     no_threads(network::wait(async move {
         let mut work = std::pin::pin!(work);
         loop {
@@ -260,7 +342,11 @@ fn wait<T: Send>(work: impl Future<Output = Result<T, Refusal>> + Send) -> Resul
 }
 
 fn no_threads<T>(done: std::io::Result<Result<T, Refusal>>) -> Result<T, Refusal> {
-    done.unwrap_or_else(|error| Err(Refusal::Garbled(format!("there are no threads for it: {error}"))))
+    done.unwrap_or_else(|error| {
+        Err(Refusal::Garbled(format!(
+            "there are no threads for it: {error}"
+        )))
+    })
 }
 
 /// What there is of `len` bytes from `offset` on; empty past the end.

@@ -46,7 +46,11 @@ pub struct Transfer {
 
 impl Transfer {
     pub(crate) fn new(tag: u64, offset: u64, chunks: Vec<Chunk>) -> Transfer {
-        Transfer { tag, offset, chunks }
+        Transfer {
+            tag,
+            offset,
+            chunks,
+        }
     }
 
     /// The first byte.
@@ -63,13 +67,19 @@ impl Transfer {
 
     /// The buffers, in order.
     pub fn bufs(&mut self) -> Vec<IoSliceMut<'_>> {
-        self.chunks.iter_mut().map(|chunk| IoSliceMut::new(chunk.bytes_mut())).collect()
+        self.chunks
+            .iter_mut()
+            .map(|chunk| IoSliceMut::new(chunk.bytes_mut()))
+            .collect()
     }
 
     /// Gives it back: this many bytes from its start were filled, as [`read_at`](super::Source::read_at) counts them, or why not.
     #[must_use]
     pub fn end(self, result: Result<usize, SourceError>) -> Ended {
-        Ended { transfer: self, result }
+        Ended {
+            transfer: self,
+            result,
+        }
     }
 
     pub(crate) fn tag(&self) -> u64 {

@@ -44,7 +44,8 @@ pub const RBD_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Largest read in one request: librbd splits at objects anyway, which are 4 MiB unless made otherwise.
 const MAX_REQUEST: u64 = 4 << 20;
 /// How long a read waits for librbd: what librbd itself waits for the cluster, and half of that.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
+const SILENCE_TIMEOUT: Duration =
+    Duration::from_secs(RBD_SILENCE_SECONDS + RBD_SILENCE_SECONDS / 2);
 const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// How librbd is set up for one client of it.
@@ -67,8 +68,13 @@ impl RbdSettings {
     #[must_use]
     pub fn as_configured() -> RbdSettings {
         let (librados, librbd) = ("librados.so.2".to_string(), "librbd.so.1".to_string());
-        let settings =
-            RbdSettings { librados, librbd, options: Vec::new(), look_every: None, patience: SILENCE_TIMEOUT };
+        let settings = RbdSettings {
+            librados,
+            librbd,
+            options: Vec::new(),
+            look_every: None,
+            patience: SILENCE_TIMEOUT,
+        };
         settings
             .with("client_mount_timeout", RBD_CONNECT_SECONDS)
             .with("rados_mon_op_timeout", RBD_CONNECT_SECONDS)
@@ -85,15 +91,24 @@ impl RbdSettings {
     }
 
     fn option(&self, key: &str) -> &str {
-        self.options.iter().rev().find(|(name, _)| name == key).map_or("", |(_, value)| value)
+        self.options
+            .iter()
+            .rev()
+            .find(|(name, _)| name == key)
+            .map_or("", |(_, value)| value)
     }
 }
 
 /// A source: without librbd's cache and readahead, looked at every [`RBD_LOOK_EVERY`].
 impl Default for RbdSettings {
     fn default() -> RbdSettings {
-        let plain = RbdSettings::as_configured().with("rbd_cache", false).with("rbd_readahead_max_bytes", 0);
-        RbdSettings { look_every: Some(RBD_LOOK_EVERY), ..plain }
+        let plain = RbdSettings::as_configured()
+            .with("rbd_cache", false)
+            .with("rbd_readahead_max_bytes", 0);
+        RbdSettings {
+            look_every: Some(RBD_LOOK_EVERY),
+            ..plain
+        }
     }
 }
 
@@ -134,18 +149,42 @@ impl Rbd {
     ///
     /// # Errors
     /// As [`Rbd::open`]; or an option is none of Ceph's.
-    pub fn open_with(name: impl Into<SourceName>, settings: &RbdSettings) -> Result<Rbd, SourceOpenError> {
+    pub fn open_with(
+        name: impl Into<SourceName>,
+        settings: &RbdSettings,
+    ) -> Result<Rbd, SourceOpenError> {
         let name = name.into();
         let address = address::parse(&name)?;
-        let api = Api::load(&settings.librados, &settings.librbd).map_err(|missing| not_here(&name, missing))?;
-        let refused = |refused| cannot_open(&name, &address, &refused, settings.option("client_mount_timeout"));
+        let api = Api::load(&settings.librados, &settings.librbd)
+            .map_err(|missing| not_here(&name, missing))?;
+        let refused = |refused| {
+            cannot_open(
+                &name,
+                &address,
+                &refused,
+                settings.option("client_mount_timeout"),
+            )
+        };
         let pool = Arc::new(Pool::open(api, &address, &settings.options).map_err(refused)?);
         let image = Arc::new(Image::open(&pool, &address).map_err(refused)?);
-        let now = RwLock::new(Now { image, changed: None });
+        let now = RwLock::new(Now {
+            image,
+            changed: None,
+        });
         let (version, patience) = (api.version(), settings.patience);
-        let inner = Arc::new(Inner { name, address, pool, patience, version, now });
+        let inner = Arc::new(Inner {
+            name,
+            address,
+            pool,
+            patience,
+            version,
+            now,
+        });
         let alive = settings.look_every.map(|every| inner.look_every(every));
-        Ok(Rbd { inner, _alive: alive })
+        Ok(Rbd {
+            inner,
+            _alive: alive,
+        })
     }
 
     /// Starts one read, as it is: whatever its length, past the end or empty. For tests of what librbd
@@ -155,8 +194,13 @@ impl Rbd {
     /// librbd does not begin it.
     pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
         let image = self.inner.image()?;
-        let ticket = flight::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
-        Ok(RbdRead { ticket, _image: image, inner: Arc::clone(&self.inner) })
+        let ticket =
+            flight::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
+        Ok(RbdRead {
+            ticket,
+            _image: image,
+            inner: Arc::clone(&self.inner),
+        })
     }
 
     /// Its layout in objects.
@@ -164,7 +208,10 @@ impl Rbd {
     /// # Errors
     /// librbd does not say.
     pub fn layout(&self) -> Result<RbdLayout, SourceError> {
-        self.inner.image()?.layout().map_err(|refused| self.inner.failed(refused.errno))
+        self.inner
+            .image()?
+            .layout()
+            .map_err(|refused| self.inner.failed(refused.errno))
     }
 }
 
@@ -204,7 +251,12 @@ impl Inner {
     }
 
     fn size(&self) -> u64 {
-        self.now.read().unwrap_or_else(PoisonError::into_inner).image.identity.size
+        self.now
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .image
+            .identity
+            .size
     }
 
     fn failed(&self, errno: i32) -> SourceError {
@@ -230,7 +282,10 @@ impl Inner {
             return Err(self.change(&known, "it is another image of this name".to_string()));
         }
         if is.size < was.size {
-            return Err(self.change(&known, format!("it has {} bytes, and had {}", is.size, was.size)));
+            return Err(self.change(
+                &known,
+                format!("it has {} bytes, and had {}", is.size, was.size),
+            ));
         }
         if is.size > was.size {
             let size = is.size;
@@ -260,13 +315,15 @@ impl Inner {
         let (alive, ended) = channel::<()>();
         let inner = Arc::downgrade(self);
         // Without a thread it is looked at when a read comes to its end, as before.
-        let _ = std::thread::Builder::new().name("foreread-rbd".to_string()).spawn(move || {
-            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
-                let Some(inner) = inner.upgrade() else { return };
-                // A cluster that does not answer is the reads' business.
-                let _ = inner.look();
-            }
-        });
+        let _ = std::thread::Builder::new()
+            .name("foreread-rbd".to_string())
+            .spawn(move || {
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(every) {
+                    let Some(inner) = inner.upgrade() else { return };
+                    // A cluster that does not answer is the reads' business.
+                    let _ = inner.look();
+                }
+            });
         alive
     }
 
@@ -282,7 +339,10 @@ impl Inner {
         let ticket = flight::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
         match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
             Ended::Bytes(got) if got == len => Ok(()),
-            Ended::Bytes(got) => Err(SourceError::Short { at: offset + got as u64, size: image.identity.size }),
+            Ended::Bytes(got) => Err(SourceError::Short {
+                at: offset + got as u64,
+                size: image.identity.size,
+            }),
             Ended::Failed(errno) => Err(self.failed(errno)),
             Ended::Silent => Err(self.failed(ETIMEDOUT)),
         }
@@ -311,7 +371,8 @@ impl Source for Rbd {
         let mut done = 0;
         while done < wanted {
             let len = (wanted - done).min(MAX_REQUEST);
-            self.inner.request(&image, bufs, done as usize, offset + done, len as usize)?;
+            self.inner
+                .request(&image, bufs, done as usize, offset + done, len as usize)?;
             done += len;
         }
         // What became known while it was read counts, too.
@@ -334,7 +395,10 @@ impl Source for Rbd {
     fn accept(&self) -> u64 {
         // Where it cannot be opened every read goes on to say that it has changed.
         if let Ok(fresh) = Image::open(&self.inner.pool, &self.inner.address) {
-            let fresh = Now { image: Arc::new(fresh), changed: None };
+            let fresh = Now {
+                image: Arc::new(fresh),
+                changed: None,
+            };
             let old = std::mem::replace(&mut *self.inner.now(), fresh);
             drop(old);
         }
@@ -346,7 +410,10 @@ fn not_here(name: &SourceName, missing: Missing) -> SourceOpenError {
     let (why, remedy) = match missing {
         Missing::Library(file, said) => {
             let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
-            (format!("{file} cannot be loaded ({said})"), "install librbd1 (Debian: apt-get install librbd1)")
+            (
+                format!("{file} cannot be loaded ({said})"),
+                "install librbd1 (Debian: apt-get install librbd1)",
+            )
         }
         Missing::Function(file, function) => (
             format!("{file} has no {function}: it is another version than the one that is needed"),
@@ -354,13 +421,31 @@ fn not_here(name: &SourceName, missing: Missing) -> SourceOpenError {
         ),
     };
     let errno = rustix::io::Errno::NOTSUP.raw_os_error();
-    SourceOpenError { what: name.clone(), why, remedy: remedy.to_string(), errno }
+    SourceOpenError {
+        what: name.clone(),
+        why,
+        remedy: remedy.to_string(),
+        errno,
+    }
 }
 
-fn cannot_open(name: &SourceName, address: &Address, refused: &Refused, seconds: &str) -> SourceOpenError {
+fn cannot_open(
+    name: &SourceName,
+    address: &Address,
+    refused: &Refused,
+    seconds: &str,
+) -> SourceOpenError {
     let Refused { errno, step } = *refused;
-    let from_env = || std::env::var("CEPH_CONF").ok().filter(|path| !path.is_empty());
-    let conf = address.conf.clone().or_else(from_env).unwrap_or_else(|| "/etc/ceph/ceph.conf".to_string());
+    let from_env = || {
+        std::env::var("CEPH_CONF")
+            .ok()
+            .filter(|path| !path.is_empty())
+    };
+    let conf = address
+        .conf
+        .clone()
+        .or_else(from_env)
+        .unwrap_or_else(|| "/etc/ceph/ceph.conf".to_string());
     let pool = &address.pool;
     let system = errno_text(errno);
     let (why, remedy) = match (step, errno) {
@@ -376,17 +461,32 @@ fn cannot_open(name: &SourceName, address: &Address, refused: &Refused, seconds:
             format!("the cluster of {conf} cannot be reached ({system})"),
             "check the monitors, the user and the keyring that it names".to_string(),
         ),
-        (Step::Pool, ENOENT) => ("there is no pool of this name".to_string(), "see 'ceph osd pool ls'".to_string()),
+        (Step::Pool, ENOENT) => (
+            "there is no pool of this name".to_string(),
+            "see 'ceph osd pool ls'".to_string(),
+        ),
         (Step::Image, ENOENT) => (
             "there is no image or no snapshot of this name".to_string(),
             format!("see 'rbd ls {pool}' and 'rbd snap ls'"),
         ),
-        (Step::Create | Step::Option, _) => {
-            (format!("librados refuses its settings ({system})"), "check the user and the options".to_string())
-        }
-        (_, ETIMEDOUT) => ("the cluster does not answer".to_string(), "check that it is healthy (ceph -s)".to_string()),
-        _ => (system, "check the name and what the user may do".to_string()),
+        (Step::Create | Step::Option, _) => (
+            format!("librados refuses its settings ({system})"),
+            "check the user and the options".to_string(),
+        ),
+        (_, ETIMEDOUT) => (
+            "the cluster does not answer".to_string(),
+            "check that it is healthy (ceph -s)".to_string(),
+        ),
+        _ => (
+            system,
+            "check the name and what the user may do".to_string(),
+        ),
     };
     let errno = if errno == 0 { EIO } else { errno };
-    SourceOpenError { what: name.clone(), why, remedy, errno }
+    SourceOpenError {
+        what: name.clone(),
+        why,
+        remedy,
+        errno,
+    }
 }

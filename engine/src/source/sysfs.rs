@@ -12,17 +12,26 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
     let stat = stat(path).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let device = if is_device { stat.st_rdev } else { stat.st_dev };
-    setting(Path::new("/sys"), &format!("{}:{}", major(device), minor(device)))
+    setting(
+        Path::new("/sys"),
+        &format!("{}:{}", major(device), minor(device)),
+    )
 }
 
 /// Looks for the device's own queue, its disk's (a partition has none), and the mount's.
 fn setting(sys: &Path, number: &str) -> Option<u64> {
     let places = [
-        sys.join("dev/block").join(number).join("queue/read_ahead_kb"),
-        sys.join("dev/block").join(number).join("../queue/read_ahead_kb"),
+        sys.join("dev/block")
+            .join(number)
+            .join("queue/read_ahead_kb"),
+        sys.join("dev/block")
+            .join(number)
+            .join("../queue/read_ahead_kb"),
         sys.join("class/bdi").join(number).join("read_ahead_kb"),
     ];
-    let text = places.iter().find_map(|p| std::fs::read_to_string(p).ok())?;
+    let text = places
+        .iter()
+        .find_map(|p| std::fs::read_to_string(p).ok())?;
     text.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -43,7 +52,8 @@ mod tests {
         create_dir_all(sys.path().join("block/sda/sda1")).expect("a directory");
         create_dir_all(sys.path().join("dev/block")).expect("a directory");
         for (link, to) in [("8:0", "../../block/sda"), ("8:1", "../../block/sda/sda1")] {
-            std::os::unix::fs::symlink(to, sys.path().join("dev/block").join(link)).expect("a link");
+            std::os::unix::fs::symlink(to, sys.path().join("dev/block").join(link))
+                .expect("a link");
         }
         make("class/bdi/0:44", "15360\n");
         make("class/bdi/0:45", "many\n");

@@ -56,7 +56,11 @@ pub struct Meta {
 impl Meta {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
-        if self.version.is_empty() { 0 } else { self.version.len() as u64 + 16 }
+        if self.version.is_empty() {
+            0
+        } else {
+            self.version.len() as u64 + 16
+        }
     }
 }
 
@@ -75,7 +79,11 @@ impl Entry {
     /// A name of which the listing says no more.
     #[must_use]
     pub fn new(name: impl Into<OsString>, kind: Kind) -> Entry {
-        Entry { name: name.into(), kind, meta: None }
+        Entry {
+            name: name.into(),
+            kind,
+            meta: None,
+        }
     }
 }
 
@@ -124,7 +132,11 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// As [`Tree::look`].
-    fn look_ahead(&self, path: &Path, each: &mut dyn FnMut(PathBuf, Meta)) -> Result<Meta, SourceError> {
+    fn look_ahead(
+        &self,
+        path: &Path,
+        each: &mut dyn FnMut(PathBuf, Meta),
+    ) -> Result<Meta, SourceError> {
         let _ = each;
         self.look(path)
     }
@@ -134,7 +146,11 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// As [`Tree::open`].
-    fn open_listed(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+    fn open_listed(
+        &self,
+        path: &Path,
+        meta: &Meta,
+    ) -> Result<(Arc<dyn Source>, Meta), SourceError> {
         let _ = meta;
         self.open(path)
     }
@@ -150,7 +166,10 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// It is none.
     fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
-        Err(SourceError::Io { errno: EINVAL, what: format!("{} is no link", path.display()) })
+        Err(SourceError::Io {
+            errno: EINVAL,
+            what: format!("{} is no link", path.display()),
+        })
     }
 
     /// What it is, for messages; without a password.
@@ -187,17 +206,23 @@ pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Tree>, SourceOpenErro
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
         Ok(meta) if meta.is_file() => Ok(Arc::new(Folder::only(path)?)),
-        _ => Ok(Arc::new(Single::open(&name).map_err(|error| with_slash(&name, error))?)),
+        _ => Ok(Arc::new(
+            Single::open(&name).map_err(|error| with_slash(&name, error))?,
+        )),
     }
 }
 
 /// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
-    let missing = [Errno::NOENT, Errno::ACCESS].map(Errno::raw_os_error).contains(&error.errno);
+    let missing = [Errno::NOENT, Errno::ACCESS]
+        .map(Errno::raw_os_error)
+        .contains(&error.errno);
     if name.scheme() != "s3" || !missing {
         return error;
     }
-    let remedy =
-        format!("to mount the keys below it, write {name}/ with / at its end; for one object, {}", error.remedy);
+    let remedy = format!(
+        "to mount the keys below it, write {name}/ with / at its end; for one object, {}",
+        error.remedy
+    );
     SourceOpenError { remedy, ..error }
 }

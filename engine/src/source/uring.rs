@@ -30,7 +30,10 @@ impl FileQueue {
             None => format!("{MAX_RINGS} rings of io_uring are in use"),
             Some(error) => refused("io_uring", error.raw_os_error().unwrap_or(libc::EIO)),
         })?;
-        Ok(FileQueue { ring, file: Arc::clone(file) })
+        Ok(FileQueue {
+            ring,
+            file: Arc::clone(file),
+        })
     }
 
     /// The same, tried out by a read.
@@ -58,7 +61,9 @@ fn refused(what: &str, errno: i32) -> String {
         libc::EPERM | libc::EACCES => format!("{what} is forbidden: EPERM"),
         libc::ENOSYS => format!("{what} is not known to this kernel: ENOSYS"),
         libc::ENOMEM => format!("{what} finds no memory: ENOMEM, raise ulimit -l"),
-        libc::EMFILE | libc::ENFILE => format!("{what} finds no descriptor: EMFILE, raise ulimit -n"),
+        libc::EMFILE | libc::ENFILE => {
+            format!("{what} finds no descriptor: EMFILE, raise ulimit -n")
+        }
         _ => format!("{what}: {}", super::errno_text(errno)),
     }
 }
@@ -79,7 +84,11 @@ impl Queue for FileQueue {
     fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
         let mut flights = Vec::new();
         self.ring.reap(wait, &mut flights);
-        ended.extend(flights.into_iter().map(|(flight, result)| finish(flight, result)));
+        ended.extend(
+            flights
+                .into_iter()
+                .map(|(flight, result)| finish(flight, result)),
+        );
     }
 
     fn interrupt(&self) {
@@ -89,13 +98,20 @@ impl Queue for FileQueue {
 
 /// What the kernel answered becomes what [`super::Source::read_at`] would have.
 fn finish(flight: Flight, result: i32) -> Ended {
-    let Flight { mut transfer, file, pick, .. } = flight;
+    let Flight {
+        mut transfer,
+        file,
+        pick,
+        ..
+    } = flight;
     let offset = transfer.offset();
     let result = match result {
         done @ 0.. => file.read_on(&mut transfer.bufs(), offset, done as usize, pick),
         errno => match -errno {
             // Interrupted, short of something, or left behind by a thread that has exited: by this thread, from the start.
-            libc::EINTR | libc::EAGAIN | libc::ECANCELED => file.read_on(&mut transfer.bufs(), offset, 0, pick),
+            libc::EINTR | libc::EAGAIN | libc::ECANCELED => {
+                file.read_on(&mut transfer.bufs(), offset, 0, pick)
+            }
             errno => Err(file.failed(errno)),
         },
     };
@@ -115,7 +131,8 @@ mod tests {
     /// A file that can be read by a ring, its ring, and what keeps it. Says why not.
     fn subject() -> Option<(tempfile::NamedTempFile, Arc<Core>, Ring)> {
         let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
-        file.write_all(&testing::pattern(0, PAGES * PAGE - 100, 0)).expect("room");
+        file.write_all(&testing::pattern(0, PAGES * PAGE - 100, 0))
+            .expect("room");
         file.as_file().sync_all().expect("written");
         let core = Arc::new(Core::open(file.path()).expect("opens"));
         match FileQueue::tried(&core) {
@@ -129,20 +146,32 @@ mod tests {
     }
 
     fn transfers(pool: &Arc<Pool>, count: usize) -> Vec<Transfer> {
-        let one = |n: usize| Transfer::new(n as u64, (n % PAGES * PAGE) as u64, vec![pool.take(1), pool.take(1)]);
+        let one = |n: usize| {
+            Transfer::new(
+                n as u64,
+                (n % PAGES * PAGE) as u64,
+                vec![pool.take(1), pool.take(1)],
+            )
+        };
         (0..count).map(one).collect()
     }
 
     #[test]
     fn as_many_as_it_is_deep_and_no_more() {
-        let Some((_file, core, ring)) = subject() else { return };
+        let Some((_file, core, ring)) = subject() else {
+            return;
+        };
         let pool = Pool::new(PAGE, PAGE, 0);
         let mut given = transfers(&pool, RING_DEPTH as usize + 10);
         ring.submit(&core, &mut given);
         // Some may have ended already; their places are taken until a thread reaps.
         assert_eq!((given.len(), ring.under_way()), (10, RING_DEPTH as usize));
         let mut first = given.iter().map(|transfer| transfer.offset() / PAGE as u64);
-        assert_eq!(first.next(), Some(u64::from(RING_DEPTH)), "those at the end of the list");
+        assert_eq!(
+            first.next(),
+            Some(u64::from(RING_DEPTH)),
+            "those at the end of the list"
+        );
         let mut flights = Vec::new();
         while flights.len() < RING_DEPTH as usize {
             ring.reap(true, &mut flights);
@@ -151,7 +180,12 @@ mod tests {
             let (offset, ended) = (flight.transfer.offset(), finish(flight, result));
             let read = ended.result.expect("reads");
             assert_eq!(read, (2 * PAGE).min(PAGES * PAGE - 100 - offset as usize));
-            let bytes: Vec<u8> = ended.transfer.into_chunks().iter().flat_map(|c| c.bytes().to_vec()).collect();
+            let bytes: Vec<u8> = ended
+                .transfer
+                .into_chunks()
+                .iter()
+                .flat_map(|c| c.bytes().to_vec())
+                .collect();
             testing::check(&bytes[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
         }
         ring.submit(&core, &mut given);
@@ -161,18 +195,32 @@ mod tests {
     /// What is under way keeps the file and the buffers; draining is over when nothing is.
     #[test]
     fn draining_ends_when_nothing_is_under_way() {
-        let Some((_file, core, ring)) = subject() else { return };
+        let Some((_file, core, ring)) = subject() else {
+            return;
+        };
         let pool = Pool::new(PAGE, PAGE, 0);
         let before = Arc::strong_count(&core);
         ring.submit(&core, &mut transfers(&pool, 100));
-        assert_eq!((Arc::strong_count(&core), pool.meter().held_bytes()), (before + 100, 200 * PAGE as u64));
+        assert_eq!(
+            (Arc::strong_count(&core), pool.meter().held_bytes()),
+            (before + 100, 200 * PAGE as u64)
+        );
         ring.drain();
-        assert_eq!((ring.under_way(), Arc::strong_count(&core), pool.meter().held_bytes()), (0, before, 0));
+        assert_eq!(
+            (
+                ring.under_way(),
+                Arc::strong_count(&core),
+                pool.meter().held_bytes()
+            ),
+            (0, before, 0)
+        );
     }
 
     #[test]
     fn an_interrupt_is_met_once() {
-        let Some((_file, core, ring)) = subject() else { return };
+        let Some((_file, core, ring)) = subject() else {
+            return;
+        };
         let mut flights = Vec::new();
         (0..3).for_each(|_| ring.interrupt());
         // Comes back at once, with nothing; without the interrupt it would look up after a second.
@@ -190,7 +238,13 @@ mod tests {
 
     #[test]
     fn refusals_are_said_in_words() {
-        assert_eq!(refused("io_uring", libc::EPERM), "io_uring is forbidden: EPERM");
-        assert_eq!(refused("a read by io_uring", libc::EINVAL), "a read by io_uring: Invalid argument");
+        assert_eq!(
+            refused("io_uring", libc::EPERM),
+            "io_uring is forbidden: EPERM"
+        );
+        assert_eq!(
+            refused("a read by io_uring", libc::EINVAL),
+            "a read by io_uring: Invalid argument"
+        );
     }
 }

@@ -43,7 +43,12 @@ impl Segments {
         if pages == 0 {
             return;
         }
-        let new = Segment { chunk, at: at as u8, pages: pages as u8, from: 0 };
+        let new = Segment {
+            chunk,
+            at: at as u8,
+            pages: pages as u8,
+            from: 0,
+        };
         self.drop_pages(new.mask(), pool);
         let place = self.0.partition_point(|s| s.at < new.at);
         self.0.insert(place, new);
@@ -57,14 +62,20 @@ impl Segments {
             self.0[self.0.partition_point(|s| s.end() <= page)..].iter()
         };
         while at < bytes.end {
-            let Some(segment) = segments.next() else { return false };
+            let Some(segment) = segments.next() else {
+                return false;
+            };
             let starts = usize::from(segment.at) << page_shift;
             if starts > at {
                 return false;
             }
             let until = bytes.end.min(segment.end() << page_shift);
             let start = at - starts + (usize::from(segment.from) << page_shift);
-            lease.push(Piece { chunk: Arc::clone(&segment.chunk), start: start as u32, len: (until - at) as u32 });
+            lease.push(Piece {
+                chunk: Arc::clone(&segment.chunk),
+                start: start as u32,
+                len: (until - at) as u32,
+            });
             at = until;
         }
         true
@@ -84,7 +95,12 @@ impl Segments {
             let shift = segment.from.wrapping_sub(segment.at);
             for (at, pages) in runs(segment.mask() & !mask) {
                 let chunk = Arc::clone(&segment.chunk);
-                left.push(Segment { chunk, at, pages, from: at.wrapping_add(shift) });
+                left.push(Segment {
+                    chunk,
+                    at,
+                    pages,
+                    from: at.wrapping_add(shift),
+                });
             }
         }
         self.0 = left;
@@ -97,7 +113,11 @@ impl Segments {
         for first in 0..group.len() {
             let chunk = Arc::clone(&group[first].chunk);
             let same = |s: &&mut Segment| Arc::ptr_eq(&s.chunk, &chunk);
-            let alive: usize = group.iter_mut().filter(same).map(|s| usize::from(s.pages)).sum();
+            let alive: usize = group
+                .iter_mut()
+                .filter(same)
+                .map(|s| usize::from(s.pages))
+                .sum();
             if alive * 2 >= chunk.room_pages() {
                 continue;
             }

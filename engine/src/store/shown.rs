@@ -63,9 +63,15 @@ pub struct Known {
 impl Shown {
     /// For a cache of this many pages.
     pub fn new(page: PageSize, capacity_pages: u64) -> Shown {
-        let cells = (capacity_pages / PAGES_A_CELL).clamp(*CELLS.start(), *CELLS.end()).next_power_of_two();
+        let cells = (capacity_pages / PAGES_A_CELL)
+            .clamp(*CELLS.start(), *CELLS.end())
+            .next_power_of_two();
         let cells = (0..cells).map(|_| Cell(RwLock::new(None))).collect();
-        Shown { page, cells, generation: AtomicU64::new(0) }
+        Shown {
+            page,
+            cells,
+            generation: AtomicU64::new(0),
+        }
     }
 
     /// Neighbouring groups have neighbouring cells: those of one file do not meet, unless the file is larger than the cache.
@@ -77,35 +83,66 @@ impl Shown {
 
     /// Leases bytes of a group that is shown, if the reader may read a file of which this is known. False: the driver is to be asked.
     #[inline]
-    pub fn lease(&self, file: FileId, range: ByteRange, allows: impl Fn(Known) -> bool, lease: &mut Lease) -> bool {
+    pub fn lease(
+        &self,
+        file: FileId,
+        range: ByteRange,
+        allows: impl Fn(Known) -> bool,
+        lease: &mut Lease,
+    ) -> bool {
         let pages = self.page.cover(range);
-        let Some(number) = one_group(pages) else { return false };
-        let cell = self.cell(file, number).0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(group) = cell.as_ref() else { return false };
+        let Some(number) = one_group(pages) else {
+            return false;
+        };
+        let cell = self
+            .cell(file, number)
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(group) = cell.as_ref() else {
+            return false;
+        };
         let wanted = mask_of(number, pages.first, pages.end);
-        let is_it = group.settled.file == file && group.settled.number == number && wanted & !group.settled.pages == 0;
+        let is_it = group.settled.file == file
+            && group.settled.number == number
+            && wanted & !group.settled.pages == 0;
         let is_current = group.generation == self.generation.load(Ordering::Acquire);
         if !is_it || !is_current || range.end() > group.known.size || !allows(group.known) {
             return false;
         }
         let base = self.page.start_of(number * GROUP_PAGES);
         let bytes = (range.start() - base) as usize..(range.end() - base) as usize;
-        group.segments.lease(bytes, self.page.bytes().trailing_zeros(), lease)
+        group
+            .segments
+            .lease(bytes, self.page.bytes().trailing_zeros(), lease)
     }
 
     /// Shows a group in place of what its cell showed.
     pub(super) fn show(&self, settled: Settled, known: Known, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
-        self.set(settled.file, settled.number, |_| Some(Group { settled, known, generation, segments }));
+        self.set(settled.file, settled.number, |_| {
+            Some(Group {
+                settled,
+                known,
+                generation,
+                segments,
+            })
+        });
     }
 
     /// Nothing of this group is shown any more, if anything was.
     pub(super) fn hide(&self, (file, number): (FileId, u64), slot: GroupSlot) {
-        self.set(file, number, |shown| shown.filter(|group| group.settled.slot != slot));
+        self.set(file, number, |shown| {
+            shown.filter(|group| group.settled.slot != slot)
+        });
     }
 
     fn set(&self, file: FileId, number: u64, change: impl FnOnce(Option<Group>) -> Option<Group>) {
-        let mut cell = self.cell(file, number).0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cell = self
+            .cell(file, number)
+            .0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let old = cell.take();
         *cell = change(old);
     }

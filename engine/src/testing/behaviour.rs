@@ -102,7 +102,12 @@ pub(super) struct Answer {
 
 impl Answer {
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Answer {
-        Answer { status, head: Vec::new(), body: body.into(), is_chunked: false }
+        Answer {
+            status,
+            head: Vec::new(),
+            body: body.into(),
+            is_chunked: false,
+        }
     }
 
     pub fn error(status: u16, code: &str) -> Answer {
@@ -133,22 +138,33 @@ pub(super) fn change_page(on: &mut [Behaviour], page: String, is_later: bool) ->
             }
             Behaviour::ListCut => answer.body.truncate(answer.body.len() / 2),
             Behaviour::ListEmptyFirstPage if !is_later => {
-                let head = "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>!";
-                answer.body = format!("{head}</NextContinuationToken></ListBucketResult>").into_bytes();
+                let head =
+                    "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>!";
+                answer.body =
+                    format!("{head}</NextContinuationToken></ListBucketResult>").into_bytes();
             }
             Behaviour::ListBom => answer.body = format!("\u{feff}{}", text()).into_bytes(),
             Behaviour::ListBlanks => answer.body = format!("\n\n  {}", text()).into_bytes(),
             Behaviour::ListNamespace => {
-                let marked = text().replace("</", "\u{0}").replace('<', "<s3:").replace('\u{0}', "</s3:");
+                let marked = text()
+                    .replace("</", "\u{0}")
+                    .replace('<', "<s3:")
+                    .replace('\u{0}', "</s3:");
                 answer.body = marked.into_bytes();
             }
             Behaviour::ListUtf16 => {
-                let text = format!("\u{feff}<?xml version=\"1.0\" encoding=\"UTF-16\"?>{}", text());
+                let text = format!(
+                    "\u{feff}<?xml version=\"1.0\" encoding=\"UTF-16\"?>{}",
+                    text()
+                );
                 answer.body = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
             }
             Behaviour::ListLatin1 => {
                 let text = format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>{}", text());
-                answer.body = text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();
+                answer.body = text
+                    .chars()
+                    .map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?'))
+                    .collect();
             }
             Behaviour::Chunked => answer.is_chunked = true,
             _ => {}
@@ -158,10 +174,19 @@ pub(super) fn change_page(on: &mut [Behaviour], page: String, is_later: bool) ->
 }
 
 /// An answer about an object, changed. `range` is what was asked for, as far as it is there; `len` is the object's.
-pub(super) fn change_object(on: &mut [Behaviour], answer: &mut Answer, is_head: bool, (from, len): (u64, u64)) {
+pub(super) fn change_object(
+    on: &mut [Behaviour],
+    answer: &mut Answer,
+    is_head: bool,
+    (from, len): (u64, u64),
+) {
     for behaviour in on {
-        let etag =
-            answer.head.iter().find(|(name, _)| *name == "ETag").map(|(_, etag)| etag.clone()).unwrap_or_default();
+        let etag = answer
+            .head
+            .iter()
+            .find(|(name, _)| *name == "ETag")
+            .map(|(_, etag)| etag.clone())
+            .unwrap_or_default();
         match behaviour {
             Behaviour::BareEtag => answer.set("ETag", etag.trim_matches('"')),
             Behaviour::WeakEtag if !etag.is_empty() => answer.set("ETag", &format!("W/{etag}")),
@@ -175,7 +200,9 @@ pub(super) fn change_object(on: &mut [Behaviour], answer: &mut Answer, is_head: 
             Behaviour::Date(date) => answer.set("Last-Modified", date),
             Behaviour::ContentRange(form) if answer.status == 206 => {
                 let to = from + answer.body.len() as u64 - 1;
-                let said = form.replace("FROM", &from.to_string()).replace("TO", &to.to_string());
+                let said = form
+                    .replace("FROM", &from.to_string())
+                    .replace("TO", &to.to_string());
                 answer.set("Content-Range", &said.replace("SIZE", &len.to_string()));
             }
             Behaviour::Chunked => answer.is_chunked = true,

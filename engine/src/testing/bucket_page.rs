@@ -26,7 +26,9 @@ pub(super) struct Asked {
 
 impl Asked {
     pub fn of(query: &str, on: &[Behaviour]) -> Asked {
-        let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
         let is_on = |behaviour| on.contains(&behaviour);
         let value = |name: &str| values.get(name).cloned().unwrap_or_default();
         let token = value("continuation-token");
@@ -43,10 +45,21 @@ impl Asked {
             _ => None,
         });
         Asked {
-            prefix: if is_on(Behaviour::ListNoPrefix) { String::new() } else { value("prefix") },
-            delimiter: if is_on(Behaviour::ListNoDelimiter) { String::new() } else { value("delimiter") },
+            prefix: if is_on(Behaviour::ListNoPrefix) {
+                String::new()
+            } else {
+                value("prefix")
+            },
+            delimiter: if is_on(Behaviour::ListNoDelimiter) {
+                String::new()
+            } else {
+                value("delimiter")
+            },
             after,
-            most: value("max-keys").parse().unwrap_or(MAX_KEYS).min(page.unwrap_or(MAX_KEYS)),
+            most: value("max-keys")
+                .parse()
+                .unwrap_or(MAX_KEYS)
+                .min(page.unwrap_or(MAX_KEYS)),
             token,
         }
     }
@@ -59,17 +72,32 @@ impl Asked {
 
 /// A page of the keys.
 pub(super) fn page(objects: &BTreeMap<String, Object>, asked: &Asked, on: &[Behaviour]) -> String {
-    let Asked { prefix, delimiter, after, most, token } = asked;
+    let Asked {
+        prefix,
+        delimiter,
+        after,
+        most,
+        token,
+    } = asked;
     let is_on = |behaviour| on.contains(&behaviour);
     if is_on(Behaviour::ListEndless) {
         let next = format!("<NextContinuationToken>{token}x</NextContinuationToken>");
-        return format!("<ListBucketResult><IsTruncated>true</IsTruncated>{next}</ListBucketResult>");
+        return format!(
+            "<ListBucketResult><IsTruncated>true</IsTruncated>{next}</ListBucketResult>"
+        );
     }
     let (mut body, mut count, mut last) = (String::new(), 0, String::new());
     let mut truncated = false;
-    for (key, object) in objects.range::<str, _>((Bound::Excluded(after.as_str()), Bound::Unbounded)) {
-        let Some(rest) = key.strip_prefix(prefix) else { continue };
-        let folder = rest.find(delimiter).filter(|_| !delimiter.is_empty()).map(|at| &key[..prefix.len() + at + 1]);
+    for (key, object) in
+        objects.range::<str, _>((Bound::Excluded(after.as_str()), Bound::Unbounded))
+    {
+        let Some(rest) = key.strip_prefix(prefix) else {
+            continue;
+        };
+        let folder = rest
+            .find(delimiter)
+            .filter(|_| !delimiter.is_empty())
+            .map(|at| &key[..prefix.len() + at + 1]);
         // Behind a folder that was named, the page goes on with what is not in it.
         if folder.is_some_and(|folder| folder == last || after.starts_with(folder)) {
             continue;
@@ -83,8 +111,15 @@ pub(super) fn page(objects: &BTreeMap<String, Object>, asked: &Asked, on: &[Beha
         let name = escaped(&last, is_on(Behaviour::ListUrlEncoded));
         // Writing to a text cannot fail.
         let _ = match folder {
-            Some(_) => write!(body, "<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"),
-            None => write!(body, "<Contents><Key>{name}</Key>{}</Contents>", said_of(object, on)),
+            Some(_) => write!(
+                body,
+                "<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"
+            ),
+            None => write!(
+                body,
+                "<Contents><Key>{name}</Key>{}</Contents>",
+                said_of(object, on)
+            ),
         };
     }
     let mut head = format!("<IsTruncated>{truncated}</IsTruncated>");
@@ -99,7 +134,9 @@ pub(super) fn page(objects: &BTreeMap<String, Object>, asked: &Asked, on: &[Beha
     });
     let token = |token: &str| format!("<NextContinuationToken>{token}</NextContinuationToken>");
     match () {
-        () if is_on(Behaviour::ListSameToken) => head = format!("<IsTruncated>true</IsTruncated>{}", token("same")),
+        () if is_on(Behaviour::ListSameToken) => {
+            head = format!("<IsTruncated>true</IsTruncated>{}", token("same"))
+        }
         () if is_on(Behaviour::ListNoToken) => {}
         () if truncated && is_on(Behaviour::ListVersionOne) => {
             let _ = write!(head, "<NextMarker>{}</NextMarker>", escaped(&last, false));
@@ -115,14 +152,20 @@ fn said_of(object: &Object, on: &[Behaviour]) -> String {
     let mut etag = Some(format!("&quot;{}&quot;", object.number));
     for behaviour in on {
         match behaviour {
-            Behaviour::ListedEtag(other) => etag = other.map(|other| format!("&quot;{other}&quot;")),
+            Behaviour::ListedEtag(other) => {
+                etag = other.map(|other| format!("&quot;{other}&quot;"))
+            }
             Behaviour::ListLongEtags(letters) => etag = Some("e".repeat(*letters)),
             _ => {}
         }
     }
     let etag = etag.map_or_else(String::new, |etag| format!("<ETag>{etag}</ETag>"));
     let date = format!("<LastModified>{}</LastModified>", object.listed_date());
-    let date = if on.contains(&Behaviour::ListNoDates) { String::new() } else { date };
+    let date = if on.contains(&Behaviour::ListNoDates) {
+        String::new()
+    } else {
+        date
+    };
     format!("{date}{etag}<Size>{}</Size>", object.bytes.len())
 }
 
@@ -130,7 +173,13 @@ fn said_of(object: &Object, on: &[Behaviour]) -> String {
 fn escaped(text: &str, as_url: bool) -> String {
     if as_url {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-_.".contains(&b);
-        let letter = |b: u8| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
+        let letter = |b: u8| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        };
         return text.bytes().map(letter).collect();
     }
     let mut all = String::new();

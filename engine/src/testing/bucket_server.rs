@@ -54,7 +54,12 @@ impl Object {
     /// Day of January 2026, hour, minute, second.
     fn date(&self) -> [u64; 4] {
         let seconds = self.second;
-        [2 + seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60]
+        [
+            2 + seconds / 86_400,
+            seconds / 3600 % 24,
+            seconds / 60 % 60,
+            seconds % 60,
+        ]
     }
 
     /// With a fraction, as in listings of S3.
@@ -96,10 +101,21 @@ impl BucketServer {
     pub fn start() -> std::io::Result<BucketServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let link = Link::new(Duration::ZERO, 0);
-        let (objects, requests, on, on_later_pages) = (BTreeMap::new(), Requests::default(), Vec::new(), Vec::new());
-        let state = State { objects, puts: 0, requests, link, on, on_later_pages };
-        let server =
-            BucketServer { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)), stop: Arc::default() };
+        let (objects, requests, on, on_later_pages) =
+            (BTreeMap::new(), Requests::default(), Vec::new(), Vec::new());
+        let state = State {
+            objects,
+            puts: 0,
+            requests,
+            link,
+            on,
+            on_later_pages,
+        };
+        let server = BucketServer {
+            address: listener.local_addr()?,
+            state: Arc::new(Mutex::new(state)),
+            stop: Arc::default(),
+        };
         let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -117,9 +133,13 @@ impl BucketServer {
     #[must_use]
     pub fn variables(&self) -> Vec<(String, String)> {
         let endpoint = format!("http://{}", self.address);
-        [("AWS_ENDPOINT_URL", endpoint.as_str()), ("AWS_ALLOW_HTTP", "true"), ("AWS_REGION", "us-east-1")]
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .into()
+        [
+            ("AWS_ENDPOINT_URL", endpoint.as_str()),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_REGION", "us-east-1"),
+        ]
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .into()
     }
 
     /// The URL of an object, for a client of HTTP.
@@ -143,7 +163,11 @@ impl BucketServer {
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         let mut state = lock(&self.state);
         state.puts += 1;
-        let object = Object { bytes: Arc::new(bytes), number: state.puts, second: state.puts };
+        let object = Object {
+            bytes: Arc::new(bytes),
+            number: state.puts,
+            second: state.puts,
+        };
         state.objects.insert(key.to_string(), object);
     }
 
@@ -155,9 +179,16 @@ impl BucketServer {
         let mut state = lock(&self.state);
         state.puts += 1;
         let number = state.puts;
-        let object = state.objects.get_mut(key).unwrap_or_else(|| panic!("there is no {key}"));
+        let object = state
+            .objects
+            .get_mut(key)
+            .unwrap_or_else(|| panic!("there is no {key}"));
         assert_eq!(object.bytes.len(), bytes.len());
-        *object = Object { bytes: Arc::new(bytes), number, second: object.second };
+        *object = Object {
+            bytes: Arc::new(bytes),
+            number,
+            second: object.second,
+        };
     }
 
     /// Takes an object away.
@@ -194,7 +225,11 @@ fn converse(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(seen) = request(&mut reader)? {
         let (path, query) = seen.target.split_once('?').unwrap_or((&seen.target, ""));
-        let key = path.trim_start_matches('/').split_once('/').map(|(_, key)| text(key)).unwrap_or_default();
+        let key = path
+            .trim_start_matches('/')
+            .split_once('/')
+            .map(|(_, key)| text(key))
+            .unwrap_or_default();
         let (answer, link) = {
             let mut state = lock(state);
             let lists = key.is_empty() && query.contains("list-type=2");
@@ -203,7 +238,11 @@ fn converse(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
                 (false, "HEAD") => state.requests.heads += 1,
                 (false, _) => state.requests.gets += 1,
             }
-            let answer = if lists { page(&mut state, query) } else { part(&mut state, &key, &seen) };
+            let answer = if lists {
+                page(&mut state, query)
+            } else {
+                part(&mut state, &key, &seen)
+            };
             (answer, state.link.clone())
         };
         link.travel();
@@ -219,7 +258,12 @@ fn text(coded: &str) -> String {
 /// A page of the bucket's keys.
 fn page(state: &mut State, query: &str) -> Answer {
     let is_later = Asked::of(query, &state.on).is_later();
-    let State { objects, on, on_later_pages, .. } = state;
+    let State {
+        objects,
+        on,
+        on_later_pages,
+        ..
+    } = state;
     let on = if is_later { on_later_pages } else { on };
     let asked = Asked::of(query, on);
     let page = bucket_page::page(objects, &asked, on);
@@ -228,8 +272,14 @@ fn page(state: &mut State, query: &str) -> Answer {
 
 /// A part of an object, or why not.
 fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
-    let Some(object) = state.objects.get(key).cloned() else { return Answer::error(404, "NoSuchKey") };
-    let (etag, date, size) = (format!("\"{}\"", object.number), object.http_date(), object.bytes.len() as u64);
+    let Some(object) = state.objects.get(key).cloned() else {
+        return Answer::error(404, "NoSuchKey");
+    };
+    let (etag, date, size) = (
+        format!("\"{}\"", object.number),
+        object.http_date(),
+        object.bytes.len() as u64,
+    );
     let has = |behaviour| state.on.contains(&behaviour);
     // As servers do that compare texts: the ETag that a reply has, and no other.
     let own = match () {
@@ -238,19 +288,32 @@ fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
         () => etag.clone(),
     };
     let unmet = seen.if_match.as_ref().is_some_and(|wanted| {
-        has(Behaviour::IfMatchFails) || *wanted != own && !has(Behaviour::NoEtag) || wanted.starts_with("W/")
+        has(Behaviour::IfMatchFails)
+            || *wanted != own && !has(Behaviour::NoEtag)
+            || wanted.starts_with("W/")
     });
-    let too_late = seen.if_unmodified_since.as_ref().is_some_and(|wanted| *wanted != date || has(Behaviour::DateFails));
+    let too_late = seen
+        .if_unmodified_since
+        .as_ref()
+        .is_some_and(|wanted| *wanted != date || has(Behaviour::DateFails));
     if unmet || too_late {
         return Answer::error(412, "PreconditionFailed");
     }
-    let range = seen.range.as_deref().and_then(parse_range).filter(|_| !has(Behaviour::NoRanges));
-    let range = range.filter(|range| !has(Behaviour::WholeIs200) || range.start > 0 || range.end < size);
+    let range = seen
+        .range
+        .as_deref()
+        .and_then(parse_range)
+        .filter(|_| !has(Behaviour::NoRanges));
+    let range =
+        range.filter(|range| !has(Behaviour::WholeIs200) || range.start > 0 || range.end < size);
     let is_head = seen.method == "HEAD";
     let from = range.as_ref().map_or(0, |range| range.start);
     let mut answer = match range {
         Some(range) if range.start >= size => Answer::new(416, ""),
-        Some(range) => Answer::new(206, &object.bytes[range.start as usize..range.end.min(size) as usize]),
+        Some(range) => Answer::new(
+            206,
+            &object.bytes[range.start as usize..range.end.min(size) as usize],
+        ),
         None => Answer::new(200, &object.bytes[..]),
     };
     let to = from + answer.body.len() as u64;
@@ -259,7 +322,12 @@ fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
         206 => answer.set("Content-Range", &format!("bytes {from}-{}/{size}", to - 1)),
         _ => {}
     }
-    if answer.status != 416 || state.on.iter().any(|on| matches!(on, Behaviour::Nothing(..))) {
+    if answer.status != 416
+        || state
+            .on
+            .iter()
+            .any(|on| matches!(on, Behaviour::Nothing(..)))
+    {
         answer.set("ETag", &etag);
         answer.set("Last-Modified", &date);
     }
@@ -270,7 +338,12 @@ fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
 fn send(stream: &TcpStream, answer: Answer, is_head: bool, link: &Link) -> std::io::Result<()> {
     let mut out = stream;
     let ready = Instant::now();
-    let Answer { status, head: lines, body, is_chunked } = answer;
+    let Answer {
+        status,
+        head: lines,
+        body,
+        is_chunked,
+    } = answer;
     let mut head = format!("HTTP/1.1 {status} Answer\r\n");
     for (name, value) in lines {
         head += &format!("{name}: {value}\r\n");

@@ -18,7 +18,9 @@ use std::process::{Child, Command, Stdio};
 /// The script, as `bash -c` takes it.
 const SCRIPT: &str = include_str!("ceph-dev-cluster");
 /// What the script runs.
-const PROGRAMS: [&str; 7] = ["ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd", "bash"];
+const PROGRAMS: [&str; 7] = [
+    "ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd", "bash",
+];
 /// Size of the file behind the cluster, which is sparse.
 const BYTES: u64 = 12 << 30;
 
@@ -97,7 +99,10 @@ impl CephCluster {
     /// Whether all of it runs.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        let runs = |daemon: &str| self.pid(daemon).is_some_and(|pid| Path::new(&format!("/proc/{pid}/stat")).exists());
+        let runs = |daemon: &str| {
+            self.pid(daemon)
+                .is_some_and(|pid| Path::new(&format!("/proc/{pid}/stat")).exists())
+        };
         ["mon.a", "mgr.x", "osd.0"].into_iter().all(runs)
     }
 
@@ -130,7 +135,12 @@ impl Drop for CephCluster {
 /// It cannot be run, or fails, or does not end within a minute.
 pub fn run_ceph(conf: &Path, program: &str, arguments: &[&str]) -> Result<String, CephError> {
     let mut command = Command::new("timeout");
-    command.args([RUN_SECONDS, program]).arg("-c").arg(conf).args(arguments).stdin(Stdio::null());
+    command
+        .args([RUN_SECONDS, program])
+        .arg("-c")
+        .arg(conf)
+        .args(arguments)
+        .stdin(Stdio::null());
     output(&mut command, &format!("{program} {}", arguments.join(" ")))
 }
 
@@ -141,29 +151,43 @@ fn failed(what: &str, said: &str) -> CephError {
 fn is_here(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders.into_iter().any(|folder| folder.join(program).is_file())
+    folders
+        .into_iter()
+        .any(|folder| folder.join(program).is_file())
 }
 
 /// Two consecutive free ports, for the two protocols of a monitor.
 fn free_ports() -> Option<u16> {
     (0..100).find_map(|_| {
-        let first = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        let both =
-            first.checked_add(1).map(|second| [first, second].map(|port| TcpListener::bind(("127.0.0.1", port))));
-        both.filter(|both| both.iter().all(Result::is_ok)).map(|_| first)
+        let first = TcpListener::bind("127.0.0.1:0")
+            .ok()?
+            .local_addr()
+            .ok()?
+            .port();
+        let both = first
+            .checked_add(1)
+            .map(|second| [first, second].map(|port| TcpListener::bind(("127.0.0.1", port))));
+        both.filter(|both| both.iter().all(Result::is_ok))
+            .map(|_| first)
     })
 }
 
 /// The script with a verb, not run yet.
 fn script(verb: &str, dir: &Path, port: u16) -> Command {
     let mut command = Command::new("bash");
-    command.args(["-c", SCRIPT, "ceph-dev-cluster", verb]).arg(dir).stdin(Stdio::null());
+    command
+        .args(["-c", SCRIPT, "ceph-dev-cluster", verb])
+        .arg(dir)
+        .stdin(Stdio::null());
     environment(&mut command, port);
     command
 }
 
 fn environment(command: &mut Command, port: u16) {
-    let values = [("CEPH_DEV_PORT", port.to_string()), ("CEPH_DEV_OSD_BYTES", BYTES.to_string())];
+    let values = [
+        ("CEPH_DEV_PORT", port.to_string()),
+        ("CEPH_DEV_OSD_BYTES", BYTES.to_string()),
+    ];
     command.envs(values);
 }
 
@@ -171,18 +195,30 @@ fn environment(command: &mut Command, port: u16) {
 fn guard_of(dir: &Path, port: u16) -> std::io::Result<Child> {
     let wait = "trap '' INT TERM HUP; cat >/dev/null; bash -c \"$1\" ceph-dev-cluster down \"$2\" && rm -rf -- \"$2\"";
     let mut command = Command::new("bash");
-    command.args(["-c", wait, "ceph-dev-cluster-guard", SCRIPT]).arg(dir);
+    command
+        .args(["-c", wait, "ceph-dev-cluster-guard", SCRIPT])
+        .arg(dir);
     environment(&mut command, port);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 /// What a command prints; where it fails, the last line of what it says.
 fn output(command: &mut Command, what: &str) -> Result<String, CephError> {
-    let out = command.output().map_err(|error| failed(what, &error.to_string()))?;
+    let out = command
+        .output()
+        .map_err(|error| failed(what, &error.to_string()))?;
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it failed and said nothing");
+    let last = said
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("it failed and said nothing");
     Err(failed(what, last))
 }

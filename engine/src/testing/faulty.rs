@@ -80,24 +80,45 @@ impl<S: Source> Faulty<S> {
     /// Whatever the rule says.
     pub fn new(inner: S, rule: impl Fn(Call) -> FaultAction + Send + Sync + 'static) -> Faulty<S> {
         let (calls, faults) = (AtomicU64::new(0), AtomicU64::new(0));
-        Faulty { inner, rule: Box::new(rule), calls, faults, healed: AtomicBool::new(false), others: Others::default() }
+        Faulty {
+            inner,
+            rule: Box::new(rule),
+            calls,
+            faults,
+            healed: AtomicBool::new(false),
+            others: Others::default(),
+        }
     }
 
     /// Read number `n` (from 0) fails, the others do not.
     pub fn nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| if call.nth == n { FaultAction::Fail(IO_ERROR) } else { FaultAction::Pass })
+        Faulty::new(inner, move |call| {
+            if call.nth == n {
+                FaultAction::Fail(IO_ERROR)
+            } else {
+                FaultAction::Pass
+            }
+        })
     }
 
     /// Read number `n` (from 0) and every later one fails.
     pub fn from_nth(inner: S, n: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| if call.nth >= n { FaultAction::Fail(IO_ERROR) } else { FaultAction::Pass })
+        Faulty::new(inner, move |call| {
+            if call.nth >= n {
+                FaultAction::Fail(IO_ERROR)
+            } else {
+                FaultAction::Pass
+            }
+        })
     }
 
     /// About `per_mille` of 1000 reads fail, drawn by seed and place in the sequence.
     pub fn share(inner: S, seed: u64, per_mille: u64) -> Faulty<S> {
-        Faulty::new(inner, move |call| match random(seed, call.nth) % 1000 < per_mille {
-            true => FaultAction::Fail(IO_ERROR),
-            false => FaultAction::Pass,
+        Faulty::new(inner, move |call| {
+            match random(seed, call.nth) % 1000 < per_mille {
+                true => FaultAction::Fail(IO_ERROR),
+                false => FaultAction::Pass,
+            }
         })
     }
 
@@ -105,22 +126,33 @@ impl<S: Source> Faulty<S> {
     pub fn slow(inner: S, seed: u64, pause: Duration) -> Faulty<S> {
         let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX / 2);
         Faulty::new(inner, move |call| {
-            FaultAction::Slow(Duration::from_nanos(nanos / 2 + random(seed, call.nth) % nanos.max(1)))
+            FaultAction::Slow(Duration::from_nanos(
+                nanos / 2 + random(seed, call.nth) % nanos.max(1),
+            ))
         })
     }
 
     /// No read fails, but call `n` (from 0) of `what`, and with `lasting` every later one.
     pub fn nth_of(inner: S, what: Other, n: u64, lasting: bool) -> Faulty<S> {
         let faulty = Faulty::new(inner, |_| FaultAction::Pass);
-        *faulty.others.fails.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, n, lasting));
+        *faulty
+            .others
+            .fails
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((what, n, lasting));
         faulty
     }
 
     /// Whether this call of `what` fails.
     fn fails(&self, what: Other) -> bool {
         let nth = self.others.calls[what as usize].fetch_add(1, Ordering::SeqCst);
-        let fails = *self.others.fails.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = fails.is_some_and(|(which, n, lasting)| which == what && (nth == n || lasting && nth > n));
+        let fails = *self
+            .others
+            .fails
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = fails
+            .is_some_and(|(which, n, lasting)| which == what && (nth == n || lasting && nth > n));
         let now = now && !self.healed.load(Ordering::SeqCst);
         self.faults.fetch_add(u64::from(now), Ordering::SeqCst);
         now
@@ -162,14 +194,25 @@ impl<S: Source> Source for Faulty<S> {
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
-        let call = Call { nth, offset, len: bufs.iter().map(|b| b.len() as u64).sum() };
-        let verdict = if self.healed.load(Ordering::SeqCst) { FaultAction::Pass } else { (self.rule)(call) };
+        let call = Call {
+            nth,
+            offset,
+            len: bufs.iter().map(|b| b.len() as u64).sum(),
+        };
+        let verdict = if self.healed.load(Ordering::SeqCst) {
+            FaultAction::Pass
+        } else {
+            (self.rule)(call)
+        };
         if !matches!(verdict, FaultAction::Pass) {
             self.faults.fetch_add(1, Ordering::SeqCst);
         }
         match verdict {
             FaultAction::Pass => self.inner.read_at(bufs, offset),
-            FaultAction::Fail(errno) => Err(SourceError::Io { errno, what: format!("read {nth}, at {offset}") }),
+            FaultAction::Fail(errno) => Err(SourceError::Io {
+                errno,
+                what: format!("read {nth}, at {offset}"),
+            }),
             FaultAction::Cut(most) => self.inner.read_at(bufs, offset).map(|read| read.min(most)),
             FaultAction::Slow(pause) => {
                 std::thread::sleep(pause);
@@ -193,13 +236,20 @@ impl<S: Source> Source for Faulty<S> {
 
     fn check(&self) -> Result<u64, SourceError> {
         if self.fails(Other::Check) {
-            return Err(SourceError::Io { errno: IO_ERROR, what: "check".to_string() });
+            return Err(SourceError::Io {
+                errno: IO_ERROR,
+                what: "check".to_string(),
+            });
         }
         self.inner.check()
     }
 
     fn accept(&self) -> u64 {
-        if self.fails(Other::Accept) { self.inner.size() } else { self.inner.accept() }
+        if self.fails(Other::Accept) {
+            self.inner.size()
+        } else {
+            self.inner.accept()
+        }
     }
 
     fn allow_appends(&self) {
@@ -226,7 +276,10 @@ impl<S: Source> Writing for Faulty<S> {
 
     fn flush(&self) -> Result<(), SourceError> {
         if self.fails(Other::Flush) {
-            return Err(SourceError::Io { errno: IO_ERROR, what: "flush".to_string() });
+            return Err(SourceError::Io {
+                errno: IO_ERROR,
+                what: "flush".to_string(),
+            });
         }
         writing_of(&self.inner)?.flush()
     }
@@ -254,7 +307,10 @@ mod tests {
         assert_eq!(read(&on), Ok(10));
         let share = Faulty::share(mem(), 5, 200);
         let bad = (0..1000).filter(|_| read(&share).is_err()).count() as u64;
-        assert!((150..250).contains(&bad) && bad == share.faults() && share.calls() == 1000, "{bad}");
+        assert!(
+            (150..250).contains(&bad) && bad == share.faults() && share.calls() == 1000,
+            "{bad}"
+        );
         assert_eq!(read(&Faulty::new(mem(), |_| FaultAction::Cut(3))), Ok(3));
         let error = read(&Faulty::nth(mem(), 0)).expect_err("the first fails");
         assert_eq!(error.to_string(), "read 0, at 0: Input/output error");

@@ -7,7 +7,8 @@
 //! ```
 
 use crate::source::{
-    Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Streaming, Transfer, Writing, writing_of,
+    Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Streaming, Transfer, Writing,
+    writing_of,
 };
 use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -112,7 +113,10 @@ impl Gate {
         state.held += 1;
         self.changed.notify_all();
         while state.hangs == Some(method) {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         state.held -= 1;
     }
@@ -129,7 +133,14 @@ impl<S: Source> Hanging<S> {
     /// Wraps a source. One that `streams` is read piece by piece, else by its queue and by threads.
     pub fn new(inner: S, streams: bool) -> (Hanging<S>, Arc<Gate>) {
         let gate = Arc::new(Gate::default());
-        (Hanging { inner, gate: Arc::clone(&gate), streams }, gate)
+        (
+            Hanging {
+                inner,
+                gate: Arc::clone(&gate),
+                streams,
+            },
+            gate,
+        )
     }
 }
 
@@ -186,7 +197,10 @@ impl<S: Source> Source for Hanging<S> {
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         self.gate.pass(Method::Queue);
         let inner = self.inner.queue()?;
-        Some(Arc::new(HangingQueue { inner, gate: Arc::clone(&self.gate) }))
+        Some(Arc::new(HangingQueue {
+            inner,
+            gate: Arc::clone(&self.gate),
+        }))
     }
 }
 
@@ -197,7 +211,10 @@ impl<S: Source> Streaming for Hanging<S> {
         while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
             let wanted = room.len().min((len - done as u64) as usize);
             let room_bytes = room.len();
-            let read = self.inner.read_at(&mut [IoSliceMut::new(&mut room[..wanted])], offset + done as u64)?;
+            let read = self.inner.read_at(
+                &mut [IoSliceMut::new(&mut room[..wanted])],
+                offset + done as u64,
+            )?;
             sink.filled(read);
             done += read;
             if read < room_bytes {

@@ -54,7 +54,9 @@ impl Link {
     pub fn set(&self, round_trip: Duration, bytes_per_second: u64) {
         let ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
         self.0.round_trip_ns.store(ns, Ordering::Relaxed);
-        self.0.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
+        self.0
+            .bytes_per_second
+            .store(bytes_per_second, Ordering::Relaxed);
     }
 
     fn round_trip(&self) -> Duration {
@@ -76,7 +78,11 @@ impl Link {
         let nanos = bytes as u128 * 1_000_000_000 / u128::from(bytes_per_second);
         let ready = ready.max(Instant::now().checked_sub(MAX_LATE).unwrap_or(ready));
         let through = {
-            let mut free_at = self.0.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut free_at = self
+                .0
+                .free_at
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let begin = free_at.map_or(ready, |at| at.max(ready));
             *free_at.insert(begin + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
         };
@@ -105,14 +111,19 @@ impl Proxy {
             passed: Arc::default(),
             connections: Arc::default(),
         };
-        let (stop, passed, connections) =
-            (Arc::clone(&proxy.stop), Arc::clone(&proxy.passed), Arc::clone(&proxy.connections));
+        let (stop, passed, connections) = (
+            Arc::clone(&proxy.stop),
+            Arc::clone(&proxy.passed),
+            Arc::clone(&proxy.connections),
+        );
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let Ok(server) = TcpStream::connect(server) else { continue };
+                let Ok(server) = TcpStream::connect(server) else {
+                    continue;
+                };
                 connections.fetch_add(1, Ordering::Relaxed);
                 drop(connect(client, server, &link, &passed));
             }
@@ -148,7 +159,12 @@ impl Drop for Proxy {
 }
 
 /// Starts the three threads of a connection.
-fn connect(client: TcpStream, server: TcpStream, link: &Link, passed: &Arc<AtomicU64>) -> std::io::Result<()> {
+fn connect(
+    client: TcpStream,
+    server: TcpStream,
+    link: &Link,
+    passed: &Arc<AtomicU64>,
+) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut up_from, mut up_to) = (client.try_clone()?, server.try_clone()?);
@@ -161,7 +177,9 @@ fn connect(client: TcpStream, server: TcpStream, link: &Link, passed: &Arc<Atomi
     std::thread::spawn(move || {
         loop {
             let mut piece = vec![0; PIECE_BYTES];
-            let Ok(len @ 1..) = from.read(&mut piece) else { return };
+            let Ok(len @ 1..) = from.read(&mut piece) else {
+                return;
+            };
             piece.truncate(len);
             if sender.send((Instant::now(), piece)).is_err() {
                 return;
@@ -207,7 +225,10 @@ mod tests {
         let mut back = Vec::new();
         client.read_to_end(&mut back).expect("its answer");
         assert_eq!(back, sent);
-        assert!(begin.elapsed() >= Duration::from_millis(120), "100 ms on the link, 20 for the round trip");
+        assert!(
+            begin.elapsed() >= Duration::from_millis(120),
+            "100 ms on the link, 20 for the round trip"
+        );
         assert_eq!((proxy.passed(), proxy.connections()), (400_000, 1));
         echo.join().expect("no panic");
     }
@@ -219,6 +240,9 @@ mod tests {
         let begin = Instant::now();
         link.travel();
         link.pass(30_000, Instant::now());
-        assert!(begin.elapsed() >= Duration::from_millis(50) - MAX_LATE, "20 ms, and 30,000 bytes at 1 MB/s");
+        assert!(
+            begin.elapsed() >= Duration::from_millis(50) - MAX_LATE,
+            "20 ms, and 30,000 bytes at 1 MB/s"
+        );
     }
 }

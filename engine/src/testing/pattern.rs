@@ -35,8 +35,14 @@ const fn inverse(odd: u64) -> u64 {
 #[must_use]
 pub fn name_of(bytes: [u8; 8]) -> (u64, u16) {
     let word = u64::from_le_bytes(bytes);
-    let name = word.wrapping_mul(inverse(MIX)).swap_bytes().wrapping_mul(inverse(SPREAD));
-    ((name & ((1 << VERSION_SHIFT) - 1)) * 8, (name >> VERSION_SHIFT) as u16)
+    let name = word
+        .wrapping_mul(inverse(MIX))
+        .swap_bytes()
+        .wrapping_mul(inverse(SPREAD));
+    (
+        (name & ((1 << VERSION_SHIFT) - 1)) * 8,
+        (name >> VERSION_SHIFT) as u16,
+    )
 }
 
 /// Fills `buf` with the bytes that stand from `offset` on in this version.
@@ -81,10 +87,16 @@ pub struct Wrong {
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "byte {} is {:#04x}, not {:#04x}", self.at, self.got, self.want)?;
+        write!(
+            f,
+            "byte {} is {:#04x}, not {:#04x}",
+            self.at, self.got, self.want
+        )?;
         match self.from {
             Some((0, 0)) | None => Ok(()),
-            Some((offset, version)) => write!(f, "; its word names offset {offset} of version {version}"),
+            Some((offset, version)) => {
+                write!(f, "; its word names offset {offset} of version {version}")
+            }
         }
     }
 }
@@ -108,9 +120,16 @@ pub fn check(buf: &[u8], offset: u64, version: u16) -> Result<(), Wrong> {
         if let Some(bad) = (0..got.len()).find(|&n| got[n] != want[n]) {
             let at = start + bad as u64;
             let in_buf = i * STEP + bad;
-            let word = in_buf.checked_sub((at % 8) as usize).and_then(|from| buf.get(from..from + 8));
+            let word = in_buf
+                .checked_sub((at % 8) as usize)
+                .and_then(|from| buf.get(from..from + 8));
             let from = word.and_then(|w| w.try_into().ok()).map(name_of);
-            return Err(Wrong { at, want: want[bad], got: got[bad], from });
+            return Err(Wrong {
+                at,
+                want: want[bad],
+                got: got[bad],
+                from,
+            });
         }
     }
     Ok(())
@@ -125,7 +144,11 @@ mod tests {
         let all = pattern(0, 300, 7);
         for start in 0..40 {
             for end in start..100 {
-                assert_eq!(pattern(start as u64, end - start, 7), all[start..end], "{start}..{end}");
+                assert_eq!(
+                    pattern(start as u64, end - start, 7),
+                    all[start..end],
+                    "{start}..{end}"
+                );
             }
         }
         assert_eq!(name_of(all[160..168].try_into().expect("eight")), (160, 7));
@@ -139,7 +162,10 @@ mod tests {
         bytes[8000..8016].copy_from_slice(&stray);
         let wrong = check(&bytes, 1000, 1).expect_err("a stray word");
         assert_eq!((wrong.at, wrong.from), (9000, Some((64, 1))));
-        assert!(wrong.to_string().contains("byte 9000 is") && wrong.to_string().contains("offset 64 of version 1"));
+        assert!(
+            wrong.to_string().contains("byte 9000 is")
+                && wrong.to_string().contains("offset 64 of version 1")
+        );
         assert!(check(&pattern(0, 4096, 1), 0, 2).is_err());
         assert!(check(&pattern(4096, 4096, 1), 0, 1).is_err());
     }

@@ -44,8 +44,16 @@ struct Tally {
 impl<S: Source> Queued<S> {
     /// Ends transfers as the seed says; 64 may be under way.
     pub fn new(inner: S, seed: u64) -> Queued<S> {
-        let setup = Setup { seed, depth: 64, refused_from: u64::MAX };
-        Queued { inner: Arc::new(inner), setup, tally: Arc::default() }
+        let setup = Setup {
+            seed,
+            depth: 64,
+            refused_from: u64::MAX,
+        };
+        Queued {
+            inner: Arc::new(inner),
+            setup,
+            tally: Arc::default(),
+        }
     }
 
     /// This many transfers may be under way at once.
@@ -118,7 +126,13 @@ impl<S: Source + 'static> Source for Queued<S> {
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {
         let (inner, tally) = (Arc::clone(&self.inner), Arc::clone(&self.tally));
-        Some(Arc::new(Double { inner, tally, setup: self.setup, state: Mutex::default(), bell: Condvar::new() }))
+        Some(Arc::new(Double {
+            inner,
+            tally,
+            setup: self.setup,
+            state: Mutex::default(),
+            bell: Condvar::new(),
+        }))
     }
 }
 
@@ -144,10 +158,14 @@ impl<S: Source> Double<S> {
     /// One look at each transfer; those that are due come out, the last first.
     fn due(state: &mut State) -> Vec<Transfer> {
         let all = std::mem::take(&mut state.under_way).into_iter();
-        let (due, left) =
-            all.map(|(looks, t)| (looks.saturating_sub(1), t)).partition::<Vec<_>, _>(|(looks, _)| *looks == 0);
+        let (due, left) = all
+            .map(|(looks, t)| (looks.saturating_sub(1), t))
+            .partition::<Vec<_>, _>(|(looks, _)| *looks == 0);
         state.under_way = left;
-        due.into_iter().rev().map(|(_, transfer)| transfer).collect()
+        due.into_iter()
+            .rev()
+            .map(|(_, transfer)| transfer)
+            .collect()
     }
 
     fn end(&self, mut transfer: Transfer) -> Ended {
@@ -195,7 +213,10 @@ impl<S: Source> Queue for Double<S> {
                 return;
             }
             if state.under_way.is_empty() {
-                let (next, pause) = self.bell.wait_timeout(state, LOOK_UP).unwrap_or_else(PoisonError::into_inner);
+                let (next, pause) = self
+                    .bell
+                    .wait_timeout(state, LOOK_UP)
+                    .unwrap_or_else(PoisonError::into_inner);
                 state = next;
                 if pause.timed_out() {
                     return;
@@ -212,7 +233,10 @@ impl<S: Source> Queue for Double<S> {
 
 impl<S> Drop for Double<S> {
     fn drop(&mut self) {
-        let left = self.state.get_mut().map_or(0, |state| state.under_way.len());
+        let left = self
+            .state
+            .get_mut()
+            .map_or(0, |state| state.under_way.len());
         self.tally.under_way.fetch_sub(left, Ordering::SeqCst);
     }
 }

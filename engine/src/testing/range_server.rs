@@ -118,12 +118,28 @@ impl RangeServer {
     /// No port is free.
     pub fn start(source: impl Source + 'static) -> std::io::Result<RangeServer> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let object = Object { source: Arc::new(source), etag: Some("\"one\"".to_string()), date: None };
+        let object = Object {
+            source: Arc::new(source),
+            etag: Some("\"one\"".to_string()),
+            date: None,
+        };
         let link = Link::new(Duration::ZERO, 0);
         let (wrong, seen) = (Vec::new(), Vec::new());
-        let state = State { object, wrong, seen, link, connections: 0, under_way: 0, most: u32::MAX, refused: 0 };
-        let server =
-            RangeServer { address: listener.local_addr()?, state: Arc::new(Mutex::new(state)), stop: Arc::default() };
+        let state = State {
+            object,
+            wrong,
+            seen,
+            link,
+            connections: 0,
+            under_way: 0,
+            most: u32::MAX,
+            refused: 0,
+        };
+        let server = RangeServer {
+            address: listener.local_addr()?,
+            state: Arc::new(Mutex::new(state)),
+            stop: Arc::default(),
+        };
         let (state, stop) = (Arc::clone(&server.state), Arc::clone(&server.stop));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -185,7 +201,11 @@ impl RangeServer {
     /// Another object under the same name. `etag` with its quotation marks; `date` as in `Last-Modified`.
     pub fn replace(&self, source: impl Source + 'static, etag: Option<&str>, date: Option<&str>) {
         let (etag, date) = (etag.map(str::to_string), date.map(str::to_string));
-        lock(&self.state).object = Object { source: Arc::new(source), etag, date };
+        lock(&self.state).object = Object {
+            source: Arc::new(source),
+            etag,
+            date,
+        };
     }
 
     /// Every request so far, the first 65,536 of them.
@@ -216,11 +236,19 @@ fn converse(stream: &TcpStream, state: &Mutex<State>, stop: &AtomicBool) -> std:
             if state.seen.len() < MAX_SEEN {
                 state.seen.push(seen.clone());
             }
-            let lie = if seen.method == "GET" { next(&mut state.wrong) } else { None };
+            let lie = if seen.method == "GET" {
+                next(&mut state.wrong)
+            } else {
+                None
+            };
             state.under_way += 1;
             let is_refused = state.under_way > state.most;
             state.refused += u64::from(is_refused);
-            let lie = if is_refused { Some(Lie::Status(503, None)) } else { lie };
+            let lie = if is_refused {
+                Some(Lie::Status(503, None))
+            } else {
+                lie
+            };
             (state.object.clone(), lie, state.link.clone())
         };
         link.travel();
@@ -259,7 +287,9 @@ pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Serve
         if head.read_line(&mut line)? == 0 {
             return Ok(None);
         }
-        let Some((name, value)) = line.trim_end().split_once(':') else { return Ok(Some(seen)) };
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            return Ok(Some(seen));
+        };
         let value = Some(value.trim().to_string());
         match name.to_ascii_lowercase().as_str() {
             "range" => seen.range = value,
@@ -286,8 +316,14 @@ fn answer(
     }
     let size = object.source.size();
     let empty = "Content-Length: 0\r\n\r\n";
-    let unmet = seen.if_match.as_ref().is_some_and(|tag| Some(tag) != object.etag.as_ref() || tag.starts_with("W/"))
-        || seen.if_unmodified_since.as_ref().is_some_and(|date| object.date.as_ref().is_some_and(|own| own != date));
+    let unmet = seen
+        .if_match
+        .as_ref()
+        .is_some_and(|tag| Some(tag) != object.etag.as_ref() || tag.starts_with("W/"))
+        || seen
+            .if_unmodified_since
+            .as_ref()
+            .is_some_and(|date| object.date.as_ref().is_some_and(|own| own != date));
     if !seen.target.starts_with("/object") {
         write!(out, "HTTP/1.1 404 Not Found\r\n{empty}")?;
         return Ok(true);
@@ -296,12 +332,21 @@ fn answer(
         write!(out, "HTTP/1.1 412 Precondition Failed\r\n{empty}")?;
         return Ok(true);
     }
-    let asked = seen.range.as_deref().and_then(parse_range).filter(|_| lie != Some(&Lie::IgnoreRange));
+    let asked = seen
+        .range
+        .as_deref()
+        .and_then(parse_range)
+        .filter(|_| lie != Some(&Lie::IgnoreRange));
     if asked.as_ref().is_some_and(|range| range.start >= size) {
-        write!(out, "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{size}\r\n{empty}")?;
+        write!(
+            out,
+            "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Range: bytes */{size}\r\n{empty}"
+        )?;
         return Ok(true);
     }
-    let range = asked.clone().map_or(0..size, |range| range.start..range.end.min(size));
+    let range = asked
+        .clone()
+        .map_or(0..size, |range| range.start..range.end.min(size));
     let len = match lie {
         Some(Lie::Length(more)) => (range.end - range.start).saturating_add_signed(*more),
         _ => range.end - range.start,
@@ -310,7 +355,14 @@ fn answer(
     if seen.method == "HEAD" {
         return Ok(true);
     }
-    body(stream, object, range.start..range.start.saturating_add(len), lie, link, stop)
+    body(
+        stream,
+        object,
+        range.start..range.start.saturating_add(len),
+        lie,
+        link,
+        stop,
+    )
 }
 
 /// Answers that are none. Nothing when the answer is to begin as it should.
@@ -325,17 +377,27 @@ fn strange(
         Some(Lie::Silence) => hold(stream, stop)?,
         Some(Lie::Status(status, after)) => {
             let after = after.map_or(String::new(), |s| format!("Retry-After: {s}\r\n"));
-            write!(out, "HTTP/1.1 {status} Lie\r\n{after}Content-Length: 4\r\n\r\nlie\n")?;
+            write!(
+                out,
+                "HTTP/1.1 {status} Lie\r\n{after}Content-Length: 4\r\n\r\nlie\n"
+            )?;
             return Ok(Some(true));
         }
         Some(Lie::EndlessError) => {
-            write!(out, "HTTP/1.1 500 Lie\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            write!(
+                out,
+                "HTTP/1.1 500 Lie\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )?;
             while !stop.load(Ordering::Relaxed) {
                 write!(out, "400\r\n{}\r\n", "x".repeat(1024))?;
             }
         }
         Some(Lie::RedirectLoop) => {
-            write!(out, "HTTP/1.1 302 Lie\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", seen.target)?;
+            write!(
+                out,
+                "HTTP/1.1 302 Lie\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n",
+                seen.target
+            )?;
             return Ok(Some(true));
         }
         Some(Lie::EndlessHeaders) => {
@@ -351,7 +413,13 @@ fn strange(
 }
 
 /// The head of an answer with a body.
-fn head(object: &Object, range: Option<&Range<u64>>, size: u64, len: u64, lie: Option<&Lie>) -> String {
+fn head(
+    object: &Object,
+    range: Option<&Range<u64>>,
+    size: u64,
+    len: u64,
+    lie: Option<&Lie>,
+) -> String {
     let mut head = match range {
         Some(_) => "HTTP/1.1 206 Partial Content\r\n".to_string(),
         None => "HTTP/1.1 200 OK\r\n".to_string(),
@@ -362,12 +430,21 @@ fn head(object: &Object, range: Option<&Range<u64>>, size: u64, len: u64, lie: O
     match (range, lie) {
         (None, _) | (_, Some(Lie::NoContentRange)) => {}
         (Some(r), Some(Lie::ContentRange)) => {
-            line("Content-Range", format!("bytes {}-{}/{size}", r.start + 1, r.end));
+            line(
+                "Content-Range",
+                format!("bytes {}-{}/{size}", r.start + 1, r.end),
+            );
         }
         (Some(r), Some(Lie::OtherSize)) => {
-            line("Content-Range", format!("bytes {}-{}/{}", r.start, r.end - 1, size + 1));
+            line(
+                "Content-Range",
+                format!("bytes {}-{}/{}", r.start, r.end - 1, size + 1),
+            );
         }
-        (Some(r), _) => line("Content-Range", format!("bytes {}-{}/{size}", r.start, r.end - 1)),
+        (Some(r), _) => line(
+            "Content-Range",
+            format!("bytes {}-{}/{size}", r.start, r.end - 1),
+        ),
     }
     match (&object.etag, lie) {
         (Some(_), Some(Lie::OtherEtag)) => line("ETag", "\"other\"".to_string()),
@@ -399,14 +476,26 @@ fn body(
         _ => u64::MAX,
     };
     let end = range.end.min(range.start.saturating_add(most));
-    let mut piece = vec![0; if let Some(Lie::Dribble(_)) = lie { 1 } else { PIECE_BYTES }];
+    let mut piece = vec![
+        0;
+        if let Some(Lie::Dribble(_)) = lie {
+            1
+        } else {
+            PIECE_BYTES
+        }
+    ];
     let mut at = range.start;
     let ready = Instant::now();
     while at < end && !stop.load(Ordering::Relaxed) {
-        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(piece.len());
+        let len = usize::try_from(end - at)
+            .unwrap_or(usize::MAX)
+            .min(piece.len());
         // Bytes past the end, for the lie about the length, are zeros.
         piece[..len].fill(0);
-        object.source.read_at(&mut [IoSliceMut::new(&mut piece[..len])], at).map_err(std::io::Error::other)?;
+        object
+            .source
+            .read_at(&mut [IoSliceMut::new(&mut piece[..len])], at)
+            .map_err(std::io::Error::other)?;
         link.pass(len, ready);
         out.write_all(&piece[..len])?;
         at += len as u64;
@@ -435,7 +524,11 @@ fn hold(stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
         match stream.read(&mut [0; 64]) {
             Ok(0) => break,
             Ok(_) => {}
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                ) => {}
             Err(error) => return Err(error),
         }
     }
@@ -445,6 +538,10 @@ fn hold(stream: &TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
 /// `bytes=FIRST-LAST` or `bytes=FIRST-`.
 pub(super) fn parse_range(text: &str) -> Option<Range<u64>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    let end = if last.is_empty() { u64::MAX } else { last.parse::<u64>().ok()?.checked_add(1)? };
+    let end = if last.is_empty() {
+        u64::MAX
+    } else {
+        last.parse::<u64>().ok()?.checked_add(1)?
+    };
     Some(first.parse().ok()?..end)
 }

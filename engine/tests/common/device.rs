@@ -13,11 +13,16 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// Nothing, with a line that says so, where this user gets none.
     pub fn over(file: &Path) -> Option<LoopDevice> {
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+        let made = Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(file)
+            .output();
         match made {
             Ok(made) if made.status.success() => {
                 let path = String::from_utf8(made.stdout).expect("a path");
-                Some(LoopDevice { path: path.trim().into() })
+                Some(LoopDevice {
+                    path: path.trim().into(),
+                })
             }
             _ => {
                 println!("skipped: needs root, loop devices and losetup (Debian package mount)");
@@ -28,7 +33,11 @@ impl LoopDevice {
 
     /// Takes note that its file is longer now.
     pub fn resized(&self) {
-        let status = Command::new("losetup").arg("--set-capacity").arg(&self.path).status().expect("started");
+        let status = Command::new("losetup")
+            .arg("--set-capacity")
+            .arg(&self.path)
+            .status()
+            .expect("started");
         assert!(status.success(), "losetup --set-capacity");
     }
 
@@ -39,7 +48,10 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.path)
+            .status();
     }
 }
 
@@ -53,7 +65,10 @@ impl SmallDisk {
     pub fn of(kib: u32) -> Option<SmallDisk> {
         let dir = tempfile::tempdir().expect("a directory");
         let size = format!("size={kib}k");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir.path()).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(dir.path())
+            .output();
         if mounted.is_ok_and(|mounted| mounted.status.success()) {
             return Some(SmallDisk { dir });
         }
@@ -64,13 +79,18 @@ impl SmallDisk {
     /// A file of this length that has no blocks yet.
     pub fn sparse(&self, bytes: u64) -> PathBuf {
         let path = self.dir.path().join("disk");
-        File::create(&path).and_then(|file| file.set_len(bytes)).expect("a file");
+        File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .expect("a file");
         path
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.dir.path()).status();
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.dir.path())
+            .status();
     }
 }

@@ -34,12 +34,22 @@ impl Served {
         let dir = tempfile::tempdir().expect("a directory");
         let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings)?;
         let counts = Box::new(server.counter());
-        Ok(Served { dir, stop, counts, thread: Some(std::thread::spawn(move || server.run())) })
+        Ok(Served {
+            dir,
+            stop,
+            counts,
+            thread: Some(std::thread::spawn(move || server.run())),
+        })
     }
 
     pub fn new(source: impl Source + 'static) -> Served {
-        let options = Options::default().cache_bytes(8 * MIB).policy("linux-6.18:max=128K");
-        Served::of(Reader::open(Arc::new(source), options).expect("opened"), NbdSettings::default())
+        let options = Options::default()
+            .cache_bytes(8 * MIB)
+            .policy("linux-6.18:max=128K");
+        Served::of(
+            Reader::open(Arc::new(source), options).expect("opened"),
+            NbdSettings::default(),
+        )
     }
 
     pub fn path(&self) -> PathBuf {
@@ -57,7 +67,11 @@ impl Served {
     pub fn wait_for(&self, clients: u64) {
         let until = Instant::now() + Duration::from_secs(20);
         while (self.counts)().clients != clients {
-            assert!(Instant::now() < until, "{:?}, not {clients} clients", (self.counts)());
+            assert!(
+                Instant::now() < until,
+                "{:?}, not {clients} clients",
+                (self.counts)()
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -77,18 +91,31 @@ pub struct Client(pub UnixStream);
 
 impl Client {
     pub fn begin(mut stream: UnixStream) -> Client {
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("a socket");
         let mut hello = [0; 18];
         stream.read_exact(&mut hello).expect("a greeting");
         stream.write_all(&[0, 0, 0, 3]).expect("sent");
-        let head = [&wire::OPTION_MAGIC.to_be_bytes()[..], &[0, 0, 0, 1], &[0; 4]].concat();
+        let head = [
+            &wire::OPTION_MAGIC.to_be_bytes()[..],
+            &[0, 0, 0, 1],
+            &[0; 4],
+        ]
+        .concat();
         stream.write_all(&head).expect("sent");
         stream.read_exact(&mut [0; 10]).expect("the export");
         Client(stream)
     }
 
     pub fn send(&mut self, command: u16, cookie: u64, offset: u64, len: u32) {
-        let request = Request { flags: 0, command, cookie, offset, len };
+        let request = Request {
+            flags: 0,
+            command,
+            cookie,
+            offset,
+            len,
+        };
         self.0.write_all(&request.bytes()).expect("sent");
     }
 
@@ -102,7 +129,11 @@ impl Client {
     /// Cookie and error of a simple reply.
     pub fn parse(head: &[u8; 16]) -> (u64, u32) {
         assert_eq!(head[..4], wire::SIMPLE_MAGIC.to_be_bytes());
-        let number = |at: usize, n: usize| head[at..at + n].iter().fold(0, |all, b| all << 8 | u64::from(*b));
+        let number = |at: usize, n: usize| {
+            head[at..at + n]
+                .iter()
+                .fold(0, |all, b| all << 8 | u64::from(*b))
+        };
         (number(8, 8), number(4, 4) as u32)
     }
 
@@ -123,14 +154,16 @@ impl Client {
 
 pub fn read(source: &Nbd, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    let got = source.read_at(&mut [IoSliceMut::new(&mut bytes)], offset).expect("readable");
+    let got = source
+        .read_at(&mut [IoSliceMut::new(&mut bytes)], offset)
+        .expect("readable");
     bytes.truncate(got);
     bytes
 }
 
 pub fn has(program: &str, package: &str) -> bool {
-    let found =
-        std::env::var_os("PATH").is_some_and(|all| std::env::split_paths(&all).any(|p| p.join(program).is_file()));
+    let found = std::env::var_os("PATH")
+        .is_some_and(|all| std::env::split_paths(&all).any(|p| p.join(program).is_file()));
     if !found {
         println!("skipped: needs {program} (Debian package {package})");
     }
@@ -140,7 +173,12 @@ pub fn has(program: &str, package: &str) -> bool {
 pub fn run(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output().expect("started");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(out.status.success(), "{program} {args:?}: {}{}", text(&out.stdout), text(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{program} {args:?}: {}{}",
+        text(&out.stdout),
+        text(&out.stderr)
+    );
     text(&out.stdout)
 }
 
@@ -168,7 +206,10 @@ impl Peer {
     }
 
     pub fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.dir.path().join("s").display())
+        format!(
+            "nbd+unix:///?socket={}",
+            self.dir.path().join("s").display()
+        )
     }
 }
 

@@ -85,7 +85,10 @@ struct CellJson<'a> {
 /// The rows that `keep` keeps, as JSON. Ends with a newline.
 pub fn write(results: &Results, keep: &dyn Fn(&Row) -> bool) -> String {
     let (seeds_choosing, seeds_judging) = results.design.seeds();
-    let targets = results.targets.iter().flat_map(|(policy, targets)| targets.iter().map(move |t| target(policy, t)));
+    let targets = results
+        .targets
+        .iter()
+        .flat_map(|(policy, targets)| targets.iter().map(move |t| target(policy, t)));
     let document = Document {
         schema: SCHEMA,
         foreread: env!("CARGO_PKG_VERSION"),
@@ -101,7 +104,13 @@ pub fn write(results: &Results, keep: &dyn Fn(&Row) -> bool) -> String {
         notes: &results.notes,
         targets: targets.collect(),
         totals: results.report.totals.iter().map(total).collect(),
-        cells: results.report.rows.iter().filter(|row| keep(row)).map(cell).collect(),
+        cells: results
+            .report
+            .rows
+            .iter()
+            .filter(|row| keep(row))
+            .map(cell)
+            .collect(),
     };
     serde_json::to_string(&document).expect("a struct of numbers and strings") + "\n"
 }
@@ -111,7 +120,11 @@ fn target<'a>(policy: &'a str, target: &'a Target) -> TargetJson<'a> {
     TargetJson {
         policy,
         target: target.what,
-        bound: if target.at_least { "at_least" } else { "at_most" },
+        bound: if target.at_least {
+            "at_least"
+        } else {
+            "at_most"
+        },
         limit: target.limit,
         value: target.value,
         met: target.met(),

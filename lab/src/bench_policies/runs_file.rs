@@ -48,19 +48,37 @@ pub struct Header {
 impl Header {
     pub fn new(design: Design, trace: Option<String>, build: String) -> Header {
         let foreread = env!("CARGO_PKG_VERSION").to_string();
-        Header { schema: SCHEMA.to_string(), foreread, build, design: design.name().to_string(), trace }
+        Header {
+            schema: SCHEMA.to_string(),
+            foreread,
+            build,
+            design: design.name().to_string(),
+            trace,
+        }
     }
 
     /// What the other differs in.
     fn difference(&self, other: &Header) -> Option<String> {
-        let trace = |header: &Header| header.trace.clone().map_or("no trace".to_string(), |t| format!("the trace {t}"));
+        let trace = |header: &Header| {
+            header
+                .trace
+                .clone()
+                .map_or("no trace".to_string(), |t| format!("the trace {t}"))
+        };
         if other.foreread != self.foreread {
-            return Some(format!("its runs are of foreread {}, this is {}", other.foreread, self.foreread));
+            return Some(format!(
+                "its runs are of foreread {}, this is {}",
+                other.foreread, self.foreread
+            ));
         }
         if other.design != self.design {
-            return Some(format!("its runs are of the design {}, not of {}", other.design, self.design));
+            return Some(format!(
+                "its runs are of the design {}, not of {}",
+                other.design, self.design
+            ));
         }
-        (other.trace != self.trace).then(|| format!("its runs are of {}, not of {}", trace(other), trace(self)))
+        (other.trace != self.trace)
+            .then(|| format!("its runs are of {}, not of {}", trace(other), trace(self)))
     }
 }
 
@@ -90,25 +108,42 @@ impl RunsFile {
         // A link is not followed, and a pipe not waited for.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).custom_flags(flags.bits() as i32);
+        options
+            .read(true)
+            .append(true)
+            .create(true)
+            .custom_flags(flags.bits() as i32);
         let mut file = options.open(path).map_err(io)?;
         if !file.metadata().map_err(io)?.is_file() {
             return Err(refused("it is not a regular file"));
         }
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| refused("another process writes to it"))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| refused("another process writes to it"))?;
         let size = file.metadata().map_err(io)?.len();
         if size > MAX_BYTES {
-            return Err(refused(&format!("it has {size} bytes, more than the {MAX_BYTES} that are read")));
+            return Err(refused(&format!(
+                "it has {size} bytes, more than the {MAX_BYTES} that are read"
+            )));
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io)?;
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let whole = bytes
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
         // The header is written with the first run in one call: a file without a whole line is of another program.
         if whole == 0 && !bytes.is_empty() {
             return Err(refused("it is not a file of runs"));
         }
-        let text = std::str::from_utf8(&bytes[..whole]).map_err(|_| refused("it is not a file of runs"))?;
-        let mut of_file = RunsFile { path: path.to_path_buf(), file, header, headed: false, known: BTreeMap::new() };
+        let text = std::str::from_utf8(&bytes[..whole])
+            .map_err(|_| refused("it is not a file of runs"))?;
+        let mut of_file = RunsFile {
+            path: path.to_path_buf(),
+            file,
+            header,
+            headed: false,
+            known: BTreeMap::new(),
+        };
         of_file.take(text)?;
         if whole < bytes.len() {
             of_file.file.set_len(whole as u64).map_err(io)?;
@@ -126,7 +161,9 @@ impl RunsFile {
                 self.known.insert(key, (figures, same));
                 continue;
             }
-            let header = serde_json::from_str(line).ok().filter(|header: &Header| header.schema == SCHEMA);
+            let header = serde_json::from_str(line)
+                .ok()
+                .filter(|header: &Header| header.schema == SCHEMA);
             let Some(header) = header else {
                 let what = match number {
                     0 => "it is not a file of runs".to_string(),
@@ -153,7 +190,9 @@ impl RunsFile {
         let mut usable = BTreeMap::new();
         let mut shortest: BTreeMap<&str, (u64, &Key, &Figures)> = BTreeMap::new();
         for key in keys {
-            let Some((figures, same)) = self.known.get(key) else { continue };
+            let Some((figures, same)) = self.known.get(key) else {
+                continue;
+            };
             if !same && judged.contains(&key.policy) {
                 continue;
             }
@@ -172,8 +211,10 @@ impl RunsFile {
                 let now = again.map_or("not at all".to_string(), |f| format!("{} s", f.time_s));
                 let cell = super::cell_name(&key.cell);
                 let before = figures.time_s;
-                let what =
-                    format!("its runs are of another build: {} in {cell} took {before} s, now {now}", key.policy);
+                let what = format!(
+                    "its runs are of another build: {} in {cell} took {before} s, now {now}",
+                    key.policy
+                );
                 return Err(refused(&self.path, &what, REMEDY));
             }
         }
@@ -182,20 +223,32 @@ impl RunsFile {
 
     /// Adds a run.
     pub fn append(&mut self, key: &Key, figures: Option<&Figures>) -> Result<(), BenchError> {
-        let line = |value: serde_json::Result<String>| value.expect("structs of numbers and strings") + "\n";
+        let line = |value: serde_json::Result<String>| {
+            value.expect("structs of numbers and strings") + "\n"
+        };
         let mut text = String::new();
         if !std::mem::replace(&mut self.headed, true) {
             text.push_str(&line(serde_json::to_string(&self.header)));
         }
-        text.push_str(&line(serde_json::to_string(&RunLine { key: key.clone(), figures: figures.cloned() })));
-        self.file
-            .write_all(text.as_bytes())
-            .map_err(|error| refused(&self.path, &error.to_string(), "free some space, then run the same command"))
+        text.push_str(&line(serde_json::to_string(&RunLine {
+            key: key.clone(),
+            figures: figures.cloned(),
+        })));
+        self.file.write_all(text.as_bytes()).map_err(|error| {
+            refused(
+                &self.path,
+                &error.to_string(),
+                "free some space, then run the same command",
+            )
+        })
     }
 }
 
 fn refused(path: &Path, what: &str, remedy: &str) -> BenchError {
-    BenchError::Runs(format!("cannot use the runs of {}: {what}; {remedy}", path.display()))
+    BenchError::Runs(format!(
+        "cannot use the runs of {}: {what}; {remedy}",
+        path.display()
+    ))
 }
 
 #[cfg(test)]
@@ -204,8 +257,16 @@ mod tests {
     use foreread_sim::evaluation::Cell;
 
     fn key(policy: &str, seed: u64) -> Key {
-        let cell = Cell { workload: "random".into(), device: "nvme".into(), cache: 1 << 20 };
-        Key { cell, policy: policy.into(), seed }
+        let cell = Cell {
+            workload: "random".into(),
+            device: "nvme".into(),
+            cache: 1 << 20,
+        };
+        Key {
+            cell,
+            policy: policy.into(),
+            seed,
+        }
     }
 
     /// A third has no finite decimal fraction, and is written with 15 digits.
@@ -230,7 +291,10 @@ mod tests {
     }
 
     fn said(result: Result<RunsFile, BenchError>) -> String {
-        result.err().map(|error| error.to_string()).unwrap_or_default()
+        result
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     fn never(_: &Key) -> Result<Option<Figures>, foreread_core::policy::SpecError> {
@@ -242,7 +306,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a scratch directory");
         let path = dir.path().join("runs.jsonl");
         let mut file = RunsFile::open(&path, header("a")).expect("new");
-        file.append(&key("none", 1), Some(&figures(9))).expect("written");
+        file.append(&key("none", 1), Some(&figures(9)))
+            .expect("written");
         file.append(&key("oracle", 4), None).expect("written");
         assert!(said(RunsFile::open(&path, header("a"))).contains("another process writes to it"));
         drop(file);
@@ -251,7 +316,9 @@ mod tests {
         let file = RunsFile::open(&path, header("a")).expect("its own");
         assert_eq!(std::fs::read(&path).expect("readable"), whole);
         let keys = [key("none", 1), key("none", 2), key("oracle", 4)];
-        let runs = file.usable(&keys, &["auto".to_string()], &never).expect("usable");
+        let runs = file
+            .usable(&keys, &["auto".to_string()], &never)
+            .expect("usable");
         let expected = [(key("none", 1), Some(figures(9))), (key("oracle", 4), None)];
         assert_eq!(runs, BTreeMap::from(expected));
     }
@@ -260,24 +327,40 @@ mod tests {
     fn a_file_of_something_else_is_refused() {
         let dir = tempfile::tempdir().expect("a scratch directory");
         let path = dir.path().join("runs.jsonl");
-        RunsFile::open(&path, header("a")).expect("new").append(&key("none", 1), None).expect("written");
+        RunsFile::open(&path, header("a"))
+            .expect("new")
+            .append(&key("none", 1), None)
+            .expect("written");
         let other = |change: &dyn Fn(&mut Header)| {
             let mut header = header("a");
             change(&mut header);
             said(RunsFile::open(&path, header))
         };
         let design = other(&|h| h.design = "baseline".to_string());
-        assert!(design.contains("its runs are of the design fractional, not of baseline; name another"), "{design}");
+        assert!(
+            design.contains("its runs are of the design fractional, not of baseline; name another"),
+            "{design}"
+        );
         let trace = other(&|h| h.trace = Some("x 1".to_string()));
-        assert!(trace.contains("its runs are of no trace, not of the trace x 1"), "{trace}");
+        assert!(
+            trace.contains("its runs are of no trace, not of the trace x 1"),
+            "{trace}"
+        );
         assert!(other(&|h| h.foreread = "9".to_string()).contains("this is 9"));
         let text = std::fs::read_to_string(&path).expect("readable");
         std::fs::write(&path, text + "{\"key\":1}\n").expect("written");
         assert!(said(RunsFile::open(&path, header("a"))).contains("line 3 is no run"));
         for odd in ["policy,seed\nnone,1\n", "\0\u{1}", "{}\n"] {
             std::fs::write(&path, odd).expect("written");
-            assert!(said(RunsFile::open(&path, header("a"))).contains("it is not a file of runs"), "{odd}");
-            assert_eq!(std::fs::read_to_string(&path).expect("readable"), odd, "it is left as it was");
+            assert!(
+                said(RunsFile::open(&path, header("a"))).contains("it is not a file of runs"),
+                "{odd}"
+            );
+            assert_eq!(
+                std::fs::read_to_string(&path).expect("readable"),
+                odd,
+                "it is left as it was"
+            );
         }
     }
 
@@ -287,9 +370,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a scratch directory");
         let path = dir.path().join("runs.jsonl");
         let mut file = RunsFile::open(&path, header("a")).expect("new");
-        file.append(&key("none", 1), Some(&figures(9))).expect("written");
-        file.append(&key("none", 4), Some(&figures(7))).expect("written");
-        file.append(&key("auto", 4), Some(&figures(7))).expect("written");
+        file.append(&key("none", 1), Some(&figures(9)))
+            .expect("written");
+        file.append(&key("none", 4), Some(&figures(7)))
+            .expect("written");
+        file.append(&key("auto", 4), Some(&figures(7)))
+            .expect("written");
         drop(file);
         let keys = [key("none", 1), key("none", 4), key("auto", 4)];
         let judged = ["auto".to_string()];
@@ -300,10 +386,24 @@ mod tests {
         };
         let runs = file.usable(&keys, &judged, &same).expect("usable");
         assert_eq!(runs.keys().cloned().collect::<Vec<_>>(), keys[..2]);
-        let other = |_: &Key| Ok(Some(Figures { unused_bytes: 4, ..figures(7) }));
-        let why = file.usable(&keys, &judged, &other).expect_err("another figure").to_string();
-        assert!(why.contains("another build: none in random on nvme, cache 1M took 0.333333333333333 s"), "{why}");
-        file.append(&key("auto", 4), Some(&figures(8))).expect("written");
+        let other = |_: &Key| {
+            Ok(Some(Figures {
+                unused_bytes: 4,
+                ..figures(7)
+            }))
+        };
+        let why = file
+            .usable(&keys, &judged, &other)
+            .expect_err("another figure")
+            .to_string();
+        assert!(
+            why.contains(
+                "another build: none in random on nvme, cache 1M took 0.333333333333333 s"
+            ),
+            "{why}"
+        );
+        file.append(&key("auto", 4), Some(&figures(8)))
+            .expect("written");
         drop(file);
         let file = RunsFile::open(&path, header("b")).expect("both builds");
         let runs = file.usable(&keys, &judged, &same).expect("usable");

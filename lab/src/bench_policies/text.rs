@@ -33,39 +33,74 @@ pub fn write(results: &Results, width: usize) -> String {
     for (policy, targets) in &results.targets {
         lines.push(String::new());
         lines.push(format!("Targets of {policy}"));
-        lines.extend(targets.iter().flat_map(|target| number::wrap(&verdict(target), width)));
+        lines.extend(
+            targets
+                .iter()
+                .flat_map(|target| number::wrap(&verdict(target), width)),
+        );
     }
     lines.push(String::new());
     lines.extend(totals(results, width));
     lines.push(String::new());
-    lines.extend(notes(results).iter().flat_map(|note| number::wrap(note, width)));
+    lines.extend(
+        notes(results)
+            .iter()
+            .flat_map(|note| number::wrap(note, width)),
+    );
     lines.join("\n") + "\n"
 }
 
 fn lost(results: &Results, policy: &str, width: usize) -> Vec<String> {
     let rows: Vec<&Row> = results.lost(policy).collect();
-    let mut lines = vec![format!("Lost cells of {policy}: {} of {}", rows.len(), results.cells[0])];
+    let mut lines = vec![format!(
+        "Lost cells of {policy}: {} of {}",
+        rows.len(),
+        results.cells[0]
+    )];
     if !rows.is_empty() {
-        let heads = ["slower", "95 %", "workload", "device", "cache", "best opponent", "without a limit"];
+        let heads = [
+            "slower",
+            "95 %",
+            "workload",
+            "device",
+            "cache",
+            "best opponent",
+            "without a limit",
+        ];
         lines.extend(grid(&heads, rows.iter().map(|row| line(row)), &[], width));
         lines.push(String::new());
         lines.push(match rows.len() {
-            more if more > MAX_REASONS => format!("Why, for the worst {MAX_REASONS} (the page of --html has all):"),
+            more if more > MAX_REASONS => {
+                format!("Why, for the worst {MAX_REASONS} (the page of --html has all):")
+            }
             _ => "Why:".to_string(),
         });
         for row in rows.iter().take(MAX_REASONS) {
             let text = format!("{}: {}", cell_name(&row.cell), why(results, row));
-            lines.extend(number::wrap(&text, width.saturating_sub(2)).into_iter().map(|line| format!("  {line}")));
+            lines.extend(
+                number::wrap(&text, width.saturating_sub(2))
+                    .into_iter()
+                    .map(|line| format!("  {line}")),
+            );
         }
     }
     let undecided = results.undecided(policy);
     if !undecided.is_empty() {
-        let name = |row: &&Row| format!("{} ({})", cell_name(&row.cell), or_dash(row.ratio, number::times));
+        let name = |row: &&Row| {
+            format!(
+                "{} ({})",
+                cell_name(&row.cell),
+                or_dash(row.ratio, number::times)
+            )
+        };
         let mut names: Vec<String> = undecided.iter().take(MAX_UNDECIDED).map(name).collect();
         if undecided.len() > MAX_UNDECIDED {
             names.push(format!("and {} more", undecided.len() - MAX_UNDECIDED));
         }
-        let text = format!("Slower by more than 5 %, but perhaps by chance: {}.", names.join("; "));
+        let text = format!(
+            "Slower by more than 5 %, but perhaps by chance: {}.",
+            names.join("; ")
+        );
         lines.extend(number::wrap(&text, width));
     }
     lines
@@ -78,7 +113,9 @@ fn line(row: &Row) -> Vec<String> {
     };
     vec![
         or_dash(row.ratio, number::times),
-        or_dash(row.ratio_ci95, |[low, high]| format!("{} to {}", three(low), three(high))),
+        or_dash(row.ratio_ci95, |[low, high]| {
+            format!("{} to {}", three(low), three(high))
+        }),
         row.cell.workload.clone(),
         row.cell.device.clone(),
         number::size(row.cell.cache),
@@ -89,8 +126,13 @@ fn line(row: &Row) -> Vec<String> {
 
 /// The sentence about a row beside its best opponent.
 pub fn why(results: &Results, row: &Row) -> String {
-    let best = row.best.as_deref().and_then(|best| results.row(&row.cell, best));
-    best.map_or_else(String::new, |best| reason(&row.policy, &row.figures, &best.policy, &best.figures))
+    let best = row
+        .best
+        .as_deref()
+        .and_then(|best| results.row(&row.cell, best));
+    best.map_or_else(String::new, |best| {
+        reason(&row.policy, &row.figures, &best.policy, &best.figures)
+    })
 }
 
 /// The number of a target: a count where none is allowed, otherwise a ratio.
@@ -106,10 +148,22 @@ fn verdict(target: &Target) -> String {
         Some(false) => "MISSED",
         None => "not measured",
     };
-    let bound = if target.at_least { "at least" } else { "at most" };
-    let value = target.value.map_or_else(String::new, |_| format!(": {}", value(target)));
-    let cell = target.cell.as_ref().map_or_else(String::new, |cell| format!("; {}", cell_name(cell)));
-    format!("{word}: {}{value} ({bound} {}{cell})", target.what, target.limit)
+    let bound = if target.at_least {
+        "at least"
+    } else {
+        "at most"
+    };
+    let value = target
+        .value
+        .map_or_else(String::new, |_| format!(": {}", value(target)));
+    let cell = target
+        .cell
+        .as_ref()
+        .map_or_else(String::new, |cell| format!("; {}", cell_name(cell)));
+    format!(
+        "{word}: {}{value} ({bound} {}{cell})",
+        target.what, target.limit
+    )
 }
 
 /// The figures of a total, as the table and the page have them. The oracle is a limit: it loses nothing and fetches what no
@@ -119,23 +173,49 @@ pub fn figures(total: &Total) -> [String; 5] {
     [
         or_dash(total.against_one, |mean| format!("{mean:.3}")),
         or_dash(total.worst_ratio.filter(|_| !is_limit), number::times),
-        if is_limit { number::UNDEFINED.to_string() } else { total.lost.to_string() },
+        if is_limit {
+            number::UNDEFINED.to_string()
+        } else {
+            total.lost.to_string()
+        },
         or_dash(total.oracle_share, |share| format!("{:.1}", share * 100.0)),
-        or_dash(total.overfetch.filter(|_| !is_limit), |overfetch| format!("{overfetch:.3}")),
+        or_dash(total.overfetch.filter(|_| !is_limit), |overfetch| {
+            format!("{overfetch:.3}")
+        }),
     ]
 }
 
 fn totals(results: &Results, width: usize) -> Vec<String> {
-    let heads = ["policy", "mean against max=4M", "worst against best", "lost", "oracle's gain %", "read ampl."];
+    let heads = [
+        "policy",
+        "mean against max=4M",
+        "worst against best",
+        "lost",
+        "oracle's gain %",
+        "read ampl.",
+    ];
     let mut totals: Vec<&Total> = results.report.totals.iter().collect();
     let against = |total: &Total| total.against_one.unwrap_or(f64::MAX);
-    totals.sort_by(|a, b| (a.policy == ORACLE).cmp(&(b.policy == ORACLE)).then(against(a).total_cmp(&against(b))));
+    totals.sort_by(|a, b| {
+        (a.policy == ORACLE)
+            .cmp(&(b.policy == ORACLE))
+            .then(against(a).total_cmp(&against(b)))
+    });
     let line = |total: &&Total| {
-        let name = if total.policy == ORACLE { format!("{ORACLE} (a limit)") } else { total.policy.clone() };
+        let name = if total.policy == ORACLE {
+            format!("{ORACLE} (a limit)")
+        } else {
+            total.policy.clone()
+        };
         std::iter::once(name).chain(figures(total)).collect()
     };
     let mut lines = vec!["Totals".to_string()];
-    lines.extend(grid(&heads, totals.iter().map(line), &[1, 2, 3, 4, 5], width));
+    lines.extend(grid(
+        &heads,
+        totals.iter().map(line),
+        &[1, 2, 3, 4, 5],
+        width,
+    ));
     lines
 }
 
@@ -170,10 +250,19 @@ pub fn notes(results: &Results) -> Vec<String> {
 }
 
 /// A table; columns of figures are to the right.
-fn grid(heads: &[&str], rows: impl Iterator<Item = Vec<String>>, figures: &[usize], width: usize) -> Vec<String> {
+fn grid(
+    heads: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    figures: &[usize],
+    width: usize,
+) -> Vec<String> {
     let aligned = |texts: Vec<String>| {
         let cells = texts.into_iter().enumerate().map(|(i, text)| {
-            let side = if figures.contains(&i) { CellAlignment::Right } else { CellAlignment::Left };
+            let side = if figures.contains(&i) {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            };
             Cell::new(text).set_alignment(side)
         });
         cells.collect::<Vec<_>>()
@@ -189,5 +278,7 @@ fn grid(heads: &[&str], rows: impl Iterator<Item = Vec<String>>, figures: &[usiz
     for (i, column) in grid.column_iter_mut().enumerate() {
         column.set_padding((if i > 0 { 2 } else { 0 }, 0));
     }
-    grid.lines().map(|line| line.trim_end().to_string()).collect()
+    grid.lines()
+        .map(|line| line.trim_end().to_string())
+        .collect()
 }

@@ -20,13 +20,24 @@ pub fn check(
     // The index counts pages in 32 bits.
     let index = u64::from(u32::MAX) * bytes().min().unwrap_or(4096);
     let memory = Budget::of_process().limits().memory_bytes;
-    let most = if matches!(place, OpenTarget::Model(_)) { index } else { index.min(memory) };
+    let most = if matches!(place, OpenTarget::Model(_)) {
+        index
+    } else {
+        index.min(memory)
+    };
     let why = match asked {
         _ if asked < least => "it holds fewer than four pages",
         _ if asked > index => "it holds more pages than can be counted",
-        _ if asked > most => "it is more than three quarters of the memory of this machine or control group",
+        _ if asked > most => {
+            "it is more than three quarters of the memory of this machine or control group"
+        }
         _ => return Ok(()),
     };
     let [asked, least, most] = [asked, least, most].map(number::size_b);
-    Err(CompareError::Cache { asked, why, least, most })
+    Err(CompareError::Cache {
+        asked,
+        why,
+        least,
+        most,
+    })
 }

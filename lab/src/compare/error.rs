@@ -23,7 +23,9 @@ pub enum CompareError {
     #[error("{0}: an imitation of another program runs on models only; use --on model:NAME")]
     Peer(String),
     /// The cache page does not fit the policy or the storage.
-    #[error("{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy")]
+    #[error(
+        "{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy"
+    )]
     Page {
         /// The policy.
         policy: String,
@@ -45,7 +47,9 @@ pub enum CompareError {
         most: String,
     },
     /// The oracle was asked for where it cannot be.
-    #[error("the oracle needs a model, because the behaviour of {0} is not known beforehand; add --on model:NAME")]
+    #[error(
+        "the oracle needs a model, because the behaviour of {0} is not known beforehand; add --on model:NAME"
+    )]
     Oracle(String),
     /// A run was faster than is possible: the simulator or the model is broken, and no figure of it is to be trusted.
     #[error(
@@ -68,7 +72,9 @@ pub enum CompareError {
     #[error("broken event log: {0}; please report it")]
     Log(String),
     /// A trace that is larger than the file.
-    #[error("{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME")]
+    #[error(
+        "{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME"
+    )]
     TooLarge {
         /// What the trace needs.
         what: crate::replay::LayoutError,

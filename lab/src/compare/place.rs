@@ -4,9 +4,9 @@
 //! descriptor, and `/proc/self/fd` is the way to it.
 
 use super::{
-    CompareError, CompareOn, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS, REMOTE_RUN_SECONDS,
-    REMOTE_SECONDS, Reads, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS,
-    SUITE_RUNS,
+    CompareError, CompareOn, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, MODEL_RUNS,
+    REMOTE_RUN_SECONDS, REMOTE_SECONDS, Reads, SCRATCH_BYTES, SCRATCH_RUNS, SCRATCH_SECONDS,
+    SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::Progress;
@@ -67,13 +67,19 @@ pub struct OnFile {
 }
 
 /// The places of a plan. Where it names none, a scratch file is among them if `scratch`.
-pub fn all(plan: &ComparePlan, scratch: bool, progress: &mut dyn Progress) -> Result<Vec<OpenTarget>, CompareError> {
+pub fn all(
+    plan: &ComparePlan,
+    scratch: bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<OpenTarget>, CompareError> {
     match &plan.on {
         Some(CompareOn::Model(name)) => Ok(vec![model(name)?]),
         Some(CompareOn::Preset(preset)) => Ok(vec![OpenTarget::Model(preset)]),
-        Some(CompareOn::File(path)) => {
-            Ok(vec![OpenTarget::File(OnFile::open(path.clone(), path.display().to_string(), None)?)])
-        }
+        Some(CompareOn::File(path)) => Ok(vec![OpenTarget::File(OnFile::open(
+            path.clone(),
+            path.display().to_string(),
+            None,
+        )?)]),
         Some(CompareOn::Source(name)) => Ok(vec![OpenTarget::Source(OnSource::open(name)?)]),
         Some(CompareOn::ModelLive(preset)) => Ok(vec![OpenTarget::Source(OnSource::model(preset))]),
         None if !scratch => SUITE_MODELS.iter().map(|name| model(name)).collect(),
@@ -83,24 +89,39 @@ pub fn all(plan: &ComparePlan, scratch: bool, progress: &mut dyn Progress) -> Re
             let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
             let file = OnFile::open(scratch.path(), "scratch".to_string(), Some(scratch))?;
             let models = SUITE_MODELS.iter().map(|name| model(name));
-            std::iter::once(Ok(OpenTarget::File(file))).chain(models).collect()
+            std::iter::once(Ok(OpenTarget::File(file)))
+                .chain(models)
+                .collect()
         }
     }
 }
 
 fn model(name: &str) -> Result<OpenTarget, CompareError> {
-    custom::find(name).map(OpenTarget::Model).map_err(CompareError::from)
+    custom::find(name)
+        .map(OpenTarget::Model)
+        .map_err(CompareError::from)
 }
 
 impl OnFile {
-    fn open(path: PathBuf, name: String, scratch: Option<live::Scratch>) -> Result<OnFile, LiveError> {
+    fn open(
+        path: PathBuf,
+        name: String,
+        scratch: Option<live::Scratch>,
+    ) -> Result<OnFile, LiveError> {
         let look = live::look(&path)?;
-        let where_ = scratch.as_ref().map_or_else(String::new, |s| format!("in {}, ", s.dir().display()));
+        let where_ = scratch
+            .as_ref()
+            .map_or_else(String::new, |s| format!("in {}, ", s.dir().display()));
         let readahead = look.readahead;
-        let kernel = readahead.map_or("read_ahead_kb unknown".to_string(), |b| format!("read_ahead_kb {}", b / 1024));
+        let kernel = readahead.map_or("read_ahead_kb unknown".to_string(), |b| {
+            format!("read_ahead_kb {}", b / 1024)
+        });
         let mut notes = look.notes;
         if readahead.is_none() {
-            notes.push("The device's read_ahead_kb could not be read; linux-* rows use their default".to_string());
+            notes.push(
+                "The device's read_ahead_kb could not be read; linux-* rows use their default"
+                    .to_string(),
+            );
         }
         Ok(OnFile {
             name: format!("file:{name}"),
@@ -117,7 +138,10 @@ impl OnFile {
 
 impl OnSource {
     fn open(name: &SourceName) -> Result<OnSource, LiveError> {
-        Ok(OnSource::of(name.clone(), source::open(name).map_err(OpenError::from)?))
+        Ok(OnSource::of(
+            name.clone(),
+            source::open(name).map_err(OpenError::from)?,
+        ))
     }
 
     fn of(name: SourceName, source: Arc<dyn Source>) -> OnSource {
@@ -154,7 +178,9 @@ impl OnSource {
     pub fn source(&self, seed: u64, workload: &Workload) -> Arc<dyn Source> {
         match &self.opener {
             Opener::Shared(source) => Arc::clone(source),
-            Opener::Model(preset) => Arc::new(live::ModelLive::new(preset, workload.files[0], seed)),
+            Opener::Model(preset) => {
+                Arc::new(live::ModelLive::new(preset, workload.files[0], seed))
+            }
         }
     }
 
@@ -166,7 +192,11 @@ impl OnSource {
 
     /// The model behind it.
     pub fn preset(&self) -> Option<&'static Preset> {
-        if let Opener::Model(preset) = self.opener { Some(preset) } else { None }
+        if let Opener::Model(preset) = self.opener {
+            Some(preset)
+        } else {
+            None
+        }
     }
 }
 
@@ -191,7 +221,9 @@ impl OpenTarget {
     pub fn notes(&self) -> Vec<String> {
         match self {
             OpenTarget::Model(preset) if !preset.calibrated => {
-                vec!["Generic model, not your storage: trust the order, not the seconds".to_string()]
+                vec![
+                    "Generic model, not your storage: trust the order, not the seconds".to_string(),
+                ]
             }
             OpenTarget::Model(_) => Vec::new(),
             OpenTarget::File(file) => file.notes.clone(),
@@ -221,7 +253,9 @@ impl OpenTarget {
     pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
         let (holds, usual) = match self {
             OpenTarget::Model(preset) => (preset.capacity_bytes, SPAN_BYTES.max(least)),
-            OpenTarget::File(file) if file.scratch.is_some() => (file.size, SCRATCH_SPAN_BYTES.max(least)),
+            OpenTarget::File(file) if file.scratch.is_some() => {
+                (file.size, SCRATCH_SPAN_BYTES.max(least))
+            }
             OpenTarget::File(file) => (file.size, SPAN_BYTES.max(least)),
             OpenTarget::Source(source) => (source.size, SPAN_BYTES.max(least)),
         };
@@ -232,12 +266,19 @@ impl OpenTarget {
     /// a run without readahead takes [`REMOTE_RUN_SECONDS`]. A size that was asked for is kept.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
-        let (OpenTarget::Source(OnSource { pace: Some(pace), .. }), None) = (self, plan.size_bytes) else {
+        let (
+            OpenTarget::Source(OnSource {
+                pace: Some(pace), ..
+            }),
+            None,
+        ) = (self, plan.size_bytes)
+        else {
             return size;
         };
         let slow = |size| {
             let workload = reads.build(self, size, plan.seed);
-            workload.is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
+            workload
+                .is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
         };
         while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
             size /= 2;
@@ -248,8 +289,12 @@ impl OpenTarget {
     /// The time of a table, where its runs may be fewer than usual.
     pub fn seconds(&self, plan: &ComparePlan) -> Option<u64> {
         match self {
-            OpenTarget::File(OnFile { scratch: Some(_), .. }) => Some(SCRATCH_SECONDS),
-            OpenTarget::Source(OnSource { pace: Some(_), .. }) if plan.runs.is_none() => Some(REMOTE_SECONDS),
+            OpenTarget::File(OnFile {
+                scratch: Some(_), ..
+            }) => Some(SCRATCH_SECONDS),
+            OpenTarget::Source(OnSource { pace: Some(_), .. }) if plan.runs.is_none() => {
+                Some(REMOTE_SECONDS)
+            }
             _ => None,
         }
     }
@@ -277,8 +322,16 @@ impl OpenTarget {
     }
 
     /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
-    pub fn configured(&self, site: &[Readahead], draft: PolicyDraft) -> Result<PolicyDraft, CompareError> {
-        let site = if matches!(self, OpenTarget::Model(_)) { &[] } else { site };
+    pub fn configured(
+        &self,
+        site: &[Readahead],
+        draft: PolicyDraft,
+    ) -> Result<PolicyDraft, CompareError> {
+        let site = if matches!(self, OpenTarget::Model(_)) {
+            &[]
+        } else {
+            site
+        };
         Readahead::apply(site, draft, Some(self.capacity())).map_err(CompareError::Policy)
     }
 
@@ -290,16 +343,25 @@ impl OpenTarget {
             OpenTarget::File(file) => (file.readahead, Defaults::FILE),
             OpenTarget::Source(source) => (None, source.defaults),
         };
-        let storage = Storage { readahead_bytes, size: Some(self.capacity()), defaults };
-        storage.settle(draft, cache_bytes).map_err(CompareError::Policy)
+        let storage = Storage {
+            readahead_bytes,
+            size: Some(self.capacity()),
+            defaults,
+        };
+        storage
+            .settle(draft, cache_bytes)
+            .map_err(CompareError::Policy)
     }
 
     /// What a policy is here, if that is another than published.
     pub fn note(&self, spec: &PolicySpec) -> Option<String> {
-        let OpenTarget::Source(source) = self else { return None };
+        let OpenTarget::Source(source) = self else {
+            return None;
+        };
         let published = PolicySpec::parse(&spec.to_string()).ok()?;
         let kind = source.defaults.kind;
-        (published.values != spec.values).then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
+        (published.values != spec.values)
+            .then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
     }
 }
 
@@ -315,16 +377,31 @@ mod tests {
         let file = |size| {
             let [name, about] = [String::new(), String::new()];
             let (path, notes) = (PathBuf::new(), Vec::new());
-            let place = OnFile { path, name, size, about, smallest_page: 512, readahead: None, scratch: None, notes };
+            let place = OnFile {
+                path,
+                name,
+                size,
+                about,
+                smallest_page: 512,
+                readahead: None,
+                scratch: None,
+                notes,
+            };
             OpenTarget::File(place)
         };
         let model = model("rbd").expect("a preset");
         let (plan, least) = (ComparePlan::default(), 5 << 30);
         for place in [&file(8 << 30), &model] {
-            assert_eq!((place.size(&plan, 1), place.size(&plan, least)), (SPAN_BYTES, least));
+            assert_eq!(
+                (place.size(&plan, 1), place.size(&plan, least)),
+                (SPAN_BYTES, least)
+            );
         }
         assert_eq!(file(2 << 30).size(&plan, least), 2 << 30);
-        let asked = ComparePlan { size_bytes: Some(6 << 30), ..ComparePlan::default() };
+        let asked = ComparePlan {
+            size_bytes: Some(6 << 30),
+            ..ComparePlan::default()
+        };
         assert_eq!(model.size(&asked, least), 6 << 30);
     }
 
@@ -352,26 +429,51 @@ mod tests {
     /// A row of `compare --on` has the values that the engine takes when it serves the same source, and a note says them.
     #[test]
     fn what_is_measured_is_what_is_served() {
-        for defaults in
-            [Defaults::OBJECT, Defaults::NBD, Defaults::RBD, Defaults::FILE, Defaults::OBJECT.with_requests(7)]
-        {
+        for defaults in [
+            Defaults::OBJECT,
+            Defaults::NBD,
+            Defaults::RBD,
+            Defaults::FILE,
+            Defaults::OBJECT.with_requests(7),
+        ] {
             let source = Arc::new(Far(defaults));
-            let place = OpenTarget::Source(OnSource::of("far".into(), Arc::clone(&source) as Arc<dyn Source>));
-            for (policy, cache_bytes) in [("linux-6.18", 256 << 20), ("linux-3.12", 8 << 20), ("rbd-plain", 256 << 20)]
-            {
+            let place = OpenTarget::Source(OnSource::of(
+                "far".into(),
+                Arc::clone(&source) as Arc<dyn Source>,
+            ));
+            for (policy, cache_bytes) in [
+                ("linux-6.18", 256 << 20),
+                ("linux-3.12", 8 << 20),
+                ("rbd-plain", 256 << 20),
+            ] {
                 let settled = |site: &[Readahead]| {
-                    let draft = place.configured(site, PolicyDraft::parse(policy).expect("one")).expect("it fits");
+                    let draft = place
+                        .configured(site, PolicyDraft::parse(policy).expect("one"))
+                        .expect("it fits");
                     place.ready(draft, cache_bytes).expect("settled")
                 };
-                let site = vec![Readahead { max: Largest::parse("96K+capacity").ok(), ..Readahead::default() }];
+                let site = vec![Readahead {
+                    max: Largest::parse("96K+capacity").ok(),
+                    ..Readahead::default()
+                }];
                 let (measured, set) = (settled(&[]), settled(&site));
                 let options = Options::default().policy(policy).cache_bytes(cache_bytes);
-                let served =
-                    Reader::open(Arc::clone(&source), options.clone().readahead(site)).expect("opened with settings");
-                assert_eq!(set.values, served.policy().values, "{policy} on {}, with settings", defaults.kind);
+                let served = Reader::open(Arc::clone(&source), options.clone().readahead(site))
+                    .expect("opened with settings");
+                assert_eq!(
+                    set.values,
+                    served.policy().values,
+                    "{policy} on {}, with settings",
+                    defaults.kind
+                );
                 assert!(set.values.contains(&(96 << 10)), "{set}");
                 let served = Reader::open(Arc::clone(&source), options).expect("opened");
-                assert_eq!(measured.values, served.policy().values, "{policy} on {}", defaults.kind);
+                assert_eq!(
+                    measured.values,
+                    served.policy().values,
+                    "{policy} on {}",
+                    defaults.kind
+                );
                 let says = place.note(&measured).unwrap_or_default();
                 let other = measured.values != PolicySpec::parse(policy).expect("one").values;
                 assert_eq!(says.contains(&measured.readable()), other, "{says}");
@@ -385,21 +487,47 @@ mod tests {
         let mut on = OnSource::of("far".into(), Arc::new(Far(Defaults::OBJECT)));
         let named = |name: &str| Reads::Named(foreread_sim::workload::parse(name).expect("one"));
         let plan = ComparePlan::default();
-        for (read_ns, sequential, random) in
-            [(1_000, SPAN_BYTES, SPAN_BYTES), (30_000_000, 16 << 20, 512 << 10), (10_000_000_000, 256 << 10, 256 << 10)]
-        {
+        for (read_ns, sequential, random) in [
+            (1_000, SPAN_BYTES, SPAN_BYTES),
+            (30_000_000, 16 << 20, 512 << 10),
+            (10_000_000_000, 256 << 10, 256 << 10),
+        ] {
             on.pace = Some(Pace { read_ns, kib_ns: 0 });
-            let place = OpenTarget::Source(OnSource { notes: Vec::new(), ..on });
-            assert_eq!(place.span(&plan, &named("sequential")), sequential, "{read_ns} ns a read");
-            assert_eq!(place.span(&plan, &named("random")), random, "{read_ns} ns a read");
-            assert_eq!((place.seconds(&plan), place.runs(&plan)), (Some(REMOTE_SECONDS), FILE_RUNS));
-            let asked = ComparePlan { size_bytes: Some(1 << 30), runs: Some(20), ..ComparePlan::default() };
+            let place = OpenTarget::Source(OnSource {
+                notes: Vec::new(),
+                ..on
+            });
+            assert_eq!(
+                place.span(&plan, &named("sequential")),
+                sequential,
+                "{read_ns} ns a read"
+            );
+            assert_eq!(
+                place.span(&plan, &named("random")),
+                random,
+                "{read_ns} ns a read"
+            );
+            assert_eq!(
+                (place.seconds(&plan), place.runs(&plan)),
+                (Some(REMOTE_SECONDS), FILE_RUNS)
+            );
+            let asked = ComparePlan {
+                size_bytes: Some(1 << 30),
+                runs: Some(20),
+                ..ComparePlan::default()
+            };
             assert_eq!(place.span(&asked, &named("sequential")), 1 << 30);
             assert_eq!((place.seconds(&asked), place.runs(&asked)), (None, 20));
             let boot = [named("boot-ide")];
             let (fit, left_out) = crate::compare::reads::fitting(&plan, &place, &boot);
-            assert_eq!((fit.len(), left_out.len()), if read_ns > 1_000 { (0, 1) } else { (1, 0) }, "{left_out:?}");
-            let OpenTarget::Source(back) = place else { unreachable!("it is one") };
+            assert_eq!(
+                (fit.len(), left_out.len()),
+                if read_ns > 1_000 { (0, 1) } else { (1, 0) },
+                "{left_out:?}"
+            );
+            let OpenTarget::Source(back) = place else {
+                unreachable!("it is one")
+            };
             on = back;
         }
     }

@@ -29,7 +29,11 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
         Some(name) => vec![name],
         None => USUAL_WORKLOADS.to_vec(),
     };
-    let named = |name| workload::parse(name).map(Reads::Named).map_err(CompareError::Workload);
+    let named = |name| {
+        workload::parse(name)
+            .map(Reads::Named)
+            .map_err(CompareError::Workload)
+    };
     names.into_iter().map(named).collect()
 }
 
@@ -40,15 +44,28 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
     }
     let size = plan.size_bytes.unwrap_or(SPAN_BYTES);
     let refusal = |reads: &Reads| match reads {
-        Reads::Trace(_) => Some("a trace is replayed on models unless --on names a file of its size".to_string()),
-        Reads::Named(w) => w.build(size, plan.seed).ok().and_then(|w| live::check(&w).err()).map(|e| e.to_string()),
+        Reads::Trace(_) => {
+            Some("a trace is replayed on models unless --on names a file of its size".to_string())
+        }
+        Reads::Named(w) => w
+            .build(size, plan.seed)
+            .ok()
+            .and_then(|w| live::check(&w).err())
+            .map(|e| e.to_string()),
     };
     let refusals: Option<Vec<String>> = all.iter().map(refusal).collect();
-    refusals?.into_iter().next().map(|why| format!("No scratch file: {why}"))
+    refusals?
+        .into_iter()
+        .next()
+        .map(|why| format!("No scratch file: {why}"))
 }
 
 /// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
-pub fn fitting<'a>(plan: &ComparePlan, place: &OpenTarget, all: &'a [Reads]) -> (Vec<&'a Reads>, Vec<String>) {
+pub fn fitting<'a>(
+    plan: &ComparePlan,
+    place: &OpenTarget,
+    all: &'a [Reads],
+) -> (Vec<&'a Reads>, Vec<String>) {
     let asked = plan.workload.is_some() || plan.replay.is_some();
     let fits = |r: &&Reads| asked || place.span(plan, r) >= r.least_bytes();
     let (fit, not): (Vec<&Reads>, Vec<&Reads>) = all.iter().partition(fits);
@@ -56,7 +73,10 @@ pub fn fitting<'a>(plan: &ComparePlan, place: &OpenTarget, all: &'a [Reads]) -> 
         if place.size(plan, r.least_bytes()) < r.least_bytes() {
             format!("{r} was left out: it needs {} bytes", r.least_bytes())
         } else {
-            format!("{r} was left out: it takes minutes on {}; name it to have it", place.name())
+            format!(
+                "{r} was left out: it takes minutes on {}; name it to have it",
+                place.name()
+            )
         }
     };
     (fit, not.into_iter().map(word).collect())
@@ -64,37 +84,66 @@ pub fn fitting<'a>(plan: &ComparePlan, place: &OpenTarget, all: &'a [Reads]) -> 
 
 impl Reads {
     /// The requests, in a file of `size` bytes where the size is ours to choose.
-    pub fn build(&self, place: &OpenTarget, size: u64, seed: u64) -> Result<Cow<'_, Workload>, CompareError> {
+    pub fn build(
+        &self,
+        place: &OpenTarget,
+        size: u64,
+        seed: u64,
+    ) -> Result<Cow<'_, Workload>, CompareError> {
         match (self, place) {
-            (Reads::Named(chosen), _) => chosen.build(size, seed).map(Cow::Owned).map_err(CompareError::Workload),
+            (Reads::Named(chosen), _) => chosen
+                .build(size, seed)
+                .map(Cow::Owned)
+                .map_err(CompareError::Workload),
             (Reads::Trace(replay), OpenTarget::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
             (Reads::Trace(replay), OpenTarget::File(_) | OpenTarget::Source(_)) => {
                 let size = place.capacity();
-                let too_large = |what| CompareError::TooLarge { what, place: place.name(), size };
-                laid_out(&replay.workload, size).map(Cow::Owned).map_err(too_large)
+                let too_large = |what| CompareError::TooLarge {
+                    what,
+                    place: place.name(),
+                    size,
+                };
+                laid_out(&replay.workload, size)
+                    .map(Cow::Owned)
+                    .map_err(too_large)
             }
         }
     }
 
     /// The smallest file that it can be made for.
     pub fn least_bytes(&self) -> u64 {
-        if let Reads::Named(chosen) = self { chosen.info.least_bytes } else { 0 }
+        if let Reads::Named(chosen) = self {
+            chosen.info.least_bytes
+        } else {
+            0
+        }
     }
 
     /// The cache that it is about.
     pub fn cache_bytes(&self) -> Option<u64> {
-        if let Reads::Named(chosen) = self { chosen.info.cache_bytes } else { None }
+        if let Reads::Named(chosen) = self {
+            chosen.info.cache_bytes
+        } else {
+            None
+        }
     }
 
     /// How a replay keeps time.
     pub fn pace(&self) -> Option<Paced> {
-        let Reads::Trace(replay) = self else { return None };
-        Some(Paced { mode: replay.mode, think: replay.think })
+        let Reads::Trace(replay) = self else {
+            return None;
+        };
+        Some(Paced {
+            mode: replay.mode,
+            think: replay.think,
+        })
     }
 
     /// What a reader of its figures at this place must know.
     pub fn notes(&self, place: &OpenTarget) -> Vec<String> {
-        let Reads::Trace(replay) = self else { return Vec::new() };
+        let Reads::Trace(replay) = self else {
+            return Vec::new();
+        };
         let mut notes = replay.notes.clone();
         let files = &replay.workload.files;
         match place {

@@ -20,9 +20,21 @@ pub struct Site {
 }
 
 /// Makes the folder of event logs, where a run will write one.
-pub(super) fn make_log_folder(plan: &ComparePlan, places: &[OpenTarget]) -> Result<(), CompareError> {
-    let live = places.iter().any(|place| !matches!(place, OpenTarget::Model(_)));
-    let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else { return Ok(()) };
-    let failed = LiveError::io(format!("making the folder of event logs {}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed).map_err(CompareError::from)
+pub(super) fn make_log_folder(
+    plan: &ComparePlan,
+    places: &[OpenTarget],
+) -> Result<(), CompareError> {
+    let live = places
+        .iter()
+        .any(|place| !matches!(place, OpenTarget::Model(_)));
+    let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else {
+        return Ok(());
+    };
+    let failed = LiveError::io(format!(
+        "making the folder of event logs {}",
+        folder.display()
+    ));
+    std::fs::create_dir_all(folder)
+        .map_err(failed)
+        .map_err(CompareError::from)
 }

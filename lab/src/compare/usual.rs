@@ -28,11 +28,23 @@ pub(super) fn wide(plan: &ComparePlan, place: &OpenTarget) -> Vec<PolicyDraft> {
 /// The policies of a plan, `none` first where it is missing. A plan that names none has the one that is set for this
 /// machine beside the usual ones.
 pub(super) fn chosen(plan: &ComparePlan) -> Vec<PolicyDraft> {
-    let usual = || USUAL_POLICIES.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect();
-    let mut named: Vec<PolicyDraft> = if plan.policies.is_empty() { usual() } else { plan.policies.clone() };
+    let usual = || {
+        USUAL_POLICIES
+            .iter()
+            .filter_map(|name| PolicyDraft::parse(name).ok())
+            .collect()
+    };
+    let mut named: Vec<PolicyDraft> = if plan.policies.is_empty() {
+        usual()
+    } else {
+        plan.policies.clone()
+    };
     if plan.policies.is_empty()
-        && let Some(own) =
-            plan.site.policy.as_ref().filter(|own| named.iter().all(|p| p.to_string() != own.to_string()))
+        && let Some(own) = plan
+            .site
+            .policy
+            .as_ref()
+            .filter(|own| named.iter().all(|p| p.to_string() != own.to_string()))
     {
         named.push(own.clone());
     }

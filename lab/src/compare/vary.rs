@@ -79,19 +79,37 @@ impl Vary {
             return usage("no source named: --vary; name one with --on");
         }
         let Some((key, list)) = text.split_once('=').map(|(key, list)| (key.trim(), list)) else {
-            return usage(format!("no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"));
+            return usage(format!(
+                "no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"
+            ));
         };
         let texts: Vec<&str> = list.split(',').map(str::trim).collect();
         if texts.contains(&"") {
-            return usage(format!("an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"));
+            return usage(format!(
+                "an empty value: --vary '{text}'; write --vary KEY=VALUE,VALUE"
+            ));
         }
         if texts.len() > MAX_VALUES {
-            return usage(format!("{} values are too many: --vary {key}; at most {MAX_VALUES}", texts.len()));
+            return usage(format!(
+                "{} values are too many: --vary {key}; at most {MAX_VALUES}",
+                texts.len()
+            ));
         }
-        if plan.replay.as_ref().is_some_and(|replay| replay.mode == Mode::Open) {
-            return usage("a series shows times, and mode open keeps those of the trace: --vary; use another mode");
+        if plan
+            .replay
+            .as_ref()
+            .is_some_and(|replay| replay.mode == Mode::Open)
+        {
+            return usage(
+                "a series shows times, and mode open keeps those of the trace: --vary; use another mode",
+            );
         }
-        let asked = VaryRequest { plan, workload: reads::all(plan)?.swap_remove(0), key, texts };
+        let asked = VaryRequest {
+            plan,
+            workload: reads::all(plan)?.swap_remove(0),
+            key,
+            texts,
+        };
         let (varied, plans) = if key == CACHE {
             asked.of_cache()?
         } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
@@ -104,10 +122,20 @@ impl Vary {
             }
         };
         let labels: Vec<String> = varied.values.iter().map(|v| varied.label(v)).collect();
-        if let Some((_, label)) = labels.iter().enumerate().find(|(i, label)| labels[..*i].contains(label)) {
-            return usage(format!("a value named twice: {key}={label} in --vary; leave one out"));
+        if let Some((_, label)) = labels
+            .iter()
+            .enumerate()
+            .find(|(i, label)| labels[..*i].contains(label))
+        {
+            return usage(format!(
+                "a value named twice: {key}={label} in --vary; leave one out"
+            ));
         }
-        Ok(Vary { base: plan.clone(), varied, plans })
+        Ok(Vary {
+            base: plan.clone(),
+            varied,
+            plans,
+        })
     }
 }
 
@@ -123,7 +151,8 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
         let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
-        let case = Case::new(plan, &places[0], workload, &[], Vec::new()).map_err(|error| naming(error, &at))?;
+        let case = Case::new(plan, &places[0], workload, &[], Vec::new())
+            .map_err(|error| naming(error, &at))?;
         cases.push((case, at));
     }
     let total = cases.len();
@@ -138,15 +167,27 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
 impl Vary {
     /// As it was asked for.
     fn workload_text(&self) -> String {
-        let of_trace = self.base.replay.as_ref().map(|replay| replay.workload.name.clone());
-        of_trace.or_else(|| self.base.workload.clone()).unwrap_or_default()
+        let of_trace = self
+            .base
+            .replay
+            .as_ref()
+            .map(|replay| replay.workload.name.clone());
+        of_trace
+            .or_else(|| self.base.workload.clone())
+            .unwrap_or_default()
     }
 
     fn series(&self, reports: Vec<Report>) -> Series {
         // A row bears the value in its name where a parameter of its policy varies; the series bears it once.
-        let (with, without) = (self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)), chosen(&self.base));
+        let (with, without) = (
+            self.plans.first().map_or_else(Vec::new, |(p, _)| chosen(p)),
+            chosen(&self.base),
+        );
         let base_name = |row: &str| {
-            let found = with.iter().zip(&without).find(|(with, _)| with.to_string() == row);
+            let found = with
+                .iter()
+                .zip(&without)
+                .find(|(with, _)| with.to_string() == row);
             found.map_or_else(|| row.to_string(), |(_, without)| without.to_string())
         };
         let rows = reports.first().map_or(&[][..], |r| &r.rows);
@@ -172,7 +213,9 @@ type Found = (Varied, Vec<(ComparePlan, Reads)>);
 
 impl VaryRequest<'_> {
     fn of_workload(&self, chosen: &Chosen) -> Result<Found, VaryError> {
-        let Some((i, param)) = find(chosen.info.params, self.key) else { return self.unknown() };
+        let Some((i, param)) = find(chosen.info.params, self.key) else {
+            return self.unknown();
+        };
         let text = chosen.to_string();
         self.open(&text)?;
         let mut plans = Vec::new();
@@ -181,7 +224,13 @@ impl VaryRequest<'_> {
             let text = set(&text, self.key, value);
             let workload = workload::parse(&text).map_err(CompareError::Workload)?;
             values.push(value_of(param, workload.values[i]));
-            plans.push((ComparePlan { workload: Some(text), ..self.plan.clone() }, Reads::Named(workload)));
+            plans.push((
+                ComparePlan {
+                    workload: Some(text),
+                    ..self.plan.clone()
+                },
+                Reads::Named(workload),
+            ));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
     }
@@ -191,14 +240,25 @@ impl VaryRequest<'_> {
         let mut values = Vec::new();
         for text in &self.texts {
             let Ok(think) = text.parse::<f64>() else {
-                return usage(format!("not a factor: think={text} in --vary; write one such as 0.5"));
+                return usage(format!(
+                    "not a factor: think={text} in --vary; write one such as 0.5"
+                ));
             };
             let varied = Replay::of(&replay.loaded, Some(replay.mode), Some(think));
             let varied = Arc::new(varied.map_err(|error| VaryError::Usage(error.to_string()))?);
             values.push(Value::Word(think.to_string()));
-            plans.push((ComparePlan { replay: Some(varied.clone()), ..self.plan.clone() }, Reads::Trace(varied)));
+            plans.push((
+                ComparePlan {
+                    replay: Some(varied.clone()),
+                    ..self.plan.clone()
+                },
+                Reads::Trace(varied),
+            ));
         }
-        Ok((self.varied("factor on recorded pauses", Unit::Count, values), plans))
+        Ok((
+            self.varied("factor on recorded pauses", Unit::Count, values),
+            plans,
+        ))
     }
 
     fn of_cache(&self) -> Result<Found, VaryError> {
@@ -206,24 +266,39 @@ impl VaryRequest<'_> {
             return usage("cache is set twice: --cache and --vary cache; leave --cache out");
         }
         if self.plan.event_logs.is_some() {
-            return usage("one log would replace another: --event-log with --vary cache; measure one size at a time");
+            return usage(
+                "one log would replace another: --event-log with --vary cache; measure one size at a time",
+            );
         }
         let mut plans = Vec::new();
         let mut values = Vec::new();
         for text in &self.texts {
             let Some(bytes) = parse_size(text).ok().filter(|bytes| *bytes > 0) else {
-                return usage(format!("not a size: cache={text} in --vary; write one such as 64M"));
+                return usage(format!(
+                    "not a size: cache={text} in --vary; write one such as 64M"
+                ));
             };
             values.push(Value::Number(bytes));
-            plans.push((ComparePlan { cache_bytes: Some(bytes), ..self.plan.clone() }, self.workload.clone()));
+            plans.push((
+                ComparePlan {
+                    cache_bytes: Some(bytes),
+                    ..self.plan.clone()
+                },
+                self.workload.clone(),
+            ));
         }
         Ok((self.varied("size of the cache", Unit::Bytes, values), plans))
     }
 
     fn of_policies(&self, key: &str) -> Result<Found, VaryError> {
         let policies = chosen(self.plan);
-        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else { return self.unknown() };
-        for policy in policies.iter().filter(|p| find(p.info.params, key).is_some()) {
+        let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else {
+            return self.unknown();
+        };
+        for policy in policies
+            .iter()
+            .filter(|p| find(p.info.params, key).is_some())
+        {
             self.open(&policy.to_string())?;
         }
         let mut plans = Vec::new();
@@ -236,14 +311,23 @@ impl VaryRequest<'_> {
                     varied.push(policy.clone());
                     continue;
                 };
-                let draft = peer::parse(&set(&policy.to_string(), key, value)).map_err(VaryError::Policy)?;
+                let draft = peer::parse(&set(&policy.to_string(), key, value))
+                    .map_err(VaryError::Policy)?;
                 // One that goes by the capacity has no number before the storage is known.
                 let ready = draft.clone().ready(None);
-                shown = shown.or(Some(ready.map_or(Value::Word(value.to_string()), |p| value_of(param, p.values[i]))));
+                shown = shown.or(Some(ready.map_or(Value::Word(value.to_string()), |p| {
+                    value_of(param, p.values[i])
+                })));
                 varied.push(draft);
             }
             values.extend(shown);
-            plans.push((ComparePlan { policies: varied, ..self.plan.clone() }, self.workload.clone()));
+            plans.push((
+                ComparePlan {
+                    policies: varied,
+                    ..self.plan.clone()
+                },
+                self.workload.clone(),
+            ));
         }
         Ok((self.varied(param.help, param.unit, values), plans))
     }
@@ -255,12 +339,20 @@ impl VaryRequest<'_> {
         if !written {
             return Ok(());
         }
-        usage(format!("{key} is set twice: in '{text}' and in --vary {}; leave it out of the first", self.key))
+        usage(format!(
+            "{key} is set twice: in '{text}' and in --vary {}; leave it out of the first",
+            self.key
+        ))
     }
 
     fn unknown<T>(&self) -> Result<T, VaryError> {
         let mut known: Vec<String> = match &self.workload {
-            Reads::Named(chosen) => chosen.info.params.iter().map(|p| p.key.to_string()).collect(),
+            Reads::Named(chosen) => chosen
+                .info
+                .params
+                .iter()
+                .map(|p| p.key.to_string())
+                .collect(),
             Reads::Trace(_) => vec![THINK.to_string()],
         };
         known.push(CACHE.to_string());
@@ -270,12 +362,20 @@ impl VaryRequest<'_> {
                 known.push(key);
             }
         }
-        Err(VaryError::Key { key: self.key.to_string(), known })
+        Err(VaryError::Key {
+            key: self.key.to_string(),
+            known,
+        })
     }
 
     fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> Varied {
         let bytes = matches!(unit, Unit::Bytes | Unit::Capped);
-        Varied { key: self.key.to_string(), about: about.to_string(), bytes, values }
+        Varied {
+            key: self.key.to_string(),
+            about: about.to_string(),
+            bytes,
+            values,
+        }
     }
 }
 
@@ -300,9 +400,17 @@ fn set(text: &str, key: &str, value: &str) -> String {
 /// The error of a workload, with the value at which it came up where that is not in it.
 fn naming(error: CompareError, at: &str) -> CompareError {
     match error {
-        CompareError::Workload(SpecError::Value { name, key, value, why }) if !at.starts_with(&format!("{key}=")) => {
-            CompareError::Workload(SpecError::Value { name, key, value, why: format!("{why}, with {at}") })
-        }
+        CompareError::Workload(SpecError::Value {
+            name,
+            key,
+            value,
+            why,
+        }) if !at.starts_with(&format!("{key}=")) => CompareError::Workload(SpecError::Value {
+            name,
+            key,
+            value,
+            why: format!("{why}, with {at}"),
+        }),
         error => error,
     }
 }

@@ -66,29 +66,86 @@ pub fn run<W: Watch>(
     policy: PolicyDraft,
     watch: impl FnOnce(&Scene<'_>) -> W,
 ) -> Result<(Watched, W), CompareError> {
-    let plan = &ComparePlan { policies: vec![policy.clone()], runs: Some(1), ..plan.clone() };
+    let plan = &ComparePlan {
+        policies: vec![policy.clone()],
+        runs: Some(1),
+        ..plan.clone()
+    };
     let all = reads::all(plan)?;
     possible(plan)?;
     let places = place::all(plan, false, &mut Silent)?;
-    let (Some(reads), Some(place)) = (all.first(), places.first()) else { unreachable!("a plan has reads and places") };
+    let (Some(reads), Some(place)) = (all.first(), places.first()) else {
+        unreachable!("a plan has reads and places")
+    };
     let mut case = Case::new(plan, place, reads, &[], Vec::new())?;
     let workload = case.workload(0)?.into_owned();
     let name = policy.to_string();
     let row = case.rows.iter().position(|row| row.policy == name);
-    let row = case.rows.swap_remove(row.expect("the plan has this policy alone, and none"));
-    let ReadBy::Policy(spec) = &row.read_by else { unreachable!("a named policy is one of ours") };
-    let mut notes: Vec<String> = place.notes().into_iter().chain(case.notes.clone()).collect();
+    let row = case
+        .rows
+        .swap_remove(row.expect("the plan has this policy alone, and none"));
+    let ReadBy::Policy(spec) = &row.read_by else {
+        unreachable!("a named policy is one of ours")
+    };
+    let mut notes: Vec<String> = place
+        .notes()
+        .into_iter()
+        .chain(case.notes.clone())
+        .collect();
     let (result, watch) = if let OpenTarget::Model(preset) = place {
-        let mut watch = watch(&Scene { workload: &workload, page: row.page, bases: Vec::new() });
-        (case.watch(preset, OnPage { policy: spec, page: row.page }, &workload, &mut watch), watch)
+        let mut watch = watch(&Scene {
+            workload: &workload,
+            page: row.page,
+            bases: Vec::new(),
+        });
+        (
+            case.watch(
+                preset,
+                OnPage {
+                    policy: spec,
+                    page: row.page,
+                },
+                &workload,
+                &mut watch,
+            ),
+            watch,
+        )
     } else {
         notes.push(BY_ITS_LOG.to_string());
-        let apart = plan.replay.as_ref().map_or(&workload, |replay| &replay.workload);
-        let mut watch = watch(&Scene { workload: apart, page: row.page, bases: bases(&apart.files).0 });
-        (case.watch_live(OnPage { policy: spec, page: row.page }, &workload, &mut watch)?, watch)
+        let apart = plan
+            .replay
+            .as_ref()
+            .map_or(&workload, |replay| &replay.workload);
+        let mut watch = watch(&Scene {
+            workload: apart,
+            page: row.page,
+            bases: bases(&apart.files).0,
+        });
+        (
+            case.watch_live(
+                OnPage {
+                    policy: spec,
+                    page: row.page,
+                },
+                &workload,
+                &mut watch,
+            )?,
+            watch,
+        )
     };
     let (source, source_about, cache_bytes) = (place.name(), place.about(), case.cache_bytes);
-    Ok((Watched { result, policy: spec.clone(), source, source_about, cache_bytes, page: row.page, notes }, watch))
+    Ok((
+        Watched {
+            result,
+            policy: spec.clone(),
+            source,
+            source_about,
+            cache_bytes,
+            page: row.page,
+            notes,
+        },
+        watch,
+    ))
 }
 
 impl Case<'_> {
@@ -100,7 +157,12 @@ impl Case<'_> {
         watch: &mut dyn Watch,
     ) -> RunResult {
         let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
-        let setup = simulator::Setup { workload, policy, config, host_ns_per_kib };
+        let setup = simulator::Setup {
+            workload,
+            policy,
+            config,
+            host_ns_per_kib,
+        };
         simulator::run_watched(&setup, preset.build(self.plan.seed), watch)
     }
 
@@ -122,7 +184,9 @@ impl Case<'_> {
         });
         match replayed {
             Ok(_) => Ok(result),
-            Err(ReplayError::Io { error, .. }) => Err(LiveError::io("reading the event log again")(error).into()),
+            Err(ReplayError::Io { error, .. }) => {
+                Err(LiveError::io("reading the event log again")(error).into())
+            }
             Err(error) => Err(CompareError::Log(error.to_string())),
         }
     }

@@ -59,11 +59,19 @@ pub struct Verdict {
 impl Verdict {
     /// An episode is over; only then is known whether memory ran short in it.
     fn take_in(&mut self, playing: Option<Playing>) {
-        let Some(Playing { pressure, diverged, .. }) = playing else { return };
+        let Some(Playing {
+            pressure, diverged, ..
+        }) = playing
+        else {
+            return;
+        };
         self.pressure_episodes += u64::from(pressure);
         let Some(difference) = diverged else { return };
         let (count, first) = if pressure {
-            (&mut self.pressure_differences, &mut self.first_under_pressure)
+            (
+                &mut self.pressure_differences,
+                &mut self.first_under_pressure,
+            )
         } else {
             (&mut self.divergences, &mut self.first)
         };
@@ -77,7 +85,9 @@ impl Verdict {
 /// # Errors
 /// The file cannot be opened or read.
 pub fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
-    Ok(Box::new(BufReader::new(unpack(Box::new(foreread_os::open::stream(path)?))?.plain)))
+    Ok(Box::new(BufReader::new(
+        unpack(Box::new(foreread_os::open::stream(path)?))?.plain,
+    )))
 }
 
 /// Checks a recording, and writes our own decisions to `predictions`, one line for each operation.
@@ -97,19 +107,25 @@ pub fn check(
         match item {
             Item::Header(read) => {
                 if level == Level::Pages && (read.large_folios || read.min_order > 0 || read.mmap) {
-                    let what = "the level 'pages' has neither large folios nor page faults".to_string();
-                    return Err(CheckError::Level { line: lines.number(), what });
+                    let what =
+                        "the level 'pages' has neither large folios nor page faults".to_string();
+                    return Err(CheckError::Level {
+                        line: lines.number(),
+                        what,
+                    });
                 }
                 header = Some(read);
             }
             Item::Episode(episode) => {
                 let header = header.ok_or_else(|| lines.wrong("no header"))?;
                 verdict.take_in(playing.take());
-                playing = Some(Playing::new(&header, level, &episode).map_err(|what| lines.wrong(what))?);
+                playing =
+                    Some(Playing::new(&header, level, &episode).map_err(|what| lines.wrong(what))?);
             }
             Item::Op(op, act) => {
                 let playing = playing.as_mut().ok_or_else(|| lines.wrong("no episode"))?;
-                let (ours, difference) = playing.play(&op, act).map_err(|what| lines.wrong(what))?;
+                let (ours, difference) =
+                    playing.play(&op, act).map_err(|what| lines.wrong(what))?;
                 if let Some(out) = predictions.as_mut() {
                     predict(out, &op, &ours).map_err(CheckError::Write)?;
                 }
@@ -121,7 +137,10 @@ pub fn check(
                 verdict.decisions += op.calls.map_or(0, |calls| calls.len() as u64);
                 if let Some(difference) = difference {
                     let (line, ep) = (lines.number(), playing.number);
-                    let what = format!("line {line}, episode {ep}, operation {}: {difference}", op.i);
+                    let what = format!(
+                        "line {line}, episode {ep}, operation {}: {difference}",
+                        op.i
+                    );
                     playing.diverged = Some(what);
                 }
             }
@@ -143,8 +162,19 @@ fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
     }
     // The state before a call is the kernel's to tell.
     let calls = done.calls.iter().map(|call| call.without_pre()).collect();
-    let done = &Done { calls, ..done.clone() };
-    serde_json::to_writer(&mut *out, &PredictedOp { t: "op", i: op.i, op: &op.op, done })?;
+    let done = &Done {
+        calls,
+        ..done.clone()
+    };
+    serde_json::to_writer(
+        &mut *out,
+        &PredictedOp {
+            t: "op",
+            i: op.i,
+            op: &op.op,
+            done,
+        },
+    )?;
     out.write_all(b"\n")
 }
 
@@ -168,11 +198,18 @@ impl Playing {
             Level::Full => None,
             Level::Pages => {
                 let (max, io) = (header.ra_pages * PAGE, header.io_pages * PAGE);
-                let policy = PolicySpec::parse(&format!("linux-6.18:max={max},io={io}")).map_err(|e| e.to_string())?;
+                let policy = PolicySpec::parse(&format!("linux-6.18:max={max},io={io}"))
+                    .map_err(|e| e.to_string())?;
                 Some(Live::new(policy, file_size, fds))
             }
         };
-        Ok(Playing { number: ep, worlds: Worlds::new(world), live, diverged: None, pressure: false })
+        Ok(Playing {
+            number: ep,
+            worlds: Worlds::new(world),
+            live,
+            diverged: None,
+            pressure: false,
+        })
     }
 
     /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
@@ -192,18 +229,33 @@ impl Playing {
 
 /// The first difference at the level *full*.
 fn differs(op: &Op, ours: &Done) -> Option<String> {
-    let tell = |what: &str, ours: String, theirs: String| Some(format!("{what} ours {ours}, the kernel's {theirs}"));
+    let tell = |what: &str, ours: String, theirs: String| {
+        Some(format!("{what} ours {ours}, the kernel's {theirs}"))
+    };
     if let Some(theirs) = &op.calls
-        && let Some(at) = (0..theirs.len().max(ours.calls.len())).find(|&at| !same(ours.calls.get(at), theirs.get(at)))
+        && let Some(at) = (0..theirs.len().max(ours.calls.len()))
+            .find(|&at| !same(ours.calls.get(at), theirs.get(at)))
     {
-        let words = |call: Option<&Call>| call.map_or("none".to_string(), |call| format!("{call:?}"));
-        return tell(&format!("call {at}:"), words(ours.calls.get(at)), words(theirs.get(at)));
+        let words =
+            |call: Option<&Call>| call.map_or("none".to_string(), |call| format!("{call:?}"));
+        return tell(
+            &format!("call {at}:"),
+            words(ours.calls.get(at)),
+            words(theirs.get(at)),
+        );
     }
     if let Some(theirs) = &op.added
-        && let Some(at) = (0..theirs.len().max(ours.added.len())).find(|&at| ours.added.get(at) != theirs.get(at))
+        && let Some(at) =
+            (0..theirs.len().max(ours.added.len())).find(|&at| ours.added.get(at) != theirs.get(at))
     {
-        let words = |folio: Option<&(u64, u32)>| folio.map_or("none".to_string(), |f| format!("{}:{}", f.0, f.1));
-        return tell(&format!("folio {at}:"), words(ours.added.get(at)), words(theirs.get(at)));
+        let words = |folio: Option<&(u64, u32)>| {
+            folio.map_or("none".to_string(), |f| format!("{}:{}", f.0, f.1))
+        };
+        return tell(
+            &format!("folio {at}:"),
+            words(ours.added.get(at)),
+            words(theirs.get(at)),
+        );
     }
     if let Some(theirs) = &op.marks
         && theirs.iter().collect::<BTreeSet<_>>() != ours.marks.iter().collect()
@@ -225,11 +277,18 @@ fn same(ours: Option<&Call>, theirs: Option<&Call>) -> bool {
 /// The first difference at the level *pages*.
 fn differs_in_pages(op: &Op, added: &BTreeSet<u64>, marks: &BTreeSet<u64>) -> Option<String> {
     if let Some(theirs) = &op.added {
-        let theirs: BTreeSet<u64> = theirs.iter().flat_map(|&(first, order)| first..first + (1 << order)).collect();
+        let theirs: BTreeSet<u64> = theirs
+            .iter()
+            .flat_map(|&(first, order)| first..first + (1 << order))
+            .collect();
         if *added != theirs {
-            let (more, less): (Vec<_>, Vec<_>) =
-                (added.difference(&theirs).collect(), theirs.difference(added).collect());
-            return Some(format!("pages only ours {more:?}, only the kernel's {less:?}"));
+            let (more, less): (Vec<_>, Vec<_>) = (
+                added.difference(&theirs).collect(),
+                theirs.difference(added).collect(),
+            );
+            return Some(format!(
+                "pages only ours {more:?}, only the kernel's {less:?}"
+            ));
         }
     }
     let theirs: BTreeSet<u64> = op.marks.as_ref()?.iter().copied().collect();

@@ -70,11 +70,16 @@ pub enum LiveError {
 }
 
 /// What most failures here have in common: the machine does not allow it.
-const RETRY: &str = "see the kernel's log (dmesg), or compare a recording: foreread conform linux --check REC";
+const RETRY: &str =
+    "see the kernel's log (dmesg), or compare a recording: foreread conform linux --check REC";
 
 impl LiveError {
     fn io(what: impl Into<String>, error: impl Into<std::io::Error>) -> LiveError {
-        LiveError::Io { what: what.into(), error: error.into(), remedy: RETRY }
+        LiveError::Io {
+            what: what.into(),
+            error: error.into(),
+            remedy: RETRY,
+        }
     }
 }
 
@@ -82,5 +87,10 @@ impl LiveError {
 pub(crate) fn began(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // proc(5): the command may hold anything, so count from its closing bracket; starttime is field 22.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }

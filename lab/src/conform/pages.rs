@@ -32,29 +32,59 @@ impl Live {
         config.max_ahead_in_flight = (1 << 16) - 1;
         let mut machine = Machine::new(config, policy);
         for fd in 0..fds {
-            machine.handle(Nanos(0), Event::Open { open: OpenId(fd), file: FileId(0), size });
+            machine.handle(
+                Nanos(0),
+                Event::Open {
+                    open: OpenId(fd),
+                    file: FileId(0),
+                    size,
+                },
+            );
         }
-        Live { machine, size, reads: 0 }
+        Live {
+            machine,
+            size,
+            reads: 0,
+        }
     }
 
     /// Carries out one operation; the pages that it brought in, and those of them that bear the mark.
     pub fn play(&mut self, op: &Op, act: Act) -> (BTreeSet<u64>, BTreeSet<u64>) {
         let open = OpenId(op.fd);
-        let end = if op.len == 0 { self.size.max(op.off) } else { op.off + op.len };
+        let end = if op.len == 0 {
+            self.size.max(op.off)
+        } else {
+            op.off + op.len
+        };
         let range = ByteRange::between(op.off, end);
         let event = match act {
             Act::Read => {
                 self.reads += 1;
                 let range = ByteRange::between(op.off, op.off + op.len);
-                Event::Read { read: ReadId(self.reads), open, range, random: false }
+                Event::Read {
+                    read: ReadId(self.reads),
+                    open,
+                    range,
+                    random: false,
+                }
             }
-            Act::WillNeed => Event::Advise { open, advice: Advice::WillNeed, range },
-            Act::Hint(advice) => Event::Advise { open, advice, range },
+            Act::WillNeed => Event::Advise {
+                open,
+                advice: Advice::WillNeed,
+                range,
+            },
+            Act::Hint(advice) => Event::Advise {
+                open,
+                advice,
+                range,
+            },
             // What dropping did is in the recording: it depends on what else held the pages.
             Act::Other | Act::Map { .. } | Act::Touch => return Default::default(),
         };
         let added = self.send(event);
-        let marked = |page: &u64| self.machine.cache().group(FileId(0), page / 64).marked() >> (page % 64) & 1 != 0;
+        let marked = |page: &u64| {
+            self.machine.cache().group(FileId(0), page / 64).marked() >> (page % 64) & 1 != 0
+        };
         let marks = added.iter().copied().filter(marked).collect();
         (added, marks)
     }
@@ -63,7 +93,10 @@ impl Live {
     pub fn evict(&mut self, evicted: &[(u64, u32)]) {
         for &(first, order) in evicted {
             let range = ByteRange::between(first * PAGE, (first + (1 << order)) * PAGE);
-            self.send(Event::Invalidate { file: FileId(0), range });
+            self.send(Event::Invalidate {
+                file: FileId(0),
+                range,
+            });
         }
     }
 

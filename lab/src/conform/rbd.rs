@@ -81,20 +81,37 @@ impl<'a> Images<'a> {
     /// On the cluster of this configuration, in the pool `rbd`.
     #[must_use]
     pub fn new(conf: &'a Path, ceph: Ceph<'a>) -> Images<'a> {
-        Images { conf, ceph, made: BTreeMap::new() }
+        Images {
+            conf,
+            ceph,
+            made: BTreeMap::new(),
+        }
     }
 
     /// The name of an image of this size and layout.
     fn of(&mut self, case: &Case) -> Result<String, CephError> {
         // A policy that knows no objects: librbd's usual ones.
-        let object = Some(case.value("object")).filter(|object| *object > 0).unwrap_or(OBJECT_BYTES);
+        let object = Some(case.value("object"))
+            .filter(|object| *object > 0)
+            .unwrap_or(OBJECT_BYTES);
         let count = case.value("stripe-count").max(1);
-        let unit = Some(case.value("stripe-unit")).filter(|unit| *unit > 0).unwrap_or(object);
+        let unit = Some(case.value("stripe-unit"))
+            .filter(|unit| *unit > 0)
+            .unwrap_or(object);
         let key = [case.size, object, unit, count];
         if !self.made.contains_key(&key) {
-            let name = format!("rbd/foreread-conform-{}-{}", std::process::id(), self.made.len());
+            let name = format!(
+                "rbd/foreread-conform-{}-{}",
+                std::process::id(),
+                self.made.len()
+            );
             let bytes = |n: u64| format!("{n}B");
-            let (size, object, unit, count) = (bytes(case.size), bytes(object), bytes(unit), count.to_string());
+            let (size, object, unit, count) = (
+                bytes(case.size),
+                bytes(object),
+                bytes(unit),
+                count.to_string(),
+            );
             let mut arguments = vec!["create", "--size", &size, "--object-size", &object];
             if unit != object {
                 arguments.extend(["--stripe-unit", &unit, "--stripe-count", &count]);
@@ -103,7 +120,11 @@ impl<'a> Images<'a> {
             (self.ceph)("rbd", &arguments)?;
             self.made.insert(key, name);
         }
-        Ok(format!("rbd:{}?conf={}", self.made[&key], self.conf.display()))
+        Ok(format!(
+            "rbd:{}?conf={}",
+            self.made[&key],
+            self.conf.display()
+        ))
     }
 }
 
@@ -134,7 +155,10 @@ pub fn check(
         verdict.decisions += theirs.extents.len() as u64;
         if let Some(difference) = differ(&ours, &theirs) {
             verdict.divergences += 1;
-            let what = format!("{} ({}), depth {depth}: {difference}", case.name, case.policy);
+            let what = format!(
+                "{} ({}), depth {depth}: {difference}",
+                case.name, case.policy
+            );
             verdict.first.get_or_insert(what);
         }
         step(done as u64 + 1);
@@ -145,16 +169,29 @@ pub fn check(
 /// The first difference in words.
 #[must_use]
 pub fn differ(ours: &Decided, theirs: &Decided) -> Option<String> {
-    let words = |extent: Option<&(u64, u64)>| extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"));
+    let words = |extent: Option<&(u64, u64)>| {
+        extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))
+    };
     for at in 0..ours.extents.len().max(theirs.extents.len()) {
         let (our, their) = (ours.extents.get(at), theirs.extents.get(at));
         if our != their {
-            return Some(format!("request {}: ours {}, librbd's {}", at + 1, words(our), words(their)));
+            return Some(format!(
+                "request {}: ours {}, librbd's {}",
+                at + 1,
+                words(our),
+                words(their)
+            ));
         }
     }
     let counted = |(requests, bytes): (u64, u64)| format!("{requests} requests of {bytes} bytes");
     let differs = ours.counted != theirs.counted;
-    differs.then(|| format!("counted: ours {}, librbd's {}", counted(ours.counted), counted(theirs.counted)))
+    differs.then(|| {
+        format!(
+            "counted: ours {}, librbd's {}",
+            counted(ours.counted),
+            counted(theirs.counted)
+        )
+    })
 }
 
 /// What the machine plans.
@@ -163,17 +200,34 @@ pub fn ours(case: &Case) -> Decided {
     let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));
     let mut machine = Machine::new(Config::new(page, 1 << 30).bounded(), case.policy.clone());
     machine.watch();
-    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: case.size });
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size: case.size,
+        },
+    );
     for (nth, &(offset, len)) in case.reads.iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
-        let read = Event::Read { read: ReadId(nth as u64), open: OpenId(0), range, random: false };
+        let read = Event::Read {
+            read: ReadId(nth as u64),
+            open: OpenId(0),
+            range,
+            random: false,
+        };
         zero_latency::tell(&mut machine, read, |_| ());
     }
     let stats = machine.stats();
     let decisions = machine.take_decisions();
     let windows = decisions.iter().flat_map(|decision| &decision.windows);
-    let extents = windows.map(|window| (window.range.start(), window.range.len())).collect();
-    Decided { extents, counted: (stats.ra_planned_ops, stats.ra_planned_bytes) }
+    let extents = windows
+        .map(|window| (window.range.start(), window.range.len()))
+        .collect();
+    Decided {
+        extents,
+        counted: (stats.ra_planned_ops, stats.ra_planned_bytes),
+    }
 }
 
 /// What librbd does, in a new client. With several reads in flight it gets a single thread: with its usual two,
@@ -186,7 +240,10 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckErr
         .with("rbd_cache_policy", "writeback")
         .with("rbd_readahead_trigger_requests", case.value("trigger"))
         .with("rbd_readahead_max_bytes", case.value("max"))
-        .with("rbd_readahead_disable_after_bytes", case.value("disable-after"))
+        .with(
+            "rbd_readahead_disable_after_bytes",
+            case.value("disable-after"),
+        )
         .with("librados_thread_count", if depth > 1 { 1 } else { 2 })
         .with("admin_socket", socket.display())
         .with("log_file", log.display())
@@ -210,7 +267,10 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckErr
     for _ in 0..LOOKS {
         // Another thread writes it.
         let text = std::fs::read(&log).map_err(|error| RbdCheckError::Told("log", error))?;
-        extents = String::from_utf8_lossy(&text).lines().filter_map(decision).collect();
+        extents = String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(decision)
+            .collect();
         if extents.len() as u64 >= counted.0 {
             break;
         }
@@ -233,8 +293,7 @@ mod tests {
 
     #[test]
     fn a_decision_is_found_in_its_line() {
-        let line =
-            "2026-01-01T00:00:00.0+0000 7f 20 librbd::io::ImageRequest: 0x1 readahead: (readahead logical) 40960~8192";
+        let line = "2026-01-01T00:00:00.0+0000 7f 20 librbd::io::ImageRequest: 0x1 readahead: (readahead logical) 40960~8192";
         assert_eq!(decision(line), Some((40960, 8192)));
         assert_eq!(decision("(readahead logical) x~8192"), None);
         assert_eq!(decision("aio_read: offset=0"), None);
@@ -242,11 +301,23 @@ mod tests {
 
     #[test]
     fn each_difference_is_reported() {
-        let one = Decided { extents: vec![(1, 2)], counted: (1, 2) };
+        let one = Decided {
+            extents: vec![(1, 2)],
+            counted: (1, 2),
+        };
         assert_eq!(differ(&one, &one), None);
-        let other = Decided { extents: vec![(1, 2), (3, 4)], counted: (2, 6) };
-        assert_eq!(differ(&one, &other).as_deref(), Some("request 2: ours none, librbd's 3~4"));
-        let miscounted = Decided { counted: (1, 3), ..one.clone() };
+        let other = Decided {
+            extents: vec![(1, 2), (3, 4)],
+            counted: (2, 6),
+        };
+        assert_eq!(
+            differ(&one, &other).as_deref(),
+            Some("request 2: ours none, librbd's 3~4")
+        );
+        let miscounted = Decided {
+            counted: (1, 3),
+            ..one.clone()
+        };
         let told = "counted: ours 1 requests of 2 bytes, librbd's 1 requests of 3 bytes";
         assert_eq!(differ(&one, &miscounted).as_deref(), Some(told));
     }
@@ -257,7 +328,10 @@ mod tests {
         let cases = published();
         let t1 = cases.iter().find(|case| case.name == "T1").expect("T1");
         let decided = ours(t1);
-        assert_eq!((decided.extents.len(), decided.counted), (11, (11, 20_930_560)));
+        assert_eq!(
+            (decided.extents.len(), decided.counted),
+            (11, (11, 20_930_560))
+        );
         assert_eq!(decided.extents[0], (40960, 40960));
     }
 }

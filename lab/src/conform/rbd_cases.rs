@@ -30,7 +30,10 @@ impl Case {
     #[must_use]
     pub fn value(&self, key: &str) -> u64 {
         let values = self.policy.info.params.iter().zip(&self.policy.values);
-        values.into_iter().find(|(param, _)| param.key == key).map_or(0, |(_, value)| *value)
+        values
+            .into_iter()
+            .find(|(param, _)| param.key == key)
+            .map_or(0, |(_, value)| *value)
     }
 }
 
@@ -45,13 +48,21 @@ pub fn published() -> Vec<Case> {
             if let [name, policy, size] = parts[..]
                 && let (Ok(policy), Ok(size)) = (PolicySpec::parse(policy), size.parse())
             {
-                cases.push(Case { name: name.to_string(), policy, size, reads: Vec::new() });
+                cases.push(Case {
+                    name: name.to_string(),
+                    policy,
+                    size,
+                    reads: Vec::new(),
+                });
             }
-        } else if let (["reads", offset, len, rest @ ..], Some(case)) = (&words[..], cases.last_mut()) {
+        } else if let (["reads", offset, len, rest @ ..], Some(case)) =
+            (&words[..], cases.last_mut())
+        {
             let number = |word: &str| word.trim_start_matches('x').parse::<u64>().unwrap_or(0);
             let (offset, len) = (number(offset), number(len));
             let times = rest.first().map_or(1, |word| number(word));
-            case.reads.extend((0..times).map(|i| (offset + i * len, len)));
+            case.reads
+                .extend((0..times).map(|i| (offset + i * len, len)));
         }
     }
     cases.retain(|case| case.value("min") == 0);
@@ -70,13 +81,22 @@ pub fn random(seed: u64, nth: u64) -> Case {
         2 => 1 << (12 + rng.below(11)),
         _ => 1 + rng.below(6 << 20),
     };
-    let after = if rng.below(3) == 0 { 1 + rng.below(8 << 20) } else { 0 };
+    let after = if rng.below(3) == 0 {
+        1 + rng.below(8 << 20)
+    } else {
+        0
+    };
     let text = format!(
         "rbd-aligned:trigger={},max={max},disable-after={after},object={object},stripe-unit={unit},stripe-count={count}",
         if rng.below(2) == 0 { 10 } else { rng.below(13) }
     );
     let policy = PolicySpec::parse(&text).unwrap_or_else(|error| unreachable!("{text}: {error}"));
-    Case { name: format!("sequence {nth} of seed {seed}"), policy, size, reads: sequence(&mut rng, size) }
+    Case {
+        name: format!("sequence {nth} of seed {seed}"),
+        policy,
+        size,
+        reads: sequence(&mut rng, size),
+    }
 }
 
 /// Runs, gaps, steps back, repetitions, empty reads, reads over the end.
@@ -84,7 +104,13 @@ fn sequence(rng: &mut Rng, size: u64) -> Vec<(u64, u64)> {
     let wanted = 60 + rng.below(300);
     let (mut reads, mut at) = (Vec::new(), 0);
     while (reads.len() as u64) < wanted {
-        let len = [512, 4096, 65536, 1 + rng.below(131_072), 1 << (9 + rng.below(12))][rng.below(5) as usize];
+        let len = [
+            512,
+            4096,
+            65536,
+            1 + rng.below(131_072),
+            1 << (9 + rng.below(12)),
+        ][rng.below(5) as usize];
         match rng.below(8) {
             0 => at = 0,
             1 => at = rng.below(size),
@@ -111,10 +137,17 @@ mod tests {
     #[test]
     fn every_published_case_that_can_be_asked_is_there() {
         let cases = published();
-        assert_eq!(cases.len(), TABLE.matches("\ncase ").count() - 2, "two have a smallest request");
+        assert_eq!(
+            cases.len(),
+            TABLE.matches("\ncase ").count() - 2,
+            "two have a smallest request"
+        );
         assert!(cases.iter().all(|case| !case.reads.is_empty()));
         let t7 = cases.iter().find(|case| case.name == "T7").expect("T7");
-        assert_eq!((t7.value("stripe-unit"), t7.value("max"), t7.reads.len()), (64 << 10, 512 << 10, 600));
+        assert_eq!(
+            (t7.value("stripe-unit"), t7.value("max"), t7.reads.len()),
+            (64 << 10, 512 << 10, 600)
+        );
     }
 
     #[test]
@@ -123,7 +156,9 @@ mod tests {
         assert_ne!(random(1, 2).reads, random(1, 3).reads);
         for nth in 0..100 {
             let case = random(7, nth);
-            assert!(case.reads.len() >= 60 && case.reads.iter().all(|(offset, _)| *offset < case.size));
+            assert!(
+                case.reads.len() >= 60 && case.reads.iter().all(|(offset, _)| *offset < case.size)
+            );
         }
     }
 }

@@ -206,7 +206,12 @@ pub struct Lines<R> {
 impl<R: BufRead> Lines<R> {
     /// Nothing read yet.
     pub fn new(input: R) -> Lines<R> {
-        Lines { input, number: 0, header: None, episode: None }
+        Lines {
+            input,
+            number: 0,
+            header: None,
+            episode: None,
+        }
     }
 
     /// Number of the line read last, from 1.
@@ -216,7 +221,10 @@ impl<R: BufRead> Lines<R> {
 
     /// An error in the line read last.
     pub fn wrong(&self, what: impl Into<String>) -> CheckError {
-        CheckError::Format { line: self.number, what: what.into() }
+        CheckError::Format {
+            line: self.number,
+            what: what.into(),
+        }
     }
 
     /// The next line; nothing at the end.
@@ -227,9 +235,18 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let mut text = Vec::new();
         let mut limited = (&mut self.input).take(MAX_LINE as u64);
-        let got = limited.read_until(b'\n', &mut text).map_err(|error| CheckError::Io { line: self.number, error })?;
+        let got = limited
+            .read_until(b'\n', &mut text)
+            .map_err(|error| CheckError::Io {
+                line: self.number,
+                error,
+            })?;
         if got == 0 {
-            return if self.header.is_some() { Ok(None) } else { Err(self.wrong("there is no header")) };
+            return if self.header.is_some() {
+                Ok(None)
+            } else {
+                Err(self.wrong("there is no header"))
+            };
         }
         if text.last() != Some(&b'\n') && got == MAX_LINE {
             return Err(self.wrong(format!("longer than {MAX_LINE} bytes")));
@@ -237,14 +254,24 @@ impl<R: BufRead> Lines<R> {
         let line = serde_json::from_slice(&text).map_err(|error| self.wrong(error.to_string()))?;
         let item = match line {
             RecordingLine::Header(header) => self.header(header).map(|()| Item::Header(header)),
-            RecordingLine::Episode(episode) => self.episode(episode).map(|()| Item::Episode(episode)),
+            RecordingLine::Episode(episode) => {
+                self.episode(episode).map(|()| Item::Episode(episode))
+            }
             RecordingLine::Op(op) => self.act(&op).map(|act| Item::Op(op, act)),
         };
         item.map(Some).map_err(|what| self.wrong(what))
     }
 
     fn header(&mut self, header: Header) -> Result<(), String> {
-        let Header { v, page_size, ra_pages, io_pages, max_order, min_order, .. } = header;
+        let Header {
+            v,
+            page_size,
+            ra_pages,
+            io_pages,
+            max_order,
+            min_order,
+            ..
+        } = header;
         if self.header.is_some() {
             return Err("a second header".to_string());
         }
@@ -252,10 +279,14 @@ impl<R: BufRead> Lines<R> {
             return Err(format!("version {v} with pages of {page_size} bytes"));
         }
         if ra_pages > MAX_WINDOW || io_pages > MAX_WINDOW {
-            return Err(format!("ra_pages {ra_pages}, io_pages {io_pages}: more than {MAX_WINDOW}"));
+            return Err(format!(
+                "ra_pages {ra_pages}, io_pages {io_pages}: more than {MAX_WINDOW}"
+            ));
         }
         if max_order > MAX_ORDER || min_order > max_order {
-            return Err(format!("folios of order {min_order} to {max_order}: not within 0 to {MAX_ORDER}"));
+            return Err(format!(
+                "folios of order {min_order} to {max_order}: not within 0 to {MAX_ORDER}"
+            ));
         }
         self.header = Some(header);
         Ok(())
@@ -283,32 +314,69 @@ impl<R: BufRead> Lines<R> {
         if op.fd >= episode.fds {
             return Err(format!("descriptor {} of {}", op.fd, episode.fds));
         }
-        if op.off.checked_add(op.len).is_none_or(|end| end >= MAX_OFFSET) {
+        if op
+            .off
+            .checked_add(op.len)
+            .is_none_or(|end| end >= MAX_OFFSET)
+        {
             return Err(format!("{} bytes from {}: beyond any file", op.len, op.off));
         }
-        if op.pgoff.checked_add(op.npages).is_none_or(|end| end > MAX_FILE / PAGE) {
-            return Err(format!("a mapping of {} pages from page {}: beyond any file", op.npages, op.pgoff));
+        if op
+            .pgoff
+            .checked_add(op.npages)
+            .is_none_or(|end| end > MAX_FILE / PAGE)
+        {
+            return Err(format!(
+                "a mapping of {} pages from page {}: beyond any file",
+                op.npages, op.pgoff
+            ));
         }
         if op.va.is_some_and(|va| va >= TABLE) {
-            return Err(format!("va {}: not below {TABLE}", op.va.unwrap_or_default()));
+            return Err(format!(
+                "va {}: not below {TABLE}",
+                op.va.unwrap_or_default()
+            ));
         }
-        op.added.iter().flatten().chain(&op.evicted).try_for_each(|&(first, order)| {
-            let most = if header.large_folios { header.max_order } else { header.min_order };
-            if !(header.min_order..=most).contains(&order) {
-                return Err(format!("a folio of order {order}, but the header has {} to {most}", header.min_order));
-            }
-            let fits = first < MAX_FILE / PAGE && first % (1 << order) == 0;
-            if fits { Ok(()) } else { Err(format!("a folio of order {order} at page {first}")) }
-        })?;
+        op.added
+            .iter()
+            .flatten()
+            .chain(&op.evicted)
+            .try_for_each(|&(first, order)| {
+                let most = if header.large_folios {
+                    header.max_order
+                } else {
+                    header.min_order
+                };
+                if !(header.min_order..=most).contains(&order) {
+                    return Err(format!(
+                        "a folio of order {order}, but the header has {} to {most}",
+                        header.min_order
+                    ));
+                }
+                let fits = first < MAX_FILE / PAGE && first % (1 << order) == 0;
+                if fits {
+                    Ok(())
+                } else {
+                    Err(format!("a folio of order {order} at page {first}"))
+                }
+            })?;
         act_of(op, &header)
     }
 }
 
 fn act_of(op: &Op, header: &Header) -> Result<Act, String> {
     use foreread_core::event::Advice as Told;
-    let unknown = || Err(format!("operation '{}' with advice {:?} is unknown", op.op, op.advice));
+    let unknown = || {
+        Err(format!(
+            "operation '{}' with advice {:?} is unknown",
+            op.op, op.advice
+        ))
+    };
     if !header.mmap && matches!(op.op.as_str(), "mmap" | "touch") {
-        return Err(format!("operation '{}', but the header says that there are no page faults", op.op));
+        return Err(format!(
+            "operation '{}', but the header says that there are no page faults",
+            op.op
+        ));
     }
     Ok(match (op.op.as_str(), &op.advice) {
         ("pread", _) => Act::Read,
@@ -330,7 +398,11 @@ fn act_of(op: &Op, header: &Header) -> Result<Act, String> {
                 14 => (Told::Normal, true),
                 _ => return unknown(),
             };
-            Act::Map { advice, huge, executable: op.prot.contains('x') }
+            Act::Map {
+                advice,
+                huge,
+                executable: op.prot.contains('x'),
+            }
         }
         _ => return unknown(),
     })

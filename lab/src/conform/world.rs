@@ -14,7 +14,8 @@
 use super::recording::{Act, Header, Op, PAGE, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
-    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo, Touch,
+    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo,
+    Touch,
 };
 use foreread_core::units::PageRange;
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,12 @@ pub enum Call {
         pre: Option<Pre>,
     },
     /// A window, as wanted.
-    Window { start: u64, order: u32, size: u64, async_size: u64 },
+    Window {
+        start: u64,
+        order: u32,
+        size: u64,
+        async_size: u64,
+    },
     /// A read page by page.
     Raw { index: u64, nr: u64, lookahead: u64 },
 }
@@ -58,8 +64,16 @@ impl Call {
     /// The same without the state before it.
     pub fn without_pre(self) -> Call {
         match self {
-            Call::Sync { index, req, .. } => Call::Sync { index, req, pre: None },
-            Call::Async { index, req, .. } => Call::Async { index, req, pre: None },
+            Call::Sync { index, req, .. } => Call::Sync {
+                index,
+                req,
+                pre: None,
+            },
+            Call::Async { index, req, .. } => Call::Async {
+                index,
+                req,
+                pre: None,
+            },
             other => other,
         }
     }
@@ -167,13 +181,26 @@ impl<S: Sight> Sight for Watch<'_, S> {
 impl World {
     /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
     pub fn new(header: &Header, kernel_probes: bool, size: u64, fds: u32) -> World {
-        let Header { ra_pages, io_pages, large_folios: large, min_order, max_order, .. } = *header;
+        let Header {
+            ra_pages,
+            io_pages,
+            large_folios: large,
+            min_order,
+            max_order,
+            ..
+        } = *header;
         World {
-            shape: Shape { large, min_order, max_order },
+            shape: Shape {
+                large,
+                min_order,
+                max_order,
+            },
             kernel_probes,
             size,
             folios: Folios::default(),
-            readers: (0..fds).map(|_| KernelReader::new(ra_pages, io_pages)).collect(),
+            readers: (0..fds)
+                .map(|_| KernelReader::new(ra_pages, io_pages))
+                .collect(),
             starts: vec![0; fds as usize],
             maps: (0..fds).map(|_| None).collect(),
             done: Done::default(),
@@ -184,8 +211,13 @@ impl World {
 
     /// Whether an operation may end in more than one way: a touch of an absent page, whose neighbours may arrive later.
     pub fn may_vary(&self, op: &Op, act: Act) -> bool {
-        let first = self.maps.get(op.fd as usize).and_then(Option::as_ref).map(|map| map.first);
-        act == Act::Touch && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
+        let first = self
+            .maps
+            .get(op.fd as usize)
+            .and_then(Option::as_ref)
+            .map(|map| map.first);
+        act == Act::Touch
+            && first.is_some_and(|first| self.folios.at(first.saturating_add(op.page)).is_none())
     }
 
     /// Carries out one operation in one of the ways that it may go, from 0. Returns what it did, and how many ways there are.
@@ -201,25 +233,58 @@ impl World {
             Act::Hint(advice) => self.decide(fd, |reader, _| reader.hint(advice, None)),
             Act::WillNeed => {
                 let first = op.off / PAGE;
-                let end = if op.len == 0 { self.end().max(first) } else { (op.off + op.len).div_ceil(PAGE) };
-                self.decide(fd, |reader, _| reader.hint(Advice::WillNeed, Some(PageRange { first, end })));
+                let end = if op.len == 0 {
+                    self.end().max(first)
+                } else {
+                    (op.off + op.len).div_ceil(PAGE)
+                };
+                self.decide(fd, |reader, _| {
+                    reader.hint(Advice::WillNeed, Some(PageRange { first, end }))
+                });
             }
             Act::Other => {}
-            Act::Map { advice, huge, executable } => {
+            Act::Map {
+                advice,
+                huge,
+                executable,
+            } => {
                 let (mapped, tables) = (BTreeSet::new(), BTreeSet::new());
                 let (first, end) = (op.pgoff, op.pgoff + op.npages);
                 let shift = op.va.map_or(0, |va| (va + TABLE - first % TABLE) % TABLE);
-                self.maps[fd] = Some(Mapping { first, end, shift, advice, huge, executable, mapped, tables });
+                self.maps[fd] = Some(Mapping {
+                    first,
+                    end,
+                    shift,
+                    advice,
+                    huge,
+                    executable,
+                    mapped,
+                    tables,
+                });
             }
             Act::Touch => self.touch(fd, op.page)?,
         }
         self.room()?;
         let mut done = std::mem::take(&mut self.done);
-        let marked = |&(first, _): &(u64, u32)| self.folios.at(first).is_some_and(|f| f.marked).then_some(first);
+        let marked = |&(first, _): &(u64, u32)| {
+            self.folios
+                .at(first)
+                .is_some_and(|f| f.marked)
+                .then_some(first)
+        };
         done.marks = done.added.iter().filter_map(marked).collect();
-        let KernelReader { window, prev_pos, .. } = &self.readers[fd];
-        let FolioWindow { size, async_size, .. } = *window;
-        done.state = StreamState { start: self.starts[fd], size, async_size, prev_pos: position(*prev_pos) };
+        let KernelReader {
+            window, prev_pos, ..
+        } = &self.readers[fd];
+        let FolioWindow {
+            size, async_size, ..
+        } = *window;
+        done.state = StreamState {
+            start: self.starts[fd],
+            size,
+            async_size,
+            prev_pos: position(*prev_pos),
+        };
         Ok((done, self.possible))
     }
 
@@ -227,7 +292,9 @@ impl World {
     /// recording's in both.
     pub fn is_same(&self, other: &World, but_for_map_of: Option<usize>) -> bool {
         let mut maps = (0..self.maps.len()).filter(|&at| Some(at) != but_for_map_of);
-        self.readers == other.readers && self.starts == other.starts && maps.all(|at| self.maps[at] == other.maps[at])
+        self.readers == other.readers
+            && self.starts == other.starts
+            && maps.all(|at| self.maps[at] == other.maps[at])
     }
 
     /// Folios left the cache.
@@ -273,9 +340,14 @@ impl World {
 
     /// The last folio of the run from page `i` that a read up to page `end` takes at once.
     fn batch(&self, i: u64, end: u64) -> Folio {
-        let mut last = self.folios.at(i).unwrap_or_else(|| unreachable!("page {i} was filled"));
+        let mut last = self
+            .folios
+            .at(i)
+            .unwrap_or_else(|| unreachable!("page {i} was filled"));
         while !last.marked && last.end() < end {
-            let Some(next) = self.folios.at(last.end()) else { break };
+            let Some(next) = self.folios.at(last.end()) else {
+                break;
+            };
             last = next;
         }
         last
@@ -285,14 +357,22 @@ impl World {
     fn fill(&mut self, i: u64) {
         if self.folios.at(i).is_none() {
             let order = self.shape.min_order;
-            self.insert(&[Folio { first: i >> order << order, order, marked: false }]);
+            self.insert(&[Folio {
+                first: i >> order << order,
+                order,
+                marked: false,
+            }]);
         }
     }
 
     /// Refuses to keep more folios than there is room for.
     fn room(&self) -> Result<(), String> {
         let full = self.folios.len() > MAX_FOLIOS;
-        if full { Err(format!("the file has more than {MAX_FOLIOS} folios cached")) } else { Ok(()) }
+        if full {
+            Err(format!("the file has more than {MAX_FOLIOS} folios cached"))
+        } else {
+            Ok(())
+        }
     }
 
     fn insert(&mut self, folios: &[Folio]) {
@@ -303,17 +383,35 @@ impl World {
     }
 
     /// Puts a question to a descriptor's reader and carries the answer out.
-    fn decide(&mut self, fd: usize, question: impl FnOnce(&mut KernelReader, &Watch<'_, Cursor<'_, &Folios>>) -> Todo) {
+    fn decide(
+        &mut self,
+        fd: usize,
+        question: impl FnOnce(&mut KernelReader, &Watch<'_, Cursor<'_, &Folios>>) -> Todo,
+    ) {
         let heard = Cell::new(None);
-        let folios = if self.kernel_probes { &self.folios } else { &Folios::NONE };
-        let watch = Watch { sight: Cursor { folios, sight: &self.folios }, heard: &heard };
+        let folios = if self.kernel_probes {
+            &self.folios
+        } else {
+            &Folios::NONE
+        };
+        let watch = Watch {
+            sight: Cursor {
+                folios,
+                sight: &self.folios,
+            },
+            heard: &heard,
+        };
         let reader = &mut self.readers[fd];
         let before = reader.clone();
         let todo = question(reader, &watch);
         if let Some(Called { hit, index, req }) = heard.get() {
             // Of what a call finds only the miss counter may have changed since the question.
             let pre = Some(pre_of(&before, reader.mmap_miss));
-            let call = if hit { Call::Async { index, req, pre } } else { Call::Sync { index, req, pre } };
+            let call = if hit {
+                Call::Async { index, req, pre }
+            } else {
+                Call::Sync { index, req, pre }
+            };
             self.done.calls.push(call);
             if hit
                 && todo != Todo::Keep
@@ -323,8 +421,18 @@ impl World {
             }
         }
         if let Todo::Place { at, window } = todo {
-            let FolioWindow { size, async_size, order, .. } = window;
-            self.done.calls.push(Call::Window { start: at, order, size, async_size });
+            let FolioWindow {
+                size,
+                async_size,
+                order,
+                ..
+            } = window;
+            self.done.calls.push(Call::Window {
+                start: at,
+                order,
+                size,
+                async_size,
+            });
             self.starts[fd] = at;
             let placed = self.shape.place(&&self.folios, self.end(), at, window);
             self.readers[fd].placed(placed.order);
@@ -332,31 +440,63 @@ impl World {
         }
         for (i, nr) in todo.pieces(self.shape.min_order) {
             let mut placed = Placed::default();
-            self.shape.fetch(&&self.folios, self.end(), Raw { index: i, nr, lookahead: 0 }, &mut placed);
+            self.shape.fetch(
+                &&self.folios,
+                self.end(),
+                Raw {
+                    index: i,
+                    nr,
+                    lookahead: 0,
+                },
+                &mut placed,
+            );
             self.take_in(&placed);
         }
     }
 
     fn take_in(&mut self, placed: &Placed) {
         if let Some(raw) = placed.raw {
-            self.done.calls.push(Call::Raw { index: raw.index, nr: raw.nr, lookahead: raw.lookahead });
+            self.done.calls.push(Call::Raw {
+                index: raw.index,
+                nr: raw.nr,
+                lookahead: raw.lookahead,
+            });
         }
         self.insert(&placed.folios);
     }
 
     /// 4.10: a touch of a page of a mapping.
     fn touch(&mut self, fd: usize, page: u64) -> Result<(), String> {
-        let Some(map) = &self.maps[fd] else { return Err("a touch without a mapping".to_string()) };
-        let Mapping { first, end, advice, huge, executable, .. } = *map;
+        let Some(map) = &self.maps[fd] else {
+            return Err("a touch without a mapping".to_string());
+        };
+        let Mapping {
+            first,
+            end,
+            advice,
+            huge,
+            executable,
+            ..
+        } = *map;
         let page = first.saturating_add(page);
         if page >= end {
-            return Err(format!("page {} of a mapping of {}", page - first, end - first));
+            return Err(format!(
+                "page {} of a mapping of {}",
+                page - first,
+                end - first
+            ));
         }
         // Behind the end of the file there is nothing to map: the toucher gets a signal.
         if page >= self.end() || map.mapped.contains(&page) {
             return Ok(());
         }
-        let touch = Touch { page, map_end: end, advice, huge, executable };
+        let touch = Touch {
+            page,
+            map_end: end,
+            advice,
+            huge,
+            executable,
+        };
         let mut has_read = false;
         // What is under way while the fault is tried again: of `added`, what an async call of this touch has asked for, from here on;
         // and the folios of this touch that begin at this page or later.
@@ -390,12 +530,16 @@ impl World {
 
     /// 4.10, row 1: maps what is cached around a page, except what bears the mark or is still read. True when the page is mapped.
     fn fault_around(&mut self, fd: usize, page: u64, under_way: usize, arrived: u64) -> bool {
-        let Some(map) = &self.maps[fd] else { return true };
+        let Some(map) = &self.maps[fd] else {
+            return true;
+        };
         if map.mapped.contains(&page) {
             return true;
         }
         let folios = self.around(map, page, under_way, arrived);
-        let Some(folio) = folios.first() else { return false };
+        let Some(folio) = folios.first() else {
+            return false;
+        };
         let no_table = !map.tables.contains(&map.table(page));
         if no_table && folio.end() >= self.end() {
             return false;
@@ -423,14 +567,26 @@ impl World {
     /// and anywhere in a run that is longer than a request has to be.
     fn arrivals(&self, fd: usize, page: u64) -> Vec<u64> {
         let mut arrivals = vec![u64::MAX];
-        let Some(map) = &self.maps[fd] else { return arrivals };
+        let Some(map) = &self.maps[fd] else {
+            return arrivals;
+        };
         let added = &self.done.added;
-        let Some(own) = added.iter().position(|&(first, order)| (first..first + (1 << order)).contains(&page)) else {
+        let Some(own) = added
+            .iter()
+            .position(|&(first, order)| (first..first + (1 << order)).contains(&page))
+        else {
             return arrivals;
         };
         let follows = |at: &usize| added[at - 1].0 + (1 << added[at - 1].1) == added[*at].0;
-        let begin = (1..=own).rev().take_while(follows).last().map_or(own, |at| at - 1);
-        let end = (own + 1..added.len()).take_while(follows).last().unwrap_or(own);
+        let begin = (1..=own)
+            .rev()
+            .take_while(follows)
+            .last()
+            .map_or(own, |at| at - 1);
+        let end = (own + 1..added.len())
+            .take_while(follows)
+            .last()
+            .unwrap_or(own);
         let window = self.window(map, page);
         let may_begin = |at: &usize| *at == end + 1 || *at - begin >= SEGMENTS;
         let seen = |at: usize| Some(added[at].0).filter(|first| window.contains(first));
@@ -444,14 +600,22 @@ impl World {
         let address = page + map.shift;
         let first = (address / FAULT_AROUND * FAULT_AROUND).max(map.first + map.shift) - map.shift;
         let table_end = (map.table(page) + 1) * TABLE - map.shift;
-        first..(first + FAULT_AROUND).min(map.end).min(self.end()).min(table_end)
+        first
+            ..(first + FAULT_AROUND)
+                .min(map.end)
+                .min(self.end())
+                .min(table_end)
     }
 
     /// The unmarked folios in that window whose bytes are there (seen on 6.18.44: 2168 to 2175 are not counted where the fault of page 2158, whose
     /// mark began an async call for 2167 to 2195, is tried again).
     fn around(&self, map: &Mapping, page: u64, under_way: usize, arrived: u64) -> Vec<Folio> {
         let is_being_read = |folio: &Folio| {
-            let at = self.done.added.iter().position(|&(first, _)| first == folio.first);
+            let at = self
+                .done
+                .added
+                .iter()
+                .position(|&(first, _)| first == folio.first);
             at.is_some_and(|at| at >= under_way || folio.first >= arrived)
         };
         let is_there = |folio: &Folio| !folio.marked && !is_being_read(folio);
@@ -478,11 +642,20 @@ impl World {
         let Some(map) = &self.maps[fd] else { return };
         let untouched = map.mapped.range(folio.first..folio.end()).next().is_none();
         let whole = untouched && self.is_mapped_whole(map, &folio);
-        self.map(fd, if whole { folio.first..folio.end() } else { page..page + 1 });
+        self.map(
+            fd,
+            if whole {
+                folio.first..folio.end()
+            } else {
+                page..page + 1
+            },
+        );
     }
 
     fn map(&mut self, fd: usize, pages: impl IntoIterator<Item = u64>) {
-        let Some(map) = &mut self.maps[fd] else { return };
+        let Some(map) = &mut self.maps[fd] else {
+            return;
+        };
         for page in pages {
             map.mapped.insert(page);
             map.tables.insert(map.table(page));
@@ -495,6 +668,18 @@ fn position(prev_pos: Option<u64>) -> i64 {
 }
 
 fn pre_of(reader: &KernelReader, mmap_miss: u64) -> Pre {
-    let FolioWindow { size, async_size, order, .. } = reader.window;
-    Pre { order, size, async_size, ra_pages: reader.max, mmap_miss, prev_pos: position(reader.prev_pos) }
+    let FolioWindow {
+        size,
+        async_size,
+        order,
+        ..
+    } = reader.window;
+    Pre {
+        order,
+        size,
+        async_size,
+        ra_pages: reader.max,
+        mmap_miss,
+        prev_pos: position(reader.prev_pos),
+    }
 }

@@ -48,16 +48,26 @@ impl Worlds {
         differs: impl Fn(&Done) -> Option<String>,
     ) -> Result<(Done, Option<String>), String> {
         let ops = self.placed(op, act);
-        let mut outcome = Outcome { room: MAX_WORLDS.saturating_sub(self.0.len()), ..Outcome::default() };
+        let mut outcome = Outcome {
+            room: MAX_WORLDS.saturating_sub(self.0.len()),
+            ..Outcome::default()
+        };
         for world in std::mem::take(&mut self.0) {
             let mut left = Some(world);
             for (nth, op) in ops.iter().enumerate() {
                 let last = nth + 1 == ops.len();
-                let Some(world) = (if last { left.take() } else { left.clone() }) else { break };
+                let Some(world) = (if last { left.take() } else { left.clone() }) else {
+                    break;
+                };
                 outcome.play(world, op, act, &differs)?;
             }
         }
-        let Outcome { agreeing, done, differing, .. } = outcome;
+        let Outcome {
+            agreeing,
+            done,
+            differing,
+            ..
+        } = outcome;
         match (done, differing) {
             (Some(done), _) => {
                 self.0 = agreeing;
@@ -76,21 +86,31 @@ impl Worlds {
 
     /// The operation, or a mapping once for each place that it may have.
     fn placed<'a>(&mut self, op: &'a Op, act: Act) -> Vec<Cow<'a, Op>> {
-        let Act::Map { .. } = act else { return vec![Cow::Borrowed(op)] };
+        let Act::Map { .. } = act else {
+            return vec![Cow::Borrowed(op)];
+        };
         self.merge(Some(op.fd as usize));
         if op.va.is_some() {
             return vec![Cow::Borrowed(op)];
         }
         self.0.truncate(MAX_WORLDS / FAULT_AROUND as usize);
-        let at = |shift| Op { va: Some((op.pgoff + shift) % TABLE), ..op.clone() };
-        (0..FAULT_AROUND).map(|shift| Cow::Owned(at(shift))).collect()
+        let at = |shift| Op {
+            va: Some((op.pgoff + shift) % TABLE),
+            ..op.clone()
+        };
+        (0..FAULT_AROUND)
+            .map(|shift| Cow::Owned(at(shift)))
+            .collect()
     }
 
     /// Keeps one of those that go on alike, and not too many of the others.
     fn merge(&mut self, but_for_map_of: Option<usize>) {
         let mut apart: Vec<World> = Vec::new();
         for world in std::mem::take(&mut self.0) {
-            if !apart.iter().any(|other| other.is_same(&world, but_for_map_of)) {
+            if !apart
+                .iter()
+                .any(|other| other.is_same(&world, but_for_map_of))
+            {
                 apart.push(world);
             }
         }
@@ -121,7 +141,13 @@ impl Outcome {
         Ok(())
     }
 
-    fn take_in(&mut self, mut world: World, op: &Op, done: Done, differs: &impl Fn(&Done) -> Option<String>) {
+    fn take_in(
+        &mut self,
+        mut world: World,
+        op: &Op,
+        done: Done,
+        differs: &impl Fn(&Done) -> Option<String>,
+    ) {
         world.evict(&op.evicted);
         match differs(&done) {
             None => {

@@ -28,7 +28,10 @@ struct Part {
 }
 
 /// The whole of it but for the other policies.
-pub(super) fn explained(plan: &ComparePlan, (looked, mut seen): (Watched, Watcher)) -> Result<Explained, ExplainError> {
+pub(super) fn explained(
+    plan: &ComparePlan,
+    (looked, mut seen): (Watched, Watcher),
+) -> Result<Explained, ExplainError> {
     seen.finish();
     let names = |file: usize| match &plan.replay {
         Some(replay) => replay.loaded.names.get(file).cloned().unwrap_or_default(),
@@ -41,10 +44,22 @@ pub(super) fn explained(plan: &ComparePlan, (looked, mut seen): (Watched, Watche
     let mut total = Share::default();
     seen.files.iter().for_each(|share| total.add(share));
     if let Some((counter, ours, machine)) = total.differs_from(&looked.result.stats) {
-        return Err(ExplainError::Sums { policy: looked.policy.to_string(), trace, counter, ours, machine });
+        return Err(ExplainError::Sums {
+            policy: looked.policy.to_string(),
+            trace,
+            counter,
+            ours,
+            machine,
+        });
     }
     let mut files = files(&seen, &looked.policy, names);
-    files.sort_by_key(|f| std::cmp::Reverse((f.share.stall_ns, f.share.in_vain_bytes(), f.share.demand_bytes)));
+    files.sort_by_key(|f| {
+        std::cmp::Reverse((
+            f.share.stall_ns,
+            f.share.in_vain_bytes(),
+            f.share.demand_bytes,
+        ))
+    });
     Ok(Explained {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -55,7 +70,10 @@ pub(super) fn explained(plan: &ComparePlan, (looked, mut seen): (Watched, Watche
         cache_bytes: looked.cache_bytes,
         page_bytes: looked.page.bytes(),
         seed: plan.seed,
-        mode: plan.replay.as_ref().map(|replay| replay.mode.json_name().to_string()),
+        mode: plan
+            .replay
+            .as_ref()
+            .map(|replay| replay.mode.json_name().to_string()),
         time_s: looked.result.time_s,
         notes: looked.notes,
         total,
@@ -74,10 +92,21 @@ fn files(seen: &Watcher, policy: &PolicySpec, names: impl Fn(usize) -> String) -
         by_file[seen.streams.get(seen.streams.whole(stream)).file as usize].push(stream);
     }
     let sizes = seen.sizes();
-    by_file.into_iter().enumerate().map(|(n, streams)| file(seen, policy, n, names(n), sizes[n], &streams)).collect()
+    by_file
+        .into_iter()
+        .enumerate()
+        .map(|(n, streams)| file(seen, policy, n, names(n), sizes[n], &streams))
+        .collect()
 }
 
-fn file(seen: &Watcher, policy: &PolicySpec, number: usize, name: String, size: u64, streams: &[u32]) -> File {
+fn file(
+    seen: &Watcher,
+    policy: &PolicySpec,
+    number: usize,
+    name: String,
+    size: u64,
+    streams: &[u32],
+) -> File {
     let (parts, tally) = parts(seen, size, streams);
     let opens: BTreeMap<u32, u64> = {
         let mut order: Vec<(u64, u32)> = Vec::new();
@@ -92,7 +121,12 @@ fn file(seen: &Watcher, policy: &PolicySpec, number: usize, name: String, size: 
     let mut in_streams = Share::default();
     let told = |part: Part| {
         let whole = part.from == 0 && part.end >= size && part.share.demand_reads <= 1;
-        let context = Context { policy: policy.info.name, kind: RowKind::of(policy), shape: part.shape, whole };
+        let context = Context {
+            policy: policy.info.name,
+            kind: RowKind::of(policy),
+            shape: part.shape,
+            whole,
+        };
         Stream {
             open: opens[&part.open],
             shape: part.shape.to_string(),
@@ -105,7 +139,13 @@ fn file(seen: &Watcher, policy: &PolicySpec, number: usize, name: String, size: 
     };
     parts.iter().for_each(|part| in_streams.add(&part.share));
     let mut all: Vec<Stream> = parts.into_iter().map(told).collect();
-    all.sort_by_key(|s| std::cmp::Reverse((s.share.stall_ns, s.share.in_vain_bytes(), s.share.demand_bytes)));
+    all.sort_by_key(|s| {
+        std::cmp::Reverse((
+            s.share.stall_ns,
+            s.share.in_vain_bytes(),
+            s.share.demand_bytes,
+        ))
+    });
     let share = seen.files[number];
     File {
         name,
@@ -147,7 +187,15 @@ fn parts(seen: &Watcher, size: u64, streams: &[u32]) -> (Vec<Part>, Tally) {
         if shape == "sequential" {
             beside.entry(stream.open).or_default().push(stream);
         }
-        let part = Part { open: stream.open, shape, step, from: stream.from, end: stream.end, share, reasons };
+        let part = Part {
+            open: stream.open,
+            shape,
+            step,
+            from: stream.from,
+            end: stream.end,
+            share,
+            reasons,
+        };
         match alone.get_mut(&stream.open).filter(|_| shape == "random") {
             Some(all) => {
                 (all.from, all.end) = (all.from.min(part.from), all.end.max(part.end));
@@ -158,7 +206,11 @@ fn parts(seen: &Watcher, size: u64, streams: &[u32]) -> (Vec<Part>, Tally) {
             None => parts.push(part),
         }
     }
-    tally.interleaved = beside.values().map(|streams| at_once(streams)).max().unwrap_or(0);
+    tally.interleaved = beside
+        .values()
+        .map(|streams| at_once(streams))
+        .max()
+        .unwrap_or(0);
     parts.extend(alone.into_values());
     (parts, tally)
 }

@@ -38,14 +38,18 @@ impl Decisions {
 
     /// Both together.
     pub(super) fn add(&mut self, other: &Decisions) {
-        Pattern::ALL.into_iter().for_each(|pattern| *self.of_mut(pattern) += other.of(pattern));
+        Pattern::ALL
+            .into_iter()
+            .for_each(|pattern| *self.of_mut(pattern) += other.of(pattern));
         self.all += other.all;
     }
 
     /// Those that are in `self` and not in `part`.
     pub(super) fn less(&self, part: &Decisions) -> Decisions {
         let mut rest = *self;
-        Pattern::ALL.into_iter().for_each(|pattern| *rest.of_mut(pattern) -= part.of(pattern));
+        Pattern::ALL
+            .into_iter()
+            .for_each(|pattern| *rest.of_mut(pattern) -= part.of(pattern));
         rest.all -= part.all;
         rest
     }
@@ -72,17 +76,39 @@ impl Decisions {
     /// One line: every pattern that occurred, and the sum.
     #[must_use]
     pub fn words(&self) -> String {
-        let one = |pattern: Pattern| format!("{} {}", crate::report::number::count(self.of(pattern)), pattern.name());
-        let met: Vec<String> = Pattern::ALL.into_iter().filter(|p| self.of(*p) > 0).map(one).collect();
-        let met = if met.is_empty() { "none".to_string() } else { met.join(", ") };
-        format!("Decisions by pattern: {met}; {} in all.", crate::report::number::count(self.all))
+        let one = |pattern: Pattern| {
+            format!(
+                "{} {}",
+                crate::report::number::count(self.of(pattern)),
+                pattern.name()
+            )
+        };
+        let met: Vec<String> = Pattern::ALL
+            .into_iter()
+            .filter(|p| self.of(*p) > 0)
+            .map(one)
+            .collect();
+        let met = if met.is_empty() {
+            "none".to_string()
+        } else {
+            met.join(", ")
+        };
+        format!(
+            "Decisions by pattern: {met}; {} in all.",
+            crate::report::number::count(self.all)
+        )
     }
 }
 
 impl From<&stats::Decisions> for Decisions {
     fn from(counted: &stats::Decisions) -> Decisions {
-        let mut decisions = Decisions { all: counted.all(), ..Decisions::default() };
-        Pattern::ALL.into_iter().for_each(|pattern| *decisions.of_mut(pattern) = counted.of(pattern));
+        let mut decisions = Decisions {
+            all: counted.all(),
+            ..Decisions::default()
+        };
+        Pattern::ALL
+            .into_iter()
+            .for_each(|pattern| *decisions.of_mut(pattern) = counted.of(pattern));
         decisions
     }
 }
@@ -105,12 +131,27 @@ mod tests {
         for (n, pattern) in Pattern::ALL.into_iter().enumerate() {
             assert_eq!(json[pattern.name()], n as u64 + 1, "{}", pattern.name());
         }
-        assert_eq!((&json["all"], json.as_object().map(serde_json::Map::len)), (&28.into(), Some(8)));
+        assert_eq!(
+            (&json["all"], json.as_object().map(serde_json::Map::len)),
+            (&28.into(), Some(8))
+        );
         let mut twice = ours;
         twice.add(&ours);
         assert_eq!((twice.all, twice.less(&ours)), (56, ours));
-        assert_eq!(Decisions::default().words(), "Decisions by pattern: none; 0 in all.");
-        let text = Decisions { initial: 1, random: 2000, all: 2001, ..Decisions::default() }.words();
-        assert_eq!(text, "Decisions by pattern: 1 initial, 2000 random; 2001 in all.");
+        assert_eq!(
+            Decisions::default().words(),
+            "Decisions by pattern: none; 0 in all."
+        );
+        let text = Decisions {
+            initial: 1,
+            random: 2000,
+            all: 2001,
+            ..Decisions::default()
+        }
+        .words();
+        assert_eq!(
+            text,
+            "Decisions by pattern: 1 initial, 2000 random; 2001 in all."
+        );
     }
 }

@@ -55,18 +55,31 @@ pub(super) fn add(
         policies.push(asked.policy.clone());
     }
     let runs = asked.plan.runs.unwrap_or(OTHER_RUNS);
-    let plan = ComparePlan { policies, oracle: OracleRow::OnModels, runs: Some(runs), ..asked.plan.clone() };
+    let plan = ComparePlan {
+        policies,
+        oracle: OracleRow::OnModels,
+        runs: Some(runs),
+        ..asked.plan.clone()
+    };
     let tables = compare::run(&plan, progress)?;
-    let Some(report) = tables.first().map(Report::of) else { return Ok(()) };
-    explained.others = report.rows.iter().map(|row| other(&report, row, &ours)).collect();
+    let Some(report) = tables.first().map(Report::of) else {
+        return Ok(());
+    };
+    explained.others = report
+        .rows
+        .iter()
+        .map(|row| other(&report, row, &ours))
+        .collect();
     explained.other_runs = report.runs;
     explained.verdict = verdict(explained);
     Ok(())
 }
 
 fn other(report: &Report, row: &Row, ours: &str) -> Other {
-    let compared =
-        report.comparisons.iter().find(|c| (c.a == ours && c.b == row.policy) || (c.b == ours && c.a == row.policy));
+    let compared = report
+        .comparisons
+        .iter()
+        .find(|c| (c.a == ours && c.b == row.policy) || (c.b == ours && c.a == row.policy));
     let forward = compared.is_some_and(|c| c.a == ours);
     let mean = |row: &Row| row.judged().map(|t| t.mean);
     let base = report.rows.iter().find(|r| r.policy == ours).and_then(mean);
@@ -76,15 +89,24 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
         kind: row.kind,
         limit: row.limit,
         time_s: mean(row),
-        ratio: mean(row).zip(base).and_then(|(this, base)| foreread_sim::stats::ratio(this, base)),
-        ratio_ci95: compared
-            .and_then(|c| c.ratio_ci95)
-            .map(|[low, high]| if forward { [low, high] } else { [high.recip(), low.recip()] }),
+        ratio: mean(row)
+            .zip(base)
+            .and_then(|(this, base)| foreread_sim::stats::ratio(this, base)),
+        ratio_ci95: compared.and_then(|c| c.ratio_ci95).map(|[low, high]| {
+            if forward {
+                [low, high]
+            } else {
+                [high.recip(), low.recip()]
+            }
+        }),
         differs: compared.and_then(|c| c.differs),
         stall_s: row.stall_s,
         source_bytes: row.source_bytes,
         ra_bytes: row.ra_bytes,
-        in_vain_bytes: row.unused_bytes.zip(row.unresolved_bytes).map(|(a, b)| a + b),
+        in_vain_bytes: row
+            .unused_bytes
+            .zip(row.unresolved_bytes)
+            .map(|(a, b)| a + b),
     }
 }
 
@@ -108,22 +130,35 @@ fn alone(explained: &Explained) -> String {
 fn verdict(explained: &Explained) -> String {
     let choices = || explained.others.iter().filter(|o| !o.limit && !o.explained);
     if choices().all(|o| o.differs.is_none()) {
-        return format!("One run of each cannot separate {} from the others: use --runs 5 or more", explained.policy);
+        return format!(
+            "One run of each cannot separate {} from the others: use --runs 5 or more",
+            explained.policy
+        );
     }
     let called = |o: &&Other| {
         o.differs == Some(true)
             && o.ratio.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING)
             && o.kind != RowKind::NoReadahead
     };
-    let better = choices().filter(called).filter(|o| o.ratio.is_some_and(|r| r < 1.0));
-    let least = better.clone().filter_map(|o| o.ratio).min_by(f64::total_cmp);
+    let better = choices()
+        .filter(called)
+        .filter(|o| o.ratio.is_some_and(|r| r < 1.0));
+    let least = better
+        .clone()
+        .filter_map(|o| o.ratio)
+        .min_by(f64::total_cmp);
     // Of those that are as good as the best, the one that reads least.
-    let as_good = least.map(|least| better.filter(move |o| o.ratio.is_some_and(|r| r < least * (1.0 + WORTH_SAYING))));
+    let as_good = least.map(|least| {
+        better.filter(move |o| o.ratio.is_some_and(|r| r < least * (1.0 + WORTH_SAYING)))
+    });
     let best = as_good.and_then(|all| all.min_by_key(|o| o.source_bytes));
     let none = choices().find(|o| o.kind == RowKind::NoReadahead);
-    let no_gain =
-        none.is_some_and(|none| none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING));
-    let unsure = none.filter(|n| n.differs == Some(false)).and_then(|n| n.ratio);
+    let no_gain = none.is_some_and(|none| {
+        none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING)
+    });
+    let unsure = none
+        .filter(|n| n.differs == Some(false))
+        .and_then(|n| n.ratio);
     match best {
         Some(best) => gain(explained, best),
         None if unsure.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) => format!(
@@ -132,11 +167,17 @@ fn verdict(explained: &Explained) -> String {
             explained.policy,
             number::times(unsure.unwrap_or(1.0))
         ),
-        None if no_gain && none.and_then(|n| n.ratio).is_some_and(|r| r < 1.0 - WORTH_SAYING) => format!(
-            "Readahead costs time here: without it the reads take {} of the time of {}, and no other policy is faster",
-            number::times(none.and_then(|n| n.ratio).unwrap_or(1.0)),
-            explained.policy
-        ),
+        None if no_gain
+            && none
+                .and_then(|n| n.ratio)
+                .is_some_and(|r| r < 1.0 - WORTH_SAYING) =>
+        {
+            format!(
+                "Readahead costs time here: without it the reads take {} of the time of {}, and no other policy is faster",
+                number::times(none.and_then(|n| n.ratio).unwrap_or(1.0)),
+                explained.policy
+            )
+        }
         None if no_gain => format!(
             "Readahead gains nothing here: neither {} nor any other policy is faster than none",
             explained.policy
@@ -144,7 +185,8 @@ fn verdict(explained: &Explained) -> String {
         None => format!(
             "Nothing to change: no other policy is faster than {}, which takes {} of the time without readahead{}",
             explained.policy,
-            none.and_then(|n| n.ratio).map_or_else(|| "-".to_string(), |r| number::times(r.recip())),
+            none.and_then(|n| n.ratio)
+                .map_or_else(|| "-".to_string(), |r| number::times(r.recip())),
             limit(explained)
         ),
     }
@@ -152,11 +194,16 @@ fn verdict(explained: &Explained) -> String {
 
 fn gain(explained: &Explained, best: &Other) -> String {
     let ours = explained.others.iter().find(|o| o.explained);
-    let bytes = ours.and_then(|o| o.source_bytes).zip(best.source_bytes).and_then(|(a, b)| {
-        let ratio = foreread_sim::stats::ratio(b as f64, a as f64)?;
-        ((ratio - 1.0).abs() >= 0.01).then(|| format!(", reading {} times the bytes", number::three(ratio)))
-    });
-    let seconds = |time_s: Option<f64>| number::or_dash(time_s, |s| format!("{} s", number::span_s(s, None)));
+    let bytes = ours
+        .and_then(|o| o.source_bytes)
+        .zip(best.source_bytes)
+        .and_then(|(a, b)| {
+            let ratio = foreread_sim::stats::ratio(b as f64, a as f64)?;
+            ((ratio - 1.0).abs() >= 0.01)
+                .then(|| format!(", reading {} times the bytes", number::three(ratio)))
+        });
+    let seconds =
+        |time_s: Option<f64>| number::or_dash(time_s, |s| format!("{} s", number::span_s(s, None)));
     format!(
         "Use {}: these reads take {} instead of {} with {} ({} times faster){}{}",
         best.policy,
@@ -171,8 +218,17 @@ fn gain(explained: &Explained, best: &Other) -> String {
 
 /// The oracle's time, in words.
 fn limit(explained: &Explained) -> String {
-    let limit = explained.others.iter().find(|o| o.limit).and_then(|o| o.time_s);
-    limit.map_or_else(String::new, |time_s| format!("; with perfect foresight: {} s", number::span_s(time_s, None)))
+    let limit = explained
+        .others
+        .iter()
+        .find(|o| o.limit)
+        .and_then(|o| o.time_s);
+    limit.map_or_else(String::new, |time_s| {
+        format!(
+            "; with perfect foresight: {} s",
+            number::span_s(time_s, None)
+        )
+    })
 }
 
 #[cfg(test)]
@@ -183,7 +239,11 @@ mod tests {
         let row = |policy: &str, ratio, differs| Other {
             policy: policy.to_string(),
             explained: policy == "linux-6.18",
-            kind: if policy == "none" { RowKind::NoReadahead } else { RowKind::Policy },
+            kind: if policy == "none" {
+                RowKind::NoReadahead
+            } else {
+                RowKind::Policy
+            },
             limit: false,
             time_s: Some(ratio),
             ratio: Some(ratio),
@@ -221,12 +281,18 @@ mod tests {
     /// A difference that is not significant is not claimed, in either direction.
     #[test]
     fn a_difference_that_is_not_significant_is_no_verdict() {
-        assert!(with(1.5, Some(true)).starts_with("Nothing to change: no other policy is faster than linux-6.18"));
+        assert!(
+            with(1.5, Some(true))
+                .starts_with("Nothing to change: no other policy is faster than linux-6.18")
+        );
         assert!(with(0.5, Some(true)).starts_with("Readahead costs time here"));
         assert!(with(1.001, Some(false)).starts_with("Readahead gains nothing here"));
         for ratio in [0.5, 1.1] {
             let text = with(ratio, Some(false));
-            assert!(text.starts_with("3 runs of each do not show whether linux-6.18 gains") && text.contains("--runs"));
+            assert!(
+                text.starts_with("3 runs of each do not show whether linux-6.18 gains")
+                    && text.contains("--runs")
+            );
         }
         assert!(with(1.5, None).starts_with("One run of each cannot separate"));
     }

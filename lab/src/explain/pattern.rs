@@ -83,7 +83,10 @@ impl Pattern {
 /// begins is not beside it.
 #[must_use]
 pub fn at_once(streams: &[&StreamSummary]) -> u64 {
-    let mut edges: Vec<(u64, i64)> = streams.iter().flat_map(|s| [(s.first, 1), (s.last + 1, -1)]).collect();
+    let mut edges: Vec<(u64, i64)> = streams
+        .iter()
+        .flat_map(|s| [(s.first, 1), (s.last + 1, -1)])
+        .collect();
     edges.sort_unstable();
     let (mut now, mut most) = (0_i64, 0);
     for (_, change) in edges {
@@ -100,17 +103,49 @@ mod tests {
     #[test]
     fn the_words_say_what_most_reads_are() {
         let words = |tally: Tally| Pattern::of(&tally).words;
-        assert_eq!(words(Tally { sequential: 95, random: 5, ..Tally::default() }), "sequential");
-        assert_eq!(words(Tally { sequential: 95, interleaved: 3, ..Tally::default() }), "3 interleaved");
-        assert_eq!(words(Tally { strided: 60, step: -65_536, random: 40, ..Tally::default() }), "60 % strided 64K");
-        assert_eq!(words(Tally { random: 1, ..Tally::default() }), "random");
+        assert_eq!(
+            words(Tally {
+                sequential: 95,
+                random: 5,
+                ..Tally::default()
+            }),
+            "sequential"
+        );
+        assert_eq!(
+            words(Tally {
+                sequential: 95,
+                interleaved: 3,
+                ..Tally::default()
+            }),
+            "3 interleaved"
+        );
+        assert_eq!(
+            words(Tally {
+                strided: 60,
+                step: -65_536,
+                random: 40,
+                ..Tally::default()
+            }),
+            "60 % strided 64K"
+        );
+        assert_eq!(
+            words(Tally {
+                random: 1,
+                ..Tally::default()
+            }),
+            "random"
+        );
         assert_eq!(words(Tally::default()), "not read");
         assert_eq!(Pattern::of(&Tally::default()).random, None);
     }
 
     #[test]
     fn streams_are_beside_each_other_while_both_go_on() {
-        let seen = |first, last| StreamSummary { first, last, ..StreamSummary::default() };
+        let seen = |first, last| StreamSummary {
+            first,
+            last,
+            ..StreamSummary::default()
+        };
         assert_eq!(at_once(&[&seen(0, 9), &seen(10, 19)]), 1);
         assert_eq!(at_once(&[&seen(0, 10), &seen(9, 19), &seen(10, 11)]), 3);
         assert_eq!(at_once(&[]), 0);

@@ -44,13 +44,20 @@ pub(super) struct Context<'a> {
 impl Because {
     /// Of a stream with these counters and answers.
     pub(super) fn of(share: &Share, reasons: &Reasons, context: &Context<'_>) -> Because {
-        let mut rules: BTreeMap<String, u64> =
-            reasons.by_why.iter().map(|(why, n)| (why.name().to_string(), *n)).collect();
+        let mut rules: BTreeMap<String, u64> = reasons
+            .by_why
+            .iter()
+            .map(|(why, n)| (why.name().to_string(), *n))
+            .collect();
         if reasons.unnamed > 0 {
             rules.insert("unnamed".to_string(), reasons.unnamed);
         }
         let on = share.ra_bytes > 0;
-        let words = if on { running(share, reasons, context) } else { idle(share, reasons, context) };
+        let words = if on {
+            running(share, reasons, context)
+        } else {
+            idle(share, reasons, context)
+        };
         Because { on, words, rules }
     }
 }
@@ -66,7 +73,10 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
             parts.push(format!("by {}", rules.join(", by ")));
         }
         Some(first) => {
-            let rest = on.iter().map(|(why, n)| (*why, n - u64::from(*why == first))).filter(|(_, n)| *n > 0);
+            let rest = on
+                .iter()
+                .map(|(why, n)| (*why, n - u64::from(*why == first)))
+                .filter(|(_, n)| *n > 0);
             let mut rest: Vec<String> = rest.map(|(why, n)| times(why, n)).collect();
             shorten(&mut rest);
             parts.push(match rest.is_empty() {
@@ -76,9 +86,15 @@ fn running(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         }
         None if reasons.unnamed == 0 && !reasons.by_why.is_empty() => {
             let (why, n) = ranked(reasons.by_why.iter())[0];
-            parts.push(format!("only what large reads and rounding to pages need; by {}", times(why, n)));
+            parts.push(format!(
+                "only what large reads and rounding to pages need; by {}",
+                times(why, n)
+            ));
         }
-        None => parts.push(format!("{} names no rule; by its offsets the stream is {}", context.policy, context.shape)),
+        None => parts.push(format!(
+            "{} names no rule; by its offsets the stream is {}",
+            context.policy, context.shape
+        )),
     }
     let off = ranked(reasons.by_why.iter().filter(|(why, _)| !why.is_on()));
     if let Some((why, n)) = off.first() {
@@ -103,9 +119,16 @@ fn fate(share: &Share) -> Option<String> {
     let late = part(share.late_bytes, share.used_bytes);
     let percent = crate::report::number::percent;
     match (vain >= WORTH_SAYING, late >= WORTH_SAYING) {
-        (true, true) => Some(format!("{} % of it never read, {} % of the rest late", percent(vain), percent(late))),
+        (true, true) => Some(format!(
+            "{} % of it never read, {} % of the rest late",
+            percent(vain),
+            percent(late)
+        )),
         (true, false) => Some(format!("{} % of it never read", percent(vain))),
-        (false, true) => Some(format!("{} % of it late: read before it had arrived", percent(late))),
+        (false, true) => Some(format!(
+            "{} % of it late: read before it had arrived",
+            percent(late)
+        )),
         (false, false) => None,
     }
 }
@@ -119,7 +142,9 @@ fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
     }
     let off = ranked(reasons.by_why.iter().filter(|(why, _)| !why.is_on()));
     if let [(why, n), ..] = off[..] {
-        let more = off.get(1).map_or_else(String::new, |(why, n)| format!(", by {}", times(*why, *n)));
+        let more = off
+            .get(1)
+            .map_or_else(String::new, |(why, n)| format!(", by {}", times(*why, *n)));
         return format!("by {}{more}", times(why, n));
     }
     if context.whole {
@@ -132,12 +157,16 @@ fn idle(share: &Share, reasons: &Reasons, context: &Context<'_>) -> String {
         return format!("a window by {}, but no longer than the read", why.words());
     }
     if share.hits == share.demand_reads {
-        return "never asked: all it read was cached, read ahead for others or read before".to_string();
+        return "never asked: all it read was cached, read ahead for others or read before"
+            .to_string();
     }
     if share.misses == 0 {
         return "never asked: all it read was cached or in flight for others".to_string();
     }
-    format!("{} named no rule; by their offsets the reads are {}", context.policy, context.shape)
+    format!(
+        "{} named no rule; by their offsets the reads are {}",
+        context.policy, context.shape
+    )
 }
 
 /// The rules, most frequent first.
@@ -148,11 +177,19 @@ fn ranked<'a>(rules: impl Iterator<Item = (&'a Why, &'a u64)>) -> Vec<(Why, u64)
 }
 
 fn times(why: Why, n: u64) -> String {
-    if n == 1 { why.words().to_string() } else { format!("{} ({n} times)", why.words()) }
+    if n == 1 {
+        why.words().to_string()
+    } else {
+        format!("{} ({n} times)", why.words())
+    }
 }
 
 fn counted(n: u64) -> String {
-    if n == 1 { "once".to_string() } else { format!("{n} times") }
+    if n == 1 {
+        "once".to_string()
+    } else {
+        format!("{n} times")
+    }
 }
 
 #[cfg(test)]
@@ -161,16 +198,29 @@ mod tests {
 
     fn words(share: Share, by_why: &[(Why, u64)], context: &Context<'_>) -> String {
         let first_on = by_why.iter().map(|(why, _)| *why).find(|why| why.is_on());
-        let reasons = Reasons { by_why: by_why.iter().copied().collect(), unnamed: 0, first_on };
+        let reasons = Reasons {
+            by_why: by_why.iter().copied().collect(),
+            unnamed: 0,
+            first_on,
+        };
         Because::of(&share, &reasons, context).words
     }
 
-    const LINUX: Context<'static> =
-        Context { policy: "linux-6.18", kind: RowKind::Policy, shape: "sequential", whole: false };
+    const LINUX: Context<'static> = Context {
+        policy: "linux-6.18",
+        kind: RowKind::Policy,
+        shape: "sequential",
+        whole: false,
+    };
 
     #[test]
     fn a_reason_is_the_policys_own() {
-        let ran = Share { ra_bytes: 100, used_bytes: 100, ra_planned_bytes: 100, ..Share::default() };
+        let ran = Share {
+            ra_bytes: 100,
+            used_bytes: 100,
+            ra_planned_bytes: 100,
+            ..Share::default()
+        };
         assert_eq!(
             words(ran, &[(Why::FileStart, 1), (Why::NextWindow, 9)], &LINUX),
             "first by a read at the start of the file, then by the mark of its window (9 times)"
@@ -179,7 +229,13 @@ mod tests {
             words(ran, &[(Why::NextWindow, 9), (Why::Sequential, 1)], &LINUX),
             "by the mark of its window (9 times), by a read that goes on where the last one ended"
         );
-        let wasted = Share { used_bytes: 40, late_bytes: 20, unused_bytes: 50, unresolved_bytes: 10, ..ran };
+        let wasted = Share {
+            used_bytes: 40,
+            late_bytes: 20,
+            unused_bytes: 50,
+            unresolved_bytes: 10,
+            ..ran
+        };
         let text = words(wasted, &[(Why::Context, 1), (Why::NoHistory, 3)], &LINUX);
         assert_eq!(
             text,
@@ -187,24 +243,68 @@ mod tests {
              pages (taken for random); 60 % of it never read, 50 % of the rest late"
         );
         assert!(
-            words(ran, &[], &LINUX).starts_with("linux-6.18 names no rule; by its offsets the stream is sequential")
+            words(ran, &[], &LINUX)
+                .starts_with("linux-6.18 names no rule; by its offsets the stream is sequential")
         );
     }
 
     #[test]
     fn each_way_to_be_off_has_its_words() {
-        let none = Context { policy: "none", kind: RowKind::NoReadahead, ..LINUX };
-        let whole = Context { whole: true, ..LINUX };
-        let miss = Share { demand_reads: 3, misses: 3, ..Share::default() };
+        let none = Context {
+            policy: "none",
+            kind: RowKind::NoReadahead,
+            ..LINUX
+        };
+        let whole = Context {
+            whole: true,
+            ..LINUX
+        };
+        let miss = Share {
+            demand_reads: 3,
+            misses: 3,
+            ..Share::default()
+        };
         let all = [
             words(miss, &[], &none),
             words(miss, &[(Why::NoHistory, 3)], &LINUX),
             words(miss, &[(Why::FileStart, 1)], &whole),
-            words(Share { ra_planned_bytes: 9, ra_refused_bytes: 9, ..miss }, &[(Why::Sequential, 3)], &LINUX),
-            words(Share { ra_planned_bytes: 9, ..miss }, &[(Why::Sequential, 3)], &LINUX),
+            words(
+                Share {
+                    ra_planned_bytes: 9,
+                    ra_refused_bytes: 9,
+                    ..miss
+                },
+                &[(Why::Sequential, 3)],
+                &LINUX,
+            ),
+            words(
+                Share {
+                    ra_planned_bytes: 9,
+                    ..miss
+                },
+                &[(Why::Sequential, 3)],
+                &LINUX,
+            ),
             words(miss, &[(Why::Sequential, 3)], &LINUX),
-            words(Share { hits: 3, misses: 0, ..miss }, &[], &LINUX),
-            words(Share { hits: 2, late_hits: 1, misses: 0, ..miss }, &[], &LINUX),
+            words(
+                Share {
+                    hits: 3,
+                    misses: 0,
+                    ..miss
+                },
+                &[],
+                &LINUX,
+            ),
+            words(
+                Share {
+                    hits: 2,
+                    late_hits: 1,
+                    misses: 0,
+                    ..miss
+                },
+                &[],
+                &LINUX,
+            ),
             words(miss, &[], &LINUX),
         ];
         let distinct: std::collections::BTreeSet<&String> = all.iter().collect();

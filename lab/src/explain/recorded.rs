@@ -46,7 +46,10 @@ impl Recorded {
             let reads = job.requests.iter().filter(|r| r.demands());
             let page = |at: u64| at & !(foreread_sim::workload::Workload::PAGE_BYTES - 1);
             let range = |r: &foreread_sim::workload::Request| match r.kind {
-                RequestKind::Touch => (page(r.offset), page(r.offset) + foreread_sim::workload::Workload::PAGE_BYTES),
+                RequestKind::Touch => (
+                    page(r.offset),
+                    page(r.offset) + foreread_sim::workload::Workload::PAGE_BYTES,
+                ),
                 _ => (r.offset, r.offset + r.len),
             };
             demand[job.file as usize].extend(reads.map(range));
@@ -57,17 +60,26 @@ impl Recorded {
             let file = &mut files[read.file as usize];
             file.ra_ops += 1;
             file.ra_bytes += read.len;
-            file.wanted_bytes += shared(&demand[read.file as usize], read.offset, read.offset.saturating_add(read.len));
+            file.wanted_bytes += shared(
+                &demand[read.file as usize],
+                read.offset,
+                read.offset.saturating_add(read.len),
+            );
         }
         let mut all = Recorded::default();
-        for (number, mut file) in files.into_iter().enumerate().filter(|(_, file)| file.ra_ops > 0) {
+        for (number, mut file) in files
+            .into_iter()
+            .enumerate()
+            .filter(|(_, file)| file.ra_ops > 0)
+        {
             all.ra_ops += file.ra_ops;
             all.ra_bytes += file.ra_bytes;
             all.wanted_bytes += file.wanted_bytes;
             file.name = loaded.names[number].clone();
             all.files.push(file);
         }
-        all.files.sort_by_key(|file| std::cmp::Reverse(file.ra_bytes));
+        all.files
+            .sort_by_key(|file| std::cmp::Reverse(file.ra_bytes));
         Some(all)
     }
 }
@@ -88,7 +100,11 @@ fn union(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 /// Bytes of `[start, end)` that lie in the ranges.
 fn shared(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
     let first = ranges.partition_point(|(_, e)| *e <= start);
-    ranges[first..].iter().take_while(|(s, _)| *s < end).map(|(s, e)| e.min(&end) - s.max(&start)).sum()
+    ranges[first..]
+        .iter()
+        .take_while(|(s, _)| *s < end)
+        .map(|(s, e)| e.min(&end) - s.max(&start))
+        .sum()
 }
 
 #[cfg(test)]
@@ -100,6 +116,13 @@ mod tests {
         let ranges = union(vec![(10, 20), (0, 5), (15, 30), (30, 31), (40, 50)]);
         assert_eq!(ranges, [(0, 5), (10, 31), (40, 50)]);
         assert_eq!(shared(&ranges, 3, 45), 2 + 21 + 5);
-        assert_eq!((shared(&ranges, 5, 10), shared(&ranges, 60, 90), shared(&[], 0, 9)), (0, 0, 0));
+        assert_eq!(
+            (
+                shared(&ranges, 5, 10),
+                shared(&ranges, 60, 90),
+                shared(&[], 0, 9)
+            ),
+            (0, 0, 0)
+        );
     }
 }

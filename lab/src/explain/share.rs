@@ -71,7 +71,9 @@ impl Share {
     /// Both together.
     pub fn add(&mut self, other: &Share) {
         let mine = self.fields_mut();
-        mine.into_iter().zip(other.fields()).for_each(|(mine, other)| *mine += other);
+        mine.into_iter()
+            .zip(other.fields())
+            .for_each(|(mine, other)| *mine += other);
         self.decisions.add(&other.decisions);
     }
 
@@ -107,9 +109,15 @@ impl Share {
         let all = NAMES.iter().zip(self.fields()).zip(of_machine.fields());
         let counters = all.map(|((name, ours), theirs)| (*name, ours, theirs));
         let decision = |pattern: Pattern| {
-            (DECISIONS[pattern as usize], self.decisions.of(pattern), of_machine.decisions.of(pattern))
+            (
+                DECISIONS[pattern as usize],
+                self.decisions.of(pattern),
+                of_machine.decisions.of(pattern),
+            )
         };
-        counters.chain(Pattern::ALL.into_iter().map(decision)).find(|(_, ours, theirs)| ours != theirs)
+        counters
+            .chain(Pattern::ALL.into_iter().map(decision))
+            .find(|(_, ours, theirs)| ours != theirs)
     }
 
     /// The counters of a whole run.
@@ -217,16 +225,26 @@ mod tests {
         for (n, name) in NAMES.iter().enumerate() {
             assert_eq!(json[name], n as u64 + 1, "{name}");
         }
-        assert_eq!(json.as_object().map(serde_json::Map::len), Some(NAMES.len() + 1), "and the decisions");
+        assert_eq!(
+            json.as_object().map(serde_json::Map::len),
+            Some(NAMES.len() + 1),
+            "and the decisions"
+        );
         let mut sum = share;
         sum.add(&share);
         assert_eq!(sum.fields().map(|v| v / 2), share.fields());
         let stats = Stats::of(|stats| stats.used_bytes = 7);
-        assert_eq!(Share::default().differs_from(&stats), Some(("used_bytes", 0, 7)));
+        assert_eq!(
+            Share::default().differs_from(&stats),
+            Some(("used_bytes", 0, 7))
+        );
         assert_eq!(Share::of(&stats).differs_from(&stats), None);
         let mut stats = Stats::default();
         stats.decisions.count(Pattern::Hint);
-        assert_eq!(Share::default().differs_from(&stats), Some(("decisions (hint)", 0, 1)));
+        assert_eq!(
+            Share::default().differs_from(&stats),
+            Some(("decisions (hint)", 0, 1))
+        );
         for (pattern, name) in Pattern::ALL.into_iter().zip(DECISIONS) {
             assert_eq!(name, format!("decisions ({})", pattern.name()));
         }

@@ -89,20 +89,39 @@ impl Streams {
         state.reads += 1;
         let seen = &mut self.seen;
         let goes_on = |tail: &Tail| goes_on(tail, seen[tail.stream as usize].shape, offset, end);
-        let Some((at, shape)) = (0..state.tails.len()).rev().find_map(|at| Some((at, goes_on(&state.tails[at])?)))
+        let Some((at, shape)) = (0..state.tails.len())
+            .rev()
+            .find_map(|at| Some((at, goes_on(&state.tails[at])?)))
         else {
             let stream = seen.len() as u32;
             if state.tails.len() == MAX_TAILS {
                 state.tails.remove(0);
             }
-            state.tails.push(Tail { stream, start: offset, end });
+            state.tails.push(Tail {
+                stream,
+                start: offset,
+                end,
+            });
             self.part_of.push(stream);
             let (from, first, last, reads) = (offset, number, number, 1);
-            seen.push(StreamSummary { file, open, shape: Shape::Single, reads, from, end, first, last });
+            seen.push(StreamSummary {
+                file,
+                open,
+                shape: Shape::Single,
+                reads,
+                from,
+                end,
+                first,
+                last,
+            });
             return stream;
         };
         let Tail { stream, .. } = state.tails.remove(at);
-        state.tails.push(Tail { stream, start: offset, end });
+        state.tails.push(Tail {
+            stream,
+            start: offset,
+            end,
+        });
         let whole = &mut seen[stream as usize];
         (whole.shape, whole.last) = (shape, number);
         whole.reads += 1;
@@ -113,7 +132,12 @@ impl Streams {
     /// All reads were seen: what was left alone may lie at equal steps.
     pub fn finish(&mut self) {
         let mut alone: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (number, stream) in self.seen.iter().enumerate().filter(|(_, s)| s.reads < MIN_READS) {
+        for (number, stream) in self
+            .seen
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.reads < MIN_READS)
+        {
             alone.entry(stream.open).or_default().push(number as u32);
         }
         for streams in alone.into_values() {
@@ -122,14 +146,17 @@ impl Streams {
             let mut first = 0;
             while first + 2 < streams.len() {
                 let step = from(first + 1) - from(first);
-                let same = (first + 1..streams.len() - 1).take_while(|n| from(n + 1) - from(*n) == step).count();
+                let same = (first + 1..streams.len() - 1)
+                    .take_while(|n| from(n + 1) - from(*n) == step)
+                    .count();
                 let is_run = step != 0 && same > 0;
                 if is_run {
                     runs.push((first..first + 2 + same, step));
                 }
                 first += if is_run { 2 + same } else { 1 };
             }
-            runs.into_iter().for_each(|(run, step)| self.join(&streams[run], step));
+            runs.into_iter()
+                .for_each(|(run, step)| self.join(&streams[run], step));
         }
     }
 
@@ -141,7 +168,8 @@ impl Streams {
             self.part_of[*part as usize] = first;
             let whole = &mut self.seen[first as usize];
             whole.reads += part_seen.reads;
-            (whole.from, whole.end) = (whole.from.min(part_seen.from), whole.end.max(part_seen.end));
+            (whole.from, whole.end) =
+                (whole.from.min(part_seen.from), whole.end.max(part_seen.end));
             whole.last = whole.last.max(part_seen.last);
         }
         self.seen[first as usize].shape = Shape::Strided(step);
@@ -181,11 +209,20 @@ mod tests {
     /// The streams of reads of 4 KiB at these pages of one open description: shapes, and how many reads of each.
     fn of(pages: &[u64]) -> Vec<(Shape, u64)> {
         let mut streams = Streams::default();
-        let numbers: Vec<u32> = pages.iter().map(|page| streams.read(0, 0, page * 4096, 4096)).collect();
+        let numbers: Vec<u32> = pages
+            .iter()
+            .map(|page| streams.read(0, 0, page * 4096, 4096))
+            .collect();
         streams.finish();
         let wholes = (0..streams.len() as u32).filter(|s| streams.whole(*s) == *s);
-        let all: Vec<(Shape, u64)> = wholes.map(|s| (streams.get(s).shape, streams.get(s).reads)).collect();
-        assert_eq!(all.iter().map(|(_, reads)| reads).sum::<u64>(), numbers.len() as u64, "each read has one stream");
+        let all: Vec<(Shape, u64)> = wholes
+            .map(|s| (streams.get(s).shape, streams.get(s).reads))
+            .collect();
+        assert_eq!(
+            all.iter().map(|(_, reads)| reads).sum::<u64>(),
+            numbers.len() as u64,
+            "each read has one stream"
+        );
         all
     }
 
@@ -196,7 +233,11 @@ mod tests {
         assert_eq!(of(&[0, 16, 32, 48]), [(Shape::Strided(65_536), 4)]);
         assert_eq!(of(&[48, 32, 16]), [(Shape::Strided(-65_536), 3)]);
         assert_eq!(of(&[5, 90, 31]), [(Shape::Single, 1); 3]);
-        assert_eq!(of(&[7, 7, 7]), [(Shape::Single, 1); 3], "the same again is no stream");
+        assert_eq!(
+            of(&[7, 7, 7]),
+            [(Shape::Single, 1); 3],
+            "the same again is no stream"
+        );
     }
 
     #[test]
@@ -210,7 +251,14 @@ mod tests {
         assert_eq!(reads[..3], [0, 1, 2]);
         assert!(reads.chunks(3).all(|round| round == &reads[..3]));
         streams.finish();
-        assert_eq!((streams.get(1).reads, streams.get(1).shape, streams.get(2).last), (5, Shape::Sequential, 14));
+        assert_eq!(
+            (
+                streams.get(1).reads,
+                streams.get(1).shape,
+                streams.get(2).last
+            ),
+            (5, Shape::Sequential, 14)
+        );
         // Each open description has its own streams.
         assert_ne!(streams.read(0, 1, 5 * 4096, 4096), 0);
     }
@@ -226,7 +274,10 @@ mod tests {
     fn a_gap_within_a_page_is_none() {
         let mut streams = Streams::default();
         let reads = [(0, 100), (4000, 100), (8000, 100), (13_000, 100)];
-        let numbers: Vec<u32> = reads.iter().map(|(at, len)| streams.read(0, 0, *at, *len)).collect();
+        let numbers: Vec<u32> = reads
+            .iter()
+            .map(|(at, len)| streams.read(0, 0, *at, *len))
+            .collect();
         assert_eq!(numbers, [0, 0, 0, 1]);
     }
 }

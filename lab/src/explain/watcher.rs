@@ -38,7 +38,10 @@ pub struct Reasons {
 impl Reasons {
     /// Both together; the first of `self` stays.
     pub fn add(&mut self, other: &Reasons) {
-        other.by_why.iter().for_each(|(why, n)| *self.by_why.entry(*why).or_default() += n);
+        other
+            .by_why
+            .iter()
+            .for_each(|(why, n)| *self.by_why.entry(*why).or_default() += n);
         self.unnamed += other.unnamed;
         self.first_on = self.first_on.or(other.first_on);
     }
@@ -98,7 +101,11 @@ impl Watcher {
             sizes: workload.files.clone(),
             bases: scene.bases.clone(),
             read_sizes: HashMap::new(),
-            files_of_opens: workload.jobs.iter().map(|job| (job.open, job.file)).collect(),
+            files_of_opens: workload
+                .jobs
+                .iter()
+                .map(|job| (job.open, job.file))
+                .collect(),
             streams: Streams::default(),
             files: vec![Share::default(); files],
             of_streams: Vec::new(),
@@ -117,7 +124,9 @@ impl Watcher {
         self.streams.finish();
         for ((file, number), group) in std::mem::take(&mut self.pages) {
             let left = group.here & group.submitted & !group.used;
-            self.give(file, number, left, &group, |share, bytes| share.unresolved_bytes += bytes);
+            self.give(file, number, left, &group, |share, bytes| {
+                share.unresolved_bytes += bytes
+            });
         }
     }
 
@@ -133,19 +142,31 @@ impl Watcher {
 
     /// The file that a byte of the machine's file belongs to.
     fn file_at(&self, file: u32, offset: u64) -> u32 {
-        if self.bases.is_empty() { file } else { self.bases.partition_point(|base| *base <= offset) as u32 - 1 }
+        if self.bases.is_empty() {
+            file
+        } else {
+            self.bases.partition_point(|base| *base <= offset) as u32 - 1
+        }
     }
 
     /// The bytes of a page of the machine's file.
     fn bytes_at(&self, file: u32, page: u64) -> u64 {
-        let size = self.read_sizes.get(&file).or(self.sizes.get(file as usize)).copied().unwrap_or(0);
-        size.saturating_sub(self.page.start_of(page)).min(self.page.bytes())
+        let size = self
+            .read_sizes
+            .get(&file)
+            .or(self.sizes.get(file as usize))
+            .copied()
+            .unwrap_or(0);
+        size.saturating_sub(self.page.start_of(page))
+            .min(self.page.bytes())
     }
 
     fn begins(&mut self, read: u64, open: u32, range: ByteRange) {
         let file = self.file_of(open);
         let base = self.bases.get(file as usize).copied().unwrap_or(0);
-        let stream = self.streams.read(file, open, range.start().saturating_sub(base), range.len());
+        let stream = self
+            .streams
+            .read(file, open, range.start().saturating_sub(base), range.len());
         self.reads.insert(read, stream);
         self.of_streams.resize(self.streams.len(), Share::default());
         self.reasons.resize(self.streams.len(), Reasons::default());
@@ -160,16 +181,27 @@ impl Watcher {
     }
 
     /// Adds the bytes of each page of `mask` to the stream that planned it.
-    fn give(&mut self, file: u32, number: u64, mask: u64, group: &Group, add: impl Fn(&mut Share, u64)) {
+    fn give(
+        &mut self,
+        file: u32,
+        number: u64,
+        mask: u64,
+        group: &Group,
+        add: impl Fn(&mut Share, u64),
+    ) {
         for bit in bits(mask) {
             let bytes = self.bytes_at(file, number * 64 + bit as u64);
-            self.to(group.file[bit], group.stream[bit], |share| add(share, bytes));
+            self.to(group.file[bit], group.stream[bit], |share| {
+                add(share, bytes)
+            });
         }
     }
 
     /// Changes the group, if it is known; forgets it when nothing of it is left.
     fn group(&mut self, file: u32, number: u64, see: impl FnOnce(&mut Watcher, &mut Group)) {
-        let Some(mut group) = self.pages.remove(&(file, number)) else { return };
+        let Some(mut group) = self.pages.remove(&(file, number)) else {
+            return;
+        };
         see(self, &mut group);
         if group.here != 0 {
             self.pages.insert((file, number), group);
@@ -180,11 +212,23 @@ impl Watcher {
         let (stream, _, owner) = self.asked_by;
         for (number, mask) in groups(pages) {
             let (streams, files) = ([NO_STREAM; 64], [owner; 64]);
-            let empty = || Box::new(Group { here: 0, submitted: 0, used: 0, late: 0, stream: streams, file: files });
+            let empty = || {
+                Box::new(Group {
+                    here: 0,
+                    submitted: 0,
+                    used: 0,
+                    late: 0,
+                    stream: streams,
+                    file: files,
+                })
+            };
             let group = self.pages.entry((file, number)).or_insert_with(empty);
             group.here |= mask;
-            (group.submitted, group.used, group.late) =
-                (group.submitted & !mask, group.used & !mask, group.late & !mask);
+            (group.submitted, group.used, group.late) = (
+                group.submitted & !mask,
+                group.used & !mask,
+                group.late & !mask,
+            );
             bits(mask).for_each(|bit| (group.stream[bit], group.file[bit]) = (stream, owner));
         }
     }
@@ -202,7 +246,9 @@ impl Watcher {
                     let bit = fresh.trailing_zeros() as usize;
                     first = first.or(Some((group.file[bit], group.stream[bit])));
                 }
-                all.give(file, number, fresh, group, |share, bytes| share.ra_bytes += bytes);
+                all.give(file, number, fresh, group, |share, bytes| {
+                    share.ra_bytes += bytes
+                });
             });
         }
         if let Some((file, stream)) = first {
@@ -217,16 +263,26 @@ impl Watcher {
                 share.late_bytes -= bytes;
             });
             if submitted {
-                all.give(file, number, pages, group, |share, bytes| share.ra_failed_bytes += bytes);
+                all.give(file, number, pages, group, |share, bytes| {
+                    share.ra_failed_bytes += bytes
+                });
             }
             group.here &= !pages;
         });
     }
 
-    fn answered(&mut self, open: u32, stream: u32, (why, pattern): (Option<Why>, Option<Pattern>), has_windows: bool) {
+    fn answered(
+        &mut self,
+        open: u32,
+        stream: u32,
+        (why, pattern): (Option<Why>, Option<Pattern>),
+        has_windows: bool,
+    ) {
         self.asked_by = (stream, why, self.file_of(open));
         if let Some(pattern) = pattern {
-            self.to(self.asked_by.2, stream, |share| share.decisions.count(pattern));
+            self.to(self.asked_by.2, stream, |share| {
+                share.decisions.count(pattern)
+            });
         }
         if let Some(reasons) = self.reasons.get_mut(stream as usize) {
             match why {
@@ -259,35 +315,79 @@ impl Watcher {
 
     fn note(&mut self, note: &Note) {
         match *note {
-            Note::Answer { open, read, question, why, ref windows, tuning, .. } => {
+            Note::Answer {
+                open,
+                read,
+                question,
+                why,
+                ref windows,
+                tuning,
+                ..
+            } => {
                 self.tuned(tuning);
-                let stream = read.and_then(|read| self.reads.get(&read.0).copied()).unwrap_or(NO_STREAM);
+                let stream = read
+                    .and_then(|read| self.reads.get(&read.0).copied())
+                    .unwrap_or(NO_STREAM);
                 let pattern = question.pattern(why, !windows.is_empty());
                 self.answered(open.0, stream, (why, pattern), !windows.is_empty());
             }
             Note::Window { bytes, refused, .. } => self.window(bytes, refused),
             Note::Planned { file, pages } => self.planned(file.0, pages),
             Note::Submitted { file, range } => self.submitted(file.0, range),
-            Note::Touched { file, number, first, late } => self.group(file.0, number, |all, group| {
+            Note::Touched {
+                file,
+                number,
+                first,
+                late,
+            } => self.group(file.0, number, |all, group| {
                 group.used |= first;
                 group.late |= late;
-                all.give(file.0, number, first, group, |share, bytes| share.used_bytes += bytes);
-                all.give(file.0, number, late, group, |share, bytes| share.late_bytes += bytes);
+                all.give(file.0, number, first, group, |share, bytes| {
+                    share.used_bytes += bytes
+                });
+                all.give(file.0, number, late, group, |share, bytes| {
+                    share.late_bytes += bytes
+                });
             }),
-            Note::Left { file, number, pages, unused } => self.group(file.0, number, |all, group| {
-                all.give(file.0, number, unused, group, |share, bytes| share.unused_bytes += bytes);
+            Note::Left {
+                file,
+                number,
+                pages,
+                unused,
+            } => self.group(file.0, number, |all, group| {
+                all.give(file.0, number, unused, group, |share, bytes| {
+                    share.unused_bytes += bytes
+                });
                 group.here &= !pages;
             }),
-            Note::Lost { file, number, pages, used, submitted } => self.lost(file.0, number, pages, used, submitted),
-            Note::Thrashed { file, number, pages } => {
-                bits(pages).map(|bit| number * 64 + bit as u64).for_each(|page| {
+            Note::Lost {
+                file,
+                number,
+                pages,
+                used,
+                submitted,
+            } => self.lost(file.0, number, pages, used, submitted),
+            Note::Thrashed {
+                file,
+                number,
+                pages,
+            } => bits(pages)
+                .map(|bit| number * 64 + bit as u64)
+                .for_each(|page| {
                     let lies_in = self.file_at(file.0, self.page.start_of(page)) as usize;
                     self.files[lies_in].thrash_bytes += self.bytes_at(file.0, page);
-                })
-            }
-            Note::Served { read, open, bytes, verdict, stall_ns } => {
+                }),
+            Note::Served {
+                read,
+                open,
+                bytes,
+                verdict,
+                stall_ns,
+            } => {
                 let stream = self.reads.remove(&read.0).unwrap_or(NO_STREAM);
-                self.to(self.file_of(open.0), stream, |share| share.served(bytes, verdict, stall_ns));
+                self.to(self.file_of(open.0), stream, |share| {
+                    share.served(bytes, verdict, stall_ns)
+                });
             }
         }
     }
@@ -297,7 +397,10 @@ impl Watch for Watcher {
     fn event(&mut self, event: &Event) {
         match *event {
             Event::Open { file, size, .. } => _ = self.read_sizes.entry(file.0).or_insert(size),
-            Event::Read { read, open, range, .. } | Event::Hit { read, open, range } => {
+            Event::Read {
+                read, open, range, ..
+            }
+            | Event::Hit { read, open, range } => {
                 self.begins(read.0, open.0, range);
             }
             Event::Fault { read, open, at, .. } => {
@@ -323,7 +426,10 @@ impl Watch for Watcher {
 /// The groups of 64 that the pages lie in, and which of each.
 fn groups(pages: PageRange) -> impl Iterator<Item = (u64, u64)> {
     (pages.first / 64..pages.end.div_ceil(64)).map(move |number| {
-        let (low, high) = (pages.first.max(number * 64) % 64, pages.end.min(number * 64 + 64) - number * 64);
+        let (low, high) = (
+            pages.first.max(number * 64) % 64,
+            pages.end.min(number * 64 + 64) - number * 64,
+        );
         (number, (u64::MAX << low) & (u64::MAX >> (64 - high)))
     })
 }
@@ -358,29 +464,70 @@ mod tests {
     fn what_is_lost_was_not_used() {
         let page = PageSize::new(4096).expect("a page size");
         let jobs = vec![Job::new(0, 0, Vec::new())];
-        let workload = Workload { name: String::new(), files: vec![1 << 20], listed: false, page_bytes: 4096, jobs };
-        let watcher = Watcher::new(&Scene { workload: &workload, page, bases: Vec::new() });
+        let workload = Workload {
+            name: String::new(),
+            files: vec![1 << 20],
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
+        let watcher = Watcher::new(&Scene {
+            workload: &workload,
+            page,
+            bases: Vec::new(),
+        });
         let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
-        let mut looked = Looked(Machine::new(Config::new(page, 1 << 20), policy), watcher, Vec::new());
+        let mut looked = Looked(
+            Machine::new(Config::new(page, 1 << 20), policy),
+            watcher,
+            Vec::new(),
+        );
         looked.0.observe();
         let (open, file) = (OpenId(0), FileId(0));
         let read = |n: u64| {
             let range = ByteRange::between(n * 4096, n * 4096 + 4096);
-            Event::Read { read: ReadId(n), open, range, random: false }
+            Event::Read {
+                read: ReadId(n),
+                open,
+                range,
+                random: false,
+            }
         };
-        looked.tell(Event::Open { open, file, size: 1 << 20 });
+        looked.tell(Event::Open {
+            open,
+            file,
+            size: 1 << 20,
+        });
         looked.tell(read(0));
         let fetch = looked.2[0];
         looked.tell(Event::Progress { fetch, bytes: 4096 });
         looked.tell(read(1));
         let share = looked.1.files[0];
-        assert_eq!((share.used_bytes, share.late_bytes), (4096, 4096), "the second read waits for readahead");
-        looked.tell(Event::Failed { fetch, error: Error::Io(5) });
+        assert_eq!(
+            (share.used_bytes, share.late_bytes),
+            (4096, 4096),
+            "the second read waits for readahead"
+        );
+        looked.tell(Event::Failed {
+            fetch,
+            error: Error::Io(5),
+        });
         looked.1.finish();
         let share = looked.1.files[0];
-        assert_eq!((share.used_bytes, share.late_bytes, share.ra_failed_bytes > 0), (0, 0, true), "{share:?}");
         assert_eq!(
-            (share.differs_from(&looked.0.stats()), looked.1.of_streams[0].ra_failed_bytes),
+            (
+                share.used_bytes,
+                share.late_bytes,
+                share.ra_failed_bytes > 0
+            ),
+            (0, 0, true),
+            "{share:?}"
+        );
+        assert_eq!(
+            (
+                share.differs_from(&looked.0.stats()),
+                looked.1.of_streams[0].ra_failed_bytes
+            ),
             (None, share.ra_failed_bytes)
         );
     }

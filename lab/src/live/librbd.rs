@@ -44,9 +44,24 @@ pub struct Peer {
 
 /// The rows, in order. Values: docs/spec/rbd-readahead.md 1 and 6.
 pub static PEERS: [Peer; 3] = [
-    Peer { name: "librbd", policy: "writearound", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },
-    Peer { name: "librbd-writeback", policy: "writeback", max_bytes: 512 << 10, disable_after_bytes: 50 << 20 },
-    Peer { name: "librbd-crume", policy: "writeback", max_bytes: 4 << 20, disable_after_bytes: 0 },
+    Peer {
+        name: "librbd",
+        policy: "writearound",
+        max_bytes: 512 << 10,
+        disable_after_bytes: 50 << 20,
+    },
+    Peer {
+        name: "librbd-writeback",
+        policy: "writeback",
+        max_bytes: 512 << 10,
+        disable_after_bytes: 50 << 20,
+    },
+    Peer {
+        name: "librbd-crume",
+        policy: "writeback",
+        max_bytes: 4 << 20,
+        disable_after_bytes: 0,
+    },
 ];
 
 /// A row of this name is one of these.
@@ -65,7 +80,10 @@ impl Peer {
             .with("rbd_cache_size", 32 << 20)
             .with("rbd_readahead_trigger_requests", 10)
             .with("rbd_readahead_max_bytes", self.max_bytes)
-            .with("rbd_readahead_disable_after_bytes", self.disable_after_bytes)
+            .with(
+                "rbd_readahead_disable_after_bytes",
+                self.disable_after_bytes,
+            )
             .with("admin_socket", socket.display())
     }
 }
@@ -83,13 +101,23 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
         let read = image.read_at(&mut [IoSliceMut::new(buf)], offset);
         read.map_err(|error| {
             let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
-            LiveError::io(format!("reading through {}", peer.name))(std::io::Error::new(kind, error.to_string()))
+            LiveError::io(format!("reading through {}", peer.name))(std::io::Error::new(
+                kind,
+                error.to_string(),
+            ))
         })
     };
     let read: ReadFn<'_> = &read;
     // It knows no hints beside a read: they are left out.
-    let timed = run_jobs(workload, &Target { read, advise: &|_, _, _, _| Ok(()) })?;
-    let (windows, bytes) = counters(&socket).map_err(LiveError::io("asking librbd for its counters"))?;
+    let timed = run_jobs(
+        workload,
+        &Target {
+            read,
+            advise: &|_, _, _, _| Ok(()),
+        },
+    )?;
+    let (windows, bytes) =
+        counters(&socket).map_err(LiveError::io("asking librbd for its counters"))?;
     let stats = Stats::of(|stats| {
         stats.demand_reads = workload.reads();
         stats.demand_bytes = workload.bytes();
@@ -106,10 +134,21 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
 pub fn counters(socket: &Path) -> std::io::Result<(u64, u64)> {
     let odd = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_string());
     let dump: Value = serde_json::from_slice(&ask(socket, "perf dump")?)?;
-    let sections = dump.as_object().ok_or_else(|| odd("the answer is no object"))?;
-    let image = sections.iter().find(|(name, _)| name.starts_with("librbd-")).map(|(_, section)| section);
-    let count = |key: &str| image.and_then(|section| section.get(key)).and_then(Value::as_u64);
-    count("readahead").zip(count("readahead_bytes")).ok_or_else(|| odd("the answer has no counters of readahead"))
+    let sections = dump
+        .as_object()
+        .ok_or_else(|| odd("the answer is no object"))?;
+    let image = sections
+        .iter()
+        .find(|(name, _)| name.starts_with("librbd-"))
+        .map(|(_, section)| section);
+    let count = |key: &str| {
+        image
+            .and_then(|section| section.get(key))
+            .and_then(Value::as_u64)
+    };
+    count("readahead")
+        .zip(count("readahead_bytes"))
+        .ok_or_else(|| odd("the answer has no counters of readahead"))
 }
 
 /// A question to a Ceph client's or daemon's socket: JSON and a zero byte go, a length and JSON come.
@@ -122,7 +161,10 @@ fn ask(socket: &Path, what: &str) -> std::io::Result<Vec<u8>> {
     stream.read_exact(&mut head)?;
     let len = u32::from_be_bytes(head);
     if len > MAX_ANSWER {
-        return Err(std::io::Error::new(ErrorKind::InvalidData, "the answer is too long"));
+        return Err(std::io::Error::new(
+            ErrorKind::InvalidData,
+            "the answer is too long",
+        ));
     }
     let mut answer = vec![0; len as usize];
     stream.read_exact(&mut answer)?;
@@ -148,9 +190,14 @@ mod tests {
                     stream.read_exact(&mut byte).expect("a byte");
                     question.push(byte[0]);
                 }
-                assert_eq!(question, b"{\"prefix\":\"perf dump\",\"format\":\"json\"}\0");
+                assert_eq!(
+                    question,
+                    b"{\"prefix\":\"perf dump\",\"format\":\"json\"}\0"
+                );
                 // A client that refuses the length may hang up.
-                let _ = stream.write_all(&len.to_be_bytes()).and_then(|()| stream.write_all(answer));
+                let _ = stream
+                    .write_all(&len.to_be_bytes())
+                    .and_then(|()| stream.write_all(answer));
             });
             counters(&path)
         })
@@ -161,18 +208,29 @@ mod tests {
         let whole = |text: &str| asked(text.as_bytes(), text.len() as u32);
         let good = r#"{"objecter":{"op_r":5},"librbd-1-rbd-x":{"rd":9,"readahead":3,"readahead_bytes":4096}}"#;
         assert_eq!(whole(good).expect("counters"), (3, 4096));
-        for bad in
-            ["{}", "[]", "x", r#"{"librbd-1":{"readahead":3}}"#, r#"{"librbd-1":{"readahead":-1,"readahead_bytes":1}}"#]
-        {
+        for bad in [
+            "{}",
+            "[]",
+            "x",
+            r#"{"librbd-1":{"readahead":3}}"#,
+            r#"{"librbd-1":{"readahead":-1,"readahead_bytes":1}}"#,
+        ] {
             assert!(whole(bad).is_err(), "{bad}");
         }
         assert!(asked(b"", 5).is_err(), "it disconnects in the middle");
-        assert_eq!(asked(b"", MAX_ANSWER + 1).expect_err("long").to_string(), "the answer is too long");
+        assert_eq!(
+            asked(b"", MAX_ANSWER + 1).expect_err("long").to_string(),
+            "the answer is too long"
+        );
     }
 
     #[test]
     fn the_rows_have_names_of_their_own() {
         assert!(is_row("librbd-crume") && !is_row("rbd-plain") && !is_row("kernel"));
-        assert!(PEERS.iter().all(|peer| foreread_core::policy::ALL.iter().all(|info| info.name != peer.name)));
+        assert!(PEERS.iter().all(|peer| {
+            foreread_core::policy::ALL
+                .iter()
+                .all(|info| info.name != peer.name)
+        }));
     }
 }

@@ -48,8 +48,20 @@ impl ModelLive {
     #[must_use]
     pub fn new(preset: &Preset, size: u64, seed: u64) -> ModelLive {
         let (device, there) = (preset.build(seed), HashMap::new());
-        let inner = Mutex::new(Inner { device, now_ns: 0, next_id: 0, there, arrivals: Vec::new() });
-        ModelLive { name: preset.name, size, start: Instant::now(), inner, moved: Condvar::new() }
+        let inner = Mutex::new(Inner {
+            device,
+            now_ns: 0,
+            next_id: 0,
+            there,
+            arrivals: Vec::new(),
+        });
+        ModelLive {
+            name: preset.name,
+            size,
+            start: Instant::now(),
+            inner,
+            moved: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -68,7 +80,15 @@ impl ModelLive {
         inner.there.insert(id, 0);
         inner.now_ns = inner.now_ns.max(self.now_ns());
         let now_ns = inner.now_ns;
-        inner.device.submit(now_ns, Command { id, file: 0, start, len });
+        inner.device.submit(
+            now_ns,
+            Command {
+                id,
+                file: 0,
+                start,
+                len,
+            },
+        );
         // Sleeping threads may have to wake earlier now.
         self.moved.notify_all();
         id
@@ -85,11 +105,14 @@ impl ModelLive {
                 return;
             }
             // A device that has a command has a next time; if it had none, the look once a second shows it.
-            let next = inner
-                .device
-                .next_time()
-                .map_or(LOOK_UP, |at| Duration::from_nanos(at.saturating_sub(self.now_ns())).min(LOOK_UP));
-            inner = self.moved.wait_timeout(inner, next).unwrap_or_else(PoisonError::into_inner).0;
+            let next = inner.device.next_time().map_or(LOOK_UP, |at| {
+                Duration::from_nanos(at.saturating_sub(self.now_ns())).min(LOOK_UP)
+            });
+            inner = self
+                .moved
+                .wait_timeout(inner, next)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
@@ -187,7 +210,11 @@ mod tests {
         let size = (2 << 20) + 777;
         let source = Arc::new(ModelLive::new(preset, size, 1));
         let began = Instant::now();
-        let reader = Reader::open(Arc::clone(&source), Options::default().policy("linux-6.18:max=1M")).expect("open");
+        let reader = Reader::open(
+            Arc::clone(&source),
+            Options::default().policy("linux-6.18:max=1M"),
+        )
+        .expect("open");
         let mut buf = vec![0; 128 << 10];
         let mut at = 0;
         while at < size {
@@ -197,7 +224,11 @@ mod tests {
         }
         assert_eq!(at, size);
         // 62.5 MB/s: 2 MiB cannot take less.
-        assert!(began.elapsed() >= Duration::from_micros(33_000), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= Duration::from_micros(33_000),
+            "{:?}",
+            began.elapsed()
+        );
         assert!(source.lock().there.is_empty(), "every command was taken");
     }
 }

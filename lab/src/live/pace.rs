@@ -30,23 +30,33 @@ impl Pace {
         let time = |len: u64, offset: u64| {
             let mut buf = vec![0; len as usize];
             let begun = Instant::now();
-            source.read_at(&mut [IoSliceMut::new(&mut buf)], offset).ok()?;
+            source
+                .read_at(&mut [IoSliceMut::new(&mut buf)], offset)
+                .ok()?;
             Some(begun.elapsed().as_nanos() as u64)
         };
         // The first one connects.
         time(SMALL_BYTES, 0)?;
         let place = |n: u64| source.size() / TIMED_READS * n / SMALL_BYTES * SMALL_BYTES;
-        let mut small: Vec<u64> = (0..TIMED_READS).map(|n| time(SMALL_BYTES, place(n))).collect::<Option<_>>()?;
+        let mut small: Vec<u64> = (0..TIMED_READS)
+            .map(|n| time(SMALL_BYTES, place(n)))
+            .collect::<Option<_>>()?;
         small.sort_unstable();
         let read_ns = small[small.len() / 2];
         let more = time(LARGE_BYTES, source.size() / 2)?.saturating_sub(read_ns);
-        Some(Pace { read_ns, kib_ns: more / (LARGE_BYTES >> 10) })
+        Some(Pace {
+            read_ns,
+            kib_ns: more / (LARGE_BYTES >> 10),
+        })
     }
 
     /// A workload whose reads come one after the other, with nothing read ahead.
     #[must_use]
     pub fn run_ns(&self, workload: &Workload) -> u64 {
         let bytes_ns = (workload.bytes() >> 10).saturating_mul(self.kib_ns);
-        workload.reads().saturating_mul(self.read_ns).saturating_add(bytes_ns)
+        workload
+            .reads()
+            .saturating_mul(self.read_ns)
+            .saturating_add(bytes_ns)
     }
 }

@@ -76,7 +76,11 @@ impl PacedState<'_> {
 
     /// When there is something to do for a worker that is free.
     fn first_ns(&self) -> Option<u64> {
-        if self.tasks.is_empty() { self.scheduler.next_time() } else { Some(0) }
+        if self.tasks.is_empty() {
+            self.scheduler.next_time()
+        } else {
+            Some(0)
+        }
     }
 }
 
@@ -98,7 +102,11 @@ struct PacedRun<'a> {
 /// # Errors
 /// The first of a request.
 pub fn run(workload: &Workload, target: &Target<'_>) -> Result<PacedTimes, LiveError> {
-    let demands = workload.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.demands());
+    let demands = workload
+        .jobs
+        .iter()
+        .flat_map(|job| &job.requests)
+        .filter(|r| r.demands());
     let longest = demands.map(|r| r.len).max().unwrap_or(0).max(1);
     let state = PacedState {
         scheduler: JobScheduler::new(&workload.jobs),
@@ -125,14 +133,22 @@ pub fn run(workload: &Workload, target: &Target<'_>) -> Result<PacedTimes, LiveE
     std::thread::scope(|scope| {
         if workload.jobs.iter().any(|job| job.timed) {
             let mut state = paced.lock();
-            (1..FIRST_WORKERS.min(paced.max_workers)).for_each(|_| paced.spawn_worker(&mut state, scope));
+            (1..FIRST_WORKERS.min(paced.max_workers))
+                .for_each(|_| paced.spawn_worker(&mut state, scope));
         }
         paced.guarded(scope);
     });
-    let state = paced.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let state = paced
+        .state
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     match state.failed {
         Some(error) => Err(error),
-        None => Ok(PacedTimes { time: Duration::from_nanos(state.ended_ns), latency: state.latency, late: state.late }),
+        None => Ok(PacedTimes {
+            time: Duration::from_nanos(state.ended_ns),
+            latency: state.latency,
+            late: state.late,
+        }),
     }
 }
 
@@ -145,12 +161,18 @@ impl<'a> PacedRun<'a> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn spawn_worker<'scope>(&'scope self, state: &mut PacedState<'a>, scope: &'scope Scope<'scope, '_>) {
+    fn spawn_worker<'scope>(
+        &'scope self,
+        state: &mut PacedState<'a>,
+        scope: &'scope Scope<'scope, '_>,
+    ) {
         match spawn_scoped(scope, "foreread-reader", move || self.guarded(scope)) {
             Ok(_) => state.workers += 1,
             // With fewer readers the time would be another one.
             Err(error) => {
-                state.failed.get_or_insert(LiveError::io("beginning a reader")(error));
+                state
+                    .failed
+                    .get_or_insert(LiveError::io("beginning a reader")(error));
                 self.needed.notify_all();
                 self.earlier.notify_all();
             }
@@ -188,7 +210,10 @@ impl<'a> PacedRun<'a> {
                 _ => {
                     self.hurry(&state);
                     state.idle += 1;
-                    state = self.needed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self
+                        .needed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
                     state.idle -= 1;
                 }
             }
@@ -217,7 +242,10 @@ impl<'a> PacedRun<'a> {
         state.kept_until = Some(at);
         let mut state = if at - now > WATCH_NS {
             let sleep = Duration::from_nanos(at - now - WATCH_NS);
-            self.earlier.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
+            self.earlier
+                .wait_timeout(state, sleep)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0
         } else {
             self.first_ns.store(at, Ordering::Relaxed);
             drop(state);
@@ -232,11 +260,15 @@ impl<'a> PacedRun<'a> {
 
     /// A worker that ends the run if it panics: otherwise the others would wait for its read without end.
     fn guarded<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else { return };
+        let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work(scope))) else {
+            return;
+        };
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
         let mut state = self.lock();
-        state.failed.get_or_insert(LiveError::Broken(text.unwrap_or_else(|| "no message".to_string())));
+        state.failed.get_or_insert(LiveError::Broken(
+            text.unwrap_or_else(|| "no message".to_string()),
+        ));
         self.needed.notify_all();
         self.earlier.notify_all();
     }
@@ -251,7 +283,10 @@ impl<'a> PacedRun<'a> {
             let now = self.now_ns();
             let job = &self.workload.jobs[task.job as usize];
             if job.requests[task.request].demands() {
-                record_latency(&mut latency, now - if job.timed { task.due_ns } else { issued });
+                record_latency(
+                    &mut latency,
+                    now - if job.timed { task.due_ns } else { issued },
+                );
                 ended_ns = now;
             }
             let mut state = self.lock();
@@ -282,7 +317,11 @@ impl<'a> PacedRun<'a> {
         if got == request.len {
             return Ok(());
         }
-        Err(LiveError::Short { offset: request.offset, len: request.len, got })
+        Err(LiveError::Short {
+            offset: request.offset,
+            len: request.len,
+            got,
+        })
     }
 }
 
@@ -292,13 +331,26 @@ mod tests {
     use foreread_sim::workload::{Job, Request};
 
     fn workload(jobs: Vec<Job>) -> Workload {
-        Workload { name: "t".to_string(), files: vec![1 << 30], listed: false, page_bytes: 4096, jobs }
+        Workload {
+            name: "t".to_string(),
+            files: vec![1 << 30],
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        }
     }
 
     /// Reads of one page, each due at its time.
     fn timed(reads: u64, gap_ns: u64) -> Job {
-        let read = |n| Request { think_ns: n * gap_ns, ..Request::read(n * 4096, 4096) };
-        Job { timed: true, depth: 1 << 14, ..Job::new(0, 0, (0..reads).map(read).collect()) }
+        let read = |n| Request {
+            think_ns: n * gap_ns,
+            ..Request::read(n * 4096, 4096)
+        };
+        Job {
+            timed: true,
+            depth: 1 << 14,
+            ..Job::new(0, 0, (0..reads).map(read).collect())
+        }
     }
 
     /// More reads are due than may be outstanding: as many as the limit says are, and not one more.
@@ -310,14 +362,25 @@ mod tests {
             *now = (now.0 + 1, now.1.max(now.0 + 1));
             all_in.notify_all();
             let most = Duration::from_secs(60);
-            drop(all_in.wait_timeout_while(now, most, |now| now.1 < MAX_WORKERS).expect("no panic"));
+            drop(
+                all_in
+                    .wait_timeout_while(now, most, |now| now.1 < MAX_WORKERS)
+                    .expect("no panic"),
+            );
             // Time for one too many to come in.
             std::thread::sleep(Duration::from_millis(20));
             inside.lock().expect("no panic").0 -= 1;
             Ok(buffer.len())
         };
-        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
-        let ran = run(&workload(vec![timed(u64::from(MAX_WORKERS) + 40, 0)]), &target).expect("served");
+        let target = Target {
+            read: &read,
+            advise: &|_, _, _, _| Ok(()),
+        };
+        let ran = run(
+            &workload(vec![timed(u64::from(MAX_WORKERS) + 40, 0)]),
+            &target,
+        )
+        .expect("served");
         assert_eq!(ran.latency.len(), u64::from(MAX_WORKERS) + 40);
         assert_eq!(inside.lock().expect("no panic").1, MAX_WORKERS);
     }
@@ -325,8 +388,15 @@ mod tests {
     /// Eight may be outstanding and go out four at a time: no read begins while five to seven are under way.
     #[test]
     fn a_batch_goes_out_together() {
-        let job =
-            Job { depth: 8, batch: 4, ..Job::new(0, 0, (0..30).map(|n| Request::read(n * 4096, 4096)).collect()) };
+        let job = Job {
+            depth: 8,
+            batch: 4,
+            ..Job::new(
+                0,
+                0,
+                (0..30).map(|n| Request::read(n * 4096, 4096)).collect(),
+            )
+        };
         let inside = Mutex::new((0_u32, Vec::new()));
         let read = |_: u32, buffer: &mut [u8], offset: u64| {
             inside.lock().expect("no panic").0 += 1;
@@ -337,12 +407,18 @@ mod tests {
             now.1.push(left);
             Ok(buffer.len())
         };
-        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
+        let target = Target {
+            read: &read,
+            advise: &|_, _, _, _| Ok(()),
+        };
         let ran = run(&workload(vec![job]), &target).expect("served");
         assert_eq!(ran.latency.len(), 30);
         // Without batches no read but the last eight would find fewer than seven others when it ends.
         let left = inside.into_inner().expect("no panic").1;
-        assert!(left[..20].iter().filter(|n| **n <= 5).count() >= 5, "{left:?}");
+        assert!(
+            left[..20].iter().filter(|n| **n <= 5).count() >= 5,
+            "{left:?}"
+        );
     }
 
     /// With reads, pauses and waiting jobs all about, a panic is an error and no endless wait.
@@ -352,12 +428,27 @@ mod tests {
             assert!(offset != 5 * 4096, "the sixth read");
             Ok(buffer.len())
         };
-        let target = Target { read: &read, advise: &|_, _, _, _| Ok(()) };
-        let waiting = Job { after: Some(0), ..Job::new(0, 1, vec![Request::read(0, 4096)]) };
-        let hours = Request { think_ns: 3_600_000_000_000, ..Request::read(0, 4096) };
+        let target = Target {
+            read: &read,
+            advise: &|_, _, _, _| Ok(()),
+        };
+        let waiting = Job {
+            after: Some(0),
+            ..Job::new(0, 1, vec![Request::read(0, 4096)])
+        };
+        let hours = Request {
+            think_ns: 3_600_000_000_000,
+            ..Request::read(0, 4096)
+        };
         let pausing = Job::new(0, 2, vec![hours]);
-        let result = run(&workload(vec![timed(20, 1_000_000), waiting, pausing]), &target);
+        let result = run(
+            &workload(vec![timed(20, 1_000_000), waiting, pausing]),
+            &target,
+        );
         let error = result.err().expect("a panic").to_string();
-        assert!(error.starts_with("a reader of the replay broke down: the sixth read; "), "{error}");
+        assert!(
+            error.starts_with("a reader of the replay broke down: the sixth read; "),
+            "{error}"
+        );
     }
 }

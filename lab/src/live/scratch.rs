@@ -24,20 +24,29 @@ impl Scratch {
     /// No directory has the room, or writing fails.
     pub fn make(bytes: u64, progress: &mut dyn FnMut(u64)) -> Result<Scratch, LiveError> {
         let dir = choose_dir(bytes)?;
-        let what = || format!("writing a scratch file of {bytes} bytes in {}", dir.display());
+        let what = || {
+            format!(
+                "writing a scratch file of {bytes} bytes in {}",
+                dir.display()
+            )
+        };
         let mut file = tempfile::tempfile_in(&dir).map_err(LiveError::io(what()))?;
         let mut rng = foreread_sim::rng::Rng::new(bytes);
         let mut block = vec![0_u8; 1 << 20];
         let mut written = 0;
         while written < bytes {
-            block.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
+            block
+                .chunks_exact_mut(8)
+                .for_each(|word| word.copy_from_slice(&rng.bits().to_le_bytes()));
             let part = (bytes - written).min(block.len() as u64);
-            file.write_all(&block[..part as usize]).map_err(LiveError::io(what()))?;
+            file.write_all(&block[..part as usize])
+                .map_err(LiveError::io(what()))?;
             written += part;
             progress(written);
         }
         file.sync_all().map_err(LiveError::io(what()))?;
-        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(|e| LiveError::io(what())(e.into()))?;
+        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)
+            .map_err(|e| LiveError::io(what())(e.into()))?;
         Ok(Scratch { file, dir })
     }
 
@@ -62,15 +71,25 @@ impl Scratch {
 
 /// The working directory, or that for temporary files; on storage, with the room.
 fn choose_dir(bytes: u64) -> Result<PathBuf, LiveError> {
-    let candidates = [std::env::current_dir().unwrap_or_default(), std::env::temp_dir(), PathBuf::from("/var/tmp")];
+    let candidates = [
+        std::env::current_dir().unwrap_or_default(),
+        std::env::temp_dir(),
+        PathBuf::from("/var/tmp"),
+    ];
     let fits = |dir: &PathBuf| {
         let on_storage = rustix::fs::statfs(dir).is_ok_and(|s| s.f_type != TMPFS_MAGIC);
-        let room = rustix::fs::statvfs(dir).is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) / 2 > bytes);
+        let room = rustix::fs::statvfs(dir)
+            .is_ok_and(|s| s.f_bavail.saturating_mul(s.f_frsize) / 2 > bytes);
         // A directory that cannot be written to is found out by trying.
         on_storage && room && tempfile::tempfile_in(dir).is_ok()
     };
     candidates.into_iter().find(fits).ok_or_else(|| {
-        let why = std::io::Error::other("no directory on storage has twice that free; try --size, or --on FILE");
-        LiveError::Io { what: format!("a scratch file of {bytes} bytes"), error: why }
+        let why = std::io::Error::other(
+            "no directory on storage has twice that free; try --size, or --on FILE",
+        );
+        LiveError::Io {
+            what: format!("a scratch file of {bytes} bytes"),
+            error: why,
+        }
     })
 }

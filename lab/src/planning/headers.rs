@@ -34,12 +34,20 @@ fn remedy(error: &LayoutError) -> &'static str {
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, HeaderError> {
     let mut making = Making::default();
     for path in paths {
-        let bad = |error: LayoutError| HeaderError { path: path.clone(), error };
+        let bad = |error: LayoutError| HeaderError {
+            path: path.clone(),
+            error,
+        };
         making.plan.made_from.push(path.display().to_string());
         if format == Format::Zarr {
             for file in layout::zarr(path, names).map_err(bad)? {
-                let meta = look(&file.path).map_err(|error| bad(error.into()))?.meta().clone();
-                making.add(&file.path, &meta, std::slice::from_ref(&(0..file.size))).map_err(bad)?;
+                let meta = look(&file.path)
+                    .map_err(|error| bad(error.into()))?
+                    .meta()
+                    .clone();
+                making
+                    .add(&file.path, &meta, std::slice::from_ref(&(0..file.size)))
+                    .map_err(bad)?;
             }
             continue;
         }
@@ -50,7 +58,9 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for Part { range, .. } in parts {
             match ranges.last_mut() {
-                Some(last) if (last.start..=last.end).contains(&range.start) => last.end = last.end.max(range.end),
+                Some(last) if (last.start..=last.end).contains(&range.start) => {
+                    last.end = last.end.max(range.end)
+                }
                 _ => ranges.push(range),
             }
         }
@@ -67,11 +77,18 @@ struct Making {
 }
 
 impl Making {
-    fn add(&mut self, path: &Path, meta: &Metadata, ranges: &[Range<u64>]) -> Result<(), LayoutError> {
+    fn add(
+        &mut self,
+        path: &Path,
+        meta: &Metadata,
+        ranges: &[Range<u64>],
+    ) -> Result<(), LayoutError> {
         let path = std::path::absolute(path)?;
         let Making { plan, account } = self;
         if plan.files.len() >= MAX_FILES || plan.ranges.len() + ranges.len() > MAX_RANGES {
-            return Err(LayoutError::Damaged("more files or parts than a plan may have".to_string()));
+            return Err(LayoutError::Damaged(
+                "more files or parts than a plan may have".to_string(),
+            ));
         }
         let number = plan.files.len() as u32;
         account.take::<PlanFile>(path.capacity())?;

@@ -36,13 +36,16 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
     let best = line.iter().map(|p| rate(p)).max_by(f64::total_cmp);
     let first = |part: f64| {
         let enough = best? * part;
-        line.iter().find(|p| rate(p) >= enough).map(|p| p.request_bytes)
+        line.iter()
+            .find(|p| rate(p) >= enough)
+            .map(|p| p.request_bytes)
     };
     let (plateau, request_90) = (first(PLATEAU), first(NEAR_BEST));
     let best_deep = points.iter().map(rate).max_by(f64::total_cmp);
     let deep = best_deep.and_then(|best| {
         let fit = points.iter().filter(|p| rate(p) >= best * NEAR_BEST);
-        fit.min_by_key(|p| (p.depth, p.request_bytes)).map(|p| (p.depth, p.request_bytes))
+        fit.min_by_key(|p| (p.depth, p.request_bytes))
+            .map(|p| (p.depth, p.request_bytes))
     });
     let mut advice = Advice {
         best_mb_s: best,
@@ -63,7 +66,11 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
 fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<String> {
     let mut said = Vec::new();
     let mb = |v: f64| crate::report::number::three(v);
-    if let (Some(best), Some(plateau), Some(most)) = (advice.best_mb_s, advice.plateau_bytes, advice.request_90_bytes) {
+    if let (Some(best), Some(plateau), Some(most)) = (
+        advice.best_mb_s,
+        advice.plateau_bytes,
+        advice.request_90_bytes,
+    ) {
         said.push(format!(
             "A readahead of {} is enough: it gets 98 % of the best throughput ({} MB/s, one sequential read at a time); {} \
              gets 90 %",
@@ -72,16 +79,29 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
             size(most)
         ));
         if line.last().is_some_and(|p| p.request_bytes == plateau) && line.len() > 1 {
-            said.push(format!("Throughput still rose at {}, the largest size measured", size(plateau)));
+            said.push(format!(
+                "Throughput still rose at {}, the largest size measured",
+                size(plateau)
+            ));
         }
-        if let Some(finding) = context.readahead_bytes.and_then(|now| present(now, advice, line)) {
+        if let Some(finding) = context
+            .readahead_bytes
+            .and_then(|now| present(now, advice, line))
+        {
             said.push(finding);
         }
         if context.noise.is_some_and(|noise| noise > NOISY) {
-            said.push("The machine was busy, so the 98 % is not exact: neighbouring sizes are as good".to_string());
+            said.push(
+                "The machine was busy, so the 98 % is not exact: neighbouring sizes are as good"
+                    .to_string(),
+            );
         }
     }
-    if let (Some(depth), Some(bytes), Some(best)) = (advice.depth_90, advice.depth_90_bytes, advice.best_deep_mb_s) {
+    if let (Some(depth), Some(bytes), Some(best)) = (
+        advice.depth_90,
+        advice.depth_90_bytes,
+        advice.best_deep_mb_s,
+    ) {
         said.push(match depth {
             1 => {
                 format!("One read at a time of {} gets 90 % of the most that the storage gives: several at once gain little", size(bytes))
@@ -95,7 +115,10 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
         } else {
             "at or above what was measured: the formula costs nothing here"
         };
-        said.push(format!("The formula of 2010 caps a device of this capacity at {}, {beside}", size(cap)));
+        said.push(format!(
+            "The formula of 2010 caps a device of this capacity at {}, {beside}",
+            size(cap)
+        ));
     }
     said
 }
@@ -107,7 +130,11 @@ fn present(now: u64, advice: &Advice, line: &[&Point]) -> Option<String> {
     let gain = if part >= PLATEAU || now >= advice.plateau_bytes? {
         "there is nothing to gain by a larger one".to_string()
     } else {
-        format!("up to {:.0} % more with {}", (1.0 / part - 1.0) * 100.0, size(advice.plateau_bytes?))
+        format!(
+            "up to {:.0} % more with {}",
+            (1.0 / part - 1.0) * 100.0,
+            size(advice.plateau_bytes?)
+        )
     };
     Some(format!("The present readahead, {}: {gain}", size(now)))
 }
@@ -118,7 +145,11 @@ mod tests {
     use crate::probe::Spread;
 
     fn point(pattern: Pattern, bytes: u64, depth: u32, rate: f64) -> Point {
-        let spread = Spread { median: rate, low: rate, high: rate };
+        let spread = Spread {
+            median: rate,
+            low: rate,
+            high: rate,
+        };
         Point {
             pattern,
             request_bytes: bytes,
@@ -134,7 +165,11 @@ mod tests {
     }
 
     fn line(rates: &[f64]) -> Vec<Point> {
-        rates.iter().enumerate().map(|(n, r)| point(Pattern::Sequential, 4096 << n, 1, *r)).collect()
+        rates
+            .iter()
+            .enumerate()
+            .map(|(n, r)| point(Pattern::Sequential, 4096 << n, 1, *r))
+            .collect()
     }
 
     const CONTEXT: Context<'static> = Context {
@@ -152,22 +187,45 @@ mod tests {
         points.push(point(Pattern::Random, 65536, 4, 901.0));
         points.push(point(Pattern::Random, 4096, 4, 899.0));
         let advice = advise(&points, &CONTEXT);
-        assert_eq!((advice.request_90_bytes, advice.plateau_bytes), (Some(16384), Some(65536)));
-        assert_eq!((advice.depth_90, advice.depth_90_bytes), (Some(4), Some(65536)));
+        assert_eq!(
+            (advice.request_90_bytes, advice.plateau_bytes),
+            (Some(16384), Some(65536))
+        );
+        assert_eq!(
+            (advice.depth_90, advice.depth_90_bytes),
+            (Some(4), Some(65536))
+        );
         assert_eq!(advice.capacity_cap_bytes, Some(1 << 20));
         let said = advice.findings.join("\n");
-        assert!(said.contains("The present readahead, 8K: up to 11 % more with 64K"), "{said}");
+        assert!(
+            said.contains("The present readahead, 8K: up to 11 % more with 64K"),
+            "{said}"
+        );
         assert!(!said.contains("still rose"), "{said}");
     }
 
     #[test]
     fn where_more_gains_nothing_it_says_so() {
-        let context = Context { readahead_bytes: Some(128 << 10), ..CONTEXT };
+        let context = Context {
+            readahead_bytes: Some(128 << 10),
+            ..CONTEXT
+        };
         let advice = advise(&line(&[99.0, 100.0, 99.5]), &context);
         let said = advice.findings.join("\n");
-        assert!(said.contains("The present readahead, 128K: there is nothing to gain"), "{said}");
-        assert!(said.contains("One read at a time of 4K gets 90 % of the most"), "{said}");
-        assert!(advise(&line(&[1.0, 2.0]), &CONTEXT).findings.join("\n").contains("still rose at 8K"));
+        assert!(
+            said.contains("The present readahead, 128K: there is nothing to gain"),
+            "{said}"
+        );
+        assert!(
+            said.contains("One read at a time of 4K gets 90 % of the most"),
+            "{said}"
+        );
+        assert!(
+            advise(&line(&[1.0, 2.0]), &CONTEXT)
+                .findings
+                .join("\n")
+                .contains("still rose at 8K")
+        );
         assert_eq!(advise(&[], &CONTEXT).plateau_bytes, None);
         assert!(advise(&[], &CONTEXT).findings.is_empty());
     }

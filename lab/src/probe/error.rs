@@ -7,7 +7,9 @@ pub enum ProbeError {
     #[error("{0}")]
     Open(#[from] foreread::source::SourceOpenError),
     /// A read of the source failed.
-    #[error("reading the source: {0}; check the storage, or leave the file alone while it is measured")]
+    #[error(
+        "reading the source: {0}; check the storage, or leave the file alone while it is measured"
+    )]
     Read(#[from] foreread::source::SourceError),
     /// The engine could not be set up for the hits.
     #[error("{0}")]
@@ -16,13 +18,17 @@ pub enum ProbeError {
     #[error("{0}")]
     Hit(#[from] foreread::ReadError),
     /// There is too little to read.
-    #[error("{bytes} bytes are too few to measure; name a source of 8192 bytes or more, best of 1 GiB")]
+    #[error(
+        "{bytes} bytes are too few to measure; name a source of 8192 bytes or more, best of 1 GiB"
+    )]
     Small {
         /// What there is.
         bytes: u64,
     },
     /// A read that lay within the source ended early.
-    #[error("the source became shorter while it was read, at offset {offset}; leave it alone and try again")]
+    #[error(
+        "the source became shorter while it was read, at offset {offset}; leave it alone and try again"
+    )]
     Short {
         /// Where.
         offset: u64,

@@ -15,7 +15,9 @@ use super::forms::{self, DeviceKind, Shape};
 use super::measure::ROUNDS;
 use super::{Fit, Point, Spread, Tried, grid, virt};
 use foreread_sim::device::custom::ModelFile;
-use foreread_sim::device::custom::{ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile};
+use foreread_sim::device::custom::{
+    ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile,
+};
 use foreread_sim::device::fit::Form as AloneForm;
 use foreread_sim::device::net::NetModel;
 use foreread_sim::device::presets::{Model, Preset};
@@ -50,10 +52,17 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     let several = gain(&all) > DEPTH_GAINS;
     // A source that delivers a read in parts is not a device that has all bytes at once, if the other form holds.
     let net: Family = vec![Box::new(forms::net)];
-    let parts = if in_parts && several { best_of(&net, &all).filter(Candidate::holds) } else { None };
+    let parts = if in_parts && several {
+        best_of(&net, &all).filter(Candidate::holds)
+    } else {
+        None
+    };
     let mut found: Vec<Candidate> = match parts {
         Some(net) => vec![net],
-        None => families(several).iter().filter_map(|family| best_of(family, &all)).collect(),
+        None => families(several)
+            .iter()
+            .filter_map(|family| best_of(family, &all))
+            .collect(),
     };
     found.sort_by_key(|c| c.shape.parameters);
     let predicted = |c: &Candidate| c.left_out.unwrap_or(c.rms);
@@ -61,12 +70,17 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     let noise = noise(points);
     let near = |c: &&Candidate| predicted(c) <= best * NEARLY.0 + NEARLY.1;
     let least = found.iter().map(|c| c.rms).min_by(f64::total_cmp)?;
-    let own = |c: &&Candidate| c.rms <= least * NEARLY.0 + NEARLY.1.min(noise + 0.002) + noise / 2.0;
+    let own =
+        |c: &&Candidate| c.rms <= least * NEARLY.0 + NEARLY.1.min(noise + 0.002) + noise / 2.0;
     let at = (found.iter().position(|c| near(&c) && own(&c) && c.holds()))
         .or_else(|| found.iter().position(|c| near(&c) && c.holds()))
         .or_else(|| found.iter().position(Candidate::holds))
         .or_else(|| found.iter().position(|c| near(&c)))?;
-    let tried = found.iter().enumerate().map(|(n, c)| c.tried(n == at)).collect();
+    let tried = found
+        .iter()
+        .enumerate()
+        .map(|(n, c)| c.tried(n == at))
+        .collect();
     let chosen = &found[at];
     let fit = Fit {
         kind: chosen.shape.kind.word().to_string(),
@@ -100,19 +114,45 @@ type Family = Vec<Fitter>;
 
 fn families(several: bool) -> Vec<Family> {
     let knees: Vec<u64> = (1..9).map(|n| grid::MIN_BYTES << n).collect();
-    let plain = vec![AloneForm { max_transfer_bytes: None, knees: Vec::new() }];
-    let split = TRANSFERS.iter().map(|most| AloneForm { max_transfer_bytes: Some(*most), knees: Vec::new() }).collect();
-    let one = |most: Option<u64>| knees.iter().map(move |k| AloneForm { max_transfer_bytes: most, knees: vec![*k] });
+    let plain = vec![AloneForm {
+        max_transfer_bytes: None,
+        knees: Vec::new(),
+    }];
+    let split = TRANSFERS
+        .iter()
+        .map(|most| AloneForm {
+            max_transfer_bytes: Some(*most),
+            knees: Vec::new(),
+        })
+        .collect();
+    let one = |most: Option<u64>| {
+        knees.iter().map(move |k| AloneForm {
+            max_transfer_bytes: most,
+            knees: vec![*k],
+        })
+    };
     let two_slopes: Vec<AloneForm> = one(None).collect();
     let split_slopes: Vec<AloneForm> = TRANSFERS.iter().flat_map(|most| one(Some(*most))).collect();
-    let pairs = knees.iter().enumerate().flat_map(|(n, a)| knees[n + 1..].iter().map(|b| vec![*a, *b]));
-    let three_slopes: Vec<AloneForm> = pairs.map(|knees| AloneForm { max_transfer_bytes: None, knees }).collect();
+    let pairs = knees
+        .iter()
+        .enumerate()
+        .flat_map(|(n, a)| knees[n + 1..].iter().map(|b| vec![*a, *b]));
+    let three_slopes: Vec<AloneForm> = pairs
+        .map(|knees| AloneForm {
+            max_transfer_bytes: None,
+            knees,
+        })
+        .collect();
     let curves: [Vec<AloneForm>; 5] = [plain, split, two_slopes, split_slopes, three_slopes];
     let mut families: Vec<Family> = Vec::new();
     if !several {
         for curve in curves {
-            families
-                .push(curve.into_iter().map(|f| Box::new(move |p: &[&Point]| forms::disk(&f, p)) as Fitter).collect());
+            families.push(
+                curve
+                    .into_iter()
+                    .map(|f| Box::new(move |p: &[&Point]| forms::disk(&f, p)) as Fitter)
+                    .collect(),
+            );
         }
         families.push(vec![Box::new(forms::array)]);
         return families;
@@ -121,7 +161,8 @@ fn families(several: bool) -> Vec<Family> {
     // The shape of one alone is chosen first: with every gate and every transfer there would be hundreds of forms.
     for curve in curves {
         for gate in [false, true] {
-            let fitter = |f: AloneForm| Box::new(move |p: &[&Point]| forms::lanes(&f, gate, p)) as Fitter;
+            let fitter =
+                |f: AloneForm| Box::new(move |p: &[&Point]| forms::lanes(&f, gate, p)) as Fitter;
             families.push(curve.iter().cloned().map(fitter).collect());
         }
     }
@@ -132,11 +173,16 @@ fn families(several: bool) -> Vec<Family> {
 fn gain(points: &[&Point]) -> f64 {
     let rate = |p: &&Point| p.throughput_mb_s.median;
     let gain = |deep: &&Point| {
-        let one =
-            points.iter().find(|p| p.depth == 1 && p.pattern == deep.pattern && p.request_bytes == deep.request_bytes);
+        let one = points.iter().find(|p| {
+            p.depth == 1 && p.pattern == deep.pattern && p.request_bytes == deep.request_bytes
+        });
         one.map_or(1.0, |one| rate(deep) / rate(one))
     };
-    points.iter().filter(|p| p.depth > 1).map(gain).fold(1.0, f64::max)
+    points
+        .iter()
+        .filter(|p| p.depth > 1)
+        .map(gain)
+        .fold(1.0, f64::max)
 }
 
 /// The one of a family that fits best, with its predictions.
@@ -149,7 +195,11 @@ fn best_of(family: &Family, points: &[&Point]) -> Option<Candidate> {
     let (fitter, shape, rms_all) = scored.min_by(|a, b| a.2.total_cmp(&b.2))?;
     let mut absolute: Vec<f64> = errors(&shape, points).map(f64::abs).collect();
     absolute.sort_by(f64::total_cmp);
-    let missed = points.iter().zip(errors(&shape, points)).filter(|(p, e)| is_missed(p, *e)).count();
+    let missed = points
+        .iter()
+        .zip(errors(&shape, points))
+        .filter(|(p, e)| is_missed(p, *e))
+        .count();
     Some(Candidate {
         worst: *absolute.last()?,
         median: absolute[absolute.len() / 2],
@@ -161,12 +211,16 @@ fn best_of(family: &Family, points: &[&Point]) -> Option<Candidate> {
 }
 
 fn errors<'a>(shape: &'a Shape, points: &'a [&Point]) -> impl Iterator<Item = f64> + 'a {
-    points.iter().map(|p| shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median - 1.0)
+    points.iter().map(|p| {
+        shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median - 1.0
+    })
 }
 
 /// Of ratios, so that a half and a double are equally wrong.
 fn rms(errors: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = errors.fold((0.0, 0), |(sum, n), e| (sum + (1.0 + e).ln().powi(2), n + 1));
+    let (sum, n) = errors.fold((0.0, 0), |(sum, n), e| {
+        (sum + (1.0 + e).ln().powi(2), n + 1)
+    });
     (sum / f64::from(n.max(1))).sqrt()
 }
 
@@ -184,7 +238,10 @@ fn left_out(fitter: &Fitter, points: &[&Point]) -> Option<f64> {
     let inner = sizes.get(1..sizes.len().checked_sub(1)?)?;
     let mut errors_all = Vec::new();
     for size in inner {
-        let (out, rest): (Vec<&Point>, Vec<&Point>) = points.iter().copied().partition(|p| p.request_bytes == *size);
+        let (out, rest): (Vec<&Point>, Vec<&Point>) = points
+            .iter()
+            .copied()
+            .partition(|p| p.request_bytes == *size);
         // Where the others leave a figure open the form says nothing about this size.
         if let Some(shape) = fitter(&rest) {
             errors_all.extend(errors(&shape, &out));
@@ -195,7 +252,10 @@ fn left_out(fitter: &Fitter, points: &[&Point]) -> Option<f64> {
 
 /// Half the spread of a typical point.
 fn noise(points: &[Point]) -> f64 {
-    let mut spreads: Vec<f64> = points.iter().filter_map(|p| p.throughput_mb_s.relative()).collect();
+    let mut spreads: Vec<f64> = points
+        .iter()
+        .filter_map(|p| p.throughput_mb_s.relative())
+        .collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).map_or(0.0, |s| s / 2.0)
 }
@@ -227,11 +287,17 @@ fn reason(found: &[Candidate], at: usize, noise: f64) -> String {
         );
     }
     if !chosen.holds() {
-        return format!("no form holds; this one misses {} of the points, by more than 10 %", percent(chosen.missed));
+        return format!(
+            "no form holds; this one misses {} of the points, by more than 10 %",
+            percent(chosen.missed)
+        );
     }
     let error = chosen.left_out.unwrap_or(chosen.rms);
     match found[..at].iter().min_by(|a, b| a.rms.total_cmp(&b.rms)) {
-        None => format!("the simplest form holds; sizes left out are predicted within {} (rms)", percent(error)),
+        None => format!(
+            "the simplest form holds; sizes left out are predicted within {} (rms)",
+            percent(error)
+        ),
         Some(simpler) => format!(
             "sizes left out are predicted within {} (rms); the best simpler form, {}, is {} off (rms) against {}",
             percent(error),
@@ -248,7 +314,11 @@ fn figures(shape: &Shape) -> String {
     let mut text = us(shape.alone.command_ns);
     let starts = std::iter::once(&0).chain(&shape.alone.form.knees);
     for (from, cost) in starts.zip(&shape.alone.ns_per_kib) {
-        let place = if *from > 0 { format!(" from {}K on", from >> 10) } else { String::new() };
+        let place = if *from > 0 {
+            format!(" from {}K on", from >> 10)
+        } else {
+            String::new()
+        };
         text += &format!(" + {:.3} us/KiB{place}", cost / 1e3);
     }
     if let Some(most) = shape.alone.form.max_transfer_bytes {
@@ -260,8 +330,16 @@ fn figures(shape: &Shape) -> String {
     match shape.deep {
         None => text + "; one after the other",
         Some(deep) => {
-            let rate = if deep.gate_ns_per_kib > 0.0 { 1024e3 / deep.gate_ns_per_kib } else { f64::INFINITY };
-            let gate = if deep.gate_ns > 0.0 { format!("{} each and ", us(deep.gate_ns)) } else { String::new() };
+            let rate = if deep.gate_ns_per_kib > 0.0 {
+                1024e3 / deep.gate_ns_per_kib
+            } else {
+                f64::INFINITY
+            };
+            let gate = if deep.gate_ns > 0.0 {
+                format!("{} each and ", us(deep.gate_ns))
+            } else {
+                String::new()
+            };
             text + &format!("; {} at once, in all {gate}{rate:.0} MB/s", deep.lanes)
         }
     }
@@ -275,7 +353,10 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
     let command_ns = whole(alone.command_ns);
     let max_transfer_bytes = alone.form.max_transfer_bytes;
     let starts = std::iter::once(0).chain(alone.form.knees.iter().copied());
-    let slope = |(from_bytes, cost): (u64, &f64)| SlopeFile { from_bytes, ps_per_kib: ps(*cost) };
+    let slope = |(from_bytes, cost): (u64, &f64)| SlopeFile {
+        from_bytes,
+        ps_per_kib: ps(*cost),
+    };
     let slopes: Vec<SlopeFile> = starts.zip(&alone.ns_per_kib).map(slope).collect();
     let rate = |ns_per_kib: f64| (1024e9 / ns_per_kib.max(1.024)).round().clamp(1e3, 1e12) as u64;
     match (shape.kind, shape.deep) {
@@ -284,8 +365,11 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
             let link = rate(deep.gate_ns_per_kib).max(connection);
             let rtt_ns = command_ns.max(1);
             // The mean of a lognormal is above its median; what was fitted is the mean.
-            let median_ns =
-                tail.map_or(rtt_ns, |ratio| (rtt_ns as f64 / mean_of_lognormal(ratio)).round() as u64).max(1);
+            let median_ns = tail
+                .map_or(rtt_ns, |ratio| {
+                    (rtt_ns as f64 / mean_of_lognormal(ratio)).round() as u64
+                })
+                .max(1);
             file.net = Some(NetFile {
                 rtt_ns: median_ns,
                 rtt_p99_ns: tail.map(|ratio| (median_ns as f64 * ratio).round() as u64),
@@ -298,14 +382,38 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
         (DeviceKind::Lanes, Some(deep)) => {
             let (gate_ns, gate_ps_per_kib) = (whole(deep.gate_ns), ps(deep.gate_ns_per_kib));
             let lanes = deep.lanes;
-            file.lanes = Some(LanesFile { lanes, command_ns, max_transfer_bytes, gate_ns, gate_ps_per_kib, slopes });
+            file.lanes = Some(LanesFile {
+                lanes,
+                command_ns,
+                max_transfer_bytes,
+                gate_ns,
+                gate_ps_per_kib,
+                slopes,
+            });
         }
         (DeviceKind::Array, _) => {
-            let rows = [(1, alone.command_ns), (2, alone.command_ns + shape.random_ns)];
-            let overhead = rows.map(|(from_readers, ns)| OverheadFile { from_readers, ns: whole(ns) }).into();
-            file.array = Some(ArrayFile { ps_per_kib: ps(alone.ns_per_kib[0]), overhead });
+            let rows = [
+                (1, alone.command_ns),
+                (2, alone.command_ns + shape.random_ns),
+            ];
+            let overhead = rows
+                .map(|(from_readers, ns)| OverheadFile {
+                    from_readers,
+                    ns: whole(ns),
+                })
+                .into();
+            file.array = Some(ArrayFile {
+                ps_per_kib: ps(alone.ns_per_kib[0]),
+                overhead,
+            });
         }
-        _ => file.disk = Some(DiskFile { command_ns, max_transfer_bytes, slopes }),
+        _ => {
+            file.disk = Some(DiskFile {
+                command_ns,
+                max_transfer_bytes,
+                slopes,
+            })
+        }
     }
     file
 }
@@ -319,12 +427,31 @@ fn mean_of_lognormal(p99: f64) -> f64 {
 /// Writes beside each point what `preset` makes of it, by virtual time: the median of as many rounds as were measured
 /// where it is random.
 pub(super) fn predict(preset: &Preset, span: u64, points: &mut [Point]) {
-    let rounds = if matches!(preset.model, Model::Net(NetModel { rtt_p99_ns: Some(_), .. })) { ROUNDS } else { 1 };
+    let rounds = if matches!(
+        preset.model,
+        Model::Net(NetModel {
+            rtt_p99_ns: Some(_),
+            ..
+        })
+    ) {
+        ROUNDS
+    } else {
+        1
+    };
     for point in points {
-        let task = grid::Task { pattern: point.pattern, depth: point.depth, bytes: point.request_bytes };
-        let mb_per_s = |round: u32| virt::slice(preset, task, span, u64::from(round)).bytes_per_s / 1e6;
+        let task = grid::Task {
+            pattern: point.pattern,
+            depth: point.depth,
+            bytes: point.request_bytes,
+        };
+        let mb_per_s =
+            |round: u32| virt::slice(preset, task, span, u64::from(round)).bytes_per_s / 1e6;
         let of_rounds: Vec<f64> = (0..rounds).map(mb_per_s).collect();
-        point.model_mb_s = Spread::of(&of_rounds).map(|s| s.median).filter(|m| *m > 0.0);
-        point.error = point.model_mb_s.map(|m| m / point.throughput_mb_s.median - 1.0);
+        point.model_mb_s = Spread::of(&of_rounds)
+            .map(|s| s.median)
+            .filter(|m| *m > 0.0);
+        point.error = point
+            .model_mb_s
+            .map(|m| m / point.throughput_mb_s.median - 1.0);
     }
 }

@@ -10,7 +10,9 @@
 //! Never: a figure below 0, or one that the points leave open.
 
 use super::{Pattern, Point};
-use foreread_sim::device::fit::{Fit as Alone, Form as AloneForm, Point as Time, relative_least_squares};
+use foreread_sim::device::fit::{
+    Fit as Alone, Form as AloneForm, Point as Time, relative_least_squares,
+};
 
 /// Lanes that are tried; the last is as many as were ever kept busy.
 pub(super) const LANES: [u32; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64];
@@ -60,7 +62,12 @@ pub(super) enum DeviceKind {
 impl Shape {
     /// Nanoseconds of one command alone.
     fn alone_ns(&self, pattern: Pattern, bytes: u64) -> f64 {
-        self.alone.ns(bytes) + if pattern == Pattern::Random { self.random_ns } else { 0.0 }
+        self.alone.ns(bytes)
+            + if pattern == Pattern::Random {
+                self.random_ns
+            } else {
+                0.0
+            }
     }
 
     /// What it makes of a point, in 10^6 bytes a second.
@@ -73,7 +80,11 @@ impl Shape {
                 (alone_ns.max(gate_ns) / f64::from(depth.min(deep.lanes))).max(gate_ns)
             }
         };
-        if ns > 0.0 { bytes as f64 * 1e3 / ns } else { f64::INFINITY }
+        if ns > 0.0 {
+            bytes as f64 * 1e3 / ns
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// In one line: `disk, 2 slopes`.
@@ -83,15 +94,23 @@ impl Shape {
             n => format!(", {} slopes", n + 1),
         };
         let most = self.alone.form.max_transfer_bytes;
-        let transfers = most.map_or_else(String::new, |most| format!(", transfers of {}K", most >> 10));
+        let transfers = most.map_or_else(String::new, |most| {
+            format!(", transfers of {}K", most >> 10)
+        });
         let kind = match self.kind {
             DeviceKind::Disk => "disk",
             DeviceKind::Array => "array",
             DeviceKind::Net(_) => "net",
             DeviceKind::Lanes => "lanes",
         };
-        let gate = self.deep.filter(|_| self.kind == DeviceKind::Lanes).is_some_and(|d| d.gate_ns > 0.0);
-        format!("{kind}{}{slopes}{transfers}", if gate { " with a gate" } else { "" })
+        let gate = self
+            .deep
+            .filter(|_| self.kind == DeviceKind::Lanes)
+            .is_some_and(|d| d.gate_ns > 0.0);
+        format!(
+            "{kind}{}{slopes}{transfers}",
+            if gate { " with a gate" } else { "" }
+        )
     }
 }
 
@@ -101,7 +120,13 @@ fn ns_of(point: &Point) -> f64 {
 }
 
 fn times<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Time> {
-    points.filter(|p| p.depth == 1).map(|p| Time { bytes: p.request_bytes, ns: ns_of(p) }).collect()
+    points
+        .filter(|p| p.depth == 1)
+        .map(|p| Time {
+            bytes: p.request_bytes,
+            ns: ns_of(p),
+        })
+        .collect()
 }
 
 /// The formula of one command alone, fitted to all points of depth 1.
@@ -113,12 +138,21 @@ pub(super) fn alone(form: &AloneForm, points: &[&Point]) -> Option<Alone> {
 pub(super) fn disk(form: &AloneForm, points: &[&Point]) -> Option<Shape> {
     let alone = alone(form, points)?;
     let parameters = 2 + 2 * form.knees.len() as u32 + u32::from(form.max_transfer_bytes.is_some());
-    Some(Shape { alone, random_ns: 0.0, deep: None, kind: DeviceKind::Disk, parameters })
+    Some(Shape {
+        alone,
+        random_ns: 0.0,
+        deep: None,
+        kind: DeviceKind::Disk,
+        parameters,
+    })
 }
 
 /// One after the other, with an overhead for reads at random.
 pub(super) fn array(points: &[&Point]) -> Option<Shape> {
-    let form = AloneForm { max_transfer_bytes: None, knees: Vec::new() };
+    let form = AloneForm {
+        max_transfer_bytes: None,
+        knees: Vec::new(),
+    };
     let shallow: Vec<&Point> = points.iter().copied().filter(|p| p.depth == 1).collect();
     let row = |p: &&Point| {
         let random = f64::from(u8::from(p.pattern == Pattern::Random));
@@ -127,20 +161,44 @@ pub(super) fn array(points: &[&Point]) -> Option<Shape> {
     let rows: Vec<Vec<f64>> = shallow.iter().map(row).collect();
     let targets: Vec<f64> = shallow.iter().map(|p| ns_of(p)).collect();
     let found = relative_least_squares(&rows, &targets)?;
-    let alone = Alone { form, command_ns: found[0], ns_per_kib: vec![found[1]] };
-    Some(Shape { alone, random_ns: found[2], deep: None, kind: DeviceKind::Array, parameters: 3 })
+    let alone = Alone {
+        form,
+        command_ns: found[0],
+        ns_per_kib: vec![found[1]],
+    };
+    Some(Shape {
+        alone,
+        random_ns: found[2],
+        deep: None,
+        kind: DeviceKind::Array,
+        parameters: 3,
+    })
 }
 
 /// Several at once over a link. Only for sources that deliver the bytes of a read in parts.
 pub(super) fn net(points: &[&Point]) -> Option<Shape> {
-    let form = AloneForm { max_transfer_bytes: None, knees: Vec::new() };
+    let form = AloneForm {
+        max_transfer_bytes: None,
+        knees: Vec::new(),
+    };
     let alone = alone(&form, points)?;
-    let smallest =
-        points.iter().filter(|p| p.depth == 1 && p.pattern == Pattern::Random).min_by_key(|p| p.request_bytes)?;
-    let tail = smallest.latency_p99_us.map(|p99| p99 / smallest.latency_us.median).filter(|ratio| *ratio > TAIL);
+    let smallest = points
+        .iter()
+        .filter(|p| p.depth == 1 && p.pattern == Pattern::Random)
+        .min_by_key(|p| p.request_bytes)?;
+    let tail = smallest
+        .latency_p99_us
+        .map(|p99| p99 / smallest.latency_us.median)
+        .filter(|ratio| *ratio > TAIL);
     let deep = share(&alone, points, false)?;
     let parameters = 4 + u32::from(tail.is_some());
-    Some(Shape { alone, random_ns: 0.0, deep: Some(deep), kind: DeviceKind::Net(tail), parameters })
+    Some(Shape {
+        alone,
+        random_ns: 0.0,
+        deep: Some(deep),
+        kind: DeviceKind::Net(tail),
+        parameters,
+    })
 }
 
 /// Several at once behind a gate, which has a part that does not depend on the length if `gate`.
@@ -148,7 +206,12 @@ pub(super) fn lanes(form: &AloneForm, gate: bool, points: &[&Point]) -> Option<S
     let disk = disk(form, points)?;
     let deep = share(&disk.alone, points, gate)?;
     let parameters = disk.parameters + 2 + u32::from(gate);
-    Some(Shape { deep: Some(deep), kind: DeviceKind::Lanes, parameters, ..disk })
+    Some(Shape {
+        deep: Some(deep),
+        kind: DeviceKind::Lanes,
+        parameters,
+        ..disk
+    })
 }
 
 /// The gate through the best throughput of each size that was read at several depths, and the lanes that fit best.
@@ -162,7 +225,11 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
         if gate { vec![kib, 1.0] } else { vec![kib] }
     };
     let best = |bytes: &u64| {
-        let mut of_size: Vec<f64> = deep.iter().filter(|p| p.request_bytes == *bytes).map(|p| ns_of(p)).collect();
+        let mut of_size: Vec<f64> = deep
+            .iter()
+            .filter(|p| p.request_bytes == *bytes)
+            .map(|p| ns_of(p))
+            .collect();
         of_size.sort_by(f64::total_cmp);
         // Two that are about as fast show a bend; one alone that is faster may still rise.
         match of_size.as_slice() {
@@ -175,10 +242,17 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
         let rows: Vec<Vec<f64>> = sizes.iter().map(|bytes| row(*bytes)).collect();
         relative_least_squares(&rows, &sizes.iter().filter_map(best).collect::<Vec<f64>>())?
     } else {
-        let narrow = points.iter().map(|p| ns_of(p) * 1024.0 / p.request_bytes as f64).min_by(f64::total_cmp)?;
+        let narrow = points
+            .iter()
+            .map(|p| ns_of(p) * 1024.0 / p.request_bytes as f64)
+            .min_by(f64::total_cmp)?;
         vec![narrow, 0.0]
     };
-    let with = |lanes| Deep { lanes, gate_ns: found[1], gate_ns_per_kib: found[0] };
+    let with = |lanes| Deep {
+        lanes,
+        gate_ns: found[1],
+        gate_ns_per_kib: found[0],
+    };
     let squares = |deep_with: Deep| -> f64 {
         let shape = Shape {
             alone: alone.clone(),
@@ -187,10 +261,20 @@ fn share(alone: &Alone, points: &[&Point], gate: bool) -> Option<Deep> {
             kind: DeviceKind::Lanes,
             parameters: 0,
         };
-        let error =
-            |p: &&Point| (shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median).ln().powi(2);
+        let error = |p: &&Point| {
+            (shape.mb_per_s(p.pattern, p.request_bytes, p.depth) / p.throughput_mb_s.median)
+                .ln()
+                .powi(2)
+        };
         deep.iter().map(error).sum()
     };
-    let least = LANES.iter().map(|l| squares(with(*l))).min_by(f64::total_cmp)?;
-    LANES.into_iter().rev().map(with).find(|d| squares(*d) <= least * LANES_TIE + 1e-9)
+    let least = LANES
+        .iter()
+        .map(|l| squares(with(*l)))
+        .min_by(f64::total_cmp)?;
+    LANES
+        .into_iter()
+        .rev()
+        .map(with)
+        .find(|d| squares(*d) <= least * LANES_TIE + 1e-9)
 }

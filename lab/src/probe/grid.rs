@@ -44,16 +44,32 @@ pub fn tasks(span: u64) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut bytes = MIN_BYTES;
     while bytes <= MAX_BYTES && fits(bytes) {
-        tasks.push(Task { pattern: Pattern::Sequential, depth: 1, bytes });
-        tasks.push(Task { pattern: Pattern::Random, depth: 1, bytes });
+        tasks.push(Task {
+            pattern: Pattern::Sequential,
+            depth: 1,
+            bytes,
+        });
+        tasks.push(Task {
+            pattern: Pattern::Random,
+            depth: 1,
+            bytes,
+        });
         bytes *= 2;
     }
     for depth in DEPTHS {
         let allowed = |bytes: &u64| fits(*bytes) && *bytes * u64::from(depth) <= ARENA_BYTES;
         let deep = DEEP_BYTES.into_iter().filter(allowed);
-        tasks.extend(deep.map(|bytes| Task { pattern: Pattern::Random, depth, bytes }));
+        tasks.extend(deep.map(|bytes| Task {
+            pattern: Pattern::Random,
+            depth,
+            bytes,
+        }));
         if allowed(&DEEP_SEQUENTIAL_BYTES) {
-            tasks.push(Task { pattern: Pattern::Sequential, depth, bytes: DEEP_SEQUENTIAL_BYTES });
+            tasks.push(Task {
+                pattern: Pattern::Sequential,
+                depth,
+                bytes: DEEP_SEQUENTIAL_BYTES,
+            });
         }
     }
     tasks
@@ -67,7 +83,10 @@ mod tests {
     fn every_size_and_every_depth_that_fits() {
         let all = tasks(1 << 40);
         assert_eq!(all.len(), 2 * 12 + 6 * 5);
-        assert!(all.iter().all(|t| t.bytes * u64::from(t.depth) <= ARENA_BYTES));
+        assert!(
+            all.iter()
+                .all(|t| t.bytes * u64::from(t.depth) <= ARENA_BYTES)
+        );
         let mut once = all.clone();
         once.sort_unstable();
         once.dedup();
@@ -78,7 +97,13 @@ mod tests {
     #[test]
     fn a_small_source_has_small_points() {
         assert!(tasks(2 * MIN_BYTES - 1).is_empty());
-        assert_eq!(tasks(2 * MIN_BYTES).iter().map(|t| t.bytes).max(), Some(MIN_BYTES));
-        assert_eq!(tasks(505_000).iter().map(|t| t.bytes).max(), Some(128 << 10));
+        assert_eq!(
+            tasks(2 * MIN_BYTES).iter().map(|t| t.bytes).max(),
+            Some(MIN_BYTES)
+        );
+        assert_eq!(
+            tasks(505_000).iter().map(|t| t.bytes).max(),
+            Some(128 << 10)
+        );
     }
 }

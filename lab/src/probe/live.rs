@@ -46,7 +46,11 @@ impl Live {
     pub(super) fn open(path: &Path, most: u64) -> Result<Live, ProbeError> {
         let source = FileSource::open(path)?;
         let span = source.size().min(most);
-        Ok(Live { source: Arc::new(source), span, arena: Vec::new() })
+        Ok(Live {
+            source: Arc::new(source),
+            span,
+            arena: Vec::new(),
+        })
     }
 
     pub(super) fn source(&self) -> &FileSource {
@@ -58,19 +62,33 @@ impl Live {
     }
 
     /// Reads for `length`, and at least once with every thread.
-    pub(super) fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, ProbeError> {
+    pub(super) fn slice(
+        &mut self,
+        task: Task,
+        length: Duration,
+        seed: u64,
+    ) -> Result<Slice, ProbeError> {
         if self.arena.is_empty() {
             // Written to: a page of zeros would be found missing in the midst of a read.
             self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
         }
         let began = Instant::now();
         let skip = self.arena.as_ptr().align_offset(ALIGN).min(ALIGN);
-        let buffers = self.arena[skip..].chunks_exact_mut(task.bytes as usize).take(task.depth as usize);
+        let buffers = self.arena[skip..]
+            .chunks_exact_mut(task.bytes as usize)
+            .take(task.depth as usize);
         let offsets = Mutex::new(Offsets::new(task, self.span, seed));
-        let next = || offsets.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next = || {
+            offsets
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .next()
+        };
         let source = &*self.source;
         let lanes: Vec<Lane> = if task.depth == 1 {
-            buffers.map(|buffer| lane(source, buffer, &next, length, None)).collect::<Result<_, _>>()?
+            buffers
+                .map(|buffer| lane(source, buffer, &next, length, None))
+                .collect::<Result<_, _>>()?
         } else {
             let barrier = Barrier::new(task.depth as usize);
             std::thread::scope(|scope| {
@@ -79,13 +97,27 @@ impl Live {
                 for buffer in buffers {
                     // Where one is refused none begins: those that are there would wait at the barrier for it.
                     let (gate, opened) = channel::<()>();
-                    let work = move || opened.recv().ok().map(|()| lane(source, buffer, next, length, Some(barrier)));
-                    threads.push(spawn_scoped(scope, "foreread-probe", work).map_err(ProbeError::Threads)?);
+                    let work = move || {
+                        opened
+                            .recv()
+                            .ok()
+                            .map(|()| lane(source, buffer, next, length, Some(barrier)))
+                    };
+                    threads.push(
+                        spawn_scoped(scope, "foreread-probe", work).map_err(ProbeError::Threads)?,
+                    );
                     gates.push(gate);
                 }
-                gates.iter().for_each(|gate| gate.send(()).unwrap_or_default());
-                let join = |t: ScopedJoinHandle<'_, _>| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p));
-                threads.into_iter().filter_map(join).collect::<Result<_, ProbeError>>()
+                gates
+                    .iter()
+                    .for_each(|gate| gate.send(()).unwrap_or_default());
+                let join = |t: ScopedJoinHandle<'_, _>| {
+                    t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))
+                };
+                threads
+                    .into_iter()
+                    .filter_map(join)
+                    .collect::<Result<_, ProbeError>>()
             })?
         };
         let mut latency = latency_histogram();
@@ -107,7 +139,10 @@ impl Live {
     pub(super) fn host_ns_per_kib(&self) -> Result<Spread, ProbeError> {
         let span = self.span.min(HIT_SPAN);
         let bytes = HIT_BYTES.min(span);
-        let options = Options { cache_bytes: 4 * HIT_SPAN, ..Options::default() };
+        let options = Options {
+            cache_bytes: 4 * HIT_SPAN,
+            ..Options::default()
+        };
         let reader = Reader::open(Arc::clone(&self.source) as Arc<dyn Source>, options)?;
         let mut buffer = vec![1; bytes as usize];
         let mut rounds = Vec::new();
@@ -129,9 +164,18 @@ impl Live {
 /// All bytes over all the time, from the first beginning to the last end. Not a sum of the rates of the threads: where
 /// each has one read in a queue, the first is done in no time, and its rate would count as much as that of the last.
 fn rate(lanes: &[Lane], bytes: u64) -> f64 {
-    let (began, ended) = (lanes.iter().map(|l| l.began).min(), lanes.iter().map(|l| l.ended).max());
-    let seconds = ended.zip(began).map_or(0.0, |(ended, began)| (ended - began).as_secs_f64());
-    if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
+    let (began, ended) = (
+        lanes.iter().map(|l| l.began).min(),
+        lanes.iter().map(|l| l.ended).max(),
+    );
+    let seconds = ended
+        .zip(began)
+        .map_or(0.0, |(ended, began)| (ended - began).as_secs_f64());
+    if seconds > 0.0 {
+        bytes as f64 / seconds
+    } else {
+        0.0
+    }
 }
 
 /// One read to begin with, which does not count; then reads until the time is over.
@@ -157,13 +201,22 @@ fn lane(
         record_latency(&mut latency, (now - last).as_nanos() as u64);
         (reads, last) = (reads + 1, now);
     }
-    Ok(Lane { reads, began, ended: last, latency })
+    Ok(Lane {
+        reads,
+        began,
+        ended: last,
+        latency,
+    })
 }
 
 fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), ProbeError> {
     let wanted = buffer.len();
     let got = source.read_at(&mut [IoSliceMut::new(buffer)], offset)?;
-    if got == wanted { Ok(()) } else { Err(ProbeError::Short { offset }) }
+    if got == wanted {
+        Ok(())
+    } else {
+        Err(ProbeError::Short { offset })
+    }
 }
 
 /// A watch that says how long it has been running.
@@ -181,7 +234,9 @@ impl Watch {
 
 /// Today in UTC, `2026-11-30`.
 pub(super) fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
     day(seconds / 86_400)
 }
 
@@ -194,7 +249,11 @@ fn day(days: u64) -> String {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
 }
@@ -207,10 +266,18 @@ mod tests {
     #[test]
     fn a_queue_is_no_faster_than_its_device() {
         let began = Instant::now();
-        let lane =
-            |n: u64| Lane { reads: 1, began, ended: began + Duration::from_millis(n), latency: latency_histogram() };
+        let lane = |n: u64| Lane {
+            reads: 1,
+            began,
+            ended: began + Duration::from_millis(n),
+            latency: latency_histogram(),
+        };
         let lanes: Vec<Lane> = (1..=10).map(lane).collect();
-        assert!((rate(&lanes, 10_000) - 1e6).abs() < 1.0, "{}", rate(&lanes, 10_000));
+        assert!(
+            (rate(&lanes, 10_000) - 1e6).abs() < 1.0,
+            "{}",
+            rate(&lanes, 10_000)
+        );
         assert_eq!(rate(&[], 0).to_bits(), 0.0_f64.to_bits());
     }
 

@@ -87,13 +87,23 @@ pub(super) fn measure(
 ) -> Result<Measured, ProbeError> {
     let tasks = grid::tasks(station.span());
     if tasks.is_empty() {
-        return Err(ProbeError::Small { bytes: station.span() });
+        return Err(ProbeError::Small {
+            bytes: station.span(),
+        });
     }
-    let rounds_most = if station.is_virtual() { ROUNDS } else { LIVE_ROUNDS };
+    let rounds_most = if station.is_virtual() {
+        ROUNDS
+    } else {
+        LIVE_ROUNDS
+    };
     let total = tasks.len() as u64 * u64::from(rounds_most);
-    let mut rounds = Rounds { slices: HashMap::new(), seconds: 0.0 };
+    let mut rounds = Rounds {
+        slices: HashMap::new(),
+        seconds: 0.0,
+    };
     let watch = Watch::start();
-    let slice_s = |left: f64, slices: u64| (left / slices.max(1) as f64).max(MIN_SLICE.as_secs_f64());
+    let slice_s =
+        |left: f64, slices: u64| (left / slices.max(1) as f64).max(MIN_SLICE.as_secs_f64());
     let mut done = 0;
     let mut step = |done: &mut u64| {
         *done += 1;
@@ -117,12 +127,17 @@ pub(super) fn measure(
             if left <= 0.0 && !station.is_virtual() {
                 break;
             }
-            let length = Duration::from_secs_f64(slice_s(left.max(0.0), total - done.min(total - 1)));
+            let length =
+                Duration::from_secs_f64(slice_s(left.max(0.0), total - done.min(total - 1)));
             rounds.add(task, station.slice(task, length, u64::from(round))?);
             step(&mut done);
         }
     }
-    let seconds = if station.is_virtual() { rounds.seconds } else { watch.seconds() };
+    let seconds = if station.is_virtual() {
+        rounds.seconds
+    } else {
+        watch.seconds()
+    };
     Ok(rounds.points(&tasks, seconds, left_out))
 }
 
@@ -140,7 +155,13 @@ impl Rounds {
 
     /// Whether a slice of `task` takes a small part of `seconds`, as far as smaller reads one at a time tell.
     fn affordable(&self, task: Task, seconds: f64) -> bool {
-        let known = |bytes| self.slices.get(&Task { pattern: task.pattern, depth: 1, bytes });
+        let known = |bytes| {
+            self.slices.get(&Task {
+                pattern: task.pattern,
+                depth: 1,
+                bytes,
+            })
+        };
         let Some((bytes, rate)) = (0..)
             .map(|halvings| task.bytes >> halvings)
             .take_while(|bytes| *bytes >= grid::MIN_BYTES)
@@ -155,15 +176,27 @@ impl Rounds {
 
     fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> Measured {
         let in_parts = self.slices.values().flatten().any(|s| s.in_parts);
-        let mut points: Vec<Point> = tasks.iter().filter_map(|task| point(*task, &self.slices.remove(task)?)).collect();
+        let mut points: Vec<Point> = tasks
+            .iter()
+            .filter_map(|task| point(*task, &self.slices.remove(task)?))
+            .collect();
         points.sort_by_key(|p| (p.pattern != Pattern::Sequential, p.depth, p.request_bytes));
-        Measured { points, in_parts, seconds, left_out }
+        Measured {
+            points,
+            in_parts,
+            seconds,
+            left_out,
+        }
     }
 }
 
 /// Nothing where no slice has a figure.
 fn point(task: Task, slices: &[Slice]) -> Option<Point> {
-    let rates: Vec<f64> = slices.iter().map(|s| s.bytes_per_s / 1e6).filter(|r| *r > 0.0).collect();
+    let rates: Vec<f64> = slices
+        .iter()
+        .map(|s| s.bytes_per_s / 1e6)
+        .filter(|r| *r > 0.0)
+        .collect();
     let median_us = |s: &Slice| percentile_ns(&s.latency, 50.0).map(|ns| ns as f64 / 1e3);
     let latencies: Vec<f64> = slices.iter().filter_map(median_us).collect();
     let mut all = latency_histogram();

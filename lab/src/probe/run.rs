@@ -52,22 +52,33 @@ pub struct ProbeOutcome {
 ///
 /// # Errors
 /// See [`ProbeError`].
-pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, ProbeError> {
+pub fn probe(
+    asked: &ProbeOptions,
+    progress: &mut dyn Progress,
+) -> Result<ProbeOutcome, ProbeError> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);
     let mut station = match &asked.source {
         ProbeTarget::File(path) => Station::Live(live::Live::open(path, most)?),
         ProbeTarget::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
     };
     let mut about = About::of(asked, &station)?;
-    if let Some(asked) = asked.size_bytes.filter(|asked| *asked > about.capacity_bytes) {
+    if let Some(asked) = asked
+        .size_bytes
+        .filter(|asked| *asked > about.capacity_bytes)
+    {
         let [asked, there] = [asked, about.capacity_bytes].map(number::size_b);
-        about.notes.push(format!("{} holds {there}: --size {asked} is cut to that", about.source));
+        about.notes.push(format!(
+            "{} holds {there}: --size {asked} is cut to that",
+            about.source
+        ));
     }
     progress.stage(&format!("probing {}", about.source));
     let measured = measure(&mut station, asked.seconds, progress)?;
     let host = match (&station, &asked.source) {
         (Station::Live(live), _) => live.host_ns_per_kib()?,
-        (_, ProbeTarget::Model(preset)) => Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO),
+        (_, ProbeTarget::Model(preset)) => {
+            Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO)
+        }
         _ => Spread::ZERO,
     };
     found(asked, &station, about, measured, host)
@@ -103,7 +114,12 @@ impl About {
                 }
                 Ok(About {
                     source,
-                    how: if direct { "direct" } else { "through the page cache" }.to_string(),
+                    how: if direct {
+                        "direct"
+                    } else {
+                        "through the page cache"
+                    }
+                    .to_string(),
                     capacity_bytes: live.source().size(),
                     direct,
                     readahead_bytes: settings::present(path),
@@ -120,9 +136,9 @@ impl About {
                 disk: None,
                 notes: Vec::new(),
             }),
-            (ProbeTarget::File(path), Station::Model(..)) => {
-                Err(ProbeError::Cached { place: path.display().to_string() })
-            }
+            (ProbeTarget::File(path), Station::Model(..)) => Err(ProbeError::Cached {
+                place: path.display().to_string(),
+            }),
         }
     }
 }
@@ -134,14 +150,24 @@ fn found(
     measured: Measured,
     host: Spread,
 ) -> Result<ProbeOutcome, ProbeError> {
-    let Measured { mut points, in_parts, seconds, left_out } = measured;
+    let Measured {
+        mut points,
+        in_parts,
+        seconds,
+        left_out,
+    } = measured;
     let is_model = matches!(asked.source, ProbeTarget::Model(_));
-    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small { bytes: station.span() })?;
+    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small {
+        bytes: station.span(),
+    })?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
     let notes = [about.notes, notes(&points, noise, left_out)].concat();
     let origin = match &date {
-        Some(date) => format!("foreread probe of {} ({}) on {date}", about.source, about.how),
+        Some(date) => format!(
+            "foreread probe of {} ({}) on {date}",
+            about.source, about.how
+        ),
         None => format!("foreread probe of {} in virtual time", about.source),
     };
     let blank = ModelFile {
@@ -200,17 +226,26 @@ fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
         ));
     }
     if left_out > 0 {
-        notes.push(format!("{left_out} points were left out: a single slice of each would have taken too long"));
+        notes.push(format!(
+            "{left_out} points were left out: a single slice of each would have taken too long"
+        ));
     }
     if points.iter().any(|p| p.rounds < SPREAD_ROUNDS.min(ROUNDS)) {
-        notes.push("The time was too short for three rounds of each point; use a larger --seconds".to_string());
+        notes.push(
+            "The time was too short for three rounds of each point; use a larger --seconds"
+                .to_string(),
+        );
     }
     notes
 }
 
 /// The errors of the device itself, in place of its formula's.
 fn judge(fit: &mut Fit, points: &[Point]) {
-    let mut errors: Vec<f64> = points.iter().filter_map(|p| p.error).map(f64::abs).collect();
+    let mut errors: Vec<f64> = points
+        .iter()
+        .filter_map(|p| p.error)
+        .map(f64::abs)
+        .collect();
     errors.sort_by(f64::total_cmp);
     if let (Some(worst), Some(median)) = (errors.last(), errors.get(errors.len() / 2)) {
         (fit.worst_error, fit.median_error) = (*worst, *median);
@@ -219,7 +254,12 @@ fn judge(fit: &mut Fit, points: &[Point]) {
 
 /// What is known only when the model has been asked.
 fn complete(model: &mut ModelFile, fit: &Fit, source: &str, points: &[Point]) {
-    let Fit { holds, worst_error, median_error, .. } = *fit;
+    let Fit {
+        holds,
+        worst_error,
+        median_error,
+        ..
+    } = *fit;
     let word = if holds { "" } else { "does not hold: " };
     model.fit_error = format!(
         "{word}throughput of {} points at most {:.1} % off the measured median, {:.1} % in the median",
@@ -227,13 +267,23 @@ fn complete(model: &mut ModelFile, fit: &Fit, source: &str, points: &[Point]) {
         worst_error * 100.0,
         median_error * 100.0
     );
-    model.fit = Some(FitFile { source: clip(source), holds, worst_error, median_error });
+    model.fit = Some(FitFile {
+        source: clip(source),
+        holds,
+        worst_error,
+        median_error,
+    });
     let round = |v: f64| (v * 1000.0).round() / 1000.0;
     let point = |p: &Point| PointFile {
         pattern: p.pattern,
         request_bytes: p.request_bytes,
         depth: p.depth,
-        mb_per_s: [p.throughput_mb_s.median, p.throughput_mb_s.low, p.throughput_mb_s.high].map(round),
+        mb_per_s: [
+            p.throughput_mb_s.median,
+            p.throughput_mb_s.low,
+            p.throughput_mb_s.high,
+        ]
+        .map(round),
         latency_us: round(p.latency_us.median),
         error: p.error.map(round),
     };
@@ -247,7 +297,9 @@ fn clip(text: &str) -> String {
 
 fn noise(points: &[Point]) -> Option<f64> {
     let enough = points.iter().filter(|p| p.rounds >= SPREAD_ROUNDS);
-    let mut spreads: Vec<f64> = enough.filter_map(|p| p.throughput_mb_s.relative()).collect();
+    let mut spreads: Vec<f64> = enough
+        .filter_map(|p| p.throughput_mb_s.relative())
+        .collect();
     spreads.sort_by(f64::total_cmp);
     spreads.get(spreads.len() / 2).copied()
 }

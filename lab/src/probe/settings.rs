@@ -37,12 +37,23 @@ pub(crate) fn disk_of_number(number: DeviceNumber) -> Disk {
     let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
     // A partition has no queue: its disk is one up.
     let disk = real.map(|real| {
-        let up = real.parent().map(Path::to_path_buf).filter(|_| real.join("partition").exists());
+        let up = real
+            .parent()
+            .map(Path::to_path_buf)
+            .filter(|_| real.join("partition").exists());
         up.unwrap_or(real)
     });
-    let name = disk.as_ref().and_then(|d| d.file_name()).map(|n| n.to_string_lossy().into_owned());
-    let of_disk = disk.and_then(|d| std::fs::read_to_string(d.join("dev")).ok()).map(|n| n.trim().to_string());
-    Disk { name, bdi: of_disk.unwrap_or(number) }
+    let name = disk
+        .as_ref()
+        .and_then(|d| d.file_name())
+        .map(|n| n.to_string_lossy().into_owned());
+    let of_disk = disk
+        .and_then(|d| std::fs::read_to_string(d.join("dev")).ok())
+        .map(|n| n.trim().to_string());
+    Disk {
+        name,
+        bdi: of_disk.unwrap_or(number),
+    }
 }
 
 /// The present setting of a source.
@@ -52,7 +63,9 @@ pub(super) fn present(path: &Path) -> Option<u64> {
 
 /// Everything there is to paste.
 pub(super) fn for_paste(advice: &Advice, context: &Context<'_>) -> Vec<Setting> {
-    let Some(plateau) = advice.plateau_bytes else { return Vec::new() };
+    let Some(plateau) = advice.plateau_bytes else {
+        return Vec::new();
+    };
     let kib = (plateau / 1024).max(4);
     let mut all = kernel(kib, plateau, context);
     all.push(librbd(plateau, context));
@@ -63,7 +76,11 @@ pub(super) fn for_paste(advice: &Advice, context: &Context<'_>) -> Vec<Setting> 
 }
 
 fn setting(place: &str, text: String, why: &str) -> Setting {
-    Setting { place: place.to_string(), text, why: why.to_string() }
+    Setting {
+        place: place.to_string(),
+        text,
+        why: why.to_string(),
+    }
 }
 
 fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
@@ -72,7 +89,9 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
         return vec![setting("the kernel", String::new(), why)];
     }
     let name = match context.disk {
-        Some(Disk { name: Some(name), .. }) => name.clone(),
+        Some(Disk {
+            name: Some(name), ..
+        }) => name.clone(),
         // A mount without a disk: below, by its bdi.
         Some(_) => return Vec::new(),
         None => "sdX".to_string(),
@@ -81,7 +100,9 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
     vec![
         setting(
             "now",
-            format!("echo {kib} > /sys/block/{name}/queue/read_ahead_kb\n# or: blockdev --setra {sectors} /dev/{name}"),
+            format!(
+                "echo {kib} > /sys/block/{name}/queue/read_ahead_kb\n# or: blockdev --setra {sectors} /dev/{name}"
+            ),
             "Run as root. Lasts until reboot; files already open keep the old value.",
         ),
         setting(
@@ -101,7 +122,11 @@ fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
         "[client]\nrbd_cache = true\nrbd_cache_policy = writeback\nrbd_readahead_max_bytes = {bytes}\n\
          rbd_readahead_trigger_requests = 10\nrbd_readahead_disable_after_bytes = 0"
     );
-    let measured = if context.is_model { "of this model" } else { "of this source" };
+    let measured = if context.is_model {
+        "of this model"
+    } else {
+        "of this source"
+    };
     let why = format!(
         "If it is a Ceph image read through librbd (not krbd): the plateau {measured} is {}. librbd reads ahead with the \
          cache policy writeback or writethrough only; its default, writearound, never does. disable_after_bytes = 0 keeps \
@@ -123,7 +148,10 @@ fn fuse(kib: u64, context: &Context<'_>) -> Setting {
     let bdi = bdi(context, "/MOUNT");
     setting(
         "FUSE",
-        format!("mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb", kib * 1024),
+        format!(
+            "mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb",
+            kib * 1024
+        ),
         "If the source is, or will be, served by a FUSE file system: the server's max_readahead (libfuse option, bytes) is \
          the upper limit of the mount's read_ahead_kb; the kernel's default is 128 KiB for any storage.",
     )
@@ -144,7 +172,10 @@ fn nfs(kib: u64, context: &Context<'_>) -> Setting {
 fn foreread(plateau: u64) -> Setting {
     setting(
         "foreread",
-        format!("foreread compare --policy linux-6.18:max={0},rbd-plain:max={0} --on SOURCE", size(plateau)),
+        format!(
+            "foreread compare --policy linux-6.18:max={0},rbd-plain:max={0} --on SOURCE",
+            size(plateau)
+        ),
         "Run this before you set anything: it shows what this window gains for several readers and for random reads.",
     )
 }
@@ -154,23 +185,44 @@ mod tests {
     use super::*;
 
     fn context(disk: Option<&Disk>, now: Option<u64>) -> Context<'_> {
-        Context { capacity_bytes: 1 << 30, readahead_bytes: now, noise: None, disk, is_model: false }
+        Context {
+            capacity_bytes: 1 << 30,
+            readahead_bytes: now,
+            noise: None,
+            disk,
+            is_model: false,
+        }
     }
 
     fn advice(plateau: u64) -> Advice {
-        Advice { plateau_bytes: Some(plateau), ..Advice::default() }
+        Advice {
+            plateau_bytes: Some(plateau),
+            ..Advice::default()
+        }
     }
 
     #[test]
     fn what_is_pasted_names_the_disk_and_the_size() {
-        let disk = Disk { name: Some("sdb".to_string()), bdi: "8:16".to_string() };
+        let disk = Disk {
+            name: Some("sdb".to_string()),
+            bdi: "8:16".to_string(),
+        };
         let all = for_paste(&advice(2 << 20), &context(Some(&disk), Some(128 << 10)));
         let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
-        assert_eq!(text[0].lines().next(), Some("echo 2048 > /sys/block/sdb/queue/read_ahead_kb"));
+        assert_eq!(
+            text[0].lines().next(),
+            Some("echo 2048 > /sys/block/sdb/queue/read_ahead_kb")
+        );
         assert!(text[0].contains("blockdev --setra 4096 /dev/sdb"));
         assert!(text[1].contains("KERNEL==\"sdb\", ATTR{queue/read_ahead_kb}=\"2048\""));
-        assert!(text[2].contains("rbd_cache_policy = writeback") && text[2].contains("max_bytes = 2097152"));
-        assert!(text[3].contains("max_readahead=2097152") && text[4].contains("[nfsrahead]\ndefault=2048"));
+        assert!(
+            text[2].contains("rbd_cache_policy = writeback")
+                && text[2].contains("max_bytes = 2097152")
+        );
+        assert!(
+            text[3].contains("max_readahead=2097152")
+                && text[4].contains("[nfsrahead]\ndefault=2048")
+        );
         assert!(all[2].why.contains("writearound"));
         assert!(text[5].contains("linux-6.18:max=2M"));
     }
@@ -178,16 +230,27 @@ mod tests {
     #[test]
     fn nothing_to_gain_is_nothing_to_paste() {
         let all = for_paste(&advice(128 << 10), &context(None, Some(128 << 10)));
-        assert_eq!((all[0].place.as_str(), all[0].text.as_str()), ("the kernel", ""));
+        assert_eq!(
+            (all[0].place.as_str(), all[0].text.as_str()),
+            ("the kernel", "")
+        );
         assert!(!all.iter().any(|s| s.place == "now"));
         assert!(for_paste(&Advice::default(), &context(None, None)).is_empty());
     }
 
     #[test]
     fn a_mount_without_a_disk_is_set_by_its_bdi() {
-        let mount = Disk { name: None, bdi: "0:44".to_string() };
+        let mount = Disk {
+            name: None,
+            bdi: "0:44".to_string(),
+        };
         let all = for_paste(&advice(1 << 20), &context(Some(&mount), Some(128 << 10)));
         assert!(all.iter().all(|s| !s.text.contains("/sys/block")));
-        assert!(all.iter().filter(|s| s.text.contains("/sys/class/bdi/0:44/read_ahead_kb")).count() == 2);
+        assert!(
+            all.iter()
+                .filter(|s| s.text.contains("/sys/class/bdi/0:44/read_ahead_kb"))
+                .count()
+                == 2
+        );
     }
 }

@@ -46,7 +46,10 @@ pub fn render(probe: &Probe) -> String {
 }
 
 fn title(probe: &Probe) -> String {
-    let day = probe.date.as_ref().map_or_else(String::new, |d| format!(", {d}"));
+    let day = probe
+        .date
+        .as_ref()
+        .map_or_else(String::new, |d| format!(", {d}"));
     let span = if probe.span_bytes < probe.capacity_bytes {
         format!(", the first {}", size(probe.span_bytes))
     } else {
@@ -64,31 +67,61 @@ fn title(probe: &Probe) -> String {
 
 fn grid(rows: Vec<Vec<String>>) -> Vec<String> {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     for row in rows {
-        table.add_row(row.into_iter().map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
+        table.add_row(
+            row.into_iter()
+                .map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
+        );
     }
-    table.to_string().lines().map(|l| l.trim_end().to_string()).collect()
+    table
+        .to_string()
+        .lines()
+        .map(|l| l.trim_end().to_string())
+        .collect()
 }
 
 fn error(point: Option<&&Point>) -> String {
-    or_dash(point.and_then(|p| p.error), |e| format!("{:+.0}%", e * 100.0))
+    or_dash(point.and_then(|p| p.error), |e| {
+        format!("{:+.0}%", e * 100.0)
+    })
 }
 
 fn shallow(probe: &Probe) -> Vec<String> {
-    let head = ["size", "in order", "", "model", "at random", "", "model", "p50 us", "p99"];
+    let head = [
+        "size",
+        "in order",
+        "",
+        "model",
+        "at random",
+        "",
+        "model",
+        "p50 us",
+        "p99",
+    ];
     let mut rows = vec![head.map(str::to_string).to_vec()];
     let one: Vec<&Point> = probe.points.iter().filter(|p| p.depth == 1).collect();
     let mut sizes: Vec<u64> = one.iter().map(|p| p.request_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
     for bytes in sizes {
-        let of = |pattern| one.iter().find(|p| p.request_bytes == bytes && p.pattern == pattern);
+        let of = |pattern| {
+            one.iter()
+                .find(|p| p.request_bytes == bytes && p.pattern == pattern)
+        };
         let mut row = vec![size(bytes)];
         for pattern in [Pattern::Sequential, Pattern::Random] {
             let point = of(pattern);
             row.push(or_dash(point, |p| three(p.throughput_mb_s.median)));
-            row.push(or_dash(point, |p| format!("{}-{}", three(p.throughput_mb_s.low), three(p.throughput_mb_s.high))));
+            row.push(or_dash(point, |p| {
+                format!(
+                    "{}-{}",
+                    three(p.throughput_mb_s.low),
+                    three(p.throughput_mb_s.high)
+                )
+            }));
             row.push(error(point));
         }
         let random = of(Pattern::Random);
@@ -100,20 +133,39 @@ fn shallow(probe: &Probe) -> Vec<String> {
 }
 
 fn deep(probe: &Probe) -> Vec<String> {
-    let mut columns: Vec<(Pattern, u64)> =
-        probe.points.iter().filter(|p| p.depth > 1).map(|p| (p.pattern, p.request_bytes)).collect();
+    let mut columns: Vec<(Pattern, u64)> = probe
+        .points
+        .iter()
+        .filter(|p| p.depth > 1)
+        .map(|p| (p.pattern, p.request_bytes))
+        .collect();
     columns.sort_unstable_by_key(|c| (c.0 != Pattern::Random, c.1));
     columns.dedup();
     let mut depths: Vec<u32> = probe.points.iter().map(|p| p.depth).collect();
     depths.sort_unstable();
     depths.dedup();
-    let word = |c: &(Pattern, u64)| format!("{}{}", size(c.1), if c.0 == Pattern::Random { "" } else { " in order" });
+    let word = |c: &(Pattern, u64)| {
+        format!(
+            "{}{}",
+            size(c.1),
+            if c.0 == Pattern::Random {
+                ""
+            } else {
+                " in order"
+            }
+        )
+    };
     let head = columns.iter().flat_map(|c| [word(c), String::new()]);
-    let mut rows = vec![std::iter::once("depth".to_string()).chain(head).collect::<Vec<_>>()];
+    let mut rows = vec![
+        std::iter::once("depth".to_string())
+            .chain(head)
+            .collect::<Vec<_>>(),
+    ];
     for depth in depths {
         let mut row = vec![depth.to_string()];
         for (pattern, bytes) in &columns {
-            let same = |p: &&Point| p.depth == depth && p.pattern == *pattern && p.request_bytes == *bytes;
+            let same =
+                |p: &&Point| p.depth == depth && p.pattern == *pattern && p.request_bytes == *bytes;
             let point = probe.points.iter().find(same);
             row.push(or_dash(point, |p| three(p.throughput_mb_s.median)));
             row.push(error(point.as_ref()));
@@ -127,7 +179,10 @@ fn model(probe: &Probe) -> Vec<String> {
     let fit = &probe.fit;
     let holds = if fit.holds { "" } else { " (low confidence)" };
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
-    let mut lines = wrap(&format!("Model{holds}: {}: {}.", fit.kind, fit.figures), columns());
+    let mut lines = wrap(
+        &format!("Model{holds}: {}: {}.", fit.kind, fit.figures),
+        columns(),
+    );
     let errors = format!(
         "Model error: {} in the median, {} at worst; {}. A cache hit costs the host {} ns for each KiB.",
         percent(fit.median_error),
@@ -154,7 +209,10 @@ fn confidence(probe: &Probe) -> Vec<String> {
 
 fn paste(setting: &Setting) -> Vec<String> {
     let mut lines = vec![String::new()];
-    lines.extend(wrap(&format!("{}: {}", setting.place, setting.why), columns()));
+    lines.extend(wrap(
+        &format!("{}: {}", setting.place, setting.why),
+        columns(),
+    ));
     // Not wrapped: it is to be pasted as it is.
     lines.extend(setting.text.lines().map(|l| format!("    {l}")));
     lines

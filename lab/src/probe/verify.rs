@@ -104,7 +104,8 @@ pub fn verify(
     };
     let real = compare::run(&plan(CompareOn::File(path)), progress)?;
     let simulated = compare::run(&plan(CompareOn::Model(model.to_string())), progress)?;
-    let reports = |tables: &[crate::report::Table]| tables.iter().map(Report::of).collect::<Vec<_>>();
+    let reports =
+        |tables: &[crate::report::Table]| tables.iter().map(Report::of).collect::<Vec<_>>();
     Ok(compared(&reports(&real), &reports(&simulated)))
 }
 
@@ -116,17 +117,25 @@ fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
     let mut names = vec!["none".to_string(), "rbd-plain".to_string()];
     names.extend(usual.iter().filter(|max| **max > 0).map(linux));
     names.dedup();
-    names.iter().filter_map(|name| PolicyDraft::parse(name).ok()).collect()
+    names
+        .iter()
+        .filter_map(|name| PolicyDraft::parse(name).ok())
+        .collect()
 }
 
 /// Holds reports of the same workloads beside each other.
 #[must_use]
 pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
     let (mut rows, mut pairs, mut undecided) = (Vec::new(), Vec::new(), 0);
-    for (real, simulated) in real.iter().filter_map(|r| Some((r, simulated.iter().find(|s| s.workload == r.workload)?)))
+    for (real, simulated) in real
+        .iter()
+        .filter_map(|r| Some((r, simulated.iter().find(|s| s.workload == r.workload)?)))
     {
         let time = |of: &Report, policy: &str| {
-            let row = of.rows.iter().find(|r| r.policy == policy && !r.limit && !r.kind.is_external())?;
+            let row = of
+                .rows
+                .iter()
+                .find(|r| r.policy == policy && !r.limit && !r.kind.is_external())?;
             row.time_s.clone()
         };
         for row in &real.rows {
@@ -142,14 +151,19 @@ pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
         }
         for pair in &real.comparisons {
             let means = |of: &Report| Some((time(of, &pair.a)?.mean, time(of, &pair.b)?.mean));
-            let (Some((a, b)), Some((sim_a, sim_b))) = (means(real), means(simulated)) else { continue };
+            let (Some((a, b)), Some((sim_a, sim_b))) = (means(real), means(simulated)) else {
+                continue;
+            };
             let apart = (b / a - 1.0).abs() >= TIE && (a / b - 1.0).abs() >= TIE;
             if pair.differs != Some(true) || !apart {
                 undecided += 1;
                 continue;
             }
-            let (faster, slower, measured, simulated) =
-                if a < b { (&pair.a, &pair.b, b / a, sim_b / sim_a) } else { (&pair.b, &pair.a, a / b, sim_a / sim_b) };
+            let (faster, slower, measured, simulated) = if a < b {
+                (&pair.a, &pair.b, b / a, sim_b / sim_a)
+            } else {
+                (&pair.b, &pair.a, a / b, sim_a / sim_b)
+            };
             pairs.push(VerifiedPair {
                 workload: real.workload.clone(),
                 faster: faster.clone(),
@@ -182,12 +196,22 @@ impl Verified {
     pub fn render(&self) -> String {
         let ms = |s: f64| format!("{:.1}", s * 1e3);
         let mut text = number::wrap(&self.verdict(), width::columns()).join("\n") + "\n\n";
-        text += &format!("{} and {}, median times in ms:\n\n", self.source, self.model);
-        text += &format!("{:<13}{:<22}{:>11}{:>11}{:>8}\n", "workload", "policy", "measured", "simulated", "error");
+        text += &format!(
+            "{} and {}, median times in ms:\n\n",
+            self.source, self.model
+        );
+        text += &format!(
+            "{:<13}{:<22}{:>11}{:>11}{:>8}\n",
+            "workload", "policy", "measured", "simulated", "error"
+        );
         for row in &self.rows {
             let policy = number::cut(&row.policy, 21);
             let (m, s) = (ms(row.measured_s), ms(row.simulated_s));
-            text += &format!("{:<13}{policy:<22}{m:>11}{s:>11}{:>+7.0}%\n", row.workload, row.error * 100.0);
+            text += &format!(
+                "{:<13}{policy:<22}{m:>11}{s:>11}{:>+7.0}%\n",
+                row.workload,
+                row.error * 100.0
+            );
         }
         if !self.pairs.is_empty() {
             text += "\nPairs that differ by more than noise, time of the slower / time of the faster:\n\n";
@@ -203,7 +227,10 @@ impl Verified {
 
     /// Whether the model can be used to choose a policy, and how far off its times are.
     fn verdict(&self) -> String {
-        let (alike, all) = (self.pairs.iter().filter(|pair| pair.agrees).count(), self.pairs.len());
+        let (alike, all) = (
+            self.pairs.iter().filter(|pair| pair.agrees).count(),
+            self.pairs.len(),
+        );
         let ranks = match (alike, all) {
             (_, 0) => {
                 "No two policies differ on this storage by more than noise, so the model's ranking was not checked."
@@ -216,10 +243,17 @@ impl Verified {
                 "The model ranks some policies wrongly: {alike} of {all} pairs agree. Do not choose a policy by it."
             ),
         };
-        let close = if self.undecided == 1 { "1 pair was".into() } else { format!("{} pairs were", self.undecided) };
-        let percent = |part: Option<f64>| part.map_or("-".to_string(), |p| format!("{:.0} %", p * 100.0));
+        let close = if self.undecided == 1 {
+            "1 pair was".into()
+        } else {
+            format!("{} pairs were", self.undecided)
+        };
+        let percent =
+            |part: Option<f64>| part.map_or("-".to_string(), |p| format!("{:.0} %", p * 100.0));
         let (median, worst) = (percent(self.median_error), percent(self.worst_error));
-        format!("{ranks} Its times are {median} off in the median, {worst} at worst; {close} too close to compare.")
+        format!(
+            "{ranks} Its times are {median} off in the median, {worst} at worst; {close} too close to compare."
+        )
     }
 }
 
@@ -246,7 +280,11 @@ mod tests {
         };
         let policy = |&(name, time): &(&str, f64)| PolicyRuns {
             policy: name.to_string(),
-            kind: if name == "none" { RowKind::NoReadahead } else { RowKind::Policy },
+            kind: if name == "none" {
+                RowKind::NoReadahead
+            } else {
+                RowKind::Policy
+            },
             runs: [0.999, 1.001, 1.0, 1.002].map(|f| run(time * f)).into(),
         };
         Report::of(&Table {
@@ -260,20 +298,42 @@ mod tests {
 
     #[test]
     fn a_pair_that_is_ranked_otherwise_is_found() {
-        let real = report("file:x", &[("none", 4.0), ("rbd-plain", 2.0), ("linux-6.18", 2.004)]);
-        let good = report("model:y", &[("none", 5.0), ("rbd-plain", 2.5), ("linux-6.18", 2.0)]);
+        let real = report(
+            "file:x",
+            &[("none", 4.0), ("rbd-plain", 2.0), ("linux-6.18", 2.004)],
+        );
+        let good = report(
+            "model:y",
+            &[("none", 5.0), ("rbd-plain", 2.5), ("linux-6.18", 2.0)],
+        );
         let checked = compared(std::slice::from_ref(&real), &[good]);
         assert!(checked.agrees, "{checked:?}");
-        assert!(checked.render().starts_with("The model ranks policies as the storage does: 2 of 2 pairs agree."));
-        assert_eq!((checked.pairs.len(), checked.undecided, checked.rows.len()), (2, 1, 3));
+        assert!(
+            checked
+                .render()
+                .starts_with("The model ranks policies as the storage does: 2 of 2 pairs agree.")
+        );
+        assert_eq!(
+            (checked.pairs.len(), checked.undecided, checked.rows.len()),
+            (2, 1, 3)
+        );
         assert!((checked.worst_error.expect("rows") - 0.25).abs() < 1e-9);
-        let bad = report("model:y", &[("none", 5.0), ("rbd-plain", 5.1), ("linux-6.18", 2.0)]);
+        let bad = report(
+            "model:y",
+            &[("none", 5.0), ("rbd-plain", 5.1), ("linux-6.18", 2.0)],
+        );
         let checked = compared(&[real], &[bad]);
         assert!(!checked.agrees);
         let pair = checked.pairs.iter().find(|p| !p.agrees).expect("one");
-        assert_eq!((pair.faster.as_str(), pair.slower.as_str()), ("rbd-plain", "none"));
+        assert_eq!(
+            (pair.faster.as_str(), pair.slower.as_str()),
+            ("rbd-plain", "none")
+        );
         let text = checked.render();
-        assert!(text.starts_with("The model ranks some policies wrongly: 1 of 2 pairs agree."), "{text}");
+        assert!(
+            text.starts_with("The model ranks some policies wrongly: 1 of 2 pairs agree."),
+            "{text}"
+        );
         assert!(text.contains("DISAGREE"), "{text}");
     }
 }

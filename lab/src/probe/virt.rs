@@ -30,7 +30,12 @@ impl Offsets {
     pub(super) fn new(task: Task, span: u64, seed: u64) -> Offsets {
         let slots = (span / task.bytes).max(1);
         let mut rng = Rng::new(seed);
-        Offsets { task, slots, next: rng.below(slots), rng }
+        Offsets {
+            task,
+            slots,
+            next: rng.below(slots),
+            rng,
+        }
     }
 
     /// The next one.
@@ -60,16 +65,35 @@ impl Loop {
         let id = self.given;
         self.given += 1;
         self.since.insert(id, now);
-        self.device.submit(now, Command { id, file: 0, start, len: self.offsets.task.bytes });
+        self.device.submit(
+            now,
+            Command {
+                id,
+                file: 0,
+                start,
+                len: self.offsets.task.bytes,
+            },
+        );
     }
 }
 
 /// One slice of a point on a fresh device of `preset` with the seed `seed`.
 pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice {
     let offsets = Offsets::new(task, span, seed);
-    let mut work = Loop { device: preset.build(seed), offsets, since: HashMap::new(), given: 0, in_parts: false };
+    let mut work = Loop {
+        device: preset.build(seed),
+        offsets,
+        since: HashMap::new(),
+        given: 0,
+        in_parts: false,
+    };
     let depth = u64::from(task.depth);
-    let counted = if task.bytes >= LONG_BYTES { COUNTED_LONG } else { COUNTED }.max(4 * depth);
+    let counted = if task.bytes >= LONG_BYTES {
+        COUNTED_LONG
+    } else {
+        COUNTED
+    }
+    .max(4 * depth);
     let warm_up = WARM_UP.max(depth);
     let (mut done, mut began, mut ended, mut reads) = (0, 0, 0, 0);
     let mut latency = latency_histogram();
@@ -99,6 +123,16 @@ pub(super) fn slice(preset: &Preset, task: Task, span: u64, seed: u64) -> Slice 
         }
     }
     let seconds = ended.saturating_sub(began) as f64 / 1e9;
-    let bytes_per_s = if seconds > 0.0 { (reads * task.bytes) as f64 / seconds } else { 0.0 };
-    Slice { reads, bytes_per_s, latency, seconds: ended as f64 / 1e9, in_parts: work.in_parts }
+    let bytes_per_s = if seconds > 0.0 {
+        (reads * task.bytes) as f64 / seconds
+    } else {
+        0.0
+    };
+    Slice {
+        reads,
+        bytes_per_s,
+        latency,
+        seconds: ended as f64 / 1e9,
+        in_parts: work.in_parts,
+    }
 }

@@ -38,14 +38,27 @@ impl BlockDevices {
         let mounted = DeviceNumber::mounted(mounts).map(kernel_number).collect();
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let known = entries.filter_map(|entry| {
-            let inode = u64::from(kernel_number(DeviceNumber::parse(entry.file_name().to_str()?)?));
+            let inode = u64::from(kernel_number(DeviceNumber::parse(
+                entry.file_name().to_str()?,
+            )?));
             let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
             let uevent = text("uevent")?;
-            let name = uevent.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+            let name = uevent
+                .lines()
+                .find_map(|line| line.strip_prefix("DEVNAME="))?;
             let sectors: u64 = text("size")?.trim().parse().ok()?;
-            Some((inode, Named { path: PathBuf::from("/dev").join(name), size: sectors.saturating_mul(SECTOR_BYTES) }))
+            Some((
+                inode,
+                Named {
+                    path: PathBuf::from("/dev").join(name),
+                    size: sectors.saturating_mul(SECTOR_BYTES),
+                },
+            ))
         });
-        BlockDevices { known: known.collect(), mounted }
+        BlockDevices {
+            known: known.collect(),
+            mounted,
+        }
     }
 
     /// Whether this is a block device.
@@ -56,7 +69,9 @@ impl BlockDevices {
     /// Where it is, and how large.
     pub(super) fn get(&self, place: FileKey) -> Option<&Named> {
         let (major, _) = place.device();
-        self.known.get(&place.ino).filter(|_| major == 0 && !self.mounted.contains(&place.dev))
+        self.known
+            .get(&place.ino)
+            .filter(|_| major == 0 && !self.mounted.contains(&place.dev))
     }
 }
 
@@ -73,13 +88,20 @@ mod tests {
     fn a_block_device_is_an_inode_of_what_is_not_mounted() {
         let sys = tempfile::tempdir().expect("a folder for temporary files");
         fs::create_dir(sys.path().join("7:0")).expect("room");
-        fs::write(sys.path().join("7:0/uevent"), "MAJOR=7\nMINOR=0\nDEVNAME=loop0\n").expect("room");
+        fs::write(
+            sys.path().join("7:0/uevent"),
+            "MAJOR=7\nMINOR=0\nDEVNAME=loop0\n",
+        )
+        .expect("room");
         fs::write(sys.path().join("7:0/size"), "16\n").expect("room");
         let mounts = "31 24 254:0 / / rw - ext4 /dev/vda rw\n40 24 0:45 / /mnt rw - nfs a:/b rw\n";
         let blocks = BlockDevices::read(sys.path(), mounts);
         let key = |major, minor, ino| FileKey::new(major, minor, ino);
         let found = blocks.get(key(0, 3, 7 << 20)).expect("it is there");
-        assert_eq!((found.path.as_path(), found.size), (Path::new("/dev/loop0"), 8192));
+        assert_eq!(
+            (found.path.as_path(), found.size),
+            (Path::new("/dev/loop0"), 8192)
+        );
         for (other, why) in [
             (key(0, 45, 7 << 20), "a file of a mount"),
             (key(254, 0, 7 << 20), "a file of a disk"),

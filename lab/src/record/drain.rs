@@ -42,27 +42,52 @@ impl Spill {
     /// # Errors
     /// A file cannot be made there.
     pub fn new(rings: Vec<File>, folder: &Path) -> std::io::Result<Spill> {
-        let file = |_| Ok(BufWriter::with_capacity(BUFFER_BYTES, tempfile::tempfile_in(folder)?));
+        let file = |_| {
+            Ok(BufWriter::with_capacity(
+                BUFFER_BYTES,
+                tempfile::tempfile_in(folder)?,
+            ))
+        };
         let files = rings.iter().map(file).collect::<std::io::Result<_>>()?;
-        Ok(Spill { rings, files, bytes: 0, page: vec![0; RING_PAGE_BYTES] })
+        Ok(Spill {
+            rings,
+            files,
+            bytes: 0,
+            page: vec![0; RING_PAGE_BYTES],
+        })
     }
 
     /// Waits until a ring is as full as the instance's `buffer_percent` says, or `wait_ms` have passed; gives whether
     /// `enough` can be read.
     pub fn wait(&self, enough: &OwnedFd, wait_ms: u32) -> bool {
-        let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
+        let mut all: Vec<PollFd<'_>> = self
+            .rings
+            .iter()
+            .map(|ring| PollFd::new(ring, PollFlags::IN))
+            .collect();
         all.push(PollFd::new(enough, PollFlags::IN));
-        let time = Timespec { tv_sec: 0, tv_nsec: i64::from(wait_ms) * 1_000_000 };
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(wait_ms) * 1_000_000,
+        };
         // A signal ends the wait early, which is as good.
         let _ = poll(&mut all, Some(&time));
-        all.last().is_some_and(|enough| !enough.revents().is_empty())
+        all.last()
+            .is_some_and(|enough| !enough.revents().is_empty())
     }
 
     /// Whether any ring waits to be read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let mut all: Vec<PollFd<'_>> = self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut all: Vec<PollFd<'_>> = self
+            .rings
+            .iter()
+            .map(|ring| PollFd::new(ring, PollFlags::IN))
+            .collect();
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut all, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
@@ -109,7 +134,10 @@ impl Spill {
             file.seek(SeekFrom::Start(0))?;
             cpus.push(Cpu::new(BufReader::with_capacity(BUFFER_BYTES, file)));
         }
-        Ok(Merge { cpus, ran: HashSet::new() })
+        Ok(Merge {
+            cpus,
+            ran: HashSet::new(),
+        })
     }
 }
 
@@ -125,7 +153,13 @@ struct Cpu<R> {
 
 impl<R: Read> Cpu<R> {
     fn new(pages: R) -> Cpu<R> {
-        Cpu { pages, page: vec![0; RING_PAGE_BYTES], events: Vec::new(), latest_ns: 0, ended: false }
+        Cpu {
+            pages,
+            page: vec![0; RING_PAGE_BYTES],
+            events: Vec::new(),
+            latest_ns: 0,
+            ended: false,
+        }
     }
 
     /// Sees to it that the next event is there, if there is one.
@@ -139,10 +173,16 @@ impl<R: Read> Cpu<R> {
                 }
                 Err(error) => return Err(error),
             }
-            let Some(page) = Page::new(&self.page) else { continue };
+            let Some(page) = Page::new(&self.page) else {
+                continue;
+            };
             if page.lost {
                 // What was lost follows the latest that is there.
-                self.events.push(Event { at_ns: self.latest_ns, thread: 0, what: What::Lost });
+                self.events.push(Event {
+                    at_ns: self.latest_ns,
+                    thread: 0,
+                    what: What::Lost,
+                });
             }
             for (at_ns, bytes) in page {
                 self.events.extend(decoder.event(at_ns, bytes));
@@ -152,7 +192,10 @@ impl<R: Read> Cpu<R> {
                     ran.insert(OsStr::from_bytes(path).to_os_string());
                 }
             }
-            self.latest_ns = self.events.last().map_or(self.latest_ns, |event| event.at_ns);
+            self.latest_ns = self
+                .events
+                .last()
+                .map_or(self.latest_ns, |event| event.at_ns);
             self.events.reverse();
         }
         Ok(())

@@ -31,14 +31,46 @@ enum EventKind {
 
 /// Event, fields in the order of [`What`].
 const OTHERS: &[(&str, EventKind, &[&str])] = &[
-    ("filemap/mm_filemap_get_pages", EventKind::Pages, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_map_pages", EventKind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_fault", EventKind::Fault, &["s_dev", "i_ino", "index"]),
-    ("filemap/mm_filemap_add_to_page_cache", EventKind::Folio, &["s_dev", "i_ino", "index", "order"]),
-    ("exceptions/page_fault_user", EventKind::Address, &["address"]),
-    ("exceptions/page_fault_kernel", EventKind::Address, &["address"]),
-    ("iomap/iomap_dio_rw_begin", EventKind::Direct, &["dev", "ino", "pos", "count", "isize", "ki_flags"]),
-    ("task/task_newtask", EventKind::Born, &["pid", "clone_flags"]),
+    (
+        "filemap/mm_filemap_get_pages",
+        EventKind::Pages,
+        &["s_dev", "i_ino", "index", "last_index"],
+    ),
+    (
+        "filemap/mm_filemap_map_pages",
+        EventKind::Mapped,
+        &["s_dev", "i_ino", "index", "last_index"],
+    ),
+    (
+        "filemap/mm_filemap_fault",
+        EventKind::Fault,
+        &["s_dev", "i_ino", "index"],
+    ),
+    (
+        "filemap/mm_filemap_add_to_page_cache",
+        EventKind::Folio,
+        &["s_dev", "i_ino", "index", "order"],
+    ),
+    (
+        "exceptions/page_fault_user",
+        EventKind::Address,
+        &["address"],
+    ),
+    (
+        "exceptions/page_fault_kernel",
+        EventKind::Address,
+        &["address"],
+    ),
+    (
+        "iomap/iomap_dio_rw_begin",
+        EventKind::Direct,
+        &["dev", "ino", "pos", "count", "isize", "ki_flags"],
+    ),
+    (
+        "task/task_newtask",
+        EventKind::Born,
+        &["pid", "clone_flags"],
+    ),
     ("sched/sched_process_exit", EventKind::Gone, &["pid"]),
     ("sched/sched_process_exec", EventKind::Exec, &["old_pid"]),
 ];
@@ -51,8 +83,16 @@ const MAX_ORDER: u64 = 13;
 
 /// The kernel's own decisions, which are recorded on demand.
 const DECISIONS: &[(&str, EventKind, &[&str])] = &[
-    ("readahead/page_cache_ra_order", EventKind::Ahead, &["s_dev", "i_ino", "index", "size"]),
-    ("readahead/page_cache_ra_unbounded", EventKind::AheadByPage, &["s_dev", "i_ino", "index", "nr_to_read"]),
+    (
+        "readahead/page_cache_ra_order",
+        EventKind::Ahead,
+        &["s_dev", "i_ino", "index", "size"],
+    ),
+    (
+        "readahead/page_cache_ra_unbounded",
+        EventKind::AheadByPage,
+        &["s_dev", "i_ino", "index", "nr_to_read"],
+    ),
 ];
 
 /// Without these nothing can be said of a read.
@@ -89,7 +129,10 @@ impl Decoder {
     /// # Errors
     /// The kernel refuses an event.
     pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, TracefsError> {
-        let mut decoder = Decoder { blocks: BlockDevices::of_machine(), ..Decoder::default() };
+        let mut decoder = Decoder {
+            blocks: BlockDevices::of_machine(),
+            ..Decoder::default()
+        };
         for entry in ENTRIES {
             for (side, kind, wanted, filter) in [
                 ("enter", EventKind::Enter(entry.call), true, entry.filter),
@@ -97,7 +140,12 @@ impl Decoder {
             ] {
                 let name = format!("syscalls/sys_{side}_{}", entry.name);
                 if wanted && let Some(format) = instance.enable(&name, filter)? {
-                    let fields = format.fields.iter().filter(|field| field.name != "__syscall_nr").cloned().collect();
+                    let fields = format
+                        .fields
+                        .iter()
+                        .filter(|field| field.name != "__syscall_nr")
+                        .cloned()
+                        .collect();
                     decoder.know(&format, kind, fields);
                 } else if wanted {
                     decoder.missing.push(name);
@@ -108,7 +156,10 @@ impl Decoder {
         for (name, kind, fields) in OTHERS.iter().chain(more) {
             let format = instance.format(name)?;
             let known = format.as_ref().and_then(|format| {
-                fields.iter().map(|field| format.field(field).cloned()).collect::<Option<Vec<Field>>>()
+                fields
+                    .iter()
+                    .map(|field| format.field(field).cloned())
+                    .collect::<Option<Vec<Field>>>()
             });
             let Some((format, fields)) = format.zip(known) else {
                 decoder.missing.push((*name).to_string());
@@ -116,7 +167,9 @@ impl Decoder {
             };
             instance.enable(name, (*kind == EventKind::Folio).then_some(FOLIOS))?;
             if *kind == EventKind::Exec {
-                decoder.exec = format.field("filename").map(|field| (format.id, field.clone()));
+                decoder.exec = format
+                    .field("filename")
+                    .map(|field| (format.id, field.clone()));
             }
             decoder.know(&format, *kind, fields);
         }
@@ -143,11 +196,17 @@ impl Decoder {
             *value = field.value(bytes)?;
         }
         let what = match what(known.kind, values)? {
-            What::Folio(place, first, pages) if self.blocks.has(place) => What::Metadata(place, first, pages),
+            What::Folio(place, first, pages) if self.blocks.has(place) => {
+                What::Metadata(place, first, pages)
+            }
             What::Folio(_, _, 1) => return None,
             other => other,
         };
-        Some(Event { at_ns, thread, what })
+        Some(Event {
+            at_ns,
+            thread,
+            what,
+        })
     }
 
     /// The path of the program that is begun, if this is such an event. The field is a text somewhere in the event: the
@@ -166,7 +225,10 @@ impl Decoder {
 
 fn what(kind: EventKind, values: [u64; 6]) -> Option<What> {
     let [a, b, c, d, e, f] = values;
-    let place = FileKey { dev: a as u32, ino: b };
+    let place = FileKey {
+        dev: a as u32,
+        ino: b,
+    };
     Some(match kind {
         EventKind::Enter(call) => What::Enter(call, values),
         EventKind::Exit(call) => What::Exit(call, a as i64),

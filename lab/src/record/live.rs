@@ -11,7 +11,9 @@
 use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::Finder;
-use super::processes::{before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure};
+use super::processes::{
+    before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
+};
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::device_number::DeviceNumber;
 use crate::program::{self, NotBegun};
@@ -156,7 +158,14 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
             return Err(error);
         }
     };
-    let Begun { child, joined, pid, before, settled_ns, roots } = begun;
+    let Begun {
+        child,
+        joined,
+        pid,
+        before,
+        settled_ns,
+        roots,
+    } = begun;
     Ok(Running {
         instance,
         root,
@@ -228,7 +237,11 @@ impl Drain {
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
-        Ok(Drained { spill: self.spill, off, cpu_seconds })
+        Ok(Drained {
+            spill: self.spill,
+            off,
+            cpu_seconds,
+        })
     }
 }
 
@@ -236,7 +249,10 @@ impl Drain {
 fn switched_off(instance: &Instance, began_ns: u64, is_ending: &AtomicBool) -> Option<SwitchedOff> {
     let what = instance.switched_off(NEEDED)?;
     let by_us = is_ending.load(Ordering::SeqCst);
-    (!by_us).then(|| SwitchedOff { what, at_s: (now_ns() - began_ns) as f64 / 1e9 })
+    (!by_us).then(|| SwitchedOff {
+        what,
+        at_s: (now_ns() - began_ns) as f64 / 1e9,
+    })
 }
 
 struct Drained {
@@ -260,14 +276,28 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
             let mut roots: Vec<PathBuf> = words.iter().skip(1).map(PathBuf::from).collect();
             roots.extend(std::env::current_dir());
             let descriptors = descriptors_of("self");
-            let (name, rest) = words.split_first().map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
+            let (name, rest) = words
+                .split_first()
+                .map_or((OsString::new(), &[][..]), |(n, r)| (n.clone(), r));
             let mut command = program::command(&name);
             command.args(rest);
             let (thread, child) = instance.begin(command)?;
             let child = child.map_err(|error| NotBegun::of(&name, &error))?;
-            let mut before = vec![Before { thread, descriptors, shares: None, ignored: true }];
+            let mut before = vec![Before {
+                thread,
+                descriptors,
+                shares: None,
+                ignored: true,
+            }];
             unsure(&mut before);
-            Ok(Begun { pid: child.id(), child: Some(child), joined: None, before, settled_ns: 0, roots })
+            Ok(Begun {
+                pid: child.id(),
+                child: Some(child),
+                joined: None,
+                before,
+                settled_ns: 0,
+                roots,
+            })
         }
         Target::Process(pid) => join(instance, *pid),
         Target::Devices(_) => join_all(instance),
@@ -277,7 +307,9 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
 /// Follows a process that runs, with all that it has begun.
 fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
     let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let joined = joined.and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok()).ok_or(RecordError::Process(pid))?;
+    let joined = joined
+        .and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok())
+        .ok_or(RecordError::Process(pid))?;
     let followed = follow_family(instance, pid)?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&family(pid));
@@ -285,8 +317,17 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
         return Err(RecordError::Process(pid));
     }
     unsure(&mut before);
-    let roots = fs::read_link(format!("/proc/{pid}/cwd")).into_iter().collect();
-    Ok(Begun { child: None, joined: Some(joined), pid, before, settled_ns: now_ns(), roots })
+    let roots = fs::read_link(format!("/proc/{pid}/cwd"))
+        .into_iter()
+        .collect();
+    Ok(Begun {
+        child: None,
+        joined: Some(joined),
+        pid,
+        before,
+        settled_ns: now_ns(),
+        roots,
+    })
 }
 
 /// Follows every process but this one. What this one reads would be events, which it reads, and so on.
@@ -300,7 +341,14 @@ fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
     // Kernel threads have nothing open.
     before.retain(|one| one.shares.is_some() || !one.descriptors.is_empty());
     unsure(&mut before);
-    Ok(Begun { child: None, joined: None, pid, before, settled_ns: now_ns(), roots: Vec::new() })
+    Ok(Begun {
+        child: None,
+        joined: None,
+        pid,
+        before,
+        settled_ns: now_ns(),
+        roots: Vec::new(),
+    })
 }
 
 impl Running {
@@ -325,8 +373,13 @@ impl Running {
             return child.wait().map(Some);
         }
         // It has ended when it can be read: also where its parent has not waited for it yet.
-        let Some(joined) = &self.joined else { return Ok(None) };
-        let time = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let Some(joined) = &self.joined else {
+            return Ok(None);
+        };
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
         while !enough.load(Ordering::Acquire) {
             match poll(&mut [PollFd::new(joined, PollFlags::IN)], Some(&time)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -350,7 +403,11 @@ impl Running {
             self.instance.set("tracing_on", "0")?;
         }
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
-        let Drained { mut spill, off, cpu_seconds } = self.drain.join().expect("it does not panic")?;
+        let Drained {
+            mut spill,
+            off,
+            cpu_seconds,
+        } = self.drain.join().expect("it does not panic")?;
         let lost = self.instance.stats();
         // An instance of which a file is open cannot be removed.
         let closed = spill.close();
@@ -365,8 +422,12 @@ impl Running {
         // Without a thread the instance goes now, and what an event costs is not known.
         let ending = Ending(ending.ok());
         closed?;
-        let looked = self.namer.map_or(Some(()), |namer| namer.within(END_PATIENCE));
-        let until = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_nanos() as i128);
+        let looked = self
+            .namer
+            .map_or(Some(()), |namer| namer.within(END_PATIENCE));
+        let until = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |now| now.as_nanos() as i128);
         Ok(Captured {
             ending,
             spill,
@@ -405,7 +466,9 @@ impl Drop for Ending {
 
 /// Sends a signal to the command. One that is gone does not miss it.
 pub fn send(pid: u32, signal: i32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     let signal = rustix::process::Signal::from_named_raw(signal);
     if let (Some(pid), Some(signal)) = (pid, signal) {
         let _ = rustix::process::kill_process(pid, signal);

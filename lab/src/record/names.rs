@@ -101,7 +101,12 @@ pub fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
 fn place(path: &Path, flags: AtFlags) -> Option<(FileKey, u64)> {
     let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).ok()?;
     let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
-    is_file.then(|| (FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino), stat.stx_size))
+    is_file.then(|| {
+        (
+            FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino),
+            stat.stx_size,
+        )
+    })
 }
 
 impl Finder {
@@ -137,11 +142,17 @@ impl Finder {
     #[must_use]
     pub fn nameless(&self, wanted: &[FileKey]) -> usize {
         let known = self.known();
-        wanted.iter().filter(|place| !known.found.contains_key(place)).count()
+        wanted
+            .iter()
+            .filter(|place| !known.found.contains_key(place))
+            .count()
     }
 
     fn insert(&self, place: FileKey, path: PathBuf, size: u64) {
-        self.known().found.entry(place).or_insert(Named { path, size });
+        self.known()
+            .found
+            .entry(place)
+            .or_insert(Named { path, size });
     }
 
     /// Looks at what these processes have open and mapped. Those that are gone have nothing.
@@ -151,10 +162,15 @@ impl Finder {
             if let Ok(cwd) = fs::read_link(folder.join("cwd")) {
                 self.root(cwd);
             }
-            for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+            for entry in fs::read_dir(folder.join("fd"))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
                 let link = entry.path();
                 self.count();
-                if let (Some((place, size)), Ok(path)) = (place_of_open(&link), fs::read_link(&link))
+                if let (Some((place, size)), Ok(path)) =
+                    (place_of_open(&link), fs::read_link(&link))
                     && path.is_absolute()
                 {
                     self.insert(place, path, size);
@@ -162,7 +178,10 @@ impl Finder {
             }
             let maps = fs::read_to_string(folder.join("maps")).unwrap_or_default();
             let mut latest = "";
-            for path in maps.lines().filter_map(|line| line.split_once('/').map(|(_, path)| path)) {
+            for path in maps
+                .lines()
+                .filter_map(|line| line.split_once('/').map(|(_, path)| path))
+            {
                 if path != latest {
                     latest = path;
                     self.count();
@@ -179,17 +198,36 @@ impl Finder {
     pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
         let (missing, roots): (HashSet<FileKey>, Vec<PathBuf>) = {
             let known = self.known();
-            let missing = wanted.iter().copied().filter(|place| !known.found.contains_key(place)).collect();
+            let missing = wanted
+                .iter()
+                .copied()
+                .filter(|place| !known.found.contains_key(place))
+                .collect();
             (missing, known.roots.clone())
         };
         let devices = wanted.iter().map(|place| place.dev).collect();
-        let mut search = Search { missing, devices, seen: HashSet::new(), until_unix_ns, entries: 0 };
+        let mut search = Search {
+            missing,
+            devices,
+            seen: HashSet::new(),
+            until_unix_ns,
+            entries: 0,
+        };
         let near = || -> Vec<PathBuf> {
             let known = self.known();
-            let all: HashSet<PathBuf> = known.found.values().filter_map(|named| folder_of(&named.path)).collect();
+            let all: HashSet<PathBuf> = known
+                .found
+                .values()
+                .filter_map(|named| folder_of(&named.path))
+                .collect();
             all.into_iter().collect()
         };
-        for folder in roots.iter().cloned().chain(USUAL.map(PathBuf::from)).chain(near()) {
+        for folder in roots
+            .iter()
+            .cloned()
+            .chain(USUAL.map(PathBuf::from))
+            .chain(near())
+        {
             self.walk(folder, &mut search, false, MAX_ENTRIES);
         }
         search.seen.clear();
@@ -209,7 +247,9 @@ impl Finder {
             if search.missing.is_empty() {
                 return;
             }
-            let Ok(meta) = fs::metadata(&folder) else { continue };
+            let Ok(meta) = fs::metadata(&folder) else {
+                continue;
+            };
             let here = file_key(meta.dev(), meta.ino());
             if !meta.is_dir() {
                 self.take(here, &folder, search);
@@ -224,11 +264,16 @@ impl Finder {
                 if search.entries > most {
                     return;
                 }
-                let Ok(kind) = entry.file_type() else { continue };
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
                 if kind.is_dir() && deep {
                     folders.push_back(entry.path());
                 } else if kind.is_file() {
-                    let place = FileKey { dev: here.dev, ino: entry.ino() };
+                    let place = FileKey {
+                        dev: here.dev,
+                        ino: entry.ino(),
+                    };
                     if search.missing.contains(&place) {
                         self.take(place, &entry.path(), search);
                     }
@@ -242,9 +287,12 @@ impl Finder {
             return;
         }
         let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let Ok(stat) = statx(CWD, path, AtFlags::empty(), flags) else { return };
+        let Ok(stat) = statx(CWD, path, AtFlags::empty(), flags) else {
+            return;
+        };
         let now = FileKey::new(stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-        let born = i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
+        let born =
+            i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec);
         let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
         if now == place && is_file && (!has_birth || born <= search.until_unix_ns) {

@@ -17,7 +17,11 @@ pub(super) fn names(places: &[FileKey], devices: &[DeviceNumber]) -> HashSet<Str
         let (major, minor) = place.device();
         devices.contains(&DeviceNumber { major, minor })
     };
-    places.iter().filter(is_there).map(|place| place.nameless().name).collect()
+    places
+        .iter()
+        .filter(is_there)
+        .map(|place| place.nameless().name)
+        .collect()
 }
 
 /// See the head of this file.
@@ -31,7 +35,12 @@ pub(super) struct Only {
 
 impl Only {
     pub(super) fn new(items: Items, wanted: HashSet<String>) -> Only {
-        Only { items, wanted, numbers: Vec::new(), next: 0 }
+        Only {
+            items,
+            wanted,
+            numbers: Vec::new(),
+            next: 0,
+        }
     }
 }
 
@@ -69,19 +78,52 @@ mod tests {
 
     #[test]
     fn what_is_on_other_devices_is_left_out_and_files_count_anew() {
-        let places = [FileKey::new(8, 1, 5), FileKey::new(7, 0, 5), FileKey::new(7, 0, 6), FileKey::new(7, 1, 7)];
-        let file = |place: &FileKey| Item::File(FileInfo { name: place.nameless().name, size: None });
+        let places = [
+            FileKey::new(8, 1, 5),
+            FileKey::new(7, 0, 5),
+            FileKey::new(7, 0, 6),
+            FileKey::new(7, 1, 7),
+        ];
+        let file = |place: &FileKey| {
+            Item::File(FileInfo {
+                name: place.nameless().name,
+                size: None,
+            })
+        };
         let read = |file, offset| Item::Record(Record::read(file, offset, 10));
-        let all = [file(&places[0]), read(0, 1), file(&places[1]), read(1, 2), file(&places[2]), file(&places[3])];
-        let past = Item::Record(Record { flags: Flags::DIRECT, ..Record::read(1, 9, 10) });
-        let all = all.into_iter().chain([read(3, 3), past, read(2, 4), read(1, 5)]);
+        let all = [
+            file(&places[0]),
+            read(0, 1),
+            file(&places[1]),
+            read(1, 2),
+            file(&places[2]),
+            file(&places[3]),
+        ];
+        let past = Item::Record(Record {
+            flags: Flags::DIRECT,
+            ..Record::read(1, 9, 10)
+        });
+        let all = all
+            .into_iter()
+            .chain([read(3, 3), past, read(2, 4), read(1, 5)]);
         let items: Items = Box::new(all.map(Ok));
         let wanted = names(&places, &[DeviceNumber { major: 7, minor: 0 }]);
         let told = |item| match item {
             Item::File(file) => file.name,
             Item::Record(record) => format!("{} at {}", record.file, record.offset),
         };
-        let left: Vec<String> = Only::new(items, wanted).map(|item| told(item.expect("whole"))).collect();
-        assert_eq!(left, ["inode 5 of 7:0", "0 at 2", "inode 6 of 7:0", "1 at 4", "0 at 5"]);
+        let left: Vec<String> = Only::new(items, wanted)
+            .map(|item| told(item.expect("whole")))
+            .collect();
+        assert_eq!(
+            left,
+            [
+                "inode 5 of 7:0",
+                "0 at 2",
+                "inode 6 of 7:0",
+                "1 at 4",
+                "0 at 5"
+            ]
+        );
     }
 }

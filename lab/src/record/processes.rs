@@ -15,35 +15,68 @@ use std::fs;
 pub(super) fn unsure(before: &mut [Before]) {
     let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
     let key = |one: &Inherited| one.place.zip(one.position);
-    for key in before.iter().flat_map(|one| &one.descriptors).filter_map(key) {
+    for key in before
+        .iter()
+        .flat_map(|one| &one.descriptors)
+        .filter_map(key)
+    {
         *times.entry(key).or_default() += 1;
     }
     for one in before.iter_mut().flat_map(|one| &mut one.descriptors) {
-        one.position = one.position.filter(|_| key(one).is_none_or(|key| times[&key] == 1));
+        one.position = one
+            .position
+            .filter(|_| key(one).is_none_or(|key| times[&key] == 1));
     }
 }
 
 /// What a process has open, without what an exec would close where it is our own.
 pub(super) fn descriptors_of(pid: &str) -> Vec<Inherited> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
-        let of = |key: &str| info.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let flags = of("flags:").and_then(|text| u64::from_str_radix(text, 8).ok()).unwrap_or(0);
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let Some(descriptor) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let info =
+            fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+        let of = |key: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(key))
+                .map(str::trim)
+        };
+        let flags = of("flags:")
+            .and_then(|text| u64::from_str_radix(text, 8).ok())
+            .unwrap_or(0);
         if pid == "self" && flags & 0o2_000_000 != 0 {
             continue;
         }
         let place = place_of_open(&entry.path()).map(|(place, _)| place);
         let position = of("pos:").and_then(|text| text.parse().ok());
-        found.push(Inherited { descriptor, place, position, direct: flags & foreread_trace::follow::O_DIRECT != 0 });
+        found.push(Inherited {
+            descriptor,
+            place,
+            position,
+            direct: flags & foreread_trace::follow::O_DIRECT != 0,
+        });
     }
     found
 }
 
 pub(super) fn threads_of(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    tasks
+        .filter_map(|task| task.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// A process and all that it has begun.
@@ -57,8 +90,12 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
         }
         all.push(pid);
         for thread in threads {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).unwrap_or_default();
-            next.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+            let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"))
+                .unwrap_or_default();
+            next.extend(
+                text.split_whitespace()
+                    .filter_map(|word| word.parse::<u32>().ok()),
+            );
         }
     }
     all
@@ -72,7 +109,9 @@ pub(crate) fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, T
     // A child of a followed process is followed; others may have started during the look.
     loop {
         let threads = family(pid).into_iter().flat_map(threads_of);
-        let fresh: Vec<u32> = threads.filter(|thread| !followed.contains(thread)).collect();
+        let fresh: Vec<u32> = threads
+            .filter(|thread| !followed.contains(thread))
+            .collect();
         if fresh.is_empty() {
             return Ok(followed);
         }
@@ -85,7 +124,12 @@ pub(crate) fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, T
 pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
     let leader = |thread: &u32| {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse::<u32>().ok()
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("Tgid:"))?
+            .trim()
+            .parse::<u32>()
+            .ok()
     };
     let all: HashSet<u32> = threads.iter().filter_map(leader).collect();
     all.into_iter().collect()
@@ -95,7 +139,9 @@ pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
 pub(super) fn others() -> Vec<u32> {
     let own = std::process::id();
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| *pid != own).collect()
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .collect()
 }
 
 /// What the threads of these processes have open.
@@ -103,9 +149,19 @@ pub(super) fn before_of(processes: &[u32]) -> Vec<Before> {
     let mut before = Vec::new();
     for &pid in processes {
         let descriptors = descriptors_of(&pid.to_string());
-        before.push(Before { thread: pid, descriptors, shares: None, ignored: false });
+        before.push(Before {
+            thread: pid,
+            descriptors,
+            shares: None,
+            ignored: false,
+        });
         let others = threads_of(pid).into_iter().filter(|thread| *thread != pid);
-        let shares = |thread| Before { thread, descriptors: Vec::new(), shares: Some(pid), ignored: false };
+        let shares = |thread| Before {
+            thread,
+            descriptors: Vec::new(),
+            shares: Some(pid),
+            ignored: false,
+        };
         before.extend(others.map(shares));
     }
     before

@@ -166,15 +166,21 @@ fn what_it_did() -> Vec<Done> {
 
 /// Follows what was captured, twice; gives what was done to the three files.
 fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
-    let files = ["data", "out", "map"].map(|name| (place_of(&folder.join(name)).expect("a file").0, name));
+    let files =
+        ["data", "out", "map"].map(|name| (place_of(&folder.join(name)).expect("a file").0, name));
     let names = || -> super::Names {
         Box::new(move |place| {
             let known = files.iter().find(|(one, _)| *one == place);
-            FileInfo { name: known.map_or(String::new(), |(_, name)| (*name).to_string()), size: None }
+            FileInfo {
+                name: known.map_or(String::new(), |(_, name)| (*name).to_string()),
+                size: None,
+            }
         })
     };
     let follow = |learned: Learned| {
-        let mut steps = captured.steps(learned, names(), LeftOut::default(), folder).expect("few");
+        let mut steps = captured
+            .steps(learned, names(), LeftOut::default(), folder)
+            .expect("few");
         let mut out = VecDeque::new();
         while steps.step(&mut out).expect("they are there") {}
         (out, steps.follow.learned().0)
@@ -183,11 +189,20 @@ fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
     let (mut named, mut all) = (Vec::new(), Vec::new());
     for item in follow(learned).0 {
         match item {
-            Item::File(file) => named.push(files.iter().find(|(_, name)| *name == file.name).map(|(_, name)| *name)),
+            Item::File(file) => named.push(
+                files
+                    .iter()
+                    .find(|(_, name)| *name == file.name)
+                    .map(|(_, name)| *name),
+            ),
             Item::Record(r) => {
                 let name = named[r.file as usize];
                 // How much more than the page a fault maps depends on where the mapping is.
-                let len = if r.op == Op::Fault { r.len.min(4096) } else { r.returned.unwrap_or(r.len) };
+                let len = if r.op == Op::Fault {
+                    r.len.min(4096)
+                } else {
+                    r.returned.unwrap_or(r.len)
+                };
                 all.extend(name.map(|name| (name, r.op, r.offset, len)));
             }
         }
@@ -197,18 +212,32 @@ fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
 
 #[test]
 fn every_call_of_the_list_is_recorded_and_needed() {
-    let _turn = crate::tracefs::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if !Command::new("python3").arg("--version").output().is_ok_and(|done| done.status.success()) {
+    let _turn = crate::tracefs::TURN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if !Command::new("python3")
+        .arg("--version")
+        .output()
+        .is_ok_and(|done| done.status.success())
+    {
         return println!("skipped: needs python3");
     }
     // Beside the test itself, which is on a disk.
     let beside = std::env::current_exe().expect("it runs");
-    let scratch = tempfile::tempdir_in(beside.parent().expect("a folder")).expect("a scratch directory");
+    let scratch =
+        tempfile::tempdir_in(beside.parent().expect("a folder")).expect("a scratch directory");
     let folder = scratch.path();
     std::fs::write(folder.join("data"), vec![7; 1 << 20]).expect("room");
     std::fs::write(folder.join("out"), vec![8; 1 << 16]).expect("room");
     std::fs::write(folder.join("map"), vec![9; 1 << 18]).expect("room");
-    let words = ["python3", "-S", "-c", PROGRAM, folder.to_str().expect("UTF-8")].map(std::ffi::OsString::from);
+    let words = [
+        "python3",
+        "-S",
+        "-c",
+        PROGRAM,
+        folder.to_str().expect("UTF-8"),
+    ]
+    .map(std::ffi::OsString::from);
     let target = Target::Command(words.to_vec());
     let asked = RecordOptions {
         target,
@@ -219,27 +248,43 @@ fn every_call_of_the_list_is_recorded_and_needed() {
     };
     let mut running = match start(&asked) {
         Ok(running) => running,
-        Err(RecordError::Tracefs(error)) => return println!("skipped: needs root and tracefs ({error})"),
+        Err(RecordError::Tracefs(error)) => {
+            return println!("skipped: needs root and tracefs ({error})");
+        }
         Err(error) => panic!("{error}"),
     };
     let status = running.wait(&AtomicBool::new(false)).expect("it ends");
     let mut captured = running.finish().expect("room");
-    assert!(status.is_some_and(|status| status.success()) && captured.lost == crate::tracefs::Stats::default());
+    assert!(
+        status.is_some_and(|status| status.success())
+            && captured.lost == crate::tracefs::Stats::default()
+    );
     let want = what_it_did();
     assert_eq!(done(&captured, folder), want);
 
     let root = crate::tracefs::root().expect("as before");
     let mut left_out = 0;
     for entry in ENTRIES {
-        for side in ["enter", "exit"].into_iter().take(1 + usize::from(entry.exit)) {
+        for side in ["enter", "exit"]
+            .into_iter()
+            .take(1 + usize::from(entry.exit))
+        {
             let event = format!("events/syscalls/sys_{side}_{}/id", entry.name);
-            let Ok(id) = std::fs::read_to_string(root.path().join(&event)) else { continue };
+            let Ok(id) = std::fs::read_to_string(root.path().join(&event)) else {
+                continue;
+            };
             let id: usize = id.trim().parse().expect("a number");
             let decoder = Arc::get_mut(&mut captured.decoder).expect("the only owner");
             let known = decoder.known[id].take();
             assert!(known.is_some(), "{event} is not recorded");
-            assert_ne!(done(&captured, folder), want, "without {event} the trace is the same");
-            Arc::get_mut(&mut captured.decoder).expect("the only owner").known[id] = known;
+            assert_ne!(
+                done(&captured, folder),
+                want,
+                "without {event} the trace is the same"
+            );
+            Arc::get_mut(&mut captured.decoder)
+                .expect("the only owner")
+                .known[id] = known;
             left_out += 1;
         }
     }

@@ -25,13 +25,19 @@ pub fn waits(records: &[Kept]) -> Vec<Vec<After>> {
     let mut recent: Vec<(usize, u64)> = Vec::new();
     for (number, record) in records.iter().enumerate() {
         let start = record.start_ns.unwrap_or(0);
-        while let Some(&Reverse((end, ended))) = running.peek().filter(|Reverse((end, _))| *end <= start) {
+        while let Some(&Reverse((end, ended))) =
+            running.peek().filter(|Reverse((end, _))| *end <= start)
+        {
             running.pop();
             let implied = &waits[ended];
             recent.retain(|(other, _)| implied.iter().all(|after| after.record != *other as u64));
             recent.push((ended, end));
         }
-        let after = |&(other, end): &(usize, u64)| After { record: other as u64, end: true, delay_ns: start - end };
+        let after = |&(other, end): &(usize, u64)| After {
+            record: other as u64,
+            end: true,
+            delay_ns: start - end,
+        };
         waits.push(recent.iter().map(after).collect());
         running.push(Reverse((record.end_ns.unwrap_or(start), number)));
     }
@@ -60,20 +66,36 @@ mod tests {
 
     fn of(times: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
         let records: Vec<Kept> = times.iter().map(kept).collect();
-        let pairs = |all: &Vec<After>| all.iter().map(|after| (after.record, after.delay_ns)).collect();
+        let pairs = |all: &Vec<After>| {
+            all.iter()
+                .map(|after| (after.record, after.delay_ns))
+                .collect()
+        };
         waits(&records).iter().map(pairs).collect()
     }
 
     #[test]
     fn one_at_a_time_is_a_chain() {
-        assert_eq!(of(&[(0, 10), (10, 20), (25, 30)]), [vec![], vec![(0, 0)], vec![(1, 5)]]);
+        assert_eq!(
+            of(&[(0, 10), (10, 20), (25, 30)]),
+            [vec![], vec![(0, 0)], vec![(1, 5)]]
+        );
     }
 
     #[test]
     fn what_was_waited_for_by_others_is_not_waited_for_again() {
         // a and b side by side; c after both; d while c runs; e after c and d.
         let found = of(&[(0, 10), (0, 12), (20, 30), (21, 40), (41, 50)]);
-        assert_eq!(found, [vec![], vec![], vec![(0, 10), (1, 8)], vec![(0, 11), (1, 9)], vec![(2, 11), (3, 1)]]);
+        assert_eq!(
+            found,
+            [
+                vec![],
+                vec![],
+                vec![(0, 10), (1, 8)],
+                vec![(0, 11), (1, 9)],
+                vec![(2, 11), (3, 1)]
+            ]
+        );
     }
 
     #[test]

@@ -25,19 +25,28 @@ pub struct Made {
 impl Made {
     /// Jobs whose overlap is not of their making.
     pub fn plain(jobs: Vec<Job>) -> Made {
-        Made { jobs, overlap: None }
+        Made {
+            jobs,
+            overlap: None,
+        }
     }
 }
 
 /// The jobs of mode asap or closed.
 pub fn jobs(loaded: &Loaded, mode: Mode, factor: f64) -> Made {
-    let pauses = Pauses { mode, factor, first_ns: loaded.first_ns };
+    let pauses = Pauses {
+        mode,
+        factor,
+        first_ns: loaded.first_ns,
+    };
     let mut made = Made::default();
     for lane in lanes(loaded) {
         let depths = depths(&lane);
         let usual = depths.get(depths.len() / 2).copied().unwrap_or(1);
         let most = depths.last().copied().unwrap_or(1);
-        let one = lane.iter().all(|r| (r.open, r.executable) == (lane[0].open, lane[0].executable));
+        let one = lane
+            .iter()
+            .all(|r| (r.open, r.executable) == (lane[0].open, lane[0].executable));
         let pausing = mode == Mode::Closed || factor > 0.0;
         let going = if !pausing && (one || usual == 1) {
             let depth = if one { usual } else { 1 };
@@ -45,7 +54,9 @@ pub fn jobs(loaded: &Loaded, mode: Mode, factor: f64) -> Made {
             depth
         } else {
             let parts = parts(&lane);
-            parts.iter().for_each(|part| chain(loaded, part, &pauses, 1, &mut made.jobs));
+            parts
+                .iter()
+                .for_each(|part| chain(loaded, part, &pauses, 1, &mut made.jobs));
             most
         };
         if going > 1 {
@@ -61,7 +72,11 @@ fn lanes(loaded: &Loaded) -> Vec<Vec<&Kept>> {
     let mut numbers = HashMap::new();
     let mut lanes: Vec<Vec<&Kept>> = Vec::new();
     for record in loaded.records.iter().filter(|r| r.what != What::Nothing) {
-        let key = if loaded.header.lacks.threads { record.open } else { record.thread };
+        let key = if loaded.header.lacks.threads {
+            record.open
+        } else {
+            record.thread
+        };
         let fresh = lanes.len();
         let number = *numbers.entry(key).or_insert(fresh);
         if number == fresh {
@@ -78,7 +93,9 @@ fn depths(lane: &[&Kept]) -> Vec<u64> {
     let mut ends = BinaryHeap::new();
     let mut depths = Vec::new();
     for record in lane.iter().filter(|r| !matches!(r.what, What::Hint(_))) {
-        let (Some(start), Some(end)) = (record.start_ns, record.end_ns) else { return Vec::new() };
+        let (Some(start), Some(end)) = (record.start_ns, record.end_ns) else {
+            return Vec::new();
+        };
         while ends.peek().is_some_and(|Reverse(end)| *end <= start) {
             ends.pop();
         }
@@ -128,7 +145,9 @@ struct Pauses {
 impl Pauses {
     /// Before a record that follows `before`, or is the first of its chain: then since the trace began.
     fn before(&self, record: &Kept, before: Option<&Kept>) -> u64 {
-        let Some(start) = record.start_ns.filter(|_| self.factor > 0.0) else { return 0 };
+        let Some(start) = record.start_ns.filter(|_| self.factor > 0.0) else {
+            return 0;
+        };
         let since = match (before, self.mode) {
             (None, _) => self.first_ns,
             (Some(before), Mode::Closed) => end_ns(before),
@@ -144,18 +163,27 @@ fn chain(loaded: &Loaded, records: &[&Kept], pauses: &Pauses, depth: u64, jobs: 
     let mut last: Option<(&Kept, u32)> = None;
     for &record in records {
         let mut requests = record.requests();
-        let Some(mut request) = requests.next() else { continue };
+        let Some(mut request) = requests.next() else {
+            continue;
+        };
         request.think_ns = pauses.before(record, last.map(|(before, _)| before));
-        let same = |before: &Kept| (before.open, before.executable) == (record.open, record.executable);
+        let same =
+            |before: &Kept| (before.open, before.executable) == (record.open, record.executable);
         let number = match last {
             Some((before, job)) if same(before) => job,
             _ => {
                 let after = last.map(|(_, job)| job);
-                jobs.push(Job { depth: depth as u32, after, ..record.job(loaded, Vec::new()) });
+                jobs.push(Job {
+                    depth: depth as u32,
+                    after,
+                    ..record.job(loaded, Vec::new())
+                });
                 jobs.len() as u32 - 1
             }
         };
-        jobs[number as usize].requests.extend([request].into_iter().chain(requests));
+        jobs[number as usize]
+            .requests
+            .extend([request].into_iter().chain(requests));
         last = Some((record, number));
     }
 }

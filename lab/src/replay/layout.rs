@@ -29,13 +29,18 @@ pub struct LayoutError {
 pub fn laid_out(workload: &Workload, size: u64) -> Result<Workload, LayoutError> {
     let (bases, end) = bases(&workload.files);
     if end > size {
-        return Err(LayoutError { needs: end, files: workload.files.len() });
+        return Err(LayoutError {
+            needs: end,
+            files: workload.files.len(),
+        });
     }
     let mut one = workload.clone();
     for job in &mut one.jobs {
         let base = bases[job.file as usize];
         job.file = 0;
-        job.requests.iter_mut().for_each(|request| request.offset += base);
+        job.requests
+            .iter_mut()
+            .for_each(|request| request.offset += base);
     }
     one.files = vec![size];
     Ok(one)
@@ -63,13 +68,32 @@ mod tests {
         let job = |file, open| Job::new(file, open, vec![Request::read(5, 10)]);
         let jobs = vec![job(1, 0), job(0, 1), job(2, 2)];
         let files = vec![GRAIN, GRAIN + 1, 15];
-        let workload = Workload { name: "t".to_string(), files, listed: false, page_bytes: 4096, jobs };
+        let workload = Workload {
+            name: "t".to_string(),
+            files,
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
         let size = 3 * GRAIN + 15;
         let one = laid_out(&workload, size).expect("just large enough");
-        let at: Vec<(u32, u32, u64)> = one.jobs.iter().map(|j| (j.file, j.open, j.requests[0].offset)).collect();
-        assert_eq!((at, one.files), (vec![(0, 0, GRAIN + 5), (0, 1, 5), (0, 2, 3 * GRAIN + 5)], vec![size]));
+        let at: Vec<(u32, u32, u64)> = one
+            .jobs
+            .iter()
+            .map(|j| (j.file, j.open, j.requests[0].offset))
+            .collect();
+        assert_eq!(
+            (at, one.files),
+            (
+                vec![(0, 0, GRAIN + 5), (0, 1, 5), (0, 2, 3 * GRAIN + 5)],
+                vec![size]
+            )
+        );
         let error = laid_out(&workload, size - 1).expect_err("too small");
-        assert_eq!(error.to_string(), "the trace needs 3145743 bytes for its 3 files");
+        assert_eq!(
+            error.to_string(),
+            "the trace needs 3145743 bytes for its 3 files"
+        );
         let one = LayoutError { needs: 1, files: 1 };
         assert_eq!(one.to_string(), "the trace needs 1 bytes for its 1 file");
     }

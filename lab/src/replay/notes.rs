@@ -16,7 +16,11 @@ pub fn all(
     overlap: Option<(u64, u64)>,
 ) -> Vec<String> {
     let why = why.map_or_else(String::new, |why| format!(", because {why}"));
-    let mut notes = vec![format!("Replayed in mode {}{why}: {}", mode.name(), in_words(mode, think))];
+    let mut notes = vec![format!(
+        "Replayed in mode {}{why}: {}",
+        mode.name(),
+        in_words(mode, think)
+    )];
     if matches!(mode, Mode::Asap | Mode::Closed) {
         notes.extend(readers(loaded, overlap));
     }
@@ -27,12 +31,20 @@ pub fn all(
     // Where the waits are inferred, nothing waits for what is passed over.
     if mode == Mode::Deps
         && loaded.has_deps
-        && loaded.counts.writes + loaded.counts.ahead + loaded.counts.elsewhere + loaded.counts.empty > 0
+        && loaded.counts.writes
+            + loaded.counts.ahead
+            + loaded.counts.elsewhere
+            + loaded.counts.empty
+            > 0
     {
-        notes.push("Skipped records count as done at once for the records that wait for them".into());
+        notes.push(
+            "Skipped records count as done at once for the records that wait for them".into(),
+        );
     }
     if mode == Mode::Open {
-        notes.push(format!("A latency counts from the recorded time; up to {MAX_OUTSTANDING} reads wait at once"));
+        notes.push(format!(
+            "A latency counts from the recorded time; up to {MAX_OUTSTANDING} reads wait at once"
+        ));
     }
     notes.extend(left_out(&loaded.counts));
     notes.extend(sizes(loaded));
@@ -52,18 +64,24 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
         _ => String::new(),
     };
     match (mode, think) {
-        (Mode::Asap, None) => "each reader's next read begins when the one before has ended".to_string(),
+        (Mode::Asap, None) => {
+            "each reader's next read begins when the one before has ended".to_string()
+        }
         (Mode::Asap, Some(_)) => {
             format!(
                 "each reader's next read begins the recorded gap between the starts{by} after the one before has ended"
             )
         }
         (Mode::Closed, _) => {
-            format!("each reader's next read begins the recorded pause{by} after the one before has ended")
+            format!(
+                "each reader's next read begins the recorded pause{by} after the one before has ended"
+            )
         }
         (Mode::Open, _) => "each read begins at its recorded time".to_string(),
         (Mode::Deps, _) => {
-            format!("each read begins when what it waits for has happened, and its recorded delay{by} has passed")
+            format!(
+                "each read begins when what it waits for has happened, and its recorded delay{by} has passed"
+            )
         }
     }
 }
@@ -72,12 +90,24 @@ fn readers(loaded: &Loaded, overlap: Option<(u64, u64)>) -> Vec<String> {
     let mut notes = Vec::new();
     let lacks = loaded.header.lacks;
     if lacks.threads {
-        let each = if lacks.opens { "file" } else { "open description" };
-        notes.push(format!("The trace has no threads: each {each} gets its own reader"));
+        let each = if lacks.opens {
+            "file"
+        } else {
+            "open description"
+        };
+        notes.push(format!(
+            "The trace has no threads: each {each} gets its own reader"
+        ));
     }
     if let Some((readers, most)) = overlap {
-        let readers = if readers == 1 { "One reader keeps".to_string() } else { format!("{readers} readers keep") };
-        notes.push(format!("{readers} several reads going, as recorded: up to {most}"));
+        let readers = if readers == 1 {
+            "One reader keeps".to_string()
+        } else {
+            format!("{readers} readers keep")
+        };
+        notes.push(format!(
+            "{readers} several reads going, as recorded: up to {most}"
+        ));
     }
     notes
 }
@@ -86,25 +116,46 @@ fn left_out(counts: &Counts) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |n: u64, one: &str, many: &str| {
         if n > 0 {
-            notes.push(if n == 1 { format!("1 {one}") } else { format!("{n} {many}") });
+            notes.push(if n == 1 {
+                format!("1 {one}")
+            } else {
+                format!("{n} {many}")
+            });
         }
     };
-    note(counts.writes, "write was passed over", "writes were passed over");
+    note(
+        counts.writes,
+        "write was passed over",
+        "writes were passed over",
+    );
     note(
         counts.ahead,
         "readahead record was left out: it is no demand",
         "readahead records were left out: they are no demand",
     );
-    note(counts.elsewhere, "record of another file was left out", "records of other files were left out");
-    note(counts.empty, "read of nothing was left out", "reads of nothing, or behind the end, were left out");
-    note(counts.clipped, "read was clipped to its file's end", "reads were clipped to their file's end");
+    note(
+        counts.elsewhere,
+        "record of another file was left out",
+        "records of other files were left out",
+    );
+    note(
+        counts.empty,
+        "read of nothing was left out",
+        "reads of nothing, or behind the end, were left out",
+    );
+    note(
+        counts.clipped,
+        "read was clipped to its file's end",
+        "reads were clipped to their file's end",
+    );
     note(
         counts.cut_scans,
         "fault was replayed as a touch of its first page only: too many pages in all",
         "faults were replayed as touches of their first page only: too many pages in all",
     );
     if counts.cut {
-        notes.push("Only the first records of the trace were replayed, as --limit says".to_string());
+        notes
+            .push("Only the first records of the trace were replayed, as --limit says".to_string());
     }
     notes
 }
@@ -112,7 +163,11 @@ fn left_out(counts: &Counts) -> Vec<String> {
 fn sizes(loaded: &Loaded) -> Option<String> {
     match (loaded.counts.unsized_files, loaded.files.len()) {
         (0, _) => None,
-        (1, 1) => Some("The file's size is not in the trace: it ends where the last record does".to_string()),
-        (n, _) => Some(format!("The sizes of {n} files are not in the trace: each ends where its last record does")),
+        (1, 1) => Some(
+            "The file's size is not in the trace: it ends where the last record does".to_string(),
+        ),
+        (n, _) => Some(format!(
+            "The sizes of {n} files are not in the trace: each ends where its last record does"
+        )),
     }
 }

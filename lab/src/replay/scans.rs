@@ -29,22 +29,43 @@ pub fn read_through(records: &mut [Kept], most: u64) -> u64 {
     let mut tails: HashMap<u32, BTreeMap<u64, usize>> = HashMap::new();
     let mut read: Vec<(usize, u64)> = Vec::new();
     let mut reached: Vec<usize> = Vec::new();
-    for (number, record) in records.iter().enumerate().filter(|(_, r)| r.what == What::Touch) {
+    for (number, record) in records
+        .iter()
+        .enumerate()
+        .filter(|(_, r)| r.what == What::Touch)
+    {
         let open = tails.entry(record.open).or_default();
-        let before = open.range(..record.offset).next_back().map(|(start, before)| (*start, *before));
+        let before = open
+            .range(..record.offset)
+            .next_back()
+            .map(|(start, before)| (*start, *before));
         let end = |before: usize| records[before].offset + records[before].len;
-        if let Some((start, before)) = before.filter(|(_, before)| record.offset <= end(*before) + NEAR_BYTES) {
+        if let Some((start, before)) =
+            before.filter(|(_, before)| record.offset <= end(*before) + NEAR_BYTES)
+        {
             read.push((before, end(before).min(record.offset) - start));
             open.remove(&start);
             reached.push(number);
         }
         open.insert(record.offset, number);
     }
-    let mut lens: HashMap<usize, u64> = reached.into_iter().map(|number| (number, records[number].len)).collect();
+    let mut lens: HashMap<usize, u64> = reached
+        .into_iter()
+        .map(|number| (number, records[number].len))
+        .collect();
     lens.extend(read);
     let (mut pages, mut left) = (0, 0);
-    for (number, record) in records.iter_mut().enumerate().filter(|(_, r)| r.what == What::Touch) {
-        let len = lens.get(&number).copied().unwrap_or(0).min(record.len).max(page.min(record.len));
+    for (number, record) in records
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, r)| r.what == What::Touch)
+    {
+        let len = lens
+            .get(&number)
+            .copied()
+            .unwrap_or(0)
+            .min(record.len)
+            .max(page.min(record.len));
         pages += len.div_ceil(page) - 1;
         let fits = pages <= most;
         left += u64::from(!fits && len > page);
@@ -81,18 +102,49 @@ mod tests {
 
     #[test]
     fn a_scan_reads_what_was_mapped_and_touches_at_random_their_page() {
-        assert_eq!(pages(&[(0, 16), (16, 32), (48, 16)]), [16, 32, 16], "in order, to the end");
-        assert_eq!(pages(&[(5, 11), (19, 13)]), [11, 13], "from the middle, a few pages left out");
-        assert_eq!(pages(&[(0, 32), (16, 16), (32, 16)]), [16, 16, 16], "less was mapped than thought");
-        assert_eq!(pages(&[(0, 16), (1000, 16), (16, 16), (1016, 16)]), [16; 4], "two scans take turns");
-        assert_eq!(pages(&[(5, 11), (900, 12), (433, 15)]), [1, 1, 1], "at random");
-        assert_eq!(pages(&[(0, 16), (32, 16), (64, 16)]), [1, 1, 1], "a page in each 128 KiB");
-        assert_eq!(pages(&[(48, 16), (32, 16), (16, 16)]), [1, 1, 1], "backward");
+        assert_eq!(
+            pages(&[(0, 16), (16, 32), (48, 16)]),
+            [16, 32, 16],
+            "in order, to the end"
+        );
+        assert_eq!(
+            pages(&[(5, 11), (19, 13)]),
+            [11, 13],
+            "from the middle, a few pages left out"
+        );
+        assert_eq!(
+            pages(&[(0, 32), (16, 16), (32, 16)]),
+            [16, 16, 16],
+            "less was mapped than thought"
+        );
+        assert_eq!(
+            pages(&[(0, 16), (1000, 16), (16, 16), (1016, 16)]),
+            [16; 4],
+            "two scans take turns"
+        );
+        assert_eq!(
+            pages(&[(5, 11), (900, 12), (433, 15)]),
+            [1, 1, 1],
+            "at random"
+        );
+        assert_eq!(
+            pages(&[(0, 16), (32, 16), (64, 16)]),
+            [1, 1, 1],
+            "a page in each 128 KiB"
+        );
+        assert_eq!(
+            pages(&[(48, 16), (32, 16), (16, 16)]),
+            [1, 1, 1],
+            "backward"
+        );
         assert_eq!(pages(&[(7, 9), (7, 9)]), [1, 1], "the same page twice");
     }
 
     #[test]
     fn pages_have_a_limit() {
-        assert_eq!(read(&[(0, 16), (16, 16), (32, 16)], 30), (vec![16, 16, 1], 1));
+        assert_eq!(
+            read(&[(0, 16), (16, 16), (32, 16)], 30),
+            (vec![16, 16, 1], 1)
+        );
     }
 }

@@ -31,8 +31,13 @@ const WARNINGS: usize = 2;
 /// The advice for one source, from its tables: exactly two sentences. Empty without tables.
 #[must_use]
 pub fn advise(reports: &[Report]) -> String {
-    let Some(first) = reports.first() else { return String::new() };
-    let place = SourceTables { reports, source: &first.source };
+    let Some(first) = reports.first() else {
+        return String::new();
+    };
+    let place = SourceTables {
+        reports,
+        source: &first.source,
+    };
     let mut pairs = reports.iter().flat_map(|r| &r.comparisons).peekable();
     if pairs.peek().is_some() && pairs.all(|c| c.p_value.is_none()) {
         return place.untested();
@@ -45,7 +50,10 @@ pub fn advise(reports: &[Report]) -> String {
         );
     };
     let best = place.best_of_each();
-    if let Some(choice) = place.default_is_enough(&best).filter(|choice| !place.kernel_does_as_well(choice)) {
+    if let Some(choice) = place
+        .default_is_enough(&best)
+        .filter(|choice| !place.kernel_does_as_well(choice))
+    {
         return format!("{} {}", place.nothing_to_set(), place.warning(&choice));
     }
     let warning = place.warning(&choice);
@@ -92,7 +100,9 @@ impl<'a> SourceTables<'a> {
         let mut choices: Vec<Choice> = candidates.filter_map(|r| self.choice(&r.policy)).collect();
         let least = choices.iter().map(|c| c.score).min_by(f64::total_cmp)?;
         choices.retain(|c| c.score < least + WORTH_SAYING);
-        choices.into_iter().min_by(|a, b| a.overfetch.total_cmp(&b.overfetch))
+        choices
+            .into_iter()
+            .min_by(|a, b| a.overfetch.total_cmp(&b.overfetch))
     }
 
     /// The best policy for each workload that gains something; nothing where no readahead is as good.
@@ -103,7 +113,9 @@ impl<'a> SourceTables<'a> {
     /// Whether no workload has a better policy than this one.
     fn serves_all(&self, choice: &Choice<'_>, best: &[Option<&Row>]) -> bool {
         self.reports.iter().zip(best).all(|(report, best)| {
-            let Some(row) = row_of(report, choice.policy) else { return false };
+            let Some(row) = row_of(report, choice.policy) else {
+                return false;
+            };
             match best {
                 Some(best) => best.policy == row.policy || as_good(report, best, row),
                 None => change(row) == 1.0,
@@ -116,13 +128,20 @@ impl<'a> SourceTables<'a> {
         let (mut gains, mut off) = (Vec::new(), Vec::new());
         for (report, best) in self.reports.iter().zip(best) {
             match best {
-                Some(row) => {
-                    gains.push(format!("{} for {}, {}", row.policy, report.workload, faster(change(row), report, row)))
-                }
+                Some(row) => gains.push(format!(
+                    "{} for {}, {}",
+                    row.policy,
+                    report.workload,
+                    faster(change(row), report, row)
+                )),
                 None => off.push(report.workload.clone()),
             }
         }
-        let off = if off.is_empty() { String::new() } else { format!("; no readahead (none) for {}", list(off)) };
+        let off = if off.is_empty() {
+            String::new()
+        } else {
+            format!("; no readahead (none) for {}", list(off))
+        };
         let gains = gains.join("; ");
         let all = if choice.score > -WORTH_SAYING {
             "no single setting gains more than it loses".to_string()
@@ -131,7 +150,11 @@ impl<'a> SourceTables<'a> {
                 let ratio = change(row_of(report, choice.policy)?);
                 (ratio != 1.0).then(|| format!("{} {}", report.workload, number::times(ratio)))
             });
-            format!("as one setting for all, {} ({} of the time of none)", choice.policy, list(each.collect()))
+            format!(
+                "as one setting for all, {} ({} of the time of none)",
+                choice.policy,
+                list(each.collect())
+            )
         };
         format!("On {} use {gains}{off}; {all}.", self.source)
     }
@@ -142,28 +165,39 @@ impl<'a> SourceTables<'a> {
         let n = rows.len() as f64;
         let score = rows.iter().map(|r| change(r).ln()).sum::<f64>() / n;
         let overfetch = rows.iter().filter_map(|r| r.overfetch).sum::<f64>() / n;
-        rows.iter().all(|r| r.ratio_to_none.is_some()).then_some(Choice { policy, score, overfetch })
+        rows.iter()
+            .all(|r| r.ratio_to_none.is_some())
+            .then_some(Choice {
+                policy,
+                score,
+                overfetch,
+            })
     }
 
     /// The row that took the least of the time of none, by whatever test, and which part it took.
     fn lowest(&self, of: impl Fn(&Row) -> bool) -> Option<(&'a Report, &'a Row, f64)> {
-        let rows = self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r, row)));
-        let ratios = rows.filter(|(_, row)| of(row)).filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)));
+        let rows = self
+            .reports
+            .iter()
+            .flat_map(|r| r.rows.iter().map(move |row| (r, row)));
+        let ratios = rows
+            .filter(|(_, row)| of(row))
+            .filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)));
         ratios.min_by(|a, b| a.2.total_cmp(&b.2))
     }
 
     fn untested(&self) -> String {
-        let seen = self.lowest(|row| row.kind.is_choice()).filter(|(_, _, ratio)| *ratio < 1.0).map_or_else(
-            String::new,
-            |(r, row, ratio)| {
+        let seen = self
+            .lowest(|row| row.kind.is_choice())
+            .filter(|(_, _, ratio)| *ratio < 1.0)
+            .map_or_else(String::new, |(r, row, ratio)| {
                 format!(
                     " ({} on {} was lowest, at {} of the time of none)",
                     row.policy,
                     r.workload,
                     number::times(ratio)
                 )
-            },
-        );
+            });
         format!(
             "One run of each cannot separate a gain from noise on {}{seen}. Measure again with --runs 5 or more before \
              acting on it.",
@@ -172,8 +206,16 @@ impl<'a> SourceTables<'a> {
     }
 
     fn no_gain(&self) -> String {
-        let rows = || self.reports.iter().flat_map(|r| &r.rows).filter(|r| r.kind.is_choice());
-        let spread = rows().filter_map(|r| r.ratio_to_none).map(|r| (r - 1.0).abs()).fold(0.0, f64::max);
+        let rows = || {
+            self.reports
+                .iter()
+                .flat_map(|r| &r.rows)
+                .filter(|r| r.kind.is_choice())
+        };
+        let spread = rows()
+            .filter_map(|r| r.ratio_to_none)
+            .map(|r| (r - 1.0).abs())
+            .fold(0.0, f64::max);
         let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
         if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
             return format!(
@@ -181,8 +223,9 @@ impl<'a> SourceTables<'a> {
                 self.source
             );
         }
-        if let Some((report, row, ratio)) =
-            self.lowest(|row| row.kind.is_choice()).filter(|(_, _, ratio)| *ratio < UNSETTLED)
+        if let Some((report, row, ratio)) = self
+            .lowest(|row| row.kind.is_choice())
+            .filter(|(_, _, ratio)| *ratio < UNSETTLED)
         {
             return format!(
                 "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \
@@ -206,10 +249,19 @@ impl<'a> SourceTables<'a> {
     fn gains(&self, policy: &str) -> (Vec<String>, Vec<NoGain>) {
         let (mut gains, mut others) = (Vec::new(), Vec::new());
         for report in self.reports {
-            let Some(row) = row_of(report, policy) else { continue };
+            let Some(row) = row_of(report, policy) else {
+                continue;
+            };
             match change(row) {
-                ratio if ratio < 1.0 => gains.push(format!("{} {}", report.workload, faster(ratio, report, row))),
-                ratio => others.push(NoGain { workload: report.workload.clone(), ratio }),
+                ratio if ratio < 1.0 => gains.push(format!(
+                    "{} {}",
+                    report.workload,
+                    faster(ratio, report, row)
+                )),
+                ratio => others.push(NoGain {
+                    workload: report.workload.clone(),
+                    ratio,
+                }),
             }
         }
         (gains, others)
@@ -217,22 +269,40 @@ impl<'a> SourceTables<'a> {
 
     fn gain(&self, choice: &Choice<'_>) -> String {
         let (gains, others) = self.gains(choice.policy);
-        let level: Vec<String> = others.into_iter().filter(|o| o.ratio == 1.0).map(|o| o.workload).collect();
-        let level =
-            if level.is_empty() { String::new() } else { format!(", and makes no difference for {}", list(level)) };
+        let level: Vec<String> = others
+            .into_iter()
+            .filter(|o| o.ratio == 1.0)
+            .map(|o| o.workload)
+            .collect();
+        let level = if level.is_empty() {
+            String::new()
+        } else {
+            format!(", and makes no difference for {}", list(level))
+        };
         let as_good = self.as_good_as(choice);
         if self.kernel_does_as_well(choice) {
             return self.kernel_is_enough(choice, as_good);
         }
-        let as_good =
-            if as_good.is_empty() { String::new() } else { format!(" (as fast, within noise: {})", list(as_good)) };
-        format!("Use {}{as_good} on {}: it makes {}{level}.", choice.policy, self.source, list(gains))
+        let as_good = if as_good.is_empty() {
+            String::new()
+        } else {
+            format!(" (as fast, within noise: {})", list(as_good))
+        };
+        format!(
+            "Use {}{as_good} on {}: it makes {}{level}.",
+            choice.policy,
+            self.source,
+            list(gains)
+        )
     }
 
     /// The kernel's own readahead is as good as the choice: that needs no change. A policy that reads fewer bytes is named.
     fn kernel_is_enough(&self, choice: &Choice<'_>, mut as_good: Vec<String>) -> String {
         as_good.insert(0, choice.policy.to_string());
-        let (are, bytes) = (if as_good.len() == 1 { "is" } else { "are" }, number::three(choice.overfetch));
+        let (are, bytes) = (
+            if as_good.len() == 1 { "is" } else { "are" },
+            number::three(choice.overfetch),
+        );
         format!(
             "Nothing to change on {}: the kernel's own readahead is as fast as any policy measured; {} {are} as fast, and {} \
              reads {bytes} times the bytes asked for.",
@@ -245,20 +315,35 @@ impl<'a> SourceTables<'a> {
     /// The kernel's own readahead gains as much as the choice.
     fn kernel_does_as_well(&self, choice: &Choice<'_>) -> bool {
         let rows = &self.reports[0].rows;
-        let kernel = rows.iter().filter(|row| row.kind == RowKind::Kernel).map(|row| &row.policy);
-        choice.score <= -WORTH_SAYING && kernel.into_iter().any(|kernel| self.ties(choice.policy, kernel))
+        let kernel = rows
+            .iter()
+            .filter(|row| row.kind == RowKind::Kernel)
+            .map(|row| &row.policy);
+        choice.score <= -WORTH_SAYING
+            && kernel
+                .into_iter()
+                .any(|kernel| self.ties(choice.policy, kernel))
     }
 
     /// The two rows do not differ significantly in any table.
     fn ties(&self, one: &str, other: &str) -> bool {
-        self.reports.iter().all(|report| apart(report, one, other) == Some(1.0))
+        self.reports
+            .iter()
+            .all(|report| apart(report, one, other) == Some(1.0))
     }
 
     /// Policies not significantly different from the choice in any table, other programs' rows among them, but not the kernel's.
     fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
         let is_named = |row: &&Row| !matches!(row.kind, RowKind::NoReadahead | RowKind::Kernel);
-        let others = self.reports[0].rows.iter().filter(is_named).map(|row| &row.policy);
-        others.filter(|p| *p != choice.policy && self.ties(choice.policy, p)).cloned().collect()
+        let others = self.reports[0]
+            .rows
+            .iter()
+            .filter(is_named)
+            .map(|row| &row.policy);
+        others
+            .filter(|p| *p != choice.policy && self.ties(choice.policy, p))
+            .cloned()
+            .collect()
     }
 
     /// The second sentence: where the choice, the other policies or foreread itself disappoint.
@@ -266,14 +351,25 @@ impl<'a> SourceTables<'a> {
         let mut found = Vec::new();
         for report in self.reports {
             let kernel = report.rows.iter().find(|r| r.kind == RowKind::Kernel);
-            if let Some(ratio) = kernel.and_then(|k| apart(report, choice.policy, &k.policy)).filter(|r| *r < 1.0) {
+            if let Some(ratio) = kernel
+                .and_then(|k| apart(report, choice.policy, &k.policy))
+                .filter(|r| *r < 1.0)
+            {
                 found.push(format!(
                     "the kernel's own page cache reads {} {}, so nothing here beats it there",
                     report.workload,
                     if ratio.recip() >= TIMES_FROM {
-                        format!("{} times as fast as {}", number::three(ratio.recip()), choice.policy)
+                        format!(
+                            "{} times as fast as {}",
+                            number::three(ratio.recip()),
+                            choice.policy
+                        )
                     } else {
-                        format!("in {:.0} % less time than {}", (1.0 - ratio) * 100.0, choice.policy)
+                        format!(
+                            "in {:.0} % less time than {}",
+                            (1.0 - ratio) * 100.0,
+                            choice.policy
+                        )
                     }
                 ));
             }
@@ -310,23 +406,48 @@ impl<'a> SourceTables<'a> {
     fn over_reads(&self, of: impl Fn(&str) -> bool) -> Option<String> {
         let (workload, row) = self.worst(of, |row| row.overfetch)?;
         let overfetch = row.overfetch.filter(|o| *o > OVERFETCH_WARNING)?;
-        Some(format!("{} reads {} times the bytes that {workload} asks for", row.policy, number::three(overfetch)))
+        Some(format!(
+            "{} reads {} times the bytes that {workload} asks for",
+            row.policy,
+            number::three(overfetch)
+        ))
     }
 
-    fn worst(&self, of: impl Fn(&str) -> bool, measure: impl Fn(&Row) -> Option<f64>) -> Option<(&'a str, &'a Row)> {
-        let rows = self.reports.iter().flat_map(|r| r.rows.iter().map(move |row| (r.workload.as_str(), row)));
+    fn worst(
+        &self,
+        of: impl Fn(&str) -> bool,
+        measure: impl Fn(&Row) -> Option<f64>,
+    ) -> Option<(&'a str, &'a Row)> {
+        let rows = self
+            .reports
+            .iter()
+            .flat_map(|r| r.rows.iter().map(move |row| (r.workload.as_str(), row)));
         let ours = rows.filter(|(_, row)| row.kind.is_choice() && of(&row.policy));
         let measured = ours.filter_map(|(workload, row)| measure(row).map(|m| (m, workload, row)));
-        measured.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, workload, row)| (workload, row))
+        measured
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, workload, row)| (workload, row))
     }
 }
 
 /// The policy that a workload gains most by: of those as good as the best, the one that reads the fewest bytes.
 fn best(report: &Report) -> Option<&Row> {
     let gain = |row: &&Row| row.kind.is_choice() && change(row) < 1.0;
-    let best = report.rows.iter().filter(gain).min_by(|a, b| change(a).total_cmp(&change(b)))?;
-    let fit = report.rows.iter().filter(gain).filter(|row| as_good(report, best, row));
-    fit.min_by(|a, b| a.overfetch.unwrap_or(1.0).total_cmp(&b.overfetch.unwrap_or(1.0)))
+    let best = report
+        .rows
+        .iter()
+        .filter(gain)
+        .min_by(|a, b| change(a).total_cmp(&change(b)))?;
+    let fit = report
+        .rows
+        .iter()
+        .filter(gain)
+        .filter(|row| as_good(report, best, row));
+    fit.min_by(|a, b| {
+        a.overfetch
+            .unwrap_or(1.0)
+            .total_cmp(&b.overfetch.unwrap_or(1.0))
+    })
 }
 
 /// Whether a row is not significantly slower than the best one, or hardly slower.
@@ -342,14 +463,23 @@ fn row_of<'a>(report: &'a Report, policy: &str) -> Option<&'a Row> {
 
 /// Time as a ratio to none, or 1 where no test calls a difference or it is not worth saying.
 fn change(row: &Row) -> f64 {
-    let called = row.ratio_to_none.filter(|r| row.differs_from_none == Some(true) && (r - 1.0).abs() >= WORTH_SAYING);
+    let called = row
+        .ratio_to_none
+        .filter(|r| row.differs_from_none == Some(true) && (r - 1.0).abs() >= WORTH_SAYING);
     called.unwrap_or(1.0)
 }
 
 /// Time of `to` as a ratio to that of `from`, 1 where no test calls a difference. Undefined without a test.
 fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
-    let compared = report.comparisons.iter().find(|c| (c.a == from && c.b == to) || (c.a == to && c.b == from))?;
-    let ratio = if compared.a == from { compared.ratio? } else { compared.ratio?.recip() };
+    let compared = report
+        .comparisons
+        .iter()
+        .find(|c| (c.a == from && c.b == to) || (c.a == to && c.b == from))?;
+    let ratio = if compared.a == from {
+        compared.ratio?
+    } else {
+        compared.ratio?.recip()
+    };
     let called = compared.differs? && (ratio - 1.0).abs() >= WORTH_SAYING;
     Some(if called { ratio } else { 1.0 })
 }
@@ -361,7 +491,9 @@ fn faster(ratio: f64, report: &Report, row: &Row) -> String {
     if row.latency_s.is_some() {
         let ms = |s: f64| number::latency_us(s * 1e6);
         return match (mean(Some(row)), mean(report.none())) {
-            (Some(now), Some(before)) => format!("wait {} instead of {} a read", ms(now), ms(before)),
+            (Some(now), Some(before)) => {
+                format!("wait {} instead of {} a read", ms(now), ms(before))
+            }
             _ => how,
         };
     }
@@ -391,7 +523,11 @@ mod tests {
         let reports: Vec<Report> = tables.iter().map(Report::of).collect();
         let text = advise(&reports);
         // A full stop that ends a sentence is followed by a space or nothing; those of numbers are not.
-        assert_eq!(text.matches(". ").count() + usize::from(text.ends_with('.')), 2, "not two sentences: {text}");
+        assert_eq!(
+            text.matches(". ").count() + usize::from(text.ends_with('.')),
+            2,
+            "not two sentences: {text}"
+        );
         text
     }
 
@@ -411,9 +547,21 @@ mod tests {
         tables.policies[1].policy = "peer-nbdkit:max=1M".to_string();
         tables.policies[1].kind = RowKind::Imitation;
         tables.policies.swap(1, 2);
-        let faster = runs("peer-fsspec-blockcache", &[1.0, 1.1, 1.0, 1.1, 1.0], 4096, 4096, 4_096_000);
-        tables.policies.push(PolicyRuns { kind: RowKind::Imitation, ..faster });
-        assert!(advice(&[tables]).starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast"));
+        let faster = runs(
+            "peer-fsspec-blockcache",
+            &[1.0, 1.1, 1.0, 1.1, 1.0],
+            4096,
+            4096,
+            4_096_000,
+        );
+        tables.policies.push(PolicyRuns {
+            kind: RowKind::Imitation,
+            ..faster
+        });
+        assert!(
+            advice(&[tables])
+                .starts_with("Use rbd-plain on model:rbd: it makes boot-ide 4.05 times as fast")
+        );
     }
 
     #[test]
@@ -448,8 +596,14 @@ mod tests {
             "No policy is significantly faster than none for readers on model:rbd, but linux-6.18 took x0.25 of its time \
              on readers: measure again with --runs 5 before leaving readahead off. No policy took"
         ));
-        assert!(of(&[1.0, 2.6]).starts_with("Leave readahead off (none)"), "a tenth is noise");
-        assert!(of(&[2.0, 3.0]).starts_with("Leave readahead off (none)"), "slower");
+        assert!(
+            of(&[1.0, 2.6]).starts_with("Leave readahead off (none)"),
+            "a tenth is noise"
+        );
+        assert!(
+            of(&[2.0, 3.0]).starts_with("Leave readahead off (none)"),
+            "slower"
+        );
     }
 
     #[test]
@@ -473,11 +627,29 @@ mod tests {
     fn no_more_warnings_than_are_read() {
         let mut table = boot();
         // Both read far too much, and one of them is slower than none: three warnings.
-        table.policies[1] = runs("linux-6.18", &[60.0, 61.0, 60.5, 60.2, 60.1], 8_192_000, 0, 12_288_000);
-        table.policies[2] = runs("rbd-plain", &[11.3, 11.5, 11.4, 11.3, 11.6], 8_192_000, 0, 8_192_000);
+        table.policies[1] = runs(
+            "linux-6.18",
+            &[60.0, 61.0, 60.5, 60.2, 60.1],
+            8_192_000,
+            0,
+            12_288_000,
+        );
+        table.policies[2] = runs(
+            "rbd-plain",
+            &[11.3, 11.5, 11.4, 11.3, 11.6],
+            8_192_000,
+            0,
+            8_192_000,
+        );
         let text = advice(&[table]);
-        assert!(text.contains("rbd-plain reads 2.00 times the bytes"), "{text}");
-        assert!(text.contains("linux-6.18 takes 31 % longer than none on boot-ide."), "{text}");
+        assert!(
+            text.contains("rbd-plain reads 2.00 times the bytes"),
+            "{text}"
+        );
+        assert!(
+            text.contains("linux-6.18 takes 31 % longer than none on boot-ide."),
+            "{text}"
+        );
         assert!(!text.contains("linux-6.18 reads"), "{text}");
     }
 
@@ -508,10 +680,18 @@ mod tests {
         let of = |workload: &str, kernel: f64, wide: f64| {
             let times = |mean: f64| [mean, mean * 1.01, mean * 0.99];
             let run = |name: &str, mean: f64| runs(name, &times(mean), 0, 0, 4_096_000);
-            let rows = vec![run("none", 10.0), run("linux-6.18", kernel), run("linux-6.18:max=64M", wide)];
+            let rows = vec![
+                run("none", 10.0),
+                run("linux-6.18", kernel),
+                run("linux-6.18:max=64M", wide),
+            ];
             table(workload, "model:object-near", rows)
         };
-        let text = advice(&[of("sequential", 6.0, 0.1), of("random", 10.0, 20.0), of("boot-ide", 3.0, 30.0)]);
+        let text = advice(&[
+            of("sequential", 6.0, 0.1),
+            of("random", 10.0, 20.0),
+            of("boot-ide", 3.0, 30.0),
+        ]);
         for part in [
             "linux-6.18:max=64M for sequential, 100 times as fast (0.100 s instead of 10.00 s)",
             "linux-6.18 for boot-ide, 3.33 times as fast",
@@ -520,7 +700,12 @@ mod tests {
             assert!(text.contains(part), "{part} is missing: {text}");
         }
         let one = advice(&[of("sequential", 6.0, 0.1), of("boot-ide", 3.0, 0.2)]);
-        assert!(one.starts_with("Use linux-6.18:max=64M on model:object-near: it makes sequential 100 times"), "{one}");
+        assert!(
+            one.starts_with(
+                "Use linux-6.18:max=64M on model:object-near: it makes sequential 100 times"
+            ),
+            "{one}"
+        );
     }
 
     #[test]
@@ -533,10 +718,15 @@ mod tests {
             table
         };
         let text = advice(&[with_kernel(3, &[10.3, 10.5, 10.4, 10.2, 10.6])]);
-        assert_eq!(text, advice(&[with_kernel(0, &[10.3, 10.5, 10.4, 10.2, 10.6])]));
+        assert_eq!(
+            text,
+            advice(&[with_kernel(0, &[10.3, 10.5, 10.4, 10.2, 10.6])])
+        );
         assert!(text.contains("Use rbd-plain on"), "{text}");
         assert!(
-            text.contains("Beware: the kernel's own page cache reads boot-ide in 9 % less time than rbd-plain"),
+            text.contains(
+                "Beware: the kernel's own page cache reads boot-ide in 9 % less time than rbd-plain"
+            ),
             "{text}"
         );
         let text = advice(&[with_kernel(3, &[11.4, 11.4, 11.4, 11.4, 11.5])]);
@@ -549,14 +739,34 @@ mod tests {
     #[test]
     fn of_equals_the_leaner_is_advised() {
         let mut table = boot();
-        table.policies[1] = runs("linux-6.18", &[11.3, 11.5, 11.4, 11.3, 11.6], 3_932_160, 3_801_088, 4_096_000);
-        assert!(advice(&[table]).starts_with("Use linux-6.18 (as fast, within noise: rbd-plain) on model:rbd"));
+        table.policies[1] = runs(
+            "linux-6.18",
+            &[11.3, 11.5, 11.4, 11.3, 11.6],
+            3_932_160,
+            3_801_088,
+            4_096_000,
+        );
+        assert!(
+            advice(&[table])
+                .starts_with("Use linux-6.18 (as fast, within noise: rbd-plain) on model:rbd")
+        );
     }
 
     #[test]
     fn one_run_and_one_policy_are_no_ground_for_advice() {
-        let once = table("w", "s", vec![runs("none", &[2.0], 0, 0, 0), runs("rbd-plain", &[1.0], 0, 0, 0)]);
-        assert!(advice(&[once]).starts_with("One run of each cannot separate a gain from noise on s (rbd-plain on w"));
+        let once = table(
+            "w",
+            "s",
+            vec![
+                runs("none", &[2.0], 0, 0, 0),
+                runs("rbd-plain", &[1.0], 0, 0, 0),
+            ],
+        );
+        assert!(
+            advice(&[once]).starts_with(
+                "One run of each cannot separate a gain from noise on s (rbd-plain on w"
+            )
+        );
         assert!(advise(&[]).is_empty());
         let elsewhere = table("w2", "s", vec![runs("none", &[2.0, 2.1], 0, 0, 0)]);
         assert!(advice(&[boot(), elsewhere]).starts_with("No advice for model:rbd"));
@@ -567,6 +777,12 @@ mod tests {
         let mut other = boot();
         other.source = "model:nvme".to_string();
         let reports: Vec<Report> = [boot(), boot(), other].iter().map(Report::of).collect();
-        assert_eq!(by_source(&reports).iter().map(|r| r.len()).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(
+            by_source(&reports)
+                .iter()
+                .map(|r| r.len())
+                .collect::<Vec<_>>(),
+            [2, 1]
+        );
     }
 }

@@ -88,7 +88,11 @@ pub fn render(chart: &Chart) -> String {
     let panels = head + rows + LEADING + 12.0;
     // Above a frame its title, below it the labels and the title of the axis.
     let each = FRAME + 62.0;
-    let mut svg = Svg::new(WIDTH, panels + each * chart.panels.len() as f64, &chart.title);
+    let mut svg = Svg::new(
+        WIDTH,
+        panels + each * chart.panels.len() as f64,
+        &chart.title,
+    );
     let mut y = MARGIN;
     for line in &title {
         y += 18.0;
@@ -124,12 +128,26 @@ struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     fn of(chart: &'a Chart) -> Frames<'a> {
-        let letters = chart.panels.iter().flat_map(|p| scale::labels(&ticks(p))).map(|l| l.chars().count()).max();
+        let letters = chart
+            .panels
+            .iter()
+            .flat_map(|p| scale::labels(&ticks(p)))
+            .map(|l| l.chars().count())
+            .max();
         let left = MARGIN + letters.unwrap_or(0) as f64 * LETTER + 8.0;
-        let x = Scale::across(&chart.x, Spread::of(&chart.x), [left + INSET, WIDTH - MARGIN - INSET]);
+        let x = Scale::across(
+            &chart.x,
+            Spread::of(&chart.x),
+            [left + INSET, WIDTH - MARGIN - INSET],
+        );
         let mut order: Vec<usize> = (0..chart.x.len()).collect();
         order.sort_by(|a, b| chart.x[*a].total_cmp(&chart.x[*b]));
-        Frames { chart, left, x, order }
+        Frames {
+            chart,
+            left,
+            x,
+            order,
+        }
     }
 
     fn draw(&self, svg: &mut Svg, panel: &Panel, top: f64) {
@@ -140,7 +158,10 @@ impl<'a> Frames<'a> {
         let y = Scale::from_zero(&ticks, [bottom, top]);
         for (value, label) in ticks.iter().zip(scale::labels(&ticks)) {
             let at = y.place(*value);
-            svg.path(if *value == 0.0 { "axis" } else { "grid" }, &[[self.left, at], [right, at]]);
+            svg.path(
+                if *value == 0.0 { "axis" } else { "grid" },
+                &[[self.left, at], [right, at]],
+            );
             svg.text("soft", [self.left - 6.0, at + 4.0], Anchor::End, &label);
         }
         self.x_axis(svg, top, bottom);
@@ -153,34 +174,72 @@ impl<'a> Frames<'a> {
     }
 
     fn x_axis(&self, svg: &mut Svg, top: f64, bottom: f64) {
-        let places: Vec<f64> = self.order.iter().map(|i| self.x.place(self.chart.x[*i])).collect();
-        let labels: Vec<String> = self.order.iter().map(|i| cut(&self.chart.x_labels[*i])).collect();
-        let widths: Vec<f64> = labels.iter().map(|l| l.chars().count() as f64 * LETTER).collect();
+        let places: Vec<f64> = self
+            .order
+            .iter()
+            .map(|i| self.x.place(self.chart.x[*i]))
+            .collect();
+        let labels: Vec<String> = self
+            .order
+            .iter()
+            .map(|i| cut(&self.chart.x_labels[*i]))
+            .collect();
+        let widths: Vec<f64> = labels
+            .iter()
+            .map(|l| l.chars().count() as f64 * LETTER)
+            .collect();
         for i in (0..places.len()).step_by(scale::stride(&places, &widths, LETTER)) {
             let half = (widths[i] / 2.0).min(WIDTH / 2.0);
             svg.path("grid", &[[places[i], top], [places[i], bottom]]);
-            svg.text("soft", [places[i].clamp(half, WIDTH - half), bottom + LEADING], Anchor::Middle, &labels[i]);
+            svg.text(
+                "soft",
+                [places[i].clamp(half, WIDTH - half), bottom + LEADING],
+                Anchor::Middle,
+                &labels[i],
+            );
         }
         let middle = f64::midpoint(self.left, WIDTH - MARGIN);
-        let title: String = number::cut(&self.chart.x_title, ((WIDTH - 2.0 * MARGIN) / LETTER) as usize);
-        svg.text("soft", [middle, bottom + 2.0 * LEADING], Anchor::Middle, &title);
+        let title: String = number::cut(
+            &self.chart.x_title,
+            ((WIDTH - 2.0 * MARGIN) / LETTER) as usize,
+        );
+        svg.text(
+            "soft",
+            [middle, bottom + 2.0 * LEADING],
+            Anchor::Middle,
+            &title,
+        );
     }
 
     /// The intervals, then the line in pieces without gaps, then the markers over both. What is not a number is a gap.
     fn line(&self, svg: &mut Svg, i: usize, name: &str, points: &[Option<Point>], y: Scale) {
         let at = |n: usize, value: f64| [self.x.place(self.chart.x[n]), y.place(value)];
-        let measured = |n: usize| points.get(n).copied().flatten().filter(|p| p.value.is_finite());
+        let measured = |n: usize| {
+            points
+                .get(n)
+                .copied()
+                .flatten()
+                .filter(|p| p.value.is_finite())
+        };
         let there = || self.order.iter().filter_map(|n| Some((*n, measured(*n)?)));
         for (n, point) in there().filter(|(_, p)| p.interval[0] < p.interval[1]) {
             let [low, high] = point.interval.map(|end| at(n, end)[1]);
             svg.interval(at(n, point.value)[0], high, low);
         }
-        let path: Vec<_> = self.order.iter().map(|n| measured(*n).map(|p| at(*n, p.value))).collect();
+        let path: Vec<_> = self
+            .order
+            .iter()
+            .map(|n| measured(*n).map(|p| at(*n, p.value)))
+            .collect();
         for piece in path.split(Option::is_none).filter(|piece| piece.len() > 1) {
             svg.path("line", &piece.iter().flatten().copied().collect::<Vec<_>>());
         }
         for (n, point) in there() {
-            let tip = format!("{name}, {}: {}", self.chart.x_labels[n], number::three(point.value));
+            let tip = format!(
+                "{name}, {}: {}",
+                self.chart.x_labels[n],
+                number::three(point.value)
+            );
             svg.marker(i, self.chart.lines.len(), at(n, point.value), &tip);
         }
     }
@@ -188,7 +247,12 @@ impl<'a> Frames<'a> {
 
 /// The ticks of a panel: over the highest point and the highest end of an interval, if that has one.
 fn ticks(panel: &Panel) -> Vec<f64> {
-    let ends = panel.points.iter().flatten().flatten().flat_map(|p| [p.value, p.interval[1]]);
+    let ends = panel
+        .points
+        .iter()
+        .flatten()
+        .flatten()
+        .flat_map(|p| [p.value, p.interval[1]]);
     scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS)
 }
 
@@ -211,7 +275,12 @@ fn legend(names: &[String]) -> Vec<[f64; 2]> {
 fn lines_of(text: &str, letter: f64) -> Vec<String> {
     let most = ((WIDTH - 2.0 * MARGIN) / letter) as usize;
     let lines = number::wrap(text, most);
-    lines.iter().take(MAX_LINES).map(|l| number::cut(l.trim_start(), most)).filter(|l| !l.is_empty()).collect()
+    lines
+        .iter()
+        .take(MAX_LINES)
+        .map(|l| number::cut(l.trim_start(), most))
+        .filter(|l| !l.is_empty())
+        .collect()
 }
 
 fn cut(text: &str) -> String {

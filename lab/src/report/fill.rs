@@ -7,15 +7,17 @@ use super::verdict::{Verdict, WORTH_SAYING};
 use super::{Judge, PolicyRuns, RowKind, RunResult, Table, number};
 use foreread_core::stats::Stats;
 use foreread_sim::limits::bound::Bound;
-use foreread_sim::stats::{ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95};
+use foreread_sim::stats::{
+    ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95,
+};
 
 const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
 
 /// The per cents of a latency curve: close enough for its steps to be seen, closer where few reads wait long.
 const CURVE: [f64; 27] = [
-    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0, 75.0, 80.0, 85.0,
-    90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0,
+    1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0,
+    75.0, 80.0, 85.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0,
 ];
 
 impl Report {
@@ -23,7 +25,10 @@ impl Report {
     #[must_use]
     pub fn of(table: &Table) -> Report {
         let verdict = Verdict::of(table);
-        let none = table.policies.iter().position(|p| p.kind == RowKind::NoReadahead);
+        let none = table
+            .policies
+            .iter()
+            .position(|p| p.kind == RowKind::NoReadahead);
         Report {
             schema: SCHEMA.to_string(),
             foreread: env!("CARGO_PKG_VERSION").to_string(),
@@ -35,7 +40,12 @@ impl Report {
             cache_bytes: table.cache_bytes,
             page_bytes: table.page_bytes,
             alpha: ALPHA,
-            notes: table.notes.iter().cloned().chain(own_notes(table)).collect(),
+            notes: table
+                .notes
+                .iter()
+                .cloned()
+                .chain(own_notes(table))
+                .collect(),
             bound_s: mean_s(&table.bounds, Bound::ns),
             bound_device_s: mean_s(&table.bounds, |b| b.device_ns),
             bound_readers_s: mean_s(&table.bounds, |b| b.readers_ns),
@@ -43,9 +53,20 @@ impl Report {
             price: None,
             mode: table.pace.map(|pace| pace.mode.json_name().to_string()),
             think: table.pace.and_then(|pace| pace.think),
-            judged_by: if table.judge() == Judge::Latency { "latency_s" } else { "time_s" }.to_string(),
-            best: verdict.best.iter().map(|&i| table.policies[i].policy.clone()).collect(),
-            rows: (0..table.policies.len()).map(|i| row(table, i, none, &verdict)).collect(),
+            judged_by: if table.judge() == Judge::Latency {
+                "latency_s"
+            } else {
+                "time_s"
+            }
+            .to_string(),
+            best: verdict
+                .best
+                .iter()
+                .map(|&i| table.policies[i].policy.clone())
+                .collect(),
+            rows: (0..table.policies.len())
+                .map(|i| row(table, i, none, &verdict))
+                .collect(),
             comparisons: comparisons(table, &verdict),
         }
     }
@@ -69,7 +90,12 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let policy = &table.policies[index];
     let sums = Sums::of(policy);
     let time = |values: Vec<f64>| {
-        Summary::of(&values).map(|t| Time { mean: t.mean, median: t.median, ci95: t.ci95, runs: values })
+        Summary::of(&values).map(|t| Time {
+            mean: t.mean,
+            median: t.median,
+            ci95: t.ci95,
+            runs: values,
+        })
     };
     let judged = |policy: &PolicyRuns| Summary::of(&policy.judged_s(table.judge())).map(|t| t.mean);
     let of_none = none.map(|i| &table.policies[i]);
@@ -77,9 +103,11 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
     let stats = sums.ours();
     let count = |field: fn(&Stats) -> u64| stats.map(|_| sums.mean(field));
     // librbd counts what it plans, and nothing else that is in these rows.
-    let planned_by =
-        |field: fn(&Stats) -> u64| (stats.is_some() || policy.kind == RowKind::Librbd).then(|| sums.mean(field));
-    let demand = |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
+    let planned_by = |field: fn(&Stats) -> u64| {
+        (stats.is_some() || policy.kind == RowKind::Librbd).then(|| sums.mean(field))
+    };
+    let demand =
+        |field: fn(&Stats) -> u64| Some(sums.mean(field)).filter(|n| stats.is_some() || *n > 0);
     let latency = Latency::of(policy);
     let bytes = |field: fn(&Stats) -> u64| stats.map(|_| sums.total(field));
     let part = |a: Option<f64>, b: Option<f64>| a.zip(b).and_then(|(a, b)| ratio(a, b));
@@ -96,11 +124,23 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         p_value,
         differs_from_none: p_value.map(|p| p < ALPHA),
         throughput_mb_s: demand(|s| s.demand_bytes)
-            .and_then(|_| ratio(sums.total(|s| s.demand_bytes), policy.times_s().iter().sum::<f64>()))
+            .and_then(|_| {
+                ratio(
+                    sums.total(|s| s.demand_bytes),
+                    policy.times_s().iter().sum::<f64>(),
+                )
+            })
             .map(|bytes_s| bytes_s / number::MB),
         time_s: time(policy.times_s()),
-        latency_s: (table.judge() == Judge::Latency).then(|| time(policy.latencies_s())).flatten(),
-        late_p99_us: policy.runs.iter().filter_map(|r| r.late_p99_ns).max().map(|ns| ns as f64 / NS_PER_US),
+        latency_s: (table.judge() == Judge::Latency)
+            .then(|| time(policy.latencies_s()))
+            .flatten(),
+        late_p99_us: policy
+            .runs
+            .iter()
+            .filter_map(|r| r.late_p99_ns)
+            .max()
+            .map(|ns| ns as f64 / NS_PER_US),
         demand_reads: demand(|s| s.demand_reads),
         demand_bytes: demand(|s| s.demand_bytes),
         ra_planned_ops: planned_by(|s| s.ra_planned_ops),
@@ -127,11 +167,17 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         p99_us: latency.percentile(99.0),
         p999_us: latency.percentile(99.9),
         max_us: latency.percentile(100.0),
-        latency_us: CURVE.into_iter().filter_map(|percent| Some([percent, latency.percentile(percent)?])).collect(),
+        latency_us: CURVE
+            .into_iter()
+            .filter_map(|percent| Some([percent, latency.percentile(percent)?]))
+            .collect(),
         accuracy: part(used, planned),
         coverage: part(stats.map(|_| sums.per_run(|s| s.used_bytes)), missed),
         timeliness: part(bytes(|s| s.late_bytes), used).map(|late| 1.0 - late),
-        overfetch: part(bytes(|s| s.source_bytes), stats.map(|_| sums.distinct as f64)),
+        overfetch: part(
+            bytes(|s| s.source_bytes),
+            stats.map(|_| sums.distinct as f64),
+        ),
     }
 }
 
@@ -144,16 +190,28 @@ struct Sums<'a> {
 
 impl<'a> Sums<'a> {
     fn of(policy: &'a PolicyRuns) -> Sums<'a> {
-        Sums { policy, distinct: policy.runs.iter().map(|r| u128::from(r.distinct_bytes)).sum() }
+        Sums {
+            policy,
+            distinct: policy
+                .runs
+                .iter()
+                .map(|r| u128::from(r.distinct_bytes))
+                .sum(),
+        }
     }
 
     /// The policy's runs, if they are ours and there are any.
     fn ours(&self) -> Option<&'a [RunResult]> {
-        (!self.policy.runs.is_empty() && !self.policy.kind.is_external()).then_some(&self.policy.runs)
+        (!self.policy.runs.is_empty() && !self.policy.kind.is_external())
+            .then_some(&self.policy.runs)
     }
 
     fn sum(&self, field: fn(&Stats) -> u64) -> u128 {
-        self.policy.runs.iter().map(|r| u128::from(field(&r.stats))).sum()
+        self.policy
+            .runs
+            .iter()
+            .map(|r| u128::from(field(&r.stats)))
+            .sum()
     }
 
     fn total(&self, field: fn(&Stats) -> u64) -> f64 {
@@ -183,7 +241,8 @@ impl Latency {
         let mut all = latency_histogram();
         for run in &policy.runs {
             // Fails only for a histogram that may not grow, and this one may.
-            all.add(&run.latency).expect("a growing histogram takes in any other");
+            all.add(&run.latency)
+                .expect("a growing histogram takes in any other");
         }
         Latency(all)
     }
@@ -222,21 +281,38 @@ fn own_notes(table: &Table) -> Vec<String> {
     let (mut notes, mut untouched) = (Vec::new(), Vec::new());
     for policy in table.policies.iter().filter(|p| !p.kind.is_external()) {
         let (sums, name) = (Sums::of(policy), &policy.policy);
-        let left = ratio(sums.total(|s| s.unresolved_bytes), sums.total(|s| s.ra_bytes)).unwrap_or(0.0);
-        if left > TAIL && sums.total(|s| s.unresolved_bytes) > FELT * sums.total(|s| s.demand_bytes) {
+        let left = ratio(
+            sums.total(|s| s.unresolved_bytes),
+            sums.total(|s| s.ra_bytes),
+        )
+        .unwrap_or(0.0);
+        if left > TAIL && sums.total(|s| s.unresolved_bytes) > FELT * sums.total(|s| s.demand_bytes)
+        {
             untouched.push(format!("{name} {} %", number::percent(left)));
         }
-        let refused = ratio(sums.total(|s| s.ra_refused_bytes), sums.total(|s| s.ra_planned_bytes)).unwrap_or(0.0);
+        let refused = ratio(
+            sums.total(|s| s.ra_refused_bytes),
+            sums.total(|s| s.ra_planned_bytes),
+        )
+        .unwrap_or(0.0);
         if refused > TAIL {
-            notes.push(format!("{name}: {} % of the readahead it planned was refused", number::percent(refused)));
+            notes.push(format!(
+                "{name}: {} % of the readahead it planned was refused",
+                number::percent(refused)
+            ));
         }
         let failed = sums.sum(|s| s.failed_reads);
         if failed > 0 {
-            notes.push(format!("{name}: {failed} reads failed, so its time is not that of the whole workload"));
+            notes.push(format!(
+                "{name}: {failed} reads failed, so its time is not that of the whole workload"
+            ));
         }
     }
     if !untouched.is_empty() {
-        notes.insert(0, format!("Read ahead but not used so far: {}", untouched.join(", ")));
+        notes.insert(
+            0,
+            format!("Read ahead but not used so far: {}", untouched.join(", ")),
+        );
     }
     if table.runs == 1 {
         notes.push("one run: no interval and no test; use more with --runs".to_string());
@@ -265,16 +341,33 @@ mod tests {
         near(rbd.timeliness, 1.0 - 380_108.0 / 3_801_088.0);
         near(rbd.overfetch, 4_200_000.0 / 4_096_000.0);
         near(rbd.stall_s, 0.5);
-        assert_eq!((rbd.ra_bytes, rbd.unused_bytes, rbd.hits), (Some(3_932_160), Some(131_072), Some(900)));
+        assert_eq!(
+            (rbd.ra_bytes, rbd.unused_bytes, rbd.hits),
+            (Some(3_932_160), Some(131_072), Some(900))
+        );
         near(none.ratio_to_none, 1.0);
         near(none.overfetch, 1.0);
         near(none.coverage, 0.0);
-        assert_eq!((none.accuracy, none.timeliness, none.p_value), (None, None, None));
-        assert_eq!((rbd.differs_from_none, &report.best[..]), (Some(true), &["rbd-plain".to_string()][..]));
-        assert!(rbd.p99_us.is_some_and(|p| (989.0..=991.0).contains(&p)), "{:?}", rbd.p99_us);
+        assert_eq!(
+            (none.accuracy, none.timeliness, none.p_value),
+            (None, None, None)
+        );
+        assert_eq!(
+            (rbd.differs_from_none, &report.best[..]),
+            (Some(true), &["rbd-plain".to_string()][..])
+        );
+        assert!(
+            rbd.p99_us.is_some_and(|p| (989.0..=991.0).contains(&p)),
+            "{:?}",
+            rbd.p99_us
+        );
         // A thousand latencies from 1 to 1000 us in each run: the curve is a straight line.
         let near_line = |[percent, us]: &[f64; 2]| (us / percent / 10.0 - 1.0).abs() < 0.002;
-        assert!(rbd.latency_us.len() == 27 && rbd.latency_us.iter().all(near_line), "{:?}", rbd.latency_us);
+        assert!(
+            rbd.latency_us.len() == 27 && rbd.latency_us.iter().all(near_line),
+            "{:?}",
+            rbd.latency_us
+        );
     }
 
     #[test]
@@ -297,9 +390,14 @@ mod tests {
         let report = Report::of(&table);
         let row = &report.rows[3];
         assert!(row.kind == RowKind::Kernel && report.rows[0].kind == RowKind::NoReadahead);
-        assert_eq!((row.hits, row.source_bytes, row.overfetch, row.stall_s), (None, None, None, None));
+        assert_eq!(
+            (row.hits, row.source_bytes, row.overfetch, row.stall_s),
+            (None, None, None, None)
+        );
         assert_eq!(row.demand_reads, Some(1000));
-        assert!(row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some());
+        assert!(
+            row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some()
+        );
     }
 
     #[test]

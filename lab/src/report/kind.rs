@@ -71,9 +71,13 @@ mod tests {
 
     #[test]
     fn a_policy_knows_its_kind_by_its_info() {
-        let kind = |text: &str| RowKind::of(&peer::parse(text).expect(text).ready(None).expect(text));
+        let kind =
+            |text: &str| RowKind::of(&peer::parse(text).expect(text).ready(None).expect(text));
         assert_eq!(kind("none"), RowKind::NoReadahead);
-        assert_eq!((kind("linux-6.18:max=1M"), kind("rbd-plain")), (RowKind::Policy, RowKind::Policy));
+        assert_eq!(
+            (kind("linux-6.18:max=1M"), kind("rbd-plain")),
+            (RowKind::Policy, RowKind::Policy)
+        );
         for peer in peer::ALL {
             assert_eq!(kind(peer.name), RowKind::Imitation, "{}", peer.name);
         }

@@ -36,7 +36,11 @@ pub fn three(value: f64) -> String {
 /// A count: exact up to six digits.
 #[must_use]
 pub fn count(value: u64) -> String {
-    if value < 1_000_000 { value.to_string() } else { three(value as f64) }
+    if value < 1_000_000 {
+        value.to_string()
+    } else {
+        three(value as f64)
+    }
 }
 
 /// A span in seconds and half its interval, with as many decimals as both need: `46.22 ±0.41`.
@@ -93,7 +97,11 @@ pub fn percent(part: f64) -> String {
 /// A ratio to the row `none`: `x0.25`, `x1.00`, `x<.01`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
-    if ratio > 0.0 && ratio < 0.005 { "x<.01".to_string() } else { format!("x{}", three(ratio)) }
+    if ratio > 0.0 && ratio < 0.005 {
+        "x<.01".to_string()
+    } else {
+        format!("x{}", three(ratio))
+    }
 }
 
 /// The 95 % interval of a ratio behind it, in a sentence: ` (95 %: x0.25 to x0.31)`, ` (in every run)` where it has no
@@ -121,7 +129,11 @@ pub fn amount(bytes: u64) -> String {
 #[must_use]
 pub fn size_b(bytes: u64) -> String {
     let text = size(bytes);
-    if text.ends_with(|c: char| c.is_ascii_digit()) && bytes > 0 { format!("{text} B") } else { text }
+    if text.ends_with(|c: char| c.is_ascii_digit()) && bytes > 0 {
+        format!("{text} B")
+    } else {
+        text
+    }
 }
 
 /// The same with the unit in full, for a sentence: `8 MiB`, `128 KiB`, `1000 B`.
@@ -143,7 +155,10 @@ pub const TIE: char = '\u{a0}';
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let tied = text.replace(" %", &format!("{TIE}%"));
-    for word in tied.split(|c: char| c.is_whitespace() && c != TIE).filter(|word| !word.is_empty()) {
+    for word in tied
+        .split(|c: char| c.is_whitespace() && c != TIE)
+        .filter(|word| !word.is_empty())
+    {
         let word = word.replace(TIE, " ");
         let line = lines.last_mut().expect("there is one from the start");
         if line.is_empty() {
@@ -161,7 +176,15 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 /// Without control characters: text from a trace must not move the terminal's cursor.
 #[must_use]
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// `text` if it has no more than `most` characters, or its beginning and a sign that there is more.
@@ -170,7 +193,10 @@ pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]
@@ -208,11 +234,21 @@ mod tests {
         assert_eq!(latency_us(690.4), "690us");
         assert_eq!(latency_us(999.6), "1.00ms");
         assert_eq!(latency_us(1_234_567.0), "1.23s");
-        for (part, text) in [(-0.001, "<0"), (0.0, "0"), (0.001, "<1"), (0.97, "97"), (0.996, ">99"), (1.0, "100")] {
+        for (part, text) in [
+            (-0.001, "<0"),
+            (0.0, "0"),
+            (0.001, "<1"),
+            (0.97, "97"),
+            (0.996, ">99"),
+            (1.0, "100"),
+        ] {
             assert_eq!(percent(part), text);
         }
         assert_eq!(times(1.0), "x1.00");
-        assert_eq!((times(0.0049), times(0.005), times(0.0)), ("x<.01".into(), "x0.01".into(), "x0".into()));
+        assert_eq!(
+            (times(0.0049), times(0.005), times(0.0)),
+            ("x<.01".into(), "x0.01".into(), "x0".into())
+        );
         assert_eq!(or_dash(None, percent), "-");
         assert_eq!(interval([0.25, 0.3]), " (95 %: x0.25 to x0.30)");
         assert_eq!(interval([0.25, 0.251]), " (in every run)");
@@ -239,14 +275,23 @@ mod tests {
 
     #[test]
     fn sizes_and_lines() {
-        for (bytes, text) in [(0, "0"), (512, "512"), (4096, "4K"), (64 << 20, "64M"), (1536, "1536"), (3 << 30, "3G")]
-        {
+        for (bytes, text) in [
+            (0, "0"),
+            (512, "512"),
+            (4096, "4K"),
+            (64 << 20, "64M"),
+            (1536, "1536"),
+            (3 << 30, "3G"),
+        ] {
             assert_eq!(size(bytes), text);
         }
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "  cc"]);
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("aa 12 %, bb\u{a0}7", 6), ["aa", "  12 %,", "  bb 7"]);
-        assert_eq!(["four", "fives", ""].map(|text| cut(text, 4)), ["four", "fiv…", ""]);
+        assert_eq!(
+            ["four", "fives", ""].map(|text| cut(text, 4)),
+            ["four", "fiv…", ""]
+        );
         assert_eq!(wrap("wider-than-that b", 5), ["wider-than-that", "  b"]);
     }
 }

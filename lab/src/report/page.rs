@@ -73,7 +73,11 @@ pub(crate) struct Figure {
 
 impl Figure {
     pub(crate) fn new(svg: String, caption: impl Into<String>) -> Figure {
-        Figure { title: String::new(), svg, caption: caption.into() }
+        Figure {
+            title: String::new(),
+            svg,
+            caption: caption.into(),
+        }
     }
 }
 
@@ -99,9 +103,16 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    pub(crate) fn new<T: Into<String>>(caption: impl Into<String>, heads: impl IntoIterator<Item = T>) -> Grid {
+    pub(crate) fn new<T: Into<String>>(
+        caption: impl Into<String>,
+        heads: impl IntoIterator<Item = T>,
+    ) -> Grid {
         let heads = heads.into_iter().map(Into::into).collect();
-        Grid { caption: caption.into(), heads, ..Grid::default() }
+        Grid {
+            caption: caption.into(),
+            heads,
+            ..Grid::default()
+        }
     }
 
     /// Whether a column holds words, which stand to the left, and not figures.
@@ -110,9 +121,17 @@ impl Grid {
             let mut letters = cell.chars();
             let first = letters.next().is_some_and(char::is_alphabetic);
             // `x0.25` is a ratio.
-            first && !letters.next().is_some_and(|c| c.is_ascii_digit() || c == '<')
+            first
+                && !letters
+                    .next()
+                    .is_some_and(|c| c.is_ascii_digit() || c == '<')
         };
-        let cells = || self.rows.iter().filter_map(|r| r.get(column)).filter(|c| !c.is_empty() && *c != UNDEFINED);
+        let cells = || {
+            self.rows
+                .iter()
+                .filter_map(|r| r.get(column))
+                .filter(|c| !c.is_empty() && *c != UNDEFINED)
+        };
         cells().next().is_some() && cells().all(|cell| is_word(cell))
     }
 
@@ -127,8 +146,15 @@ impl Page {
     pub(crate) fn with_values(mut self, json: String) -> Page {
         let value = serde_json::from_str(&json).expect("JSON of our own");
         let grids = values::tables("", &value);
-        let text = vec!["With every digit, under the names that they have in the JSON.".to_string()];
-        self.sections.push(Section { title: "Every value".into(), text, grids, folded: true, ..Section::default() });
+        let text =
+            vec!["With every digit, under the names that they have in the JSON.".to_string()];
+        self.sections.push(Section {
+            title: "Every value".into(),
+            text,
+            grids,
+            folded: true,
+            ..Section::default()
+        });
         self.json = json;
         self
     }
@@ -138,8 +164,14 @@ impl Page {
         env.set_auto_escape_callback(|_| AutoEscape::Html);
         // Our own escaping in place of the library's: it lets no control and no turn of direction through either.
         env.set_formatter(|out, _, value| {
-            let text = value.as_str().map_or_else(|| value.to_string(), ToString::to_string);
-            let text = if value.is_safe() { text } else { text::escape(&text) };
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), ToString::to_string);
+            let text = if value.is_safe() {
+                text
+            } else {
+                text::escape(&text)
+            };
             out.write_str(&text).map_err(Into::into)
         });
         let safe = |text: String| Value::from_safe_string(text);
@@ -153,7 +185,8 @@ impl Page {
             style => safe(format!("{}{}", svg::style(), include_str!("page/style.css"))),
             version => env!("CARGO_PKG_VERSION"),
         };
-        env.render_str(include_str!("page/template.html"), page).expect("a template of our own, with all that it names")
+        env.render_str(include_str!("page/template.html"), page)
+            .expect("a template of our own, with all that it names")
     }
 }
 
@@ -172,7 +205,9 @@ impl Section {
         };
         let grid = |g: &Grid| {
             let rows: Vec<Value> = (0..g.rows.len()).map(|i| row(g, i)).collect();
-            let words: Vec<bool> = (0..g.heads.len()).map(|column| g.holds_words(column)).collect();
+            let words: Vec<bool> = (0..g.heads.len())
+                .map(|column| g.holds_words(column))
+                .collect();
             context! { caption => &g.caption, heads => list(&g.heads), words => words, rows => rows, folded => g.folded }
         };
         context! {

@@ -73,8 +73,17 @@ impl Price {
                 origin: list.origin.to_string(),
             });
         }
-        let known = || LIST_PRICES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
-        let refuse = |what: String| PriceError { what, known: known() };
+        let known = || {
+            LIST_PRICES
+                .iter()
+                .map(|p| p.name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let refuse = |what: String| PriceError {
+            what,
+            known: known(),
+        };
         if text.split(',').any(|part| part.trim().is_empty()) {
             return Err(refuse("no price is given".into()));
         }
@@ -83,15 +92,25 @@ impl Price {
         }
         let (mut usd_per_million_requests, mut usd_per_gb) = (0.0, 0.0);
         for (key, value) in notation::pairs(text).map_err(|error| refuse(error.to_string()))? {
-            let number = value.parse().ok().filter(|n: &f64| (0.0..=HIGHEST).contains(n) && n.is_sign_positive());
-            let number = number.ok_or_else(|| refuse(format!("'{value}' is not a number from 0 to {HIGHEST:e}")))?;
+            let number = value
+                .parse()
+                .ok()
+                .filter(|n: &f64| (0.0..=HIGHEST).contains(n) && n.is_sign_positive());
+            let number = number.ok_or_else(|| {
+                refuse(format!("'{value}' is not a number from 0 to {HIGHEST:e}"))
+            })?;
             match key.as_str() {
                 "requests" => usd_per_million_requests = number,
                 "gb" => usd_per_gb = number,
                 _ => return Err(refuse(format!("unknown key '{key}'"))),
             }
         }
-        Ok(Price { name: text.to_string(), usd_per_million_requests, usd_per_gb, origin: String::new() })
+        Ok(Price {
+            name: text.to_string(),
+            usd_per_million_requests,
+            usd_per_gb,
+            origin: String::new(),
+        })
     }
 
     /// What this many requests and bytes cost, in USD.
@@ -105,9 +124,21 @@ impl Price {
 /// For the line beneath a table.
 impl std::fmt::Display for Price {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Price { name, usd_per_million_requests: requests, usd_per_gb: gb, origin } = self;
-        write!(f, "{requests} USD for a million reads of the source, {gb} USD for 10^9 bytes")?;
-        if origin.is_empty() { Ok(()) } else { write!(f, " ({name}: {origin})") }
+        let Price {
+            name,
+            usd_per_million_requests: requests,
+            usd_per_gb: gb,
+            origin,
+        } = self;
+        write!(
+            f,
+            "{requests} USD for a million reads of the source, {gb} USD for 10^9 bytes"
+        )?;
+        if origin.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({name}: {origin})")
+        }
     }
 }
 
@@ -120,8 +151,22 @@ mod tests {
         let price = Price::parse("requests=0.40,gb=0.09").expect("a price");
         // 2.5 million requests are 1 USD, 3 GB are 27 cents.
         assert!((price.usd(2_500_000, 3_000_000_000) - 1.27).abs() < 1e-12);
-        assert!((Price::parse("gb=1").expect("one key").usd(u64::MAX, 500_000_000) - 0.5).abs() < 1e-12);
-        assert!((Price::parse("requests=1").expect("one key").usd(500_000, u64::MAX) - 0.5).abs() < 1e-12);
+        assert!(
+            (Price::parse("gb=1")
+                .expect("one key")
+                .usd(u64::MAX, 500_000_000)
+                - 0.5)
+                .abs()
+                < 1e-12
+        );
+        assert!(
+            (Price::parse("requests=1")
+                .expect("one key")
+                .usd(500_000, u64::MAX)
+                - 0.5)
+                .abs()
+                < 1e-12
+        );
     }
 
     #[test]
@@ -129,10 +174,21 @@ mod tests {
         for list in LIST_PRICES {
             let price = Price::parse(list.name).expect("its own name");
             assert!(price.to_string().contains("check yours"), "{price}");
-            assert!(list.name.ends_with("-2026-11"), "{}: named after its month", list.name);
+            assert!(
+                list.name.ends_with("-2026-11"),
+                "{}: named after its month",
+                list.name
+            );
         }
-        let s3 = |name| Price::parse(name).expect("a list price").usd(1000, 1_000_000_000);
-        assert!((s3("s3-2026-11") - 0.0004).abs() < 1e-12 && (s3("s3-internet-2026-11") - 0.0904).abs() < 1e-12);
+        let s3 = |name| {
+            Price::parse(name)
+                .expect("a list price")
+                .usd(1000, 1_000_000_000)
+        };
+        assert!(
+            (s3("s3-2026-11") - 0.0004).abs() < 1e-12
+                && (s3("s3-internet-2026-11") - 0.0904).abs() < 1e-12
+        );
     }
 
     #[test]
@@ -153,7 +209,10 @@ mod tests {
             ("gb=1,gb=1", "'gb=1' in 'gb=1,gb=1' sets 'gb' a second time"),
         ] {
             let error = Price::parse(text).expect_err(text).to_string();
-            assert!(error.contains(part) && error.contains("s3-2026-11, s3-internet-2026-11"), "{error}");
+            assert!(
+                error.contains(part) && error.contains("s3-2026-11, s3-internet-2026-11"),
+                "{error}"
+            );
         }
     }
 }

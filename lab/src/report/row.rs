@@ -218,7 +218,9 @@ impl Report {
     pub fn priced(mut self, price: Option<&Price>) -> Report {
         self.price = price.cloned();
         for row in &mut self.rows {
-            row.usd = price.zip(row.source_reads.zip(row.source_bytes)).map(|(p, (reads, bytes))| p.usd(reads, bytes));
+            row.usd = price
+                .zip(row.source_reads.zip(row.source_bytes))
+                .map(|(p, (reads, bytes))| p.usd(reads, bytes));
         }
         self
     }
@@ -251,9 +253,16 @@ mod tests {
     #[test]
     fn the_json_has_the_promised_keys_in_their_shape() {
         let report = Report::of(&samples::boot());
-        let one: serde_json::Value = serde_json::from_str(&to_json(std::slice::from_ref(&report))).expect("JSON");
-        assert_eq!((one["schema"].as_str(), one["runs"].as_u64()), (Some("foreread.compare/1"), Some(5)));
-        assert_eq!((one["workload"].as_str(), one["source"].as_str()), (Some("boot-ide"), Some("model:rbd")));
+        let one: serde_json::Value =
+            serde_json::from_str(&to_json(std::slice::from_ref(&report))).expect("JSON");
+        assert_eq!(
+            (one["schema"].as_str(), one["runs"].as_u64()),
+            (Some("foreread.compare/1"), Some(5))
+        );
+        assert_eq!(
+            (one["workload"].as_str(), one["source"].as_str()),
+            (Some("boot-ide"), Some("model:rbd"))
+        );
         let row = one["rows"][1].as_object().expect("a row is an object");
         let promised = "policy time_s throughput_mb_s demand_reads demand_bytes ra_planned_ops ra_planned_bytes ra_ops \
             ra_bytes source_reads source_bytes used_bytes unused_bytes unresolved_bytes hits late_hits misses stall_s \
@@ -263,7 +272,8 @@ mod tests {
         }
         assert_eq!(row["time_s"]["ci95"].as_array().map(Vec::len), Some(2));
         assert!(row["time_s"]["mean"].is_f64() && row["time_s"]["median"].is_f64());
-        let two: serde_json::Value = serde_json::from_str(&to_json(&[report.clone(), report])).expect("JSON");
+        let two: serde_json::Value =
+            serde_json::from_str(&to_json(&[report.clone(), report])).expect("JSON");
         assert_eq!(two.as_array().map(Vec::len), Some(2));
     }
 
@@ -273,18 +283,40 @@ mod tests {
         empty.runs[0].stats = Stats::default();
         empty.runs[0].distinct_bytes = 0;
         empty.runs[0].latency.clear();
-        let no_runs = PolicyRuns { policy: "rbd-plain".to_string(), kind: RowKind::Policy, runs: Vec::new() };
+        let no_runs = PolicyRuns {
+            policy: "rbd-plain".to_string(),
+            kind: RowKind::Policy,
+            runs: Vec::new(),
+        };
         let report = Report::of(&samples::table("w", "s", vec![empty, no_runs]));
         let json = to_json(std::slice::from_ref(&report));
         let back: Report = serde_json::from_str(&json).expect("what was written can be read");
         assert_eq!(back, report);
         let row = &report.rows[0];
-        assert_eq!((row.overfetch, row.ratio_to_none, row.throughput_mb_s, row.p99_us), (None, None, None, None));
-        assert_eq!((report.rows[1].time_s.clone(), report.rows[1].hits), (None, None));
+        assert_eq!(
+            (
+                row.overfetch,
+                row.ratio_to_none,
+                row.throughput_mb_s,
+                row.p99_us
+            ),
+            (None, None, None, None)
+        );
+        assert_eq!(
+            (report.rows[1].time_s.clone(), report.rows[1].hits),
+            (None, None)
+        );
         assert!(!json.contains("NaN") && !json.contains("inf") && row.latency_us.is_empty());
         // What an earlier version wrote can be read.
         let mut old: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        old["rows"][0].as_object_mut().expect("an object").remove("latency_us").expect("it was there");
-        assert_eq!(serde_json::from_value::<Report>(old).expect("readable"), report);
+        old["rows"][0]
+            .as_object_mut()
+            .expect("an object")
+            .remove("latency_us")
+            .expect("it was there");
+        assert_eq!(
+            serde_json::from_value::<Report>(old).expect("readable"),
+            report
+        );
     }
 }

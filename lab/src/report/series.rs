@@ -73,7 +73,9 @@ impl Series {
     /// The series as JSON; ends with a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a struct of numbers and strings can always be written") + "\n"
+        serde_json::to_string_pretty(self)
+            .expect("a struct of numbers and strings can always be written")
+            + "\n"
     }
 
     /// The series as text, at most [`width::columns`] wide: a verdict, a title, a row of times and a row of bytes for each value, a legend,
@@ -82,20 +84,34 @@ impl Series {
     pub fn render(&self, details: bool) -> String {
         let mut lines = number::wrap(&self.verdict(), width::columns());
         lines.push(String::new());
-        lines.extend(number::wrap(&format!("{}: {}", self.title(), self.how()), width::columns()));
+        lines.extend(number::wrap(
+            &format!("{}: {}", self.title(), self.how()),
+            width::columns(),
+        ));
         lines.push(String::new());
         lines.extend(self.block(&["s", "ratio", "MB/s"], times));
         lines.extend(self.block(&["read MB", "read ampl."], |_, row| {
             let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
-            vec![or_dash(row.source_bytes, mb), or_dash(row.overfetch, number::three)]
+            vec![
+                or_dash(row.source_bytes, mb),
+                or_dash(row.overfetch, number::three),
+            ]
         }));
         lines.extend(number::wrap(self.legend(), width::columns()));
         lines
             .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
         lines.push("read ampl.: read amplification, bytes read / distinct bytes asked for.".into());
-        lines.extend(self.notes().iter().flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())));
+        lines.extend(
+            self.notes()
+                .iter()
+                .flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())),
+        );
         let statistics = self.statistics().filter(|_| details);
-        lines.extend(statistics.iter().flat_map(|line| number::wrap(line, width::columns())));
+        lines.extend(
+            statistics
+                .iter()
+                .flat_map(|line| number::wrap(line, width::columns())),
+        );
         lines.join("\n") + "\n"
     }
 
@@ -109,12 +125,21 @@ impl Series {
         let numbers: Option<Vec<f64>> = self.vary.values.iter().map(number).collect();
         let points = |of: &dyn Fn(&Row) -> Option<Point>| -> Vec<Vec<Option<Point>>> {
             (0..self.policies.len())
-                .map(|i| self.reports.iter().map(|r| r.rows.get(i).and_then(of)).collect())
+                .map(|i| {
+                    self.reports
+                        .iter()
+                        .map(|r| r.rows.get(i).and_then(of))
+                        .collect()
+                })
                 .collect()
         };
         let spread = self.reports.iter().any(|r| r.runs > 1);
         let bars = if spread { "; bars: 95% intervals" } else { "" };
-        let unit = if self.vary.bytes { " (bytes, K = 1024)" } else { "" };
+        let unit = if self.vary.bytes {
+            " (bytes, K = 1024)"
+        } else {
+            ""
+        };
         chart::render(&Chart {
             title: self.title(),
             note: self.how() + bars,
@@ -124,8 +149,14 @@ impl Series {
             x_labels: self.vary.labels(),
             lines: self.policies.clone(),
             panels: vec![
-                Panel { title: "Throughput, MB/s (more is better)".to_string(), points: points(&throughput) },
-                Panel { title: "Read from the source, MB (less is better)".to_string(), points: points(&source) },
+                Panel {
+                    title: "Throughput, MB/s (more is better)".to_string(),
+                    points: points(&throughput),
+                },
+                Panel {
+                    title: "Read from the source, MB (less is better)".to_string(),
+                    points: points(&source),
+                },
             ],
         })
     }
@@ -139,7 +170,11 @@ impl Series {
     pub(super) fn how(&self) -> String {
         let same = |show: &dyn Fn(&Report) -> String| {
             let first = self.reports.first().map(show)?;
-            self.reports.iter().all(|r| show(r) == first).then_some(first).filter(|text| !text.is_empty())
+            self.reports
+                .iter()
+                .all(|r| show(r) == first)
+                .then_some(first)
+                .filter(|text| !text.is_empty())
         };
         let runs = |r: &Report| match r.runs {
             1 => "1 run at each value".to_string(),
@@ -171,7 +206,11 @@ impl Series {
     /// How the marks were found, for the readers that check it.
     fn statistics(&self) -> Option<String> {
         let (most, report) = (self.tests(), self.reports.first()?);
-        let pairs = if most == 1 { "1 pair".to_string() } else { format!("{most} pairs") };
+        let pairs = if most == 1 {
+            "1 pair".to_string()
+        } else {
+            format!("{most} pairs")
+        };
         (most > 0).then(|| {
             let alpha = report.alpha;
             format!("Statistics: paired t tests of the runs, Holm's correction over {pairs} in a row, alpha {alpha}.")
@@ -181,8 +220,14 @@ impl Series {
     /// What holds at every value, then what holds at some, with the value.
     pub(super) fn notes(&self) -> Vec<String> {
         let everywhere = |note: &&String| self.reports.iter().all(|r| r.notes.contains(note));
-        let mut notes: Vec<String> =
-            self.reports.iter().take(1).flat_map(|r| &r.notes).filter(everywhere).cloned().collect();
+        let mut notes: Vec<String> = self
+            .reports
+            .iter()
+            .take(1)
+            .flat_map(|r| &r.notes)
+            .filter(everywhere)
+            .cloned()
+            .collect();
         let mut some = Vec::new();
         for (label, report) in self.vary.labels().iter().zip(&self.reports) {
             let here = report.notes.iter().filter(|note| !everywhere(note));
@@ -199,16 +244,30 @@ impl Series {
     /// Rows of values, a group of columns for each policy; in several blocks where one would be too wide. Each block
     /// ends with an empty line.
     fn block(&self, heads: &[&str], cells: impl Fn(&Report, &Row) -> Vec<String>) -> Vec<String> {
-        let first = column(&self.vary.key, &[""], &self.vary.labels().into_iter().map(|l| vec![l]).collect::<Vec<_>>());
+        let first = column(
+            &self.vary.key,
+            &[""],
+            &self
+                .vary
+                .labels()
+                .into_iter()
+                .map(|l| vec![l])
+                .collect::<Vec<_>>(),
+        );
         let groups = self.policies.iter().enumerate().map(|(i, policy)| {
-            let cells: Vec<Vec<String>> =
-                self.reports.iter().map(|r| r.rows.get(i).map_or_else(Vec::new, |row| cells(r, row))).collect();
+            let cells: Vec<Vec<String>> = self
+                .reports
+                .iter()
+                .map(|r| r.rows.get(i).map_or_else(Vec::new, |row| cells(r, row)))
+                .collect();
             column(policy, heads, &cells)
         });
         let mut blocks: Vec<Vec<Vec<String>>> = Vec::new();
         let width = |column: &[String]| column.first().map_or(0, |l| l.chars().count()) + 2;
         for group in groups {
-            let used = blocks.last().map(|block| block.iter().map(|c| width(c)).sum::<usize>());
+            let used = blocks
+                .last()
+                .map(|block| block.iter().map(|c| width(c)).sum::<usize>());
             if used.is_none_or(|used| used + width(&group) > width::columns() + 2) {
                 blocks.push(vec![first.clone()]);
             }
@@ -227,7 +286,10 @@ fn times(report: &Report, row: &Row) -> Vec<String> {
         (false, _) => "",
     };
     vec![
-        format!("{mark}{}", or_dash(row.time_s.as_ref(), |t| number::span_s(t.mean, None))),
+        format!(
+            "{mark}{}",
+            or_dash(row.time_s.as_ref(), |t| number::span_s(t.mean, None))
+        ),
         or_dash(row.ratio_to_none, number::times),
         or_dash(row.throughput_mb_s, number::three),
     ]
@@ -237,30 +299,57 @@ fn times(report: &Report, row: &Row) -> Vec<String> {
 /// no upper end as a rate.
 pub(super) fn throughput(row: &Row) -> Option<Point> {
     let (value, time) = (row.throughput_mb_s?, row.time_s.as_ref()?);
-    let rate = |time_s: f64| if time_s > 0.0 { value * time.mean / time_s } else { f64::INFINITY };
-    Some(Point { value, interval: [rate(time.ci95[1]), rate(time.ci95[0])] })
+    let rate = |time_s: f64| {
+        if time_s > 0.0 {
+            value * time.mean / time_s
+        } else {
+            f64::INFINITY
+        }
+    };
+    Some(Point {
+        value,
+        interval: [rate(time.ci95[1]), rate(time.ci95[0])],
+    })
 }
 
 /// Bytes from the source: a mean that is reported without an interval.
 fn source(row: &Row) -> Option<Point> {
     let value = row.source_bytes? as f64 / number::MB;
-    Some(Point { value, interval: [value, value] })
+    Some(Point {
+        value,
+        interval: [value, value],
+    })
 }
 
 /// Lines of equal width: the name over the heads over a row of cells for each value, all to the right.
 fn column(name: &str, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let length = |text: &str| text.chars().count();
     let widths: Vec<usize> = (0..heads.len())
-        .map(|i| rows.iter().filter_map(|r| r.get(i)).map(|c| length(c)).max().unwrap_or(0).max(length(heads[i])))
+        .map(|i| {
+            rows.iter()
+                .filter_map(|r| r.get(i))
+                .map(|c| length(c))
+                .max()
+                .unwrap_or(0)
+                .max(length(heads[i]))
+        })
         .collect();
     let row = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+        let padded = cells
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:>width$}"));
         padded.collect::<Vec<_>>().join(" ")
     };
     let mut lines = vec![number::cut(name, NAME), row(&mut heads.iter().copied())];
-    lines.extend(rows.iter().map(|cells| row(&mut cells.iter().map(String::as_str))));
+    lines.extend(
+        rows.iter()
+            .map(|cells| row(&mut cells.iter().map(String::as_str))),
+    );
     let widest = lines.iter().map(|l| length(l)).max().unwrap_or(0);
-    lines.into_iter().map(|line| format!("{line:>widest$}")).collect()
+    lines
+        .into_iter()
+        .map(|line| format!("{line:>widest$}"))
+        .collect()
 }
 
 /// Most notes on single values; more is not read.
@@ -272,7 +361,15 @@ const NAME: usize = 30;
 /// Columns, two blanks apart, and an empty line.
 fn beside(columns: &[Vec<String>]) -> Vec<String> {
     let rows = columns.first().map_or(0, Vec::len);
-    let line = |i: usize| columns.iter().map(|c| c[i].as_str()).collect::<Vec<_>>().join("  ").trim_end().to_string();
+    let line = |i: usize| {
+        columns
+            .iter()
+            .map(|c| c[i].as_str())
+            .collect::<Vec<_>>()
+            .join("  ")
+            .trim_end()
+            .to_string()
+    };
     (0..rows).map(line).chain([String::new()]).collect()
 }
 
@@ -286,7 +383,13 @@ mod tests {
         let mut small = samples::boot();
         small.cache_bytes = 1 << 20;
         small.notes = vec!["The cache was small".to_string()];
-        small.policies[2] = samples::runs("rbd-plain", &[12.9, 13.1, 13.1, 12.8, 13.2], 3_932_160, 38_010, 8_200_000);
+        small.policies[2] = samples::runs(
+            "rbd-plain",
+            &[12.9, 13.1, 13.1, 12.8, 13.2],
+            3_932_160,
+            38_010,
+            8_200_000,
+        );
         of(&[samples::boot(), small], &[64 << 20, 1 << 20])
     }
 
@@ -312,10 +415,16 @@ mod tests {
         series.vary.key = "policy.max".to_string();
         for (report, max) in series.reports.iter_mut().zip(["64M", "1M"]) {
             let named = |name: &mut String| *name = format!("{name}:max={max}");
-            report.rows.iter_mut().for_each(|row| named(&mut row.policy));
+            report
+                .rows
+                .iter_mut()
+                .for_each(|row| named(&mut row.policy));
             report.best.iter_mut().for_each(named);
         }
-        assert_eq!(series.verdict(), "rbd-plain is fastest or tied for fastest at all 2 values of policy.max.");
+        assert_eq!(
+            series.verdict(),
+            "rbd-plain is fastest or tied for fastest at all 2 values of policy.max."
+        );
     }
 
     #[test]
@@ -344,14 +453,23 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         let got = series().render(true);
         assert_eq!(got, want, "\n{got}");
         let plain = series().render(false);
-        assert!(want.starts_with(&plain) && !plain.contains("Statistics"), "{plain}");
+        assert!(
+            want.starts_with(&plain) && !plain.contains("Statistics"),
+            "{plain}"
+        );
     }
 
     #[test]
     fn many_policies_take_several_blocks_and_no_line_is_too_wide() {
         let mut table = samples::boot();
         for i in 0..9 {
-            let mut more = samples::runs("", &[12_345.6, 12_345.7, 12_345.8], 3_932_160, 3_801_088, 123_456_000_000);
+            let mut more = samples::runs(
+                "",
+                &[12_345.6, 12_345.7, 12_345.8],
+                3_932_160,
+                3_801_088,
+                123_456_000_000,
+            );
             more.policy = format!("linux-6.18:max={i}K,{}", "x".repeat(i * 9));
             table.policies.push(more);
         }
@@ -360,28 +478,54 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         other.notes = vec!["note 3".to_string()];
         let text = of(&[table, other], &[1, u64::MAX]).render(true);
         for line in text.lines() {
-            assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
+            assert!(
+                line.chars().count() <= width::DEFAULT,
+                "{} columns: {line}",
+                line.chars().count()
+            );
         }
         // In the verdict, and above its columns in two blocks.
         assert_eq!(text.matches("rbd-plain").count(), 3, "{text}");
-        assert!(text.lines().filter(|l| l.starts_with("               cache")).count() >= 6, "{text}");
+        assert!(
+            text.lines()
+                .filter(|l| l.starts_with("               cache"))
+                .count()
+                >= 6,
+            "{text}"
+        );
         // What holds everywhere first, then four of the six that do not, then their number.
         assert!(
-            text.contains("Note: note 3.\nNote: cache=1: note 0.") && text.contains("Note: cache=1: note 4."),
+            text.contains("Note: note 3.\nNote: cache=1: note 0.")
+                && text.contains("Note: cache=1: note 4."),
             "{text}"
         );
         let last: Vec<&str> = text.lines().rev().take(2).collect();
-        assert!(last[0].starts_with("Statistics: paired t tests") && !text.contains("note 5"), "{text}");
-        assert!(last[1].ends_with("more at single values are in the JSON."), "{text}");
+        assert!(
+            last[0].starts_with("Statistics: paired t tests") && !text.contains("note 5"),
+            "{text}"
+        );
+        assert!(
+            last[1].ends_with("more at single values are in the JSON."),
+            "{text}"
+        );
     }
 
     #[test]
     fn the_json_has_its_shape_and_reads_back() {
         let json = series().to_json();
         let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        assert_eq!((value["schema"].as_str(), value["vary"]["key"].as_str()), (Some("foreread.vary/1"), Some("cache")));
-        assert_eq!(value["vary"]["values"], serde_json::json!([64 << 20, 1 << 20]));
-        assert_eq!(value["policies"], serde_json::json!(["none", "linux-6.18", "rbd-plain"]));
+        assert_eq!(
+            (value["schema"].as_str(), value["vary"]["key"].as_str()),
+            (Some("foreread.vary/1"), Some("cache"))
+        );
+        assert_eq!(
+            value["vary"]["values"],
+            serde_json::json!([64 << 20, 1 << 20])
+        );
+        assert_eq!(
+            value["policies"],
+            serde_json::json!(["none", "linux-6.18", "rbd-plain"])
+        );
         assert_eq!(value["reports"][1]["schema"], "foreread.compare/1");
         let back: Series = serde_json::from_str(&json).expect("what was written can be read");
         assert_eq!((back.vary, back.reports.len()), (series().vary, 2));
@@ -396,10 +540,21 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         let time = report.rows[2].time_s.as_ref().expect("measured");
         let rate = |s: f64| 4.096 / s;
         assert!((point.value - rate(time.mean)).abs() < 1e-9, "{point:?}");
-        assert!((point.interval[0] - rate(time.ci95[1])).abs() < 1e-9 && point.interval[1] > point.value, "{point:?}");
+        assert!(
+            (point.interval[0] - rate(time.ci95[1])).abs() < 1e-9
+                && point.interval[1] > point.value,
+            "{point:?}"
+        );
         // So few and so different runs that the time may be anything.
-        let wild = Report::of(&samples::table("w", "s", vec![samples::runs("none", &[1.0, 9.0], 0, 0, 0)]));
-        assert_eq!(throughput(&wild.rows[0]).expect("measured").interval[1], f64::INFINITY);
+        let wild = Report::of(&samples::table(
+            "w",
+            "s",
+            vec![samples::runs("none", &[1.0, 9.0], 0, 0, 0)],
+        ));
+        assert_eq!(
+            throughput(&wild.rows[0]).expect("measured").interval[1],
+            f64::INFINITY
+        );
     }
 
     /// A row of the kernel has no bytes of ours, a single run no interval: both are left out, and nothing is marked.
@@ -409,11 +564,21 @@ Statistics: paired t tests of the runs, Holm's correction over 3 pairs in a row,
         table.policies[0].runs[0].kernel = true;
         let series = of(&[table.clone(), table], &[1, 2]);
         let text = series.render(false);
-        assert!(text.contains("   1  2.000     - 2.05\n") && text.contains("   1        -          -\n"), "{text}");
-        assert!(text.contains("\nNothing is marked: no test was possible.\n"), "{text}");
+        assert!(
+            text.contains("   1  2.000     - 2.05\n")
+                && text.contains("   1        -          -\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nNothing is marked: no test was possible.\n"),
+            "{text}"
+        );
         let svg = series.to_svg();
         // One marker in the legend, two in the first panel, none in the second; no bar, and no word of bars.
         assert_eq!(svg.matches("class=\"point\"").count(), 3, "{svg}");
-        assert!(!svg.contains("class=\"bar\"") && !svg.contains("intervals"), "{svg}");
+        assert!(
+            !svg.contains("class=\"bar\"") && !svg.contains("intervals"),
+            "{svg}"
+        );
     }
 }

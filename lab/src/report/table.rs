@@ -55,10 +55,21 @@ fn render_in(report: &Report, style: Style, width: usize) -> String {
     let (grid, left_out) = grid(report, style, width);
     lines.extend(grid);
     lines.push(String::new());
-    lines.extend(legend(report).iter().flat_map(|line| number::wrap(line, width)));
-    lines.extend(limits(report).iter().flat_map(|line| number::wrap(line, width)));
+    lines.extend(
+        legend(report)
+            .iter()
+            .flat_map(|line| number::wrap(line, width)),
+    );
+    lines.extend(
+        limits(report)
+            .iter()
+            .flat_map(|line| number::wrap(line, width)),
+    );
     if !left_out.is_empty() {
-        let text = format!("No room for: {}. A wider terminal or --json shows them.", left_out.join(", "));
+        let text = format!(
+            "No room for: {}. A wider terminal or --json shows them.",
+            left_out.join(", ")
+        );
         lines.extend(number::wrap(&text, width));
     }
     for note in &report.notes {
@@ -70,9 +81,20 @@ fn render_in(report: &Report, style: Style, width: usize) -> String {
 }
 
 fn title(report: &Report) -> String {
-    let about = if report.source_about.is_empty() { String::new() } else { format!(" ({})", report.source_about) };
-    let runs = if report.runs == 1 { "1 run".to_string() } else { format!("{} runs", report.runs) };
-    let (cache, page) = (number::size(report.cache_bytes), number::size(report.page_bytes));
+    let about = if report.source_about.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", report.source_about)
+    };
+    let runs = if report.runs == 1 {
+        "1 run".to_string()
+    } else {
+        format!("{} runs", report.runs)
+    };
+    let (cache, page) = (
+        number::size(report.cache_bytes),
+        number::size(report.page_bytes),
+    );
     format!(
         "{} on {}{about}: {runs}, cache {cache}, page {page}, seed{TIE}{}",
         report.workload, report.source, report.seed
@@ -92,7 +114,12 @@ fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String
             break;
         }
         columns.retain(|column| *column != out);
-        left_out.push(header(report)[out].trim().replace("un-\n", "un").replace('\n', " "));
+        left_out.push(
+            header(report)[out]
+                .trim()
+                .replace("un-\n", "un")
+                .replace('\n', " "),
+        );
     }
     // The column of the policies may be narrower than it is allowed to be, so the room is tried, not reckoned.
     let fits = |policy: &usize| {
@@ -100,7 +127,10 @@ fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String
         lines.iter().all(|line| line.chars().count() <= width)
     };
     let room = width.saturating_sub(widest(&columns));
-    let policy = (POLICY_WIDTH..=POLICY_WIDTH + room).rev().find(fits).unwrap_or(POLICY_WIDTH);
+    let policy = (POLICY_WIDTH..=POLICY_WIDTH + room)
+        .rev()
+        .find(fits)
+        .unwrap_or(POLICY_WIDTH);
     (grid_of(report, style, policy, &columns), left_out)
 }
 
@@ -117,7 +147,8 @@ fn header(report: &Report) -> [&'static str; 13] {
 
 fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]) -> Vec<String> {
     let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    grid.load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     let header = header(report);
     grid.set_header(aligned(columns.iter().map(|&column| header[column])));
     // How many lines each row takes, to find the best one's again.
@@ -142,8 +173,18 @@ fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]
 
 /// Policies to the left, numbers to the right.
 fn aligned<T: ToString>(texts: impl IntoIterator<Item = T>) -> Vec<Cell> {
-    let side = |column| if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
-    texts.into_iter().enumerate().map(|(i, text)| Cell::new(text).set_alignment(side(i))).collect()
+    let side = |column| {
+        if column == 0 {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        }
+    };
+    texts
+        .into_iter()
+        .enumerate()
+        .map(|(i, text)| Cell::new(text).set_alignment(side(i)))
+        .collect()
 }
 
 /// The row that a corrected test calls the fastest, if one is.
@@ -158,7 +199,10 @@ fn cells(report: &Report, row: &Row, policy_width: usize) -> Vec<String> {
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let count = |n: Option<u64>| or_dash(n, number::count);
     let part = |a: Option<u64>, b: Option<u64>| {
-        or_dash(a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)), number::percent)
+        or_dash(
+            a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)),
+            number::percent,
+        )
     };
     let time = |t: &Time| {
         let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
@@ -221,20 +265,38 @@ fn legend(report: &Report) -> Vec<String> {
         1 => "* fastest".to_string(),
         _ => "= tied for fastest (differences within noise)".to_string(),
     };
-    let what = if by_latency(report) { "wait, p99: of a read since it was due. wait" } else { "time" };
+    let what = if by_latency(report) {
+        "wait, p99: of a read since it was due. wait"
+    } else {
+        "time"
+    };
     vec![
         format!("{marks}. MB = 10^6 bytes."),
-        format!("{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."),
-        "read ampl.: read amplification, bytes read from the source / distinct bytes asked for.".to_string(),
+        format!(
+            "{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."
+        ),
+        "read ampl.: read amplification, bytes read from the source / distinct bytes asked for."
+            .to_string(),
     ]
 }
 
 /// How the marks were found, for the readers that check it.
 fn statistics(report: &Report) -> Option<String> {
-    let tests = report.comparisons.iter().filter(|c| c.p_value.is_some()).count();
-    let pairs = if tests == 1 { "1 pair".to_string() } else { format!("{tests} pairs") };
+    let tests = report
+        .comparisons
+        .iter()
+        .filter(|c| c.p_value.is_some())
+        .count();
+    let pairs = if tests == 1 {
+        "1 pair".to_string()
+    } else {
+        format!("{tests} pairs")
+    };
     (tests > 0).then(|| {
-        format!("Statistics: paired t tests of the runs, Holm's correction over {pairs}, alpha {}.", report.alpha)
+        format!(
+            "Statistics: paired t tests of the runs, Holm's correction over {pairs}, alpha {}.",
+            report.alpha
+        )
     })
 }
 
@@ -246,21 +308,52 @@ fn by_latency(report: &Report) -> bool {
 /// What no row can beat, how much of what can be gained each row gains, and what the money is.
 fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(bound), Some(device), Some(readers)) = (report.bound_s, report.bound_device_s, report.bound_readers_s)
-    {
-        let s = |seconds| if seconds > 0.0 { number::span_s(seconds, None) } else { "0".to_string() };
-        let path = report.bound_path_s.filter(|path| *path > device.max(readers));
-        let path = path.map_or(String::new(), |path| format!(", one after the other {} s", s(path)));
-        lines.push(format!("Lower bound: {} s (device {} s, readers {} s{path}).", s(bound), s(device), s(readers)));
+    if let (Some(bound), Some(device), Some(readers)) = (
+        report.bound_s,
+        report.bound_device_s,
+        report.bound_readers_s,
+    ) {
+        let s = |seconds| {
+            if seconds > 0.0 {
+                number::span_s(seconds, None)
+            } else {
+                "0".to_string()
+            }
+        };
+        let path = report
+            .bound_path_s
+            .filter(|path| *path > device.max(readers));
+        let path = path.map_or(String::new(), |path| {
+            format!(", one after the other {} s", s(path))
+        });
+        lines.push(format!(
+            "Lower bound: {} s (device {} s, readers {} s{path}).",
+            s(bound),
+            s(device),
+            s(readers)
+        ));
     }
     if report.rows.iter().any(|r| r.limit) {
         // A shade less than nothing is nothing.
-        let score = |r: &Row| r.score.map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s });
+        let score = |r: &Row| {
+            r.score
+                .map(|s| if (-0.005..0.0).contains(&s) { 0.0 } else { s })
+        };
         let part = |r: &Row| Some(format!("{} {} %", r.policy, number::percent(score(r)?)));
-        let parts: Vec<String> = report.rows.iter().filter(|r| r.kind.is_choice()).filter_map(part).collect();
-        let gained =
-            if parts.is_empty() { String::new() } else { format!(" Share of its gain: {}.", parts.join(", ")) };
-        lines.push(format!("oracle: the best schedule found with perfect foresight.{gained}"));
+        let parts: Vec<String> = report
+            .rows
+            .iter()
+            .filter(|r| r.kind.is_choice())
+            .filter_map(part)
+            .collect();
+        let gained = if parts.is_empty() {
+            String::new()
+        } else {
+            format!(" Share of its gain: {}.", parts.join(", "))
+        };
+        lines.push(format!(
+            "oracle: the best schedule found with perfect foresight.{gained}"
+        ));
     }
     lines.extend(report.price.as_ref().map(|price| format!("USD: {price}.")));
     lines
@@ -292,16 +385,35 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
 ";
         let got = plain(&samples::boot());
         assert_eq!(got, want, "\n{got}");
-        let tests = "Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.05.\n";
-        let detailed = render(&Report::of(&samples::boot()), Style { details: true, ..Style::default() });
+        let tests =
+            "Statistics: paired t tests of the runs, Holm's correction over 3 pairs, alpha 0.05.\n";
+        let detailed = render(
+            &Report::of(&samples::boot()),
+            Style {
+                details: true,
+                ..Style::default()
+            },
+        );
         assert_eq!(detailed, want.to_string() + tests, "\n{detailed}");
     }
 
     #[test]
     fn a_tie_is_shown_as_one_and_nothing_is_bold() {
         let mut table = samples::boot();
-        table.policies[1] = samples::runs("linux-6.18", &[11.2, 11.6, 11.3, 11.5, 11.4], 0, 0, 4_096_000);
-        let text = render(&Report::of(&table), Style { bold: true, ..Style::default() });
+        table.policies[1] = samples::runs(
+            "linux-6.18",
+            &[11.2, 11.6, 11.3, 11.5, 11.4],
+            0,
+            0,
+            4_096_000,
+        );
+        let text = render(
+            &Report::of(&table),
+            Style {
+                bold: true,
+                ..Style::default()
+            },
+        );
         assert!(
             text.contains("\n= linux-6.18 ")
                 && text.contains("\n= rbd-plain ")
@@ -317,11 +429,24 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
         table.policies[1].policy = "linux-6.18:max=1M,second=8K".to_string();
         table.policies[2].policy =
             "rbd-plain:trigger=3,max=1M,min=128K,disable-after=50M,page=512,object=4M".to_string();
-        let text = render(&Report::of(&table), Style { bold: true, ..Style::default() });
+        let text = render(
+            &Report::of(&table),
+            Style {
+                bold: true,
+                ..Style::default()
+            },
+        );
         let bold: Vec<&str> = text.lines().filter(|l| l.contains('\x1b')).collect();
         assert_eq!(bold.len(), 3, "{text}");
-        assert!(text.lines().any(|l| l.starts_with("  linux-6.18:max=1M,second=8K ")), "there is room for it: {text}");
-        assert!(bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("disable-after=50M,"), "{text}");
+        assert!(
+            text.lines()
+                .any(|l| l.starts_with("  linux-6.18:max=1M,second=8K ")),
+            "there is room for it: {text}"
+        );
+        assert!(
+            bold[0].starts_with("\x1b[1m* rbd-plain:") && bold[1].contains("disable-after=50M,"),
+            "{text}"
+        );
         assert!(bold.iter().all(|l| l.ends_with("\x1b[0m")), "{text}");
         assert!(!render(&Report::of(&table), Style::default()).contains('\x1b'));
     }
@@ -334,10 +459,16 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
             let widest = text.lines().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{widest:?} of {width}:\n{text}");
             assert_eq!(text.contains("No room for: "), width < 80, "{text}");
-            assert!(text.contains("linux-6.18") && text.contains("13.00 ±0.20"), "{text}");
+            assert!(
+                text.contains("linux-6.18") && text.contains("13.00 ±0.20"),
+                "{text}"
+            );
         }
         let narrow = render_in(&report, Style::default(), width::MIN);
-        assert!(narrow.contains("No room for: RA ops, read ops, RA MB,"), "{narrow}");
+        assert!(
+            narrow.contains("No room for: RA ops, read ops, RA MB,"),
+            "{narrow}"
+        );
     }
 
     #[test]
@@ -345,7 +476,8 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
         let mut table = samples::boot();
         table.source_about = "a long story about the storage ".repeat(5);
         table.notes = vec!["something that takes many words to say ".repeat(6)];
-        table.policies[1].policy = "name:averyveryverylongkeywithoutend=12345678901234567890".to_string();
+        table.policies[1].policy =
+            "name:averyveryverylongkeywithoutend=12345678901234567890".to_string();
         for (i, run) in table.policies[1].runs.iter_mut().enumerate() {
             run.time_s = 0.0123 + 0.0001 * i as f64;
             run.latency.clear();
@@ -360,9 +492,16 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
         }
         let text = plain(&table);
         for line in text.lines() {
-            assert!(line.chars().count() <= width::DEFAULT, "{} columns: {line}", line.chars().count());
+            assert!(
+                line.chars().count() <= width::DEFAULT,
+                "{} columns: {line}",
+                line.chars().count()
+            );
         }
-        assert!(text.contains("x<.01") && text.contains("123456") && text.contains("30141"), "{text}");
+        assert!(
+            text.contains("x<.01") && text.contains("123456") && text.contains("30141"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -370,11 +509,20 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
         let mut table = samples::table("w", "s", vec![samples::runs("kernel", &[2.0], 0, 0, 0)]);
         table.policies[0].runs[0].kernel = true;
         let text = plain(&table);
-        let row = text.lines().find(|l| l.contains("kernel")).expect("there is its row");
+        let row = text
+            .lines()
+            .find(|l| l.contains("kernel"))
+            .expect("there is its row");
         let cells: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(cells, ["kernel", "2.000", "-", "2.05", "-", "-", "-", "-", "-", "-", "-", "-", "990us"]);
+        assert_eq!(
+            cells,
+            [
+                "kernel", "2.000", "-", "2.05", "-", "-", "-", "-", "-", "-", "-", "-", "990us"
+            ]
+        );
         assert!(
-            text.contains("\nNothing is marked: no test was possible. MB") && text.contains("Note: one run"),
+            text.contains("\nNothing is marked: no test was possible. MB")
+                && text.contains("Note: one run"),
             "{text}"
         );
     }

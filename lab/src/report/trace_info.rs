@@ -15,34 +15,75 @@ const NAMES: usize = 11;
 #[must_use]
 pub fn render(info: &Info) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
-    lines.push(("format", format!("{}; times: {}; offsets: {}", info.format, info.time_unit, info.offset_unit)));
+    lines.push((
+        "format",
+        format!(
+            "{}; times: {}; offsets: {}",
+            info.format, info.time_unit, info.offset_unit
+        ),
+    ));
     lines.push(("records", counts(info)));
-    let known = |n: Option<u64>, what: &str| n.map_or(String::new(), |n| format!(", {} {what}", count(n)));
-    lines.push(("files", count(info.files) + &known(info.opens, "opens") + &known(info.threads, "threads")));
+    let known =
+        |n: Option<u64>, what: &str| n.map_or(String::new(), |n| format!(", {} {what}", count(n)));
+    lines.push((
+        "files",
+        count(info.files) + &known(info.opens, "opens") + &known(info.threads, "threads"),
+    ));
     reads(info, &mut lines);
     if let Some(ns) = info.span_ns {
         let reads = info.by_op.get("read").map_or(0, |c| c.records) as f64;
-        let rate = if ns > 0 { format!(", {} reads/s", three(reads / (ns as f64 / 1e9))) } else { String::new() };
+        let rate = if ns > 0 {
+            format!(", {} reads/s", three(reads / (ns as f64 / 1e9)))
+        } else {
+            String::new()
+        };
         lines.push(("time", format!("{}{rate}", time(ns))));
     }
-    lines.push(("reach", format!("{} over all files", megabytes(info.span_bytes))));
+    lines.push((
+        "reach",
+        format!("{} over all files", megabytes(info.span_bytes)),
+    ));
     if let Some(s) = &info.read_latency_ns {
         lines.push((
             "latency",
-            format!("p50 {}, p95 {}, p99 {}, max {}", time(s.p50), time(s.p95), time(s.p99), time(s.max)),
+            format!(
+                "p50 {}, p95 {}, p99 {}, max {}",
+                time(s.p50),
+                time(s.p95),
+                time(s.p99),
+                time(s.max)
+            ),
         ));
     }
     if let Some(s) = &info.think_ns {
-        let overlapping = format!("; {} reads begin before the one before has ended", count(info.overlapping));
-        let overlapping = if info.overlapping > 0 { overlapping } else { String::new() };
+        let overlapping = format!(
+            "; {} reads begin before the one before has ended",
+            count(info.overlapping)
+        );
+        let overlapping = if info.overlapping > 0 {
+            overlapping
+        } else {
+            String::new()
+        };
         lines.push((
             "think time",
-            format!("p50 {}, p95 {}, max {}{overlapping}", time(s.p50), time(s.p95), time(s.max)),
+            format!(
+                "p50 {}, p95 {}, max {}{overlapping}",
+                time(s.p50),
+                time(s.p95),
+                time(s.max)
+            ),
         ));
     }
-    info.left_out.iter().for_each(|(reason, n)| lines.push(("left out", format!("{} {reason}", count(*n)))));
-    info.notes.iter().for_each(|note| lines.push(("note", note.clone())));
-    info.lacks.iter().for_each(|lack| lines.push(("lacks", lack.clone())));
+    info.left_out
+        .iter()
+        .for_each(|(reason, n)| lines.push(("left out", format!("{} {reason}", count(*n)))));
+    info.notes
+        .iter()
+        .for_each(|note| lines.push(("note", note.clone())));
+    info.lacks
+        .iter()
+        .for_each(|lack| lines.push(("lacks", lack.clone())));
     let mut text = String::new();
     let mut before = "";
     for (name, fact) in &lines {
@@ -57,18 +98,24 @@ pub fn render(info: &Info) -> String {
 
 fn counts(info: &Info) -> String {
     let total: u64 = info.by_op.values().map(|c| c.records).sum();
-    let one = |(op, c): (&&str, &Count)| format!("{} {op}s ({})", count(c.records), megabytes(c.bytes));
+    let one =
+        |(op, c): (&&str, &Count)| format!("{} {op}s ({})", count(c.records), megabytes(c.bytes));
     let each: Vec<String> = info.by_op.iter().map(one).collect();
     let mut text = format!("{}: {}", count(total), each.join(", "));
     if info.by_op.is_empty() {
         text = "none".to_string();
     }
     if info.ahead.records > 0 {
-        text.push_str(&format!("; of the reads {} are readahead of the recorded system", count(info.ahead.records)));
+        text.push_str(&format!(
+            "; of the reads {} are readahead of the recorded system",
+            count(info.ahead.records)
+        ));
     }
     if info.metadata.records > 0 {
         let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));
-        text.push_str(&format!("; of the reads {records} ({bytes}) are the file system's own data"));
+        text.push_str(&format!(
+            "; of the reads {records} ({bytes}) are the file system's own data"
+        ));
     }
     if info.dependent > 0 {
         text.push_str(&format!("; {} wait for others", count(info.dependent)));
@@ -77,38 +124,77 @@ fn counts(info: &Info) -> String {
 }
 
 fn reads(info: &Info, lines: &mut Vec<(&str, String)>) {
-    let Some(sizes) = &info.read_bytes else { return };
+    let Some(sizes) = &info.read_bytes else {
+        return;
+    };
     lines.push(("read size", sizes_text(sizes)));
     if let Some(share) = info.sequential_share {
-        let text = format!("{} % of reads begin where an earlier one of the same open file ended", percent(share));
+        let text = format!(
+            "{} % of reads begin where an earlier one of the same open file ended",
+            percent(share)
+        );
         lines.push(("sequential", text));
     }
-    let streams = info.streams.bytes.as_ref().map_or("none of two reads or more".to_string(), |s| {
-        format!(
-            "{} of two reads or more; {} each at the median, {} and {} reads at most",
-            count(s.number),
-            megabytes(s.p50),
-            megabytes(s.max),
-            count(info.streams.longest_reads)
-        )
-    });
+    let streams =
+        info.streams
+            .bytes
+            .as_ref()
+            .map_or("none of two reads or more".to_string(), |s| {
+                format!(
+                    "{} of two reads or more; {} each at the median, {} and {} reads at most",
+                    count(s.number),
+                    megabytes(s.p50),
+                    megabytes(s.max),
+                    count(info.streams.longest_reads)
+                )
+            });
     let forgotten = format!("; {} were lost sight of", count(info.streams.forgotten));
-    lines.push(("streams", streams + if info.streams.forgotten > 0 { &forgotten } else { "" }));
+    lines.push((
+        "streams",
+        streams
+            + if info.streams.forgotten > 0 {
+                &forgotten
+            } else {
+                ""
+            },
+    ));
     if let Some(again) = info.reuse.again_share {
         let followed = info.reuse.followed_share;
-        let estimate = format!(" (estimated from {} % of all blocks)", three(100.0 * followed));
-        let estimate = if followed < 1.0 { estimate.as_str() } else { "" };
+        let estimate = format!(
+            " (estimated from {} % of all blocks)",
+            three(100.0 * followed)
+        );
+        let estimate = if followed < 1.0 {
+            estimate.as_str()
+        } else {
+            ""
+        };
         let distinct = megabytes(info.reuse.distinct_bytes);
-        let text = format!("{} % of what is read was read before; {distinct} are different", percent(again));
+        let text = format!(
+            "{} % of what is read was read before; {distinct} are different",
+            percent(again)
+        );
         lines.push(("reuse", text + estimate + ", by blocks of 4K"));
     }
 }
 
 fn sizes_text(s: &Summary) -> String {
-    let one = |(bytes, n): &(u64, u64)| format!("{} ({} %)", size(*bytes), percent(*n as f64 / s.number as f64));
+    let one = |(bytes, n): &(u64, u64)| {
+        format!(
+            "{} ({} %)",
+            size(*bytes),
+            percent(*n as f64 / s.number as f64)
+        )
+    };
     let each: Vec<String> = s.commonest.iter().map(one).collect();
     let about = if s.exact { "" } else { " (rounded)" };
-    format!("p50 {}, p95 {}, max {}{about}; commonest {}", size(s.p50), size(s.p95), size(s.max), each.join(", "))
+    format!(
+        "p50 {}, p95 {}, max {}{about}; commonest {}",
+        size(s.p50),
+        size(s.p95),
+        size(s.max),
+        each.join(", ")
+    )
 }
 
 fn megabytes(bytes: u64) -> String {
@@ -120,18 +206,37 @@ fn megabytes(bytes: u64) -> String {
 }
 
 fn time(ns: u64) -> String {
-    if ns < 1000 { format!("{ns}ns") } else { latency_us(ns as f64 / 1e3) }
+    if ns < 1000 {
+        format!("{ns}ns")
+    } else {
+        latency_us(ns as f64 / 1e3)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_trace::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Record, info};
+    use foreread_trace::{
+        FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Record, info,
+    };
 
     fn of(header: Header, records: Vec<Record>) -> Info {
-        let file = Item::File(FileInfo { name: "a".to_string(), size: None });
-        let items: Items = Box::new([file].into_iter().chain(records.into_iter().map(Item::Record)).map(Ok));
-        info::of(Import { header, items, left_out: LeftOut::default() }).expect("whole")
+        let file = Item::File(FileInfo {
+            name: "a".to_string(),
+            size: None,
+        });
+        let items: Items = Box::new(
+            [file]
+                .into_iter()
+                .chain(records.into_iter().map(Item::Record))
+                .map(Ok),
+        );
+        info::of(Import {
+            header,
+            items,
+            left_out: LeftOut::default(),
+        })
+        .expect("whole")
     }
 
     #[test]
@@ -143,29 +248,60 @@ mod tests {
             ..Record::read(0, offset, 4096)
         };
         // Think times of 2 and 16 ms; the last read begins before the one before it has ended.
-        let text =
-            render(&of(Header::default(), vec![read(0, 0, 1), read(4096, 3, 4), read(8192, 20, 30), read(0, 25, 26)]));
-        assert!(text.contains("think time p50 2.00ms, p95 16.0ms, max 16.0ms; 1 reads begin before"), "{text}");
+        let text = render(&of(
+            Header::default(),
+            vec![
+                read(0, 0, 1),
+                read(4096, 3, 4),
+                read(8192, 20, 30),
+                read(0, 25, 26),
+            ],
+        ));
+        assert!(
+            text.contains("think time p50 2.00ms, p95 16.0ms, max 16.0ms; 1 reads begin before"),
+            "{text}"
+        );
     }
 
     #[test]
     fn lines_are_narrow_and_without_control_characters() {
-        let lacks = Lacks { starts: true, ends: true, opens: true, threads: true, lens: true, ops: true };
+        let lacks = Lacks {
+            starts: true,
+            ends: true,
+            opens: true,
+            threads: true,
+            lens: true,
+            ops: true,
+        };
         let notes = vec!["a\u{1b}[31m".to_string()];
         let text = render(&of(
-            Header { lacks, level: Level::BelowCache, notes, ..Header::default() },
+            Header {
+                lacks,
+                level: Level::BelowCache,
+                notes,
+                ..Header::default()
+            },
             vec![Record::read(0, 0, 512)],
         ));
-        assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 90),
+            "{text}"
+        );
         assert!(!text.contains('\u{1b}'), "{text}");
         assert!(text.contains("no times: compare runs it"), "{text}");
     }
 
     #[test]
     fn the_file_systems_own_data_is_named() {
-        let own = Record { flags: Flags::AHEAD.with(Flags::METADATA), ..Record::read(0, 0, 8192) };
+        let own = Record {
+            flags: Flags::AHEAD.with(Flags::METADATA),
+            ..Record::read(0, 0, 8192)
+        };
         let text = render(&of(Header::default(), vec![own, Record::read(0, 0, 512)]));
-        assert!(text.contains("2 reads (8704 B); of the reads 1 (8192 B)"), "{text}");
+        assert!(
+            text.contains("2 reads (8704 B); of the reads 1 (8192 B)"),
+            "{text}"
+        );
     }
 
     #[test]

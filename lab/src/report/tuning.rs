@@ -27,13 +27,20 @@ pub fn words(tuning: &Tuning) -> String {
         let _ = write!(line, " ({times} x {rate} MB/s x {latency})");
     }
     if tuning.runs > 0 {
-        let _ = write!(line, "; {} of the last {} runs went on", tuning.runs_went_on, tuning.runs);
+        let _ = write!(
+            line,
+            "; {} of the last {} runs went on",
+            tuning.runs_went_on, tuning.runs
+        );
     }
     let (wasted, credit) = (amount(tuning.wasted_bytes), amount(tuning.credit_bytes));
     let _ = write!(line, "; {wasted} wasted, {credit} more allowed");
     if tuning.cache_share < 64 {
         let part = super::number::percent(tuning.cache_share as f64 / 64.0);
-        let _ = write!(line, "; uses {part} % of its room in the cache, because readahead was evicted unread");
+        let _ = write!(
+            line,
+            "; uses {part} % of its room in the cache, because readahead was evicted unread"
+        );
     }
     line
 }
@@ -51,11 +58,26 @@ mod tests {
         let page = PageSize::new(4096).expect("a page");
         let spec = PolicySpec::parse("auto").expect("a policy");
         let mut machine = Machine::new(Config::new(page, 64 << 20), spec);
-        machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: 1 << 30 });
+        machine.handle(
+            Nanos(0),
+            Event::Open {
+                open: OpenId(0),
+                file: FileId(0),
+                size: 1 << 30,
+            },
+        );
         for n in 0..2 {
             let range = ByteRange::between(n * 65536, (n + 1) * 65536);
             let now = n * 20_000_000;
-            machine.handle(Nanos(now), Event::Read { read: ReadId(n), open: OpenId(0), range, random: false });
+            machine.handle(
+                Nanos(now),
+                Event::Read {
+                    read: ReadId(n),
+                    open: OpenId(0),
+                    range,
+                    random: false,
+                },
+            );
             let mut fetches = Vec::new();
             while let Some(action) = machine.poll() {
                 if let foreread_core::event::Action::Submit { fetch, range, .. } = action {
@@ -72,7 +94,10 @@ mod tests {
     #[test]
     fn a_line_names_distance_reason_and_credit() {
         let mut now = tuning();
-        assert!(now.distance_bytes > 0 && now.latency_ns == 10_000_000, "{now:?}");
+        assert!(
+            now.distance_bytes > 0 && now.latency_ns == 10_000_000,
+            "{now:?}"
+        );
         (now.limit, now.distance_bytes, now.request_bytes) = (Limit::Source, 22_800_000, 4 << 20);
         (now.rate, now.latency_ns, now.runs, now.runs_went_on) = (190_000_000, 30_000_000, 14, 12);
         (now.wasted_bytes, now.credit_bytes, now.cache_share) = (1_200_000, 8_000_000, 64);

@@ -26,12 +26,24 @@ impl Verdict {
     #[must_use]
     pub fn of(table: &Table) -> Verdict {
         // A limit is not a choice: without times it is neither tested nor best.
-        let of = |p: &super::PolicyRuns| if p.kind.is_limit() { Vec::new() } else { p.judged_s(table.judge()) };
+        let of = |p: &super::PolicyRuns| {
+            if p.kind.is_limit() {
+                Vec::new()
+            } else {
+                p.judged_s(table.judge())
+            }
+        };
         let times: Vec<Vec<f64>> = table.policies.iter().map(of).collect();
         let rows = times.len();
         let pairs = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b)));
-        let family: Vec<Option<f64>> = pairs.map(|(a, b)| paired_t_test(&times[a], &times[b])).collect();
-        let mut verdict = Verdict { rows, corrected: holm(&family), best: Vec::new() };
+        let family: Vec<Option<f64>> = pairs
+            .map(|(a, b)| paired_t_test(&times[a], &times[b]))
+            .collect();
+        let mut verdict = Verdict {
+            rows,
+            corrected: holm(&family),
+            best: Vec::new(),
+        };
         verdict.best = verdict.find_best(&times);
         verdict
     }
@@ -60,15 +72,30 @@ impl Verdict {
     }
 
     fn find_best(&self, times: &[Vec<f64>]) -> Vec<usize> {
-        let means: Vec<Option<f64>> = times.iter().map(|t| Summary::of(t).map(|s| s.mean)).collect();
-        let fastest =
-            means.iter().enumerate().filter_map(|(i, m)| m.map(|m| (i, m))).min_by(|x, y| x.1.total_cmp(&y.1));
-        let Some((fastest, least)) = fastest else { return Vec::new() };
+        let means: Vec<Option<f64>> = times
+            .iter()
+            .map(|t| Summary::of(t).map(|s| s.mean))
+            .collect();
+        let fastest = means
+            .iter()
+            .enumerate()
+            .filter_map(|(i, m)| m.map(|m| (i, m)))
+            .min_by(|x, y| x.1.total_cmp(&y.1));
+        let Some((fastest, least)) = fastest else {
+            return Vec::new();
+        };
         if self.tests() == 0 {
             return Vec::new();
         }
-        let tied = |i: usize, mean: f64| self.differ(fastest, i) != Some(true) || mean < least * (1.0 + WORTH_SAYING);
-        means.iter().enumerate().filter(|(i, m)| m.is_some_and(|m| tied(*i, m))).map(|(i, _)| i).collect()
+        let tied = |i: usize, mean: f64| {
+            self.differ(fastest, i) != Some(true) || mean < least * (1.0 + WORTH_SAYING)
+        };
+        means
+            .iter()
+            .enumerate()
+            .filter(|(i, m)| m.is_some_and(|m| tied(*i, m)))
+            .map(|(i, _)| i)
+            .collect()
     }
 }
 
@@ -78,23 +105,37 @@ mod tests {
     use super::*;
 
     fn verdict(rows: &[&[f64]]) -> Verdict {
-        let policies = rows.iter().map(|times| samples::runs("p", times, 0, 0, 0)).collect();
+        let policies = rows
+            .iter()
+            .map(|times| samples::runs("p", times, 0, 0, 0))
+            .collect();
         Verdict::of(&samples::table("w", "s", policies))
     }
 
     #[test]
     fn every_pair_has_its_place() {
-        let v = verdict(&[&[1.0, 1.125, 0.875], &[1.0, 1.125, 0.875], &[2.0, 2.125, 1.875], &[1.01, 1.09, 0.92]]);
+        let v = verdict(&[
+            &[1.0, 1.125, 0.875],
+            &[1.0, 1.125, 0.875],
+            &[2.0, 2.125, 1.875],
+            &[1.01, 1.09, 0.92],
+        ]);
         assert_eq!(v.tests(), 6);
         assert_eq!(v.p_value(0, 1), Some(1.0));
         assert_eq!((v.p_value(0, 2), v.p_value(2, 0)), (Some(0.0), Some(0.0)));
-        assert_eq!((v.differ(1, 2), v.differ(2, 3), v.differ(0, 3)), (Some(true), Some(true), Some(false)));
+        assert_eq!(
+            (v.differ(1, 2), v.differ(2, 3), v.differ(0, 3)),
+            (Some(true), Some(true), Some(false))
+        );
         assert_eq!((v.p_value(1, 1), v.p_value(1, 4)), (None, None));
     }
 
     #[test]
     fn best_is_one_row_only_if_the_test_says_so() {
-        assert_eq!(verdict(&[&[3.0, 3.1, 2.9, 3.0], &[1.0, 1.1, 0.9, 1.01]]).best, [1]);
+        assert_eq!(
+            verdict(&[&[3.0, 3.1, 2.9, 3.0], &[1.0, 1.1, 0.9, 1.01]]).best,
+            [1]
+        );
         // Faster on the mean, but the pairs do not agree.
         assert_eq!(verdict(&[&[3.0, 1.0, 2.9], &[1.0, 3.1, 2.0]]).best, [0, 1]);
         // Surely faster, but by a thousandth.
@@ -112,6 +153,9 @@ mod tests {
     #[test]
     fn a_row_that_cannot_be_paired_is_never_beaten() {
         // Row 2 lost a run: no test with it is possible, so no row may claim to be faster than it.
-        assert_eq!(verdict(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best, [1, 2]);
+        assert_eq!(
+            verdict(&[&[3.0, 3.1, 2.9], &[1.0, 1.1, 0.95], &[9.0, 9.0]]).best,
+            [1, 2]
+        );
     }
 }

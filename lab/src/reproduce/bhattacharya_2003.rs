@@ -16,7 +16,9 @@
 //!
 //! Never: a published figure (they are in `published`).
 
-use super::published::bhattacharya_2003::{AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA};
+use super::published::bhattacharya_2003::{
+    AIO, BATCH, DEPTH, FILE_BYTES, RECORD, RUN_MIB, TIMES_VANILLA,
+};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
 use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_sim::device::hdd::{BufferModel, HddModel};
@@ -33,7 +35,8 @@ const DIRECT: &str = "left over when the disk was fitted to the other three: a d
 const ONCE: &str = "each record once; the figures that the disk was fitted to";
 const AGAIN: &str = "any page each time: reads overlap, as aio-stress's";
 const BATCHES: &str = "eight go out when eight have ended, as aio-stress submits; the disk was fitted without batches";
-const PAGES: &str = "the policy is this rule: one page at a time, or at least what is asked for in one piece";
+const PAGES: &str =
+    "the policy is this rule: one page at a time, or at least what is asked for in one piece";
 const HITS: &str = "the same disk, but a page from the drive's buffer takes 0.05 ms, what a command costs elsewhere in the \
     preset, and not the assumed 0.2 ms: the cause of the error of 'sync'";
 /// How far a fitted row may be off, and one that was left out.
@@ -77,18 +80,60 @@ struct How<'a> {
 
 /// The tables.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
-    let fitted = How { model: FITTED, runs: 1, ..How::default() };
+    let fitted = How {
+        model: FITTED,
+        runs: 1,
+        ..How::default()
+    };
     let once = did(runs, How { runs: 2, ..fitted })?;
-    let again = did(runs, How { keys: ",places=again", ..fitted })?;
+    let again = did(
+        runs,
+        How {
+            keys: ",places=again",
+            ..fitted
+        },
+    )?;
     let keys = format!(",batch={BATCH}");
-    let batches = did(runs, How { keys: &keys, ..fitted })?;
-    let hits = did(runs, How { preset: Some(quick_hits(runs)?), ..fitted })?;
-    let other = did(runs, How { model: OTHER, keys: ",places=again", runs: 1, ..How::default() })?;
+    let batches = did(
+        runs,
+        How {
+            keys: &keys,
+            ..fitted
+        },
+    )?;
+    let hits = did(
+        runs,
+        How {
+            preset: Some(quick_hits(runs)?),
+            ..fitted
+        },
+    )?;
+    let other = did(
+        runs,
+        How {
+            model: OTHER,
+            keys: ",places=again",
+            runs: 1,
+            ..How::default()
+        },
+    )?;
     Ok(vec![
         printed(),
-        Table::new(PAPER, "64 KiB random reads, 64 outstanding, 1 GiB", fits(&once, &again)),
-        Table::new(PAPER, "how the reads go out, and why sync is off", causes(&once, &batches, &hits)),
-        Table::new(PAPER, format!("order of the four on {OTHER}, which was fitted to none of them"), order(&other)),
+        Table::new(
+            PAPER,
+            "64 KiB random reads, 64 outstanding, 1 GiB",
+            fits(&once, &again),
+        ),
+        Table::new(
+            PAPER,
+            "how the reads go out, and why sync is off",
+            causes(&once, &batches, &hits),
+        ),
+        Table::new(
+            PAPER,
+            format!("order of the four on {OTHER}, which was fitted to none of them"),
+            order(&other),
+        ),
     ])
 }
 
@@ -97,15 +142,31 @@ fn printed() -> Table {
     let mut rows = Vec::new();
     for (label, mib_per_s, seconds) in AIO {
         let text = format!("{mib_per_s:.2}");
-        let row = Row::new(label, "MB/s of the seconds", Some(mib_per_s), Some(RUN_MIB / seconds));
+        let row = Row::new(
+            label,
+            "MB/s of the seconds",
+            Some(mib_per_s),
+            Some(RUN_MIB / seconds),
+        );
         rows.push(row.digits(FigureKind::Formula, &text));
     }
     let ours = AIO[FIXED].1 / AIO[VANILLA].1;
-    let row = Row::new("fixed / sync", "times", TIMES_VANILLA.parse().ok(), Some(ours));
+    let row = Row::new(
+        "fixed / sync",
+        "times",
+        TIMES_VANILLA.parse().ok(),
+        Some(ours),
+    );
     rows.push(row.digits(FigureKind::Formula, TIMES_VANILLA));
     let reads = (RUN_MIB * f64::from(1 << 20)) as u64;
     rows.push(
-        Row::new("all", "bytes of a run", Some(FILE_BYTES as f64), Some(reads as f64)).within(FigureKind::Input, 0.0),
+        Row::new(
+            "all",
+            "bytes of a run",
+            Some(FILE_BYTES as f64),
+            Some(reads as f64),
+        )
+        .within(FigureKind::Input, 0.0),
     );
     Table::new(PAPER, "what the printed figures make of each other", rows)
 }
@@ -116,7 +177,10 @@ fn fits(once: &[Did; 4], again: &[Did; 4]) -> Vec<Row> {
     for ((label, mib_per_s, _), did) in AIO.into_iter().zip(once) {
         let row = Row::new(label, "MiB/s", Some(mib_per_s), did.mib_per_s);
         rows.push(match label {
-            "direct" => row.within(FigureKind::LeftOut, LEFT_OUT).because(DIRECT).known(),
+            "direct" => row
+                .within(FigureKind::LeftOut, LEFT_OUT)
+                .because(DIRECT)
+                .known(),
             "sync" => row.within(FigureKind::Fit, FIT).because(SYNC),
             _ => row.within(FigureKind::Fit, FIT),
         });
@@ -139,16 +203,28 @@ fn causes(once: &[Did; 4], batches: &[Did; 4], hits: &[Did; 4]) -> Vec<Row> {
     let mut rows = Vec::new();
     let whole = RECORD as f64 / PAGE;
     for (at, (label, mib_per_s, _)) in AIO.into_iter().enumerate() {
-        let pages = if at == FIXED || label == "direct" { whole } else { 1.0 };
+        let pages = if at == FIXED || label == "direct" {
+            whole
+        } else {
+            1.0
+        };
         let row = Row::new(label, "pages of a command", Some(pages), once[at].pages);
         rows.push(match label {
             "broken" | "fixed" => row.within(FigureKind::Formula, 0.05).because(PAGES),
-            "direct" => row.because("past the cache there is no readahead, and a record is one command"),
-            _ => row.because("the post says so of the patched tree alone; vanilla has the same rule"),
+            "direct" => {
+                row.because("past the cache there is no readahead, and a record is one command")
+            }
+            _ => {
+                row.because("the post says so of the patched tree alone; vanilla has the same rule")
+            }
         });
         let published = Some(mib_per_s);
-        rows.push(Row::new(label, "MiB/s, batches", published, batches[at].mib_per_s).because(BATCHES));
-        rows.push(Row::new(label, "MiB/s, hits 0.05 ms", published, hits[at].mib_per_s).because(HITS));
+        rows.push(
+            Row::new(label, "MiB/s, batches", published, batches[at].mib_per_s).because(BATCHES),
+        );
+        rows.push(
+            Row::new(label, "MiB/s, hits 0.05 ms", published, hits[at].mib_per_s).because(HITS),
+        );
     }
     rows
 }
@@ -158,10 +234,18 @@ fn quick_hits(runs: &Runs<'_>) -> Result<&'static Preset, ReproduceError> {
     static QUICK: OnceLock<Preset> = OnceLock::new();
     let slow = runs.preset(FITTED)?;
     let Model::Hdd(hdd) = slow.model else {
-        return Err(ReproduceError::Asked(format!("{FITTED} is not a disk that turns")));
+        return Err(ReproduceError::Asked(format!(
+            "{FITTED} is not a disk that turns"
+        )));
     };
-    let buffer = BufferModel { hit_ns: hdd.command_ns, ..hdd.buffer };
-    Ok(QUICK.get_or_init(|| Preset { model: Model::Hdd(HddModel { buffer, ..hdd }), ..*slow }))
+    let buffer = BufferModel {
+        hit_ns: hdd.command_ns,
+        ..hdd.buffer
+    };
+    Ok(QUICK.get_or_init(|| Preset {
+        model: Model::Hdd(HddModel { buffer, ..hdd }),
+        ..*slow
+    }))
 }
 
 /// The four kernels in their order.
@@ -169,7 +253,10 @@ fn did(runs: &mut Runs<'_>, how: How<'_>) -> Result<[Did; 4], ReproduceError> {
     let mut all = [Did::default(); 4];
     for (did, (depth, policy, cache)) in all.iter_mut().zip(KERNELS) {
         let count = FILE_BYTES / RECORD;
-        let workload = format!("aio-random:count={count},depth={depth},record={RECORD}{}", how.keys);
+        let workload = format!(
+            "aio-random:count={count},depth={depth},record={RECORD}{}",
+            how.keys
+        );
         let table = runs.table(&Ask {
             workload: &workload,
             model: how.model,
@@ -180,7 +267,9 @@ fn did(runs: &mut Runs<'_>, how: How<'_>) -> Result<[Did; 4], ReproduceError> {
             size_bytes: Some(FILE_BYTES),
         })?;
         did.mib_per_s = bytes_per_s(&table, policy).map(|rate| rate / f64::from(1 << 20));
-        did.pages = mean(&table, policy, |r| r.stats.source_bytes as f64 / r.stats.source_reads as f64 / PAGE);
+        did.pages = mean(&table, policy, |r| {
+            r.stats.source_bytes as f64 / r.stats.source_reads as f64 / PAGE
+        });
     }
     Ok(all)
 }
@@ -192,7 +281,13 @@ fn order(all: &[Did; 4]) -> Vec<Row> {
     let row = |slow: usize, fast: usize| {
         let label = format!("{} / {}", AIO[fast].0, AIO[slow].0);
         let ours = over(all[fast].mib_per_s, all[slow].mib_per_s);
-        Row::new(label, "of MiB/s", Some(AIO[fast].1 / AIO[slow].1), ours).ordered().because(CHOSEN)
+        Row::new(label, "of MiB/s", Some(AIO[fast].1 / AIO[slow].1), ours)
+            .ordered()
+            .because(CHOSEN)
     };
-    slowest.windows(2).map(|pair| row(pair[0], pair[1])).chain([row(VANILLA, FIXED)]).collect()
+    slowest
+        .windows(2)
+        .map(|pair| row(pair[0], pair[1]))
+        .chain([row(VANILLA, FIXED)])
+        .collect()
 }

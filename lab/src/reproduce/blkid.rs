@@ -35,7 +35,12 @@ pub fn table(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     let [asked_kib, _] = cost(runs, "normal", "none")?;
     let wanted = BLKID.iter().map(|b| b.1).sum::<u64>() as f64 / 1024.0;
     let mut rows = vec![
-        input("the device", "kB", TINY.0 as f64 / 1e3, runs.preset("tiny-usb")?.capacity_bytes as f64 / 1e3),
+        input(
+            "the device",
+            "kB",
+            TINY.0 as f64 / 1e3,
+            runs.preset("tiny-usb")?.capacity_bytes as f64 / 1e3,
+        ),
         Row::new("asked for", "KiB", Some(wanted), asked_kib)
             .exact()
             .kind(FigureKind::Input)
@@ -43,39 +48,71 @@ pub fn table(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     ];
     rows.extend(decided()?);
     let [all, all_s] = cost(runs, "normal", UNCAPPED)?;
-    rows.push(Row::new("no cap, all that is read", "KiB", Some(BLKID_KIB as f64), all).because(THIRD));
+    rows.push(
+        Row::new(
+            "no cap, all that is read",
+            "KiB",
+            Some(BLKID_KIB as f64),
+            all,
+        )
+        .because(THIRD),
+    );
     rows.push(bytes_are_seconds("no cap", all_s));
     let [small, small_s] = cost(runs, "normal", &capped)?;
-    rows.push(Row::new("cap by capacity", "KiB", None, small).because("the post prints no figure for it"));
+    rows.push(
+        Row::new("cap by capacity", "KiB", None, small).because("the post prints no figure for it"),
+    );
     rows.push(bytes_are_seconds("cap by capacity", small_s));
     let row = Row::new("no cap / cap by capacity", "of KiB", None, over(all, small)).ordered();
-    rows.push(row.because("\"less aggressive about read-ahead when the size of the device is small\": no figure"));
+    rows.push(row.because(
+        "\"less aggressive about read-ahead when the size of the device is small\": no figure",
+    ));
     let [hinted, hinted_s] = cost(runs, "random", UNCAPPED)?;
     rows.push(Row::new("RANDOM", "KiB", None, hinted).because("the post prints no figure for it"));
     rows.push(bytes_are_seconds("RANDOM", hinted_s));
     let row = Row::new("no cap / RANDOM", "of KiB", None, over(all, hinted)).ordered();
     rows.push(row.because("\"good to fix blkid with fadvise(RANDOM)\": no figure"));
-    Ok(Table::new(Paper::Wu2010b, "blkid on 505 kB at 15 kB/s", rows))
+    Ok(Table::new(
+        Paper::Wu2010b,
+        "blkid on 505 kB at 15 kB/s",
+        rows,
+    ))
 }
 
 /// The windows that the policy decides on, and what the post says of them.
 fn decided() -> Result<Vec<Row>, ReproduceError> {
     let windows = windows(UNCAPPED)?;
-    let named = ["lseek 0, read 1024", "lseek 1536, read 16384"].into_iter().zip(BLKID).zip(&windows);
+    let named = ["lseek 0, read 1024", "lseek 1536, read 16384"]
+        .into_iter()
+        .zip(BLKID)
+        .zip(&windows);
     let page = |((label, (.., published)), ours): ((&str, (u64, u64, u64)), &u64)| {
-        Row::new(label, "pages", Some(published as f64), Some(*ours as f64)).within(FigureKind::Formula, 0.0)
+        Row::new(label, "pages", Some(published as f64), Some(*ours as f64))
+            .within(FigureKind::Formula, 0.0)
     };
     let mut rows: Vec<Row> = named.map(page).collect();
     let kib = |pages: u64| (pages * PAGE / 1024) as f64;
     let sum = kib(windows.iter().take(BLKID.len()).sum());
-    let row =
-        Row::new("no cap, windows named", "KiB", Some(BLKID_KIB as f64), Some(sum)).within(FigureKind::Formula, 0.0);
+    let row = Row::new(
+        "no cap, windows named",
+        "KiB",
+        Some(BLKID_KIB as f64),
+        Some(sum),
+    )
+    .within(FigureKind::Formula, 0.0);
     rows.push(row.because("the two windows above, in KiB"));
     let third = windows.get(BLKID.len()).map(|pages| kib(*pages));
     let row = Row::new("16kB turned into", "KiB", Some(TURNED_KIB as f64), third);
-    rows.push(row.because("the post does not say which window it means; the third is the only one of 64 KiB"));
+    rows.push(row.because(
+        "the post does not say which window it means; the third is the only one of 64 KiB",
+    ));
     let part = third.map(|kib| kib * 1024.0 / TINY.0 as f64 * 100.0);
-    let row = Row::new("of the whole device", "% of it", Some(TURNED_PERCENT as f64), part);
+    let row = Row::new(
+        "of the whole device",
+        "% of it",
+        Some(TURNED_PERCENT as f64),
+        part,
+    );
     rows.push(row.because("\"about 15%\": no bound follows from 'about'"));
     Ok(rows)
 }
@@ -85,11 +122,24 @@ fn input(label: &str, column: &str, published: f64, ours: f64) -> Row {
 }
 
 /// KiB from the device and seconds.
-fn cost(runs: &mut Runs<'_>, advice: &str, policy: &str) -> Result<[Option<f64>; 2], ReproduceError> {
+fn cost(
+    runs: &mut Runs<'_>,
+    advice: &str,
+    policy: &str,
+) -> Result<[Option<f64>; 2], ReproduceError> {
     let workload = format!("blkid:advice={advice}");
-    let ask = Ask { workload: &workload, model: "tiny-usb", policies: &[policy], runs: 1, ..Ask::default() };
+    let ask = Ask {
+        workload: &workload,
+        model: "tiny-usb",
+        policies: &[policy],
+        runs: 1,
+        ..Ask::default()
+    };
     let table = runs.table(&ask)?;
-    Ok([mean(&table, policy, |r| r.stats.source_bytes as f64 / 1024.0), mean(&table, policy, |r| r.time_s)])
+    Ok([
+        mean(&table, policy, |r| r.stats.source_bytes as f64 / 1024.0),
+        mean(&table, policy, |r| r.time_s),
+    ])
 }
 
 /// The published rate is all that is known of the device, so the seconds say nothing that the bytes do not.
@@ -101,15 +151,33 @@ fn bytes_are_seconds(label: &str, seconds: Option<f64>) -> Row {
 
 /// Pages of each window that the policy asks for.
 fn windows(policy: &str) -> Result<Vec<u64>, ReproduceError> {
-    let policy = PolicySpec::parse(policy).map_err(|error| ReproduceError::Asked(error.to_string()))?;
+    let policy =
+        PolicySpec::parse(policy).map_err(|error| ReproduceError::Asked(error.to_string()))?;
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, CACHE_BYTES), policy);
     machine.watch();
-    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: TINY.0 });
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size: TINY.0,
+        },
+    );
     for (n, (offset, len, _)) in BLKID.into_iter().enumerate() {
         let range = ByteRange::between(offset, offset + len);
-        let read = Event::Read { read: ReadId(n as u64), open: OpenId(0), range, random: false };
+        let read = Event::Read {
+            read: ReadId(n as u64),
+            open: OpenId(0),
+            range,
+            random: false,
+        };
         zero_latency::tell(&mut machine, read, |_| ());
     }
-    Ok(machine.take_decisions().into_iter().flat_map(|d| d.windows).map(|w| w.range.len() / PAGE).collect())
+    Ok(machine
+        .take_decisions()
+        .into_iter()
+        .flat_map(|d| d.windows)
+        .map(|w| w.range.len() / PAGE)
+        .collect())
 }

@@ -40,7 +40,10 @@ const OTHERS: [&str; 4] = [
 ];
 
 /// Files read whole and several streams at once: sequential reads that were fitted to nothing.
-const SEQUENTIAL: [(&str, &str); 2] = [("files read whole", "tree"), ("streams at once", "interleaved")];
+const SEQUENTIAL: [(&str, &str); 2] = [
+    ("files read whole", "tree"),
+    ("streams at once", "interleaved"),
+];
 /// "Regardless": the ratio at the largest size is at most so far from that at the smallest.
 const REGARDLESS: f64 = 0.01;
 
@@ -53,9 +56,17 @@ struct Machine {
 
 /// The tables of both machines and of sequential reads.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
-    let x = Machine { name: "X", workload: "mmap-desktop", reason: SESSIONS };
+    let x = Machine {
+        name: "X",
+        workload: "mmap-desktop",
+        reason: SESSIONS,
+    };
     let desktop = around(runs, &x, &HITS_DESKTOP)?;
-    let console = Machine { name: "console", workload: "mmap-console", reason: FITTED };
+    let console = Machine {
+        name: "console",
+        workload: "mmap-console",
+        reason: FITTED,
+    };
     let console = around(runs, &console, &HITS_CONSOLE)?;
     Ok(vec![desktop, console, sequential(runs)?])
 }
@@ -74,20 +85,43 @@ impl Amounts {
 }
 
 /// MB touched and read with windows of each size, in KiB.
-fn amounts(runs: &mut Runs<'_>, workload: &str, sizes: &[u64]) -> Result<Vec<Amounts>, ReproduceError> {
-    let policies: Vec<String> = sizes.iter().map(|kib| format!("linux-2.6.31:max={kib}K")).collect();
+fn amounts(
+    runs: &mut Runs<'_>,
+    workload: &str,
+    sizes: &[u64],
+) -> Result<Vec<Amounts>, ReproduceError> {
+    let policies: Vec<String> = sizes
+        .iter()
+        .map(|kib| format!("linux-2.6.31:max={kib}K"))
+        .collect();
     let names: Vec<&str> = policies.iter().map(String::as_str).collect();
-    let table = runs.table(&Ask { workload, model: "hdd-theory", policies: &names, runs: 5, ..Ask::default() })?;
+    let table = runs.table(&Ask {
+        workload,
+        model: "hdd-theory",
+        policies: &names,
+        runs: 5,
+        ..Ask::default()
+    })?;
     let of = |policy: &str| Amounts {
         used: mean(&table, policy, |run| run.distinct_bytes as f64 / number::MB),
-        read: mean(&table, policy, |run| run.stats.source_bytes as f64 / number::MB),
+        read: mean(&table, policy, |run| {
+            run.stats.source_bytes as f64 / number::MB
+        }),
     };
     Ok(names.into_iter().map(of).collect())
 }
 
 /// Read-around of a machine: the fit, then the order of the ratios where nothing was fitted.
-fn around(runs: &mut Runs<'_>, machine: &Machine, published: &[(u64, u64, u64)]) -> Result<Table, ReproduceError> {
-    let Machine { name, workload, reason } = *machine;
+fn around(
+    runs: &mut Runs<'_>,
+    machine: &Machine,
+    published: &[(u64, u64, u64)],
+) -> Result<Table, ReproduceError> {
+    let Machine {
+        name,
+        workload,
+        reason,
+    } = *machine;
     let percent = |used: u64, read: u64| used as f64 / read as f64 * 100.0;
     let sizes: Vec<u64> = published.iter().map(|row| row.0).collect();
     let fitted = amounts(runs, workload, &sizes)?;
@@ -105,13 +139,30 @@ fn around(runs: &mut Runs<'_>, machine: &Machine, published: &[(u64, u64, u64)])
         let ours = amounts(runs, &format!("{workload}:{habits}"), &sizes)?;
         for (published, ours) in published.windows(2).zip(ours.windows(2)) {
             let [(small, a, b), (large, c, d)] = [published[0], published[1]];
-            let label = format!("files {}: {} / {}", at + 1, number::size(small << 10), number::size(large << 10));
+            let label = format!(
+                "files {}: {} / {}",
+                at + 1,
+                number::size(small << 10),
+                number::size(large << 10)
+            );
             let ours = over(ours[0].percent(), ours[1].percent());
-            let row = Row::new(label, "of hit ratios", Some(percent(a, b) / percent(c, d)), ours);
-            rows.push(row.ordered().because(format!("files that were fitted to nothing: {habits}")));
+            let row = Row::new(
+                label,
+                "of hit ratios",
+                Some(percent(a, b) / percent(c, d)),
+                ours,
+            );
+            rows.push(
+                row.ordered()
+                    .because(format!("files that were fitted to nothing: {habits}")),
+            );
         }
     }
-    Ok(Table::new(PAPER, format!("hit ratio by read-around size, {name}"), rows))
+    Ok(Table::new(
+        PAPER,
+        format!("hit ratio by read-around size, {name}"),
+        rows,
+    ))
 }
 
 /// "Pretty high regardless of max readahead size": above that of read-around at each size, and the same at all.
@@ -125,16 +176,32 @@ fn sequential(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
             let label = format!("{name}, {}", number::size(kib << 10));
             let row = Row::new(&label, "hit ratio, %", None, ours.percent());
             rows.push(row.because("no figure published: 'pretty high'"));
-            let row = Row::new(&label, "of hit ratios", None, over(ours.percent(), around.percent()));
-            rows.push(row.ordered().because("no figure published; above that of read-around under X"));
+            let row = Row::new(
+                &label,
+                "of hit ratios",
+                None,
+                over(ours.percent(), around.percent()),
+            );
+            rows.push(
+                row.ordered()
+                    .because("no figure published; above that of read-around under X"),
+            );
         }
-        let [first, .., last] = ours.as_slice() else { continue };
-        let label =
-            format!("{name}, {} / {}", number::size(sizes[sizes.len() - 1] << 10), number::size(sizes[0] << 10));
+        let [first, .., last] = ours.as_slice() else {
+            continue;
+        };
+        let label = format!(
+            "{name}, {} / {}",
+            number::size(sizes[sizes.len() - 1] << 10),
+            number::size(sizes[0] << 10)
+        );
         let same = over(last.percent(), first.percent());
         let row = Row::new(label, "of hit ratios", None, same);
         let ok = same.is_some_and(|ratio| (ratio - 1.0).abs() <= REGARDLESS);
-        rows.push(row.judged(FigureKind::Order, ok).because("no figure published: 'regardless'; at most 1 % apart"));
+        rows.push(
+            row.judged(FigureKind::Order, ok)
+                .because("no figure published: 'regardless'; at most 1 % apart"),
+        );
     }
     Ok(Table::new(PAPER, "hit ratio of sequential reads", rows))
 }

@@ -28,7 +28,9 @@ pub enum Role {
 }
 
 /// What a row is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
     /// A check. Neither the model nor the workload was fitted to, or chosen by, any figure of the post.
@@ -106,7 +108,9 @@ impl FigureKind {
     #[must_use]
     pub fn role(self) -> Role {
         match self {
-            FigureKind::Blind | FigureKind::LeftOut | FigureKind::Formula | FigureKind::Order => Role::Check,
+            FigureKind::Blind | FigureKind::LeftOut | FigureKind::Formula | FigureKind::Order => {
+                Role::Check
+            }
             FigureKind::Fit => Role::Fit,
             FigureKind::Input => Role::Input,
             FigureKind::Shown => Role::Shown,

@@ -18,11 +18,23 @@ const MAX_NAMED: usize = 5;
 #[must_use]
 pub fn page(of: &Reproduction) -> String {
     let known = of.missed().filter(|(_, row)| row.known_miss);
-    let missed: Vec<String> = of.new_misses().chain(known).map(|(table, row)| missed(table, row)).collect();
+    let missed: Vec<String> = of
+        .new_misses()
+        .chain(known)
+        .map(|(table, row)| missed(table, row))
+        .collect();
     let mut lead = vec![format!("{}.", text::verdict(of))];
-    lead.extend(missed.iter().take(MAX_NAMED).map(|m| format!("Missed: {m}.")));
+    lead.extend(
+        missed
+            .iter()
+            .take(MAX_NAMED)
+            .map(|m| format!("Missed: {m}.")),
+    );
     if missed.len() > MAX_NAMED {
-        lead.push(format!("{} more were missed; they are bold in their tables.", missed.len() - MAX_NAMED));
+        lead.push(format!(
+            "{} more were missed; they are bold in their tables.",
+            missed.len() - MAX_NAMED
+        ));
     }
     let page = Page {
         title: "The published tables, made again".to_string(),
@@ -36,7 +48,13 @@ pub fn page(of: &Reproduction) -> String {
 
 fn missed(table: &Table, row: &Row) -> String {
     let known = if row.known_miss { " (on record)" } else { "" };
-    format!("{} {}: {} {}{known}", table.citation(), table.table, row.label, row.column)
+    format!(
+        "{} {}: {} {}{known}",
+        table.citation(),
+        table.table,
+        row.label,
+        row.column
+    )
 }
 
 /// A kind of row: how many, how many are ok, and their errors.
@@ -44,9 +62,17 @@ fn fact(score: &Score) -> (String, String) {
     let percent = |e: f64| format!("{:.1} %", e * 100.0);
     let errors = score.median_error.zip(score.worst_error);
     let errors = errors.map_or(String::new(), |(median, worst)| {
-        format!("; errors of {}: median {}, worst {}", score.sized, percent(median), percent(worst))
+        format!(
+            "; errors of {}: median {}, worst {}",
+            score.sized,
+            percent(median),
+            percent(worst)
+        )
     });
-    (score.kind.title().to_string(), format!("{} rows, {} ok{errors}", score.rows, score.ok))
+    (
+        score.kind.title().to_string(),
+        format!("{} rows, {} ok{errors}", score.rows, score.ok),
+    )
 }
 
 fn section(table: &Table) -> Section {
@@ -56,7 +82,10 @@ fn section(table: &Table) -> Section {
             columns.push(&row.column);
         }
     });
-    let figures = columns.iter().filter_map(|column| figure(table, column)).collect();
+    let figures = columns
+        .iter()
+        .filter_map(|column| figure(table, column))
+        .collect();
     Section {
         title: format!("{} {}", table.citation(), table.table),
         figures,
@@ -66,7 +95,17 @@ fn section(table: &Table) -> Section {
 }
 
 fn grid(table: &Table) -> Grid {
-    let heads = ["row", "column", "published", "ours", "error %", "kind", "ok", "reason", "id"];
+    let heads = [
+        "row",
+        "column",
+        "published",
+        "ours",
+        "error %",
+        "kind",
+        "ok",
+        "reason",
+        "id",
+    ];
     let missed = |row: &Row| row.role == Role::Check && !row.ok;
     let line = |row: &Row| {
         vec![
@@ -90,7 +129,9 @@ fn grid(table: &Table) -> Grid {
         ]
     };
     let mut grid = Grid::new("", heads).with(table.rows.iter().map(line));
-    grid.strong = (0..table.rows.len()).filter(|i| missed(&table.rows[*i])).collect();
+    grid.strong = (0..table.rows.len())
+        .filter(|i| missed(&table.rows[*i]))
+        .collect();
     grid
 }
 
@@ -103,13 +144,26 @@ fn short(value: f64, digits: usize) -> String {
 /// Published and ours over the sizes of a column. None where its rows are no sizes.
 fn figure(table: &Table, column: &str) -> Option<Figure> {
     let rows = || table.rows.iter().filter(|r| r.column == column);
-    let sizes: Option<Vec<f64>> = rows().map(|r| parse_size(&r.label).ok().map(|b| b as f64)).collect();
+    let sizes: Option<Vec<f64>> = rows()
+        .map(|r| parse_size(&r.label).ok().map(|b| b as f64))
+        .collect();
     let sizes = sizes.filter(|s| s.len() >= MIN_POINTS && s.iter().all(|b| *b > 0.0))?;
     let line = |name: &str, of: fn(&Row) -> Option<f64>| {
-        let at = |(x, row): (&f64, &Row)| of(row).map(|y| CurvePoint { x: *x, y, interval: [y, y], marked: true });
+        let at = |(x, row): (&f64, &Row)| {
+            of(row).map(|y| CurvePoint {
+                x: *x,
+                y,
+                interval: [y, y],
+                marked: true,
+            })
+        };
         let mut points: Vec<CurvePoint> = sizes.iter().zip(rows()).filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Curve { name: name.to_string(), points, ..Curve::default() }
+        Curve {
+            name: name.to_string(),
+            points,
+            ..Curve::default()
+        }
     };
     let curves = Curves {
         title: format!("{column}: {}", table.table),
@@ -117,7 +171,11 @@ fn figure(table: &Table, column: &str) -> Option<Figure> {
         x_title: "bytes (K = 1024)".to_string(),
         y_title: column.to_string(),
         x_show: number::three,
-        x_ticks: sizes.iter().copied().zip(rows().map(|r| r.label.clone())).collect(),
+        x_ticks: sizes
+            .iter()
+            .copied()
+            .zip(rows().map(|r| r.label.clone()))
+            .collect(),
         log: true,
         y: Axis::Zero,
         lines: vec![line("published", |r| r.published), line("ours", |r| r.ours)],

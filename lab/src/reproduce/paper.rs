@@ -27,8 +27,13 @@ pub enum Paper {
 
 impl Paper {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Paper; 5] =
-        [Paper::Wu2010a, Paper::Wu2010b, Paper::Wu2013, Paper::Bhattacharya2003, Paper::Crume2014];
+    pub const ALL: [Paper; 5] = [
+        Paper::Wu2010a,
+        Paper::Wu2010b,
+        Paper::Wu2013,
+        Paper::Bhattacharya2003,
+        Paper::Crume2014,
+    ];
 
     /// What it is called on the command line.
     #[must_use]
@@ -69,7 +74,9 @@ impl Paper {
     /// The one of this name or number.
     #[must_use]
     pub fn parse(text: &str) -> Option<Paper> {
-        Paper::ALL.into_iter().find(|paper| paper.name() == text || paper.number() == text)
+        Paper::ALL
+            .into_iter()
+            .find(|paper| paper.name() == text || paper.number() == text)
     }
 }
 
@@ -80,8 +87,15 @@ mod tests {
     #[test]
     fn a_paper_has_a_name_a_number_and_a_citation() {
         for paper in Paper::ALL {
-            assert_eq!((Paper::parse(paper.name()), Paper::parse(paper.number())), (Some(paper), Some(paper)));
-            let cited = paper.citation().trim_matches(['[', ']']).replace(' ', "-").to_lowercase();
+            assert_eq!(
+                (Paper::parse(paper.name()), Paper::parse(paper.number())),
+                (Some(paper), Some(paper))
+            );
+            let cited = paper
+                .citation()
+                .trim_matches(['[', ']'])
+                .replace(' ', "-")
+                .to_lowercase();
             assert_eq!(cited, paper.name());
         }
         assert_eq!((Paper::parse("all"), Paper::parse("005")), (None, None));

@@ -35,12 +35,16 @@ pub struct Extent {
 impl Default for Extent {
     /// A quarter of a minute in total on fast storage, a minute or two on slow.
     fn default() -> Extent {
-        Extent { bytes: 128 << 20, seconds: 5 }
+        Extent {
+            bytes: 128 << 20,
+            seconds: 5,
+        }
     }
 }
 
 const OTHER: &str = "other hardware: a loop device on a file of this machine";
-const FILE: &str = "other hardware: a file of this machine, one figure for the file system and the kernel it has";
+const FILE: &str =
+    "other hardware: a file of this machine, one figure for the file system and the kernel it has";
 
 /// Why nothing could be measured: one line.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +76,14 @@ pub fn needs() -> &'static str {
 ///
 /// # Errors
 /// See [`RealError`]; missing tools are reported before anything is made.
-pub fn run(papers: &[Paper], extent: &Extent, progress: &mut dyn Progress) -> Result<Reproduction, RealError> {
+pub fn run(
+    papers: &[Paper],
+    extent: &Extent,
+    progress: &mut dyn Progress,
+) -> Result<Reproduction, RealError> {
     if !papers.is_empty() && papers.iter().all(|paper| *paper == Paper::Crume2014) {
-        let why = "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003";
+        let why =
+            "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003";
         return Err(RealError::Needs(why.to_string()));
     }
     let wanted = |paper| papers.is_empty() || papers.contains(&paper);
@@ -82,15 +91,31 @@ pub fn run(papers: &[Paper], extent: &Extent, progress: &mut dyn Progress) -> Re
     let sweep = wanted(Paper::Wu2010b) || wanted(Paper::Wu2010a);
     let (queries, aio) = (wanted(Paper::Wu2013), wanted(Paper::Bhattacharya2003));
     let mut names = vec!["xargs"];
-    names.extend(if sweep || aio { &["dd", "losetup"][..] } else { &[] });
-    names.extend(if queries { &["rm", "sysbench"][..] } else { &[] });
+    names.extend(if sweep || aio {
+        &["dd", "losetup"][..]
+    } else {
+        &[]
+    });
+    names.extend(if queries {
+        &["rm", "sysbench"][..]
+    } else {
+        &[]
+    });
     names.extend(aio.then_some("fio"));
     let tools = Tools::find(&names)?;
     progress.stage("writing a scratch file");
     let scratch = Scratch::make(extent.bytes, &mut |done| progress.step(done, extent.bytes))?;
     // First, while the file is not cached: a loop device may have to go through that.
-    let read = if queries { Some(sysbench_table(&tools, &scratch, extent, progress)?) } else { None };
-    let device = if sweep || aio { Some(LoopDevice::make(&tools, &scratch)?) } else { None };
+    let read = if queries {
+        Some(sysbench_table(&tools, &scratch, extent, progress)?)
+    } else {
+        None
+    };
+    let device = if sweep || aio {
+        Some(LoopDevice::make(&tools, &scratch)?)
+    } else {
+        None
+    };
     let mut tables = Vec::new();
     if let Some(device) = device.as_ref().filter(|_| sweep) {
         tables.push(sweep_table(device, &tools, extent, progress)?);
@@ -120,10 +145,19 @@ fn sweep_table(
         let said = dd.run(&[&format!("if={path}"), "of=/dev/null", "bs=4k"])?;
         let seconds = tools::dd_seconds(&said).ok_or_else(|| dd.odd(&said))?;
         let ours = extent.bytes as f64 / seconds / 1e6;
-        let row = Row::new(number::size(run.script_kib << 10), "MB/s", Some(run.mb_per_s()), Some(ours));
+        let row = Row::new(
+            number::size(run.script_kib << 10),
+            "MB/s",
+            Some(run.mb_per_s()),
+            Some(ours),
+        );
         rows.push(row.exact().because(OTHER));
     }
-    Ok(Table::new(Paper::Wu2010b, format!("real: dd by readahead size, beside {}", published.device), rows))
+    Ok(Table::new(
+        Paper::Wu2010b,
+        format!("real: dd by readahead size, beside {}", published.device),
+        rows,
+    ))
 }
 
 /// [Wu 2013]'s sysbench: as many reads for the records of the file as were published. One kernel runs, so there is one
@@ -137,18 +171,35 @@ fn sysbench_table(
     progress.stage("sysbench, random reads of 64 KiB");
     let record = wu_2013::SYSBENCH_RECORD;
     let events = (wu_2013::SYSBENCH_READS * extent.bytes / wu_2013::SYSBENCH_BYTES).max(1);
-    let said = tools::sysbench(tools, scratch, events, [extent.bytes, record, extent.seconds])?;
-    let ours = tools::sysbench_mib_per_s(&said).ok_or_else(|| said_nothing(tools, "sysbench", &said))?;
+    let said = tools::sysbench(
+        tools,
+        scratch,
+        events,
+        [extent.bytes, record, extent.seconds],
+    )?;
+    let ours =
+        tools::sysbench_mib_per_s(&said).ok_or_else(|| said_nothing(tools, "sysbench", &said))?;
     let rows = wu_2013::SYSBENCH.iter().map(|line| {
-        let row = Row::new(format!("{}, {}", line.device, line.fs), "MB/s after", Some(line.after), Some(ours));
+        let row = Row::new(
+            format!("{}, {}", line.device, line.fs),
+            "MB/s after",
+            Some(line.after),
+            Some(ours),
+        );
         row.exact().because(FILE)
     });
-    Ok(Table::new(Paper::Wu2013, "real: sysbench, random 64 KiB", rows.collect()))
+    Ok(Table::new(
+        Paper::Wu2013,
+        "real: sysbench, random 64 KiB",
+        rows.collect(),
+    ))
 }
 
 /// The error of a program whose output has no figure.
 fn said_nothing(tools: &Tools, name: &str, said: &str) -> RealError {
-    tools.get(name).map_or_else(|error| error, |tool| tool.odd(said))
+    tools
+        .get(name)
+        .map_or_else(|error| error, |tool| tool.odd(said))
 }
 
 /// [Bhattacharya 2003]'s rows as far as a kernel of today can make them.
@@ -169,16 +220,34 @@ fn fio_table(
             _ => None,
         };
         let Some(how) = how else {
-            rows.push(Row::new(label, "MiB/s", Some(mib_per_s), None).because("no kernel of today reads so"));
+            rows.push(
+                Row::new(label, "MiB/s", Some(mib_per_s), None)
+                    .because("no kernel of today reads so"),
+            );
             continue;
         };
         device.drop_cache()?;
-        let said = tools::fio(tools.get("fio")?, &device.path(), bhattacharya_2003::RECORD, extent.seconds, how)?;
-        let rate = tools::fio_bytes_per_s(&said).ok_or_else(|| said_nothing(tools, "fio", &said))?;
+        let said = tools::fio(
+            tools.get("fio")?,
+            &device.path(),
+            bhattacharya_2003::RECORD,
+            extent.seconds,
+            how,
+        )?;
+        let rate =
+            tools::fio_bytes_per_s(&said).ok_or_else(|| said_nothing(tools, "fio", &said))?;
         let ours = Some(rate / f64::from(1 << 20));
-        rows.push(Row::new(label, "MiB/s", Some(mib_per_s), ours).exact().because(OTHER));
+        rows.push(
+            Row::new(label, "MiB/s", Some(mib_per_s), ours)
+                .exact()
+                .because(OTHER),
+        );
     }
-    Ok(Table::new(Paper::Bhattacharya2003, "real: fio, random 64 KiB", rows))
+    Ok(Table::new(
+        Paper::Bhattacharya2003,
+        "real: fio, random 64 KiB",
+        rows,
+    ))
 }
 
 #[cfg(test)]
@@ -188,7 +257,12 @@ mod tests {
 
     #[test]
     fn a_cluster_is_not_a_part_of_this_machine() {
-        let error = run(&[Paper::Crume2014], &Extent::default(), &mut Silent).expect_err("no cluster").to_string();
-        assert_eq!(error, "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003");
+        let error = run(&[Paper::Crume2014], &Extent::default(), &mut Silent)
+            .expect_err("no cluster")
+            .to_string();
+        assert_eq!(
+            error,
+            "--real: crume-2014 needs a Ceph cluster; take wu-2010b, wu-2013 or bhattacharya-2003"
+        );
     }
 }

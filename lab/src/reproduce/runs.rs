@@ -56,7 +56,9 @@ impl<'a> Runs<'a> {
     /// How many of `usual` runs are to be made.
     #[must_use]
     pub fn runs(&self, usual: u32) -> u32 {
-        self.options.most_runs.map_or(usual, |most| usual.min(most).max(1))
+        self.options
+            .most_runs
+            .map_or(usual, |most| usual.min(most).max(1))
     }
 
     /// Runs it.
@@ -64,10 +66,14 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// Whatever `compare` refuses.
     pub fn table(&mut self, ask: &Ask<'_>) -> Result<Table, ReproduceError> {
-        let draft = |text: &&str| PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()));
+        let draft = |text: &&str| {
+            PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()))
+        };
         let plan = ComparePlan {
             workload: Some(ask.workload.to_string()),
-            on: Some(CompareOn::Preset(ask.preset.map_or_else(|| self.preset(ask.model), Ok)?)),
+            on: Some(CompareOn::Preset(
+                ask.preset.map_or_else(|| self.preset(ask.model), Ok)?,
+            )),
             policies: ask.policies.iter().map(draft).collect::<Result<_, _>>()?,
             runs: Some(self.runs(ask.runs)),
             cache_bytes: ask.cache_bytes,
@@ -76,7 +82,10 @@ impl<'a> Runs<'a> {
             ..ComparePlan::default()
         };
         let tables = compare::run(&plan, self.progress)?;
-        tables.into_iter().next().ok_or_else(|| ReproduceError::Asked(format!("no table of {}", ask.workload)))
+        tables
+            .into_iter()
+            .next()
+            .ok_or_else(|| ReproduceError::Asked(format!("no table of {}", ask.workload)))
     }
 
     /// Runs it behind an elevator that gives readers slices of time. Any other kind of model than an array has none.
@@ -85,9 +94,17 @@ impl<'a> Runs<'a> {
     /// Whatever `compare` refuses.
     pub fn table_sliced(&mut self, ask: &Ask<'_>, slices: Slices) -> Result<Table, ReproduceError> {
         let preset = self.preset(ask.model)?;
-        let Model::Array(array) = preset.model else { return self.table(ask) };
-        let model = Model::Array(ArrayModel { slices: Some(slices), ..array });
-        self.table(&Ask { preset: Some(Box::leak(Box::new(Preset { model, ..*preset }))), ..*ask })
+        let Model::Array(array) = preset.model else {
+            return self.table(ask);
+        };
+        let model = Model::Array(ArrayModel {
+            slices: Some(slices),
+            ..array
+        });
+        self.table(&Ask {
+            preset: Some(Box::leak(Box::new(Preset { model, ..*preset }))),
+            ..*ask
+        })
     }
 }
 
@@ -107,7 +124,9 @@ pub fn time_s(table: &Table, policy: &str) -> Option<f64> {
 /// Demanded bytes a second.
 #[must_use]
 pub fn bytes_per_s(table: &Table, policy: &str) -> Option<f64> {
-    mean(table, policy, |run| run.stats.demand_bytes as f64 / run.time_s)
+    mean(table, policy, |run| {
+        run.stats.demand_bytes as f64 / run.time_s
+    })
 }
 
 /// `a / b` of two figures that are both there.

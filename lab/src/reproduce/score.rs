@@ -43,9 +43,16 @@ impl Score {
     /// What an order's verdict does not say: how much of the published effects is there. None for other kinds.
     #[must_use]
     pub fn effects_shown(&self) -> Option<String> {
-        let Score { effects, effects_within_half, .. } = self;
-        (*effects > 0)
-            .then(|| format!("{effects_within_half} of {effects} published effects within half of their size"))
+        let Score {
+            effects,
+            effects_within_half,
+            ..
+        } = self;
+        (*effects > 0).then(|| {
+            format!(
+                "{effects_within_half} of {effects} published effects within half of their size"
+            )
+        })
     }
 }
 
@@ -54,14 +61,23 @@ impl Score {
 pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
     let one = |kind: FigureKind| {
         let all: Vec<&Row> = rows.clone().filter(|row| row.kind == kind).collect();
-        let mut errors: Vec<(f64, &Row)> = all.iter().filter_map(|row| Some((row.error?.abs(), *row))).collect();
+        let mut errors: Vec<(f64, &Row)> = all
+            .iter()
+            .filter_map(|row| Some((row.error?.abs(), *row)))
+            .collect();
         errors.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ok = all.iter().filter(|row| row.ok).count();
         // "of times, overlap": the post calls no difference, so there is no effect.
         let is_effect = |row: &&&Row| {
-            kind == FigureKind::Order && row.column.starts_with(super::ORDER) && !row.column.contains(',')
+            kind == FigureKind::Order
+                && row.column.starts_with(super::ORDER)
+                && !row.column.contains(',')
         };
-        let effects: Vec<f64> = all.iter().filter(is_effect).filter_map(|row| row.effect_error()).collect();
+        let effects: Vec<f64> = all
+            .iter()
+            .filter(is_effect)
+            .filter_map(|row| row.effect_error())
+            .collect();
         Score {
             kind,
             rows: all.len(),
@@ -75,7 +91,11 @@ pub fn of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Vec<Score> {
             effects_within_half: effects.iter().filter(|off| **off <= 0.5).count(),
         }
     };
-    FigureKind::ALL.into_iter().map(one).filter(|score| score.rows > 0).collect()
+    FigureKind::ALL
+        .into_iter()
+        .map(one)
+        .filter(|score| score.rows > 0)
+        .collect()
 }
 
 #[cfg(test)]
@@ -92,15 +112,26 @@ mod tests {
             Row::new("a", "of c", None, Some(1.5)).ordered(),
             Row::new("a", "of d", Some(2.0), Some(1.1)).ordered(),
         ];
-        let [blind, order] = &of(rows.iter())[..] else { panic!("two kinds") };
-        assert_eq!((blind.kind, blind.rows, blind.ok, blind.missed, blind.sized), (FigureKind::Blind, 3, 2, 1, 3));
+        let [blind, order] = &of(rows.iter())[..] else {
+            panic!("two kinds")
+        };
+        assert_eq!(
+            (blind.kind, blind.rows, blind.ok, blind.missed, blind.sized),
+            (FigureKind::Blind, 3, 2, 1, 3)
+        );
         assert!((blind.median_error.expect("errors") - 0.1).abs() < 1e-9);
         assert!((blind.worst_error.expect("errors") - 0.4).abs() < 1e-9);
         // The order without a size counts as a row and has no error; the other's is that of its ratio.
         assert_eq!((order.rows, order.ok, order.sized), (2, 2, 1));
         assert!((order.worst_error.expect("an error") - 0.45).abs() < 1e-9);
         // 1.1 is on the right side of 1 and 14 % of the effect: an order that is met, and no effect.
-        assert_eq!((order.effects, order.effects_within_half, blind.effects), (1, 0, 0));
-        assert_eq!(order.effects_shown().as_deref(), Some("0 of 1 published effects within half of their size"));
+        assert_eq!(
+            (order.effects, order.effects_within_half, blind.effects),
+            (1, 0, 0)
+        );
+        assert_eq!(
+            order.effects_shown().as_deref(),
+            Some("0 of 1 published effects within half of their size")
+        );
     }
 }

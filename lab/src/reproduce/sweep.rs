@@ -35,7 +35,8 @@ const LEFT_OUT: f64 = 0.10;
 pub const PLATEAU: f64 = 0.98;
 
 const ONE_PAGE_KIB: u64 = 4;
-const ONE_PAGE: &str = "this row alone gives the cost of a one-page window, which the form needs under these labels";
+const ONE_PAGE: &str =
+    "this row alone gives the cost of a one-page window, which the form needs under these labels";
 const OPEN: &str = "without this row nothing gives the cost of a one-page window";
 /// Rows whose left-out check was dropped after it had missed [`LEFT_OUT`]: preset and KiB. It is a check again.
 const KNOWN: [(&str, u64); 1] = [("usb-2g", 4)];
@@ -56,27 +57,47 @@ pub struct Modelled<'a> {
 impl<'a> Modelled<'a> {
     /// The preset must be a device that does one command after the other; none where it is not.
     #[must_use]
-    pub fn new(preset: &'a Preset, labels: Labels, points: Vec<(u64, f64)>) -> Option<Modelled<'a>> {
-        let Model::Disk(disk) = preset.model else { return None };
-        Some(Modelled { preset, disk, labels, points })
+    pub fn new(
+        preset: &'a Preset,
+        labels: Labels,
+        points: Vec<(u64, f64)>,
+    ) -> Option<Modelled<'a>> {
+        let Model::Disk(disk) = preset.model else {
+            return None;
+        };
+        Some(Modelled {
+            preset,
+            disk,
+            labels,
+            points,
+        })
     }
 
     /// The rows of a device of [Wu 2010b].
     #[must_use]
     pub fn of(sweep: &Sweep, preset: &'a Preset, labels: Labels) -> Option<Modelled<'a>> {
-        let points = sweep.runs.iter().map(|run| (run.kib(labels), run.mb_per_s())).collect();
+        let points = sweep
+            .runs
+            .iter()
+            .map(|run| (run.kib(labels), run.mb_per_s()))
+            .collect();
         Modelled::new(preset, labels, points)
     }
 
     /// What the model that was fitted to all rows makes of each: KiB and 10^6 bytes a second.
     #[must_use]
     pub fn model(&self) -> Vec<(u64, f64)> {
-        let whole = (self.labels == Labels::Printed).then(|| self.refit(None)).flatten();
+        let whole = (self.labels == Labels::Printed)
+            .then(|| self.refit(None))
+            .flatten();
         let ours = |kib: u64| match &whole {
             Some(coefficients) => self.predicted(coefficients, kib),
             None => mb_per_s(kib, self.disk.time_ns(kib << 10) as f64),
         };
-        self.points.iter().map(|(kib, _)| (*kib, ours(*kib))).collect()
+        self.points
+            .iter()
+            .map(|(kib, _)| (*kib, ours(*kib)))
+            .collect()
     }
 
     /// Each row beside the model that was fitted to all of them, then each as predicted from the others. Rows under the
@@ -84,20 +105,36 @@ impl<'a> Modelled<'a> {
     #[must_use]
     pub fn rows(&self, again: Option<&str>) -> Vec<Row> {
         let again = again.or((self.labels == Labels::Printed).then_some(OTHER_LABELS));
-        let most = if self.preset.name == "x25-m" { FIT_X25_M } else { FIT };
-        let fitted = self.points.iter().zip(self.model()).map(|(&(kib, published), (_, ours))| {
-            let row = row(kib, "MB/s, fitted", published, Some(ours));
-            match again {
-                Some(_) if self.is_alone(kib) => row.because(ONE_PAGE),
-                Some(why) => row.because(why),
-                None => row.within(FigureKind::Fit, most),
-            }
-        });
-        let left_out = self.points.iter().enumerate().map(|(at, &(kib, published))| {
-            let ours = self.left_out(at);
-            let why = if ours.is_none() { OPEN } else { again.unwrap_or(MEAN) };
-            row(kib, "MB/s, left out", published, ours).because(why)
-        });
+        let most = if self.preset.name == "x25-m" {
+            FIT_X25_M
+        } else {
+            FIT
+        };
+        let fitted = self
+            .points
+            .iter()
+            .zip(self.model())
+            .map(|(&(kib, published), (_, ours))| {
+                let row = row(kib, "MB/s, fitted", published, Some(ours));
+                match again {
+                    Some(_) if self.is_alone(kib) => row.because(ONE_PAGE),
+                    Some(why) => row.because(why),
+                    None => row.within(FigureKind::Fit, most),
+                }
+            });
+        let left_out = self
+            .points
+            .iter()
+            .enumerate()
+            .map(|(at, &(kib, published))| {
+                let ours = self.left_out(at);
+                let why = if ours.is_none() {
+                    OPEN
+                } else {
+                    again.unwrap_or(MEAN)
+                };
+                row(kib, "MB/s, left out", published, ours).because(why)
+            });
         fitted.chain(left_out).collect()
     }
 
@@ -111,9 +148,19 @@ impl<'a> Modelled<'a> {
             let ours = self.left_out(at).map(|mb_per_s| DD_BYTES / mb_per_s / 1e6);
             for (number, (&seconds, printed)) in run.seconds.iter().zip(run.printed).enumerate() {
                 let label = format!("{}, run {}", number::size(kib << 10), number + 1);
-                let row = Row::new(&label, "s, left out", Some(seconds), ours).within(FigureKind::LeftOut, LEFT_OUT);
-                rows.push(if self.is_known(kib) { row.because(SMALLEST).known() } else { row });
-                let rate = Row::new(&label, "MB/s, printed", printed.parse().ok(), Some(DD_BYTES / seconds / 1e6));
+                let row = Row::new(&label, "s, left out", Some(seconds), ours)
+                    .within(FigureKind::LeftOut, LEFT_OUT);
+                rows.push(if self.is_known(kib) {
+                    row.because(SMALLEST).known()
+                } else {
+                    row
+                });
+                let rate = Row::new(
+                    &label,
+                    "MB/s, printed",
+                    printed.parse().ok(),
+                    Some(DD_BYTES / seconds / 1e6),
+                );
                 rows.push(rate.digits(FigureKind::Formula, printed));
             }
         }
@@ -122,16 +169,28 @@ impl<'a> Modelled<'a> {
 
     /// What the other rows predict of this one.
     fn left_out(&self, at: usize) -> Option<f64> {
-        self.refit(Some(at)).map(|coefficients| self.predicted(&coefficients, self.points[at].0))
+        self.refit(Some(at))
+            .map(|coefficients| self.predicted(&coefficients, self.points[at].0))
     }
 
     /// The largest error of throughput that one cost and one rate leave, fitted to all rows.
     #[must_use]
     pub fn serial_error(&self) -> Option<f64> {
-        let terms: Vec<Vec<f64>> = self.points.iter().map(|(kib, _)| vec![1.0, *kib as f64]).collect();
+        let terms: Vec<Vec<f64>> = self
+            .points
+            .iter()
+            .map(|(kib, _)| vec![1.0, *kib as f64])
+            .collect();
         let found = relative_least_squares(&terms, &self.ns(None))?;
-        let error = |&(kib, published): &(u64, f64)| mb_per_s(kib, found[0] + found[1] * kib as f64) / published - 1.0;
-        Some(self.points.iter().map(|p| error(p).abs()).fold(0.0, f64::max))
+        let error = |&(kib, published): &(u64, f64)| {
+            mb_per_s(kib, found[0] + found[1] * kib as f64) / published - 1.0
+        };
+        Some(
+            self.points
+                .iter()
+                .map(|p| error(p).abs())
+                .fold(0.0, f64::max),
+        )
     }
 
     /// Whether a row has a cost that no other row has.
@@ -147,9 +206,19 @@ impl<'a> Modelled<'a> {
     /// What each coefficient is multiplied by for a row.
     fn terms(&self, kib: u64) -> Vec<f64> {
         let half = if self.labels == Labels::Printed { 2 } else { 1 };
-        let knees = self.disk.slopes.iter().skip(1).map(|s| s.from_bytes / half).collect();
+        let knees = self
+            .disk
+            .slopes
+            .iter()
+            .skip(1)
+            .map(|s| s.from_bytes / half)
+            .collect();
         let max_transfer_bytes = self.disk.max_transfer_bytes.map(|bytes| bytes / half);
-        let mut terms = Form { max_transfer_bytes, knees }.terms(kib << 10);
+        let mut terms = Form {
+            max_transfer_bytes,
+            knees,
+        }
+        .terms(kib << 10);
         if self.labels == Labels::Printed {
             terms.push(f64::from(u8::from(self.is_alone(kib))));
         }
@@ -158,19 +227,35 @@ impl<'a> Modelled<'a> {
 
     /// Nanoseconds of each window, those of `without` left out.
     fn ns(&self, without: Option<usize>) -> Vec<f64> {
-        let kept = self.points.iter().enumerate().filter(|(at, _)| Some(*at) != without);
-        kept.map(|(_, &(kib, mb_per_s))| (kib << 10) as f64 / mb_per_s * 1e3).collect()
+        let kept = self
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != without);
+        kept.map(|(_, &(kib, mb_per_s))| (kib << 10) as f64 / mb_per_s * 1e3)
+            .collect()
     }
 
     /// The coefficients for all rows but one.
     fn refit(&self, without: Option<usize>) -> Option<Vec<f64>> {
-        let kept = self.points.iter().enumerate().filter(|(at, _)| Some(*at) != without);
+        let kept = self
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != without);
         let terms: Vec<Vec<f64>> = kept.map(|(_, &(kib, _))| self.terms(kib)).collect();
         relative_least_squares(&terms, &self.ns(without))
     }
 
     fn predicted(&self, coefficients: &[f64], kib: u64) -> f64 {
-        mb_per_s(kib, self.terms(kib).iter().zip(coefficients).map(|(t, c)| t * c).sum())
+        mb_per_s(
+            kib,
+            self.terms(kib)
+                .iter()
+                .zip(coefficients)
+                .map(|(t, c)| t * c)
+                .sum(),
+        )
     }
 }
 
@@ -196,10 +281,17 @@ pub fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64>
     let (mut above, mut upto) = (0.0_f64, 1.0_f64);
     for sweep in sweeps {
         let best = sweep.runs.iter().map(Run::mb_per_s).fold(0.0, f64::max);
-        for run in sweep.runs.iter().take_while(|run| run.printed_kib <= sweep.plateau_kib) {
+        for run in sweep
+            .runs
+            .iter()
+            .take_while(|run| run.printed_kib <= sweep.plateau_kib)
+        {
             let part = run.mb_per_s() / best;
-            (above, upto) =
-                if run.printed_kib == sweep.plateau_kib { (above, upto.min(part)) } else { (above.max(part), upto) };
+            (above, upto) = if run.printed_kib == sweep.plateau_kib {
+                (above, upto.min(part))
+            } else {
+                (above.max(part), upto)
+            };
         }
     }
     (above < upto).then(|| f64::midpoint(above, upto))
@@ -222,7 +314,10 @@ mod tests {
     fn the_marks_bound_their_own_rule() {
         let part = part_of_marks(SWEEPS.iter()).expect("a part");
         assert!((0.977..0.986).contains(&part), "{part}");
-        let early = Sweep { plateau_kib: 8, ..SWEEPS[1] };
+        let early = Sweep {
+            plateau_kib: 8,
+            ..SWEEPS[1]
+        };
         assert_eq!(part_of_marks(SWEEPS.iter().chain([&early])), None);
     }
 }

@@ -14,7 +14,9 @@
 //! command far from the last one costs. So a second table has one constant more for each drive, [`ACCESS`]. It was fitted to the
 //! row "ext4, MB/s before" alone; the other three rows of the drive are left out and checked.
 
-use super::published::wu_2013::{SYSBENCH, SYSBENCH_BYTES, SYSBENCH_MIB, SYSBENCH_READS, SYSBENCH_RECORD, Sysbench};
+use super::published::wu_2013::{
+    SYSBENCH, SYSBENCH_BYTES, SYSBENCH_MIB, SYSBENCH_READS, SYSBENCH_RECORD, Sysbench,
+};
 use super::runs::{Ask, Runs, bytes_per_s, mean, over};
 use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_sim::device::disk::DiskModel;
@@ -30,13 +32,15 @@ const LIMITS: &str = "fitted to nothing, but the limits of the file systems (btr
     published figures known";
 const FIRST: &str = "as first checked, with 128 KiB for both file systems; the 4 MiB of btrfs were put in after the miss on \
     the hard disk";
-const DRIVE: &str = "the post names no drive: x25-m, an SSD of 2010 with one command at a time, is in its place";
+const DRIVE: &str =
+    "the post names no drive: x25-m, an SSD of 2010 with one command at a time, is in its place";
 /// What a command costs beyond the model's own time, in nanoseconds, and the file system and side of the row that it was fitted to.
 const ACCESS: [(&str, u64); 2] = [("SSD", 167_000), ("hard disk", 1_130_000)];
 const ACCESS_FITTED: (&str, &str) = ("ext4", "MB/s before");
 /// How far that row may be off.
 const ACCESS_FIT: f64 = 0.02;
-const DISK: &str = "the post names no disk: hdd-7200, a disk of today from general knowledge, is in its place";
+const DISK: &str =
+    "the post names no disk: hdd-7200, a disk of today from general knowledge, is in its place";
 
 /// What one device and file system gave before and after: MiB/s, and the reads of a run.
 struct Gave {
@@ -52,18 +56,26 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
         let gave = run(runs, line, max_of(line), None)?;
         let published = Some(line.after / line.before);
         let ours = |gave: &Gave| over(gave.mib_per_s[1], gave.mib_per_s[0]);
-        orders.push(Row::new(&label, "of MB/s", published, ours(&gave)).ordered().because(LIMITS));
+        orders.push(
+            Row::new(&label, "of MB/s", published, ours(&gave))
+                .ordered()
+                .because(LIMITS),
+        );
         if line.fs == "btrfs" {
             let first = run(runs, line, "128K", None)?;
             let row = Row::new(format!("{label}, 128K"), "of MB/s", published, ours(&first));
             orders.push(row.ordered().because(FIRST).known());
         }
         let why = if line.device == "SSD" { DRIVE } else { DISK };
-        for (column, published, ours) in
-            [("MB/s before", line.before, gave.mib_per_s[0]), ("MB/s after", line.after, gave.mib_per_s[1])]
-        {
+        for (column, published, ours) in [
+            ("MB/s before", line.before, gave.mib_per_s[0]),
+            ("MB/s after", line.after, gave.mib_per_s[1]),
+        ] {
             rates.push(
-                Row::new(&label, column, Some(published), ours).within(FigureKind::Blind, CHECK).because(why).known(),
+                Row::new(&label, column, Some(published), ours)
+                    .within(FigureKind::Blind, CHECK)
+                    .because(why)
+                    .known(),
             );
         }
         if rates.len() == 2 {
@@ -71,9 +83,17 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
         }
     }
     Ok(vec![
-        Table::new(PAPER, "sysbench, random 64 KiB of 2 GB: after / before", orders),
+        Table::new(
+            PAPER,
+            "sysbench, random 64 KiB of 2 GB: after / before",
+            orders,
+        ),
         Table::new(PAPER, "sysbench, rates", rates),
-        Table::new(PAPER, "sysbench, rates with the time of an access", with_access(runs)?),
+        Table::new(
+            PAPER,
+            "sysbench, rates with the time of an access",
+            with_access(runs)?,
+        ),
     ])
 }
 
@@ -81,19 +101,33 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
 fn with_access(runs: &mut Runs<'_>) -> Result<Vec<Row>, ReproduceError> {
     let mut rows = Vec::new();
     for line in &SYSBENCH {
-        let access_ns = ACCESS.iter().find(|(device, _)| *device == line.device).map_or(0, |(_, ns)| *ns);
+        let access_ns = ACCESS
+            .iter()
+            .find(|(device, _)| *device == line.device)
+            .map_or(0, |(_, ns)| *ns);
         let preset = slower(runs.preset(model_of(line))?, access_ns);
         let gave = run(runs, line, max_of(line), Some(preset))?;
-        for (column, published, ours) in
-            [("MB/s before", line.before, gave.mib_per_s[0]), ("MB/s after", line.after, gave.mib_per_s[1])]
-        {
-            let row = Row::new(format!("{}, {}", line.device, line.fs), column, Some(published), ours);
+        for (column, published, ours) in [
+            ("MB/s before", line.before, gave.mib_per_s[0]),
+            ("MB/s after", line.after, gave.mib_per_s[1]),
+        ] {
+            let row = Row::new(
+                format!("{}, {}", line.device, line.fs),
+                column,
+                Some(published),
+                ours,
+            );
             let us = access_ns / 1000;
             rows.push(if (line.fs, column) == ACCESS_FITTED {
-                let why = format!("{us} us a command beyond the model's own time were fitted to this row");
+                let why = format!(
+                    "{us} us a command beyond the model's own time were fitted to this row"
+                );
                 row.within(FigureKind::Fit, ACCESS_FIT).because(why)
             } else {
-                let why = format!("{us} us a command, fitted to the row {}, {}", ACCESS_FITTED.0, ACCESS_FITTED.1);
+                let why = format!(
+                    "{us} us a command, fitted to the row {}, {}",
+                    ACCESS_FITTED.0, ACCESS_FITTED.1
+                );
                 row.within(FigureKind::LeftOut, CHECK).because(why)
             });
         }
@@ -104,15 +138,25 @@ fn with_access(runs: &mut Runs<'_>) -> Result<Vec<Row>, ReproduceError> {
 /// The same drive, each of whose commands takes longer.
 fn slower(preset: &'static Preset, access_ns: u64) -> &'static Preset {
     let model = match preset.model {
-        Model::Disk(disk) => Model::Disk(DiskModel { command_ns: disk.command_ns + access_ns, ..disk }),
-        Model::Hdd(disk) => Model::Hdd(HddModel { command_ns: disk.command_ns + access_ns, ..disk }),
+        Model::Disk(disk) => Model::Disk(DiskModel {
+            command_ns: disk.command_ns + access_ns,
+            ..disk
+        }),
+        Model::Hdd(disk) => Model::Hdd(HddModel {
+            command_ns: disk.command_ns + access_ns,
+            ..disk
+        }),
         other => other,
     };
     Box::leak(Box::new(Preset { model, ..*preset }))
 }
 
 fn model_of(line: &Sysbench) -> &'static str {
-    if line.device == "SSD" { "x25-m" } else { "hdd-7200" }
+    if line.device == "SSD" {
+        "x25-m"
+    } else {
+        "hdd-7200"
+    }
 }
 
 fn max_of(line: &Sysbench) -> &'static str {
@@ -121,13 +165,17 @@ fn max_of(line: &Sysbench) -> &'static str {
 
 /// What a run reads.
 fn inputs(gave: &Gave) -> [Row; 2] {
-    let mib = gave.reads.map(|reads| reads * SYSBENCH_RECORD as f64 / f64::from(1 << 20));
+    let mib = gave
+        .reads
+        .map(|reads| reads * SYSBENCH_RECORD as f64 / f64::from(1 << 20));
     let why = "26 %, a whole per cent of the records, are read at least once: it takes about that number of reads";
     [
         Row::new("all", "requests", Some(SYSBENCH_READS as f64), gave.reads)
             .within(FigureKind::Input, READS)
             .because(why),
-        Row::new("all", "MB read", Some(SYSBENCH_MIB as f64), mib).within(FigureKind::Input, READS).because(why),
+        Row::new("all", "MB read", Some(SYSBENCH_MIB as f64), mib)
+            .within(FigureKind::Input, READS)
+            .because(why),
     ]
 }
 
@@ -146,13 +194,25 @@ fn run(
     let model = model_of(line);
     let density = density_of(SYSBENCH_READS, SYSBENCH_BYTES / SYSBENCH_RECORD);
     let workload = format!("dense-random:record={SYSBENCH_RECORD},density={density}");
-    let policies = ["original", "conservative"].map(|context| format!("linux-3.12:max={max},context={context}"));
+    let policies = ["original", "conservative"]
+        .map(|context| format!("linux-3.12:max={max},context={context}"));
     let names = policies.each_ref().map(String::as_str);
     let (size_bytes, cache_bytes) = (Some(SYSBENCH_BYTES), Some(2 * SYSBENCH_BYTES));
-    let ask = Ask { workload: &workload, model, preset, policies: &names, runs: 5, cache_bytes, size_bytes };
+    let ask = Ask {
+        workload: &workload,
+        model,
+        preset,
+        policies: &names,
+        runs: 5,
+        cache_bytes,
+        size_bytes,
+    };
     let table = runs.table(&ask)?;
     let rate = |name: &str| bytes_per_s(&table, name).map(|rate| rate / f64::from(1 << 20));
-    Ok(Gave { mib_per_s: names.map(rate), reads: mean(&table, names[0], |r| r.stats.demand_reads as f64) })
+    Ok(Gave {
+        mib_per_s: names.map(rate),
+        reads: mean(&table, names[0], |r| r.stats.demand_reads as f64),
+    })
 }
 
 #[cfg(test)]
@@ -161,7 +221,10 @@ mod tests {
 
     #[test]
     fn ten_thousand_reads_reach_26_percent() {
-        assert_eq!(density_of(SYSBENCH_READS, SYSBENCH_BYTES / SYSBENCH_RECORD), 26);
+        assert_eq!(
+            density_of(SYSBENCH_READS, SYSBENCH_BYTES / SYSBENCH_RECORD),
+            26
+        );
         assert_eq!((density_of(0, 5), density_of(1_000, 1)), (0, 100));
     }
 }

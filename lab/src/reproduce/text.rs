@@ -31,12 +31,23 @@ pub fn render(done: &Reproduction) -> String {
     lines.push(String::new());
     lines.extend(score_grid(&done.score));
     lines.push(String::new());
-    lines.extend(done.score.iter().map(|s| format!("{}: {}", s.kind.name(), s.kind.about())));
-    lines.extend(done.score.iter().filter_map(|s| Some(format!("{}: {}", s.kind.name(), s.effects_shown()?))));
+    lines.extend(
+        done.score
+            .iter()
+            .map(|s| format!("{}: {}", s.kind.name(), s.kind.about())),
+    );
+    lines.extend(
+        done.score
+            .iter()
+            .filter_map(|s| Some(format!("{}: {}", s.kind.name(), s.effects_shown()?))),
+    );
     lines.extend(by_paper(done));
     lines.push(String::new());
     for table in &done.tables {
-        lines.extend(number::wrap(&format!("{} {}", table.citation(), table.table), WIDTH));
+        lines.extend(number::wrap(
+            &format!("{} {}", table.citation(), table.table),
+            WIDTH,
+        ));
         lines.extend(grid(table));
         lines.extend(reasons(table));
         lines.push(String::new());
@@ -55,7 +66,8 @@ pub fn render(done: &Reproduction) -> String {
 pub fn verdict(done: &Reproduction) -> String {
     let (checks, missed) = (done.count(Role::Check), done.missed().count());
     if checks == 0 {
-        return "Shown beside the published figures, without a verdict: the hardware is another".to_string();
+        return "Shown beside the published figures, without a verdict: the hardware is another"
+            .to_string();
     }
     let record = match (missed, done.new_misses().count()) {
         (0, _) => "none missed".to_string(),
@@ -66,21 +78,61 @@ pub fn verdict(done: &Reproduction) -> String {
 }
 
 fn missed(table: &Table, row: &Row) -> String {
-    let known = if row.known_miss { "missed, on record" } else { "MISSED" };
+    let known = if row.known_miss {
+        "missed, on record"
+    } else {
+        "MISSED"
+    };
     let value = |v: Option<f64>| number::or_dash(v, figure);
-    let figures = format!("published {}, ours {}", value(row.published), value(row.ours));
-    let reason = row.reason.as_deref().map_or(String::new(), |reason| format!(": {reason}"));
-    format!("{known}: {} {}, {}, {}: {figures}{reason}", table.citation(), table.table, row.label, row.column)
+    let figures = format!(
+        "published {}, ours {}",
+        value(row.published),
+        value(row.ours)
+    );
+    let reason = row
+        .reason
+        .as_deref()
+        .map_or(String::new(), |reason| format!(": {reason}"));
+    format!(
+        "{known}: {} {}, {}, {}: {figures}{reason}",
+        table.citation(),
+        table.table,
+        row.label,
+        row.column
+    )
 }
 
 /// One line for each kind.
 fn score_grid(score: &[Score]) -> Vec<String> {
-    let heads = ["kind", "rows", "ok", "missed/off", "sized", "median", "worst"].map(String::from);
+    let heads = [
+        "kind",
+        "rows",
+        "ok",
+        "missed/off",
+        "sized",
+        "median",
+        "worst",
+    ]
+    .map(String::from);
     let line = |s: &Score| {
-        let verdict = |count: usize| if s.kind == FigureKind::Shown { "-".to_string() } else { count.to_string() };
+        let verdict = |count: usize| {
+            if s.kind == FigureKind::Shown {
+                "-".to_string()
+            } else {
+                count.to_string()
+            }
+        };
         let (ok, missed) = (verdict(s.ok), verdict(s.missed));
         let [median, worst] = [s.median_error, s.worst_error].map(|e| number::or_dash(e, unsigned));
-        [s.kind.title().to_string(), s.rows.to_string(), ok, missed, s.sized.to_string(), median, worst]
+        [
+            s.kind.title().to_string(),
+            s.rows.to_string(),
+            ok,
+            missed,
+            s.sized.to_string(),
+            median,
+            worst,
+        ]
     };
     lines_of(heads, score.iter().map(line), 1..7)
 }
@@ -91,19 +143,36 @@ fn grid(table: &Table) -> Vec<String> {
 }
 
 /// A grid without lines, whose columns in `right` are aligned to the right.
-fn lines_of(heads: [String; 7], rows: impl Iterator<Item = [String; 7]>, right: Range<usize>) -> Vec<String> {
+fn lines_of(
+    heads: [String; 7],
+    rows: impl Iterator<Item = [String; 7]>,
+    right: Range<usize>,
+) -> Vec<String> {
     let aligned = |texts: [String; 7]| -> Vec<Cell> {
-        let side = |at| if right.contains(&at) { CellAlignment::Right } else { CellAlignment::Left };
-        texts.into_iter().enumerate().map(|(at, text)| Cell::new(text).set_alignment(side(at))).collect()
+        let side = |at| {
+            if right.contains(&at) {
+                CellAlignment::Right
+            } else {
+                CellAlignment::Left
+            }
+        };
+        texts
+            .into_iter()
+            .enumerate()
+            .map(|(at, text)| Cell::new(text).set_alignment(side(at)))
+            .collect()
     };
     let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    grid.load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     grid.set_header(aligned(heads));
     rows.for_each(|row| _ = grid.add_row(aligned(row)));
     for (i, column) in grid.column_iter_mut().enumerate() {
         column.set_padding((u16::from(i > 0), 0));
     }
-    grid.lines().map(|line| line.trim_end().to_string()).collect()
+    grid.lines()
+        .map(|line| line.trim_end().to_string())
+        .collect()
 }
 
 fn cells(row: &Row) -> [String; 7] {
@@ -137,19 +206,29 @@ fn figure(value: f64) -> String {
 /// A signed error in per cent; `0` where there is none.
 fn percent(error: f64) -> String {
     let decimals = usize::from(error.abs() < 1.0);
-    if error.abs() < 5e-5 { "0".to_string() } else { format!("{:+.decimals$} %", error * 100.0) }
+    if error.abs() < 5e-5 {
+        "0".to_string()
+    } else {
+        format!("{:+.decimals$} %", error * 100.0)
+    }
 }
 
 /// An error without its sign in per cent.
 fn unsigned(error: f64) -> String {
-    if error < 5e-5 { "0".to_string() } else { format!("{:.1} %", error * 100.0) }
+    if error < 5e-5 {
+        "0".to_string()
+    } else {
+        format!("{:.1} %", error * 100.0)
+    }
 }
 
 /// Each reason once, with the rows that it is for.
 fn reasons(table: &Table) -> Vec<String> {
     let mut seen: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in &table.rows {
-        let Some(reason) = row.reason.as_deref() else { continue };
+        let Some(reason) = row.reason.as_deref() else {
+            continue;
+        };
         match seen.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, rows)) => rows.push(row),
             None => seen.push((reason, vec![row])),
@@ -158,7 +237,11 @@ fn reasons(table: &Table) -> Vec<String> {
     let all = distinct(&table.rows, |row| &row.label);
     let line = |(reason, rows): (&str, Vec<&Row>)| {
         let labels = distinct(rows.iter().copied(), |row| &row.label);
-        let labels = if labels.len() == all.len() && all.len() > 1 { "all".to_string() } else { some(&labels, "; ") };
+        let labels = if labels.len() == all.len() && all.len() > 1 {
+            "all".to_string()
+        } else {
+            some(&labels, "; ")
+        };
         let columns = some(&distinct(rows.iter().copied(), |row| &row.column), " and ");
         number::wrap(&format!("- {labels} ({columns}): {reason}."), WIDTH)
     };
@@ -166,7 +249,10 @@ fn reasons(table: &Table) -> Vec<String> {
 }
 
 /// Each text once, in the order of the rows.
-fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, text: impl Fn(&'a Row) -> &'a String) -> Vec<&'a str> {
+fn distinct<'a>(
+    rows: impl IntoIterator<Item = &'a Row>,
+    text: impl Fn(&'a Row) -> &'a String,
+) -> Vec<&'a str> {
     let mut texts: Vec<&str> = Vec::new();
     for row in rows {
         let text = text(row).as_str();
@@ -180,7 +266,9 @@ fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, text: impl Fn(&'a Row) 
 /// The texts, or the first, the last and how many.
 fn some(texts: &[&str], between: &str) -> String {
     match texts {
-        [first, .., last] if texts.len() > 3 => format!("{first} to {last}, {} of them", texts.len()),
+        [first, .., last] if texts.len() > 3 => {
+            format!("{first} to {last}, {} of them", texts.len())
+        }
         texts => texts.join(between),
     }
 }
@@ -193,9 +281,18 @@ pub fn summary(done: &Reproduction) -> String {
 
 fn tally(score: &[Score]) -> String {
     let part = |s: &Score| {
-        let ok = if s.kind == FigureKind::Shown { String::new() } else { format!(", {} ok", s.ok) };
-        let errors = s.median_error.zip(s.worst_error).filter(|_| s.kind != FigureKind::Shown);
-        let errors = errors.map_or(String::new(), |(m, w)| format!(" ({}, worst {})", unsigned(m), unsigned(w)));
+        let ok = if s.kind == FigureKind::Shown {
+            String::new()
+        } else {
+            format!(", {} ok", s.ok)
+        };
+        let errors = s
+            .median_error
+            .zip(s.worst_error)
+            .filter(|_| s.kind != FigureKind::Shown);
+        let errors = errors.map_or(String::new(), |(m, w)| {
+            format!(" ({}, worst {})", unsigned(m), unsigned(w))
+        });
         format!("{} {}{ok}{errors}", s.rows, s.kind.name())
     };
     score.iter().map(part).collect::<Vec<_>>().join("; ")
@@ -206,18 +303,36 @@ fn by_paper(done: &Reproduction) -> Vec<String> {
     let mut papers: Vec<&str> = done.tables.iter().map(Table::citation).collect();
     papers.dedup();
     let line = |paper: &str| {
-        let score = score::of(done.tables.iter().filter(|t| t.citation() == paper).flat_map(|t| &t.rows));
+        let score = score::of(
+            done.tables
+                .iter()
+                .filter(|t| t.citation() == paper)
+                .flat_map(|t| &t.rows),
+        );
         number::wrap(&format!("{paper}: {}", tally(&score)), WIDTH)
     };
-    if papers.len() < 2 { Vec::new() } else { papers.into_iter().flat_map(line).collect() }
+    if papers.len() < 2 {
+        Vec::new()
+    } else {
+        papers.into_iter().flat_map(line).collect()
+    }
 }
 
 /// The error line of a call with new misses: how many, and the first of them.
 #[must_use]
 pub fn missed_line(done: &Reproduction, missed: usize) -> String {
-    let first = done.new_misses().next().map_or(String::new(), |(table, row)| {
-        format!(": {} {}, {}, {}", table.citation(), table.table, row.label, row.column)
-    });
+    let first = done
+        .new_misses()
+        .next()
+        .map_or(String::new(), |(table, row)| {
+            format!(
+                ": {} {}, {}, {}",
+                table.citation(),
+                table.table,
+                row.label,
+                row.column
+            )
+        });
     let checks = done.count(Role::Check);
     format!("{missed} of {checks} checks not met{first}; the table has the figures")
 }

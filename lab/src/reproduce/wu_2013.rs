@@ -34,13 +34,15 @@ const FIRST_DENSITY: u64 = 25;
 const FIT: f64 = 0.02;
 /// How far the others may be off: this part of the published effect.
 const CHECK: f64 = 0.5;
-const FOLLOWS: &str = "follows from the density that was fitted to 'original'; the published figures were known then";
+const FOLLOWS: &str =
+    "follows from the density that was fitted to 'original'; the published figures were known then";
 const UNKNOWN: &str = "neither the drive nor what a query reads and computes is published, so no rate can be predicted; \
     here a query is one page of 4 KiB on x25-m and nothing else";
 const CONSERVATIVE: &str = "conservative";
 const TOO_SMALL: &str = "published is a cost of 5.4 %, ours is one of 0.3 %: this load makes the conservative rule read ahead far less often \
     than the post's did. The row was met while its bound was 15 % of the ratio, which no effect at all would meet";
-const TOO_SMALL_TOO: &str = "published is a cost of 10.9 %, ours is one of 2.9 %; see 'conservative'";
+const TOO_SMALL_TOO: &str =
+    "published is a cost of 10.9 %, ours is one of 2.9 %; see 'conservative'";
 const FIRST: &str = "the first fit was of this density to 'slow-ramp'; 'original' missed the 15 %, and the density was \
     fitted to it instead";
 /// Runs of the main table.
@@ -54,7 +56,10 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
 }
 
 fn policies(contexts: &[&str]) -> Vec<String> {
-    contexts.iter().map(|context| format!("linux-3.12:context={context}")).collect()
+    contexts
+        .iter()
+        .map(|context| format!("linux-3.12:context={context}"))
+        .collect()
 }
 
 /// Queries a second of each variant.
@@ -62,9 +67,18 @@ fn rates(runs: &mut Runs<'_>, density: u64, most: u32) -> Result<[Option<f64>; 4
     let policies = policies(&QPS.map(|(context, _)| context));
     let names: Vec<&str> = policies.iter().map(String::as_str).collect();
     let workload = format!("dense-random:density={density}");
-    let table =
-        runs.table(&Ask { workload: &workload, model: "x25-m", policies: &names, runs: most, ..Ask::default() })?;
-    let rate = |at: usize| mean(&table, names[at], |r| r.stats.demand_reads as f64 / r.time_s);
+    let table = runs.table(&Ask {
+        workload: &workload,
+        model: "x25-m",
+        policies: &names,
+        runs: most,
+        ..Ask::default()
+    })?;
+    let rate = |at: usize| {
+        mean(&table, names[at], |r| {
+            r.stats.demand_reads as f64 / r.time_s
+        })
+    };
     Ok([0, 1, 2, 3].map(rate))
 }
 
@@ -75,22 +89,36 @@ fn queries(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
         let row = Row::new(context, "queries / off", Some(qps / QPS[0].1), ours[at]);
         rows.push(match context {
-            FITTED => {
-                row.within(FigureKind::Fit, FIT).because("the density, in whole per cents, was fitted to this ratio")
-            }
-            CONSERVATIVE => row.effect_within(FigureKind::LeftOut, CHECK).because(TOO_SMALL).known(),
-            _ => row.effect_within(FigureKind::LeftOut, CHECK).because(TOO_SMALL_TOO).known(),
+            FITTED => row
+                .within(FigureKind::Fit, FIT)
+                .because("the density, in whole per cents, was fitted to this ratio"),
+            CONSERVATIVE => row
+                .effect_within(FigureKind::LeftOut, CHECK)
+                .because(TOO_SMALL)
+                .known(),
+            _ => row
+                .effect_within(FigureKind::LeftOut, CHECK)
+                .because(TOO_SMALL_TOO)
+                .known(),
         });
     }
     for at in 1..QPS.len() {
         let label = format!("{} / {}", QPS[at - 1].0, QPS[at].0);
         let published = Some(QPS[at - 1].1 / QPS[at].1);
-        rows.push(Row::new(label, "of queries", published, over(ours[at - 1], ours[at])).ordered().because(FOLLOWS));
+        rows.push(
+            Row::new(label, "of queries", published, over(ours[at - 1], ours[at]))
+                .ordered()
+                .because(FOLLOWS),
+        );
     }
     for ((context, qps), ours) in QPS.into_iter().zip(rates) {
         rows.push(Row::new(context, "QPS", Some(qps), ours).because(UNKNOWN));
     }
-    Ok(Table::new(PAPER, format!("four context variants, density {DENSITY} %"), rows))
+    Ok(Table::new(
+        PAPER,
+        format!("four context variants, density {DENSITY} %"),
+        rows,
+    ))
 }
 
 fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
@@ -98,10 +126,17 @@ fn densities(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     for density in DENSITIES {
         let rates = rates(runs, density, 1)?;
         for (at, (context, qps)) in QPS.into_iter().enumerate().skip(1) {
-            let row =
-                Row::new(format!("density {density} %"), context, Some(qps / QPS[0].1), over(rates[at], rates[0]));
+            let row = Row::new(
+                format!("density {density} %"),
+                context,
+                Some(qps / QPS[0].1),
+                over(rates[at], rates[0]),
+            );
             rows.push(match (density, context) {
-                (FIRST_DENSITY, FITTED) => row.effect_within(FigureKind::LeftOut, CHECK).because(FIRST).known(),
+                (FIRST_DENSITY, FITTED) => row
+                    .effect_within(FigureKind::LeftOut, CHECK)
+                    .because(FIRST)
+                    .known(),
                 _ => row.because("a sweep: the density of the load is not published"),
             });
         }
@@ -116,16 +151,34 @@ fn starts() -> Result<Table, ReproduceError> {
     for (context, published) in STARTS {
         let (read, pages) = start(context)?;
         rows.push(
-            Row::new(context, "read that starts it", Some(published), Some(read)).within(FigureKind::Formula, 0.0),
+            Row::new(context, "read that starts it", Some(published), Some(read))
+                .within(FigureKind::Formula, 0.0),
         );
         let row = Row::new(context, "first window, pages", None, Some(pages));
         rows.push(row.because("\"slower size rampup\" has no figure; the order is below"));
         first.push((context, pages));
     }
-    let pages = |of: &str| first.iter().find(|(context, _)| *context == of).map(|(_, pages)| *pages);
-    let row = Row::new("original / slow-ramp", "of first windows", None, over(pages(FITTED), pages("slow-ramp")));
-    rows.push(row.ordered().because("\"start with a smaller readahead window\": no figure"));
-    Ok(Table::new(PAPER, "reads of three neighbours among others far away", rows))
+    let pages = |of: &str| {
+        first
+            .iter()
+            .find(|(context, _)| *context == of)
+            .map(|(_, pages)| *pages)
+    };
+    let row = Row::new(
+        "original / slow-ramp",
+        "of first windows",
+        None,
+        over(pages(FITTED), pages("slow-ramp")),
+    );
+    rows.push(
+        row.ordered()
+            .because("\"start with a smaller readahead window\": no figure"),
+    );
+    Ok(Table::new(
+        PAPER,
+        "reads of three neighbours among others far away",
+        rows,
+    ))
 }
 
 const PAGE: u64 = 4096;
@@ -137,15 +190,28 @@ const FILE_PAGES: u64 = 1 << 20;
 /// The number of the first neighbour whose read makes the policy read beyond it, and the pages of that window.
 fn start(context: &str) -> Result<(f64, f64), ReproduceError> {
     let text = format!("linux-3.12:context={context}");
-    let policy = PolicySpec::parse(&text).map_err(|error| ReproduceError::Asked(error.to_string()))?;
+    let policy =
+        PolicySpec::parse(&text).map_err(|error| ReproduceError::Asked(error.to_string()))?;
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, 64 << 20), policy);
     machine.watch();
-    machine.handle(Nanos(0), Event::Open { open: OpenId(0), file: FileId(0), size: FILE_PAGES * PAGE });
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size: FILE_PAGES * PAGE,
+        },
+    );
     for n in 0..8 {
         for (far, place) in [(0, NEAR + n), (1, FAR * (n + 1))] {
             let range = ByteRange::between(place * PAGE, (place + 1) * PAGE);
-            let read = Event::Read { read: ReadId(2 * n + far), open: OpenId(0), range, random: false };
+            let read = Event::Read {
+                read: ReadId(2 * n + far),
+                open: OpenId(0),
+                range,
+                random: false,
+            };
             zero_latency::tell(&mut machine, read, |_| ());
             let windows = machine.take_decisions().into_iter().flat_map(|d| d.windows);
             let longest = windows.map(|w| w.range.len() / PAGE).max().unwrap_or(0);
@@ -170,7 +236,8 @@ const CLUSTERS: [u64; 5] = [25, CLUSTER, 75, 90, 100];
 const CLUSTERED: &str = "\"actually benefits clustered random reads on HDD\": no figure, and the workload is ours. At its \
     default, half of a cluster, readahead costs as much as it saves; from three quarters on it helps (rows below)";
 const CLUSTER_SWEEP: &str = "a sweep: the post does not say how much of a cluster is read";
-const MINOR: &str = "\"minor regressions on the HDD cases are expected\": no figure for these reads";
+const MINOR: &str =
+    "\"minor regressions on the HDD cases are expected\": no figure for these reads";
 
 /// What is said of the rules in words.
 fn words(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
@@ -179,25 +246,54 @@ fn words(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
         let workload = format!("dense-random:density={density}");
         let table = table(runs, &workload, "x25-m", &["original", "conservative"])?;
         let part = |policy: &String| {
-            mean(&table, policy, |r| r.stats.ra_planned_ops as f64 / r.stats.demand_reads as f64 * 100.0)
+            mean(&table, policy, |r| {
+                r.stats.ra_planned_ops as f64 / r.stats.demand_reads as f64 * 100.0
+            })
         };
         let names = policies(&["original", "conservative"]);
         let label = format!("random, density {density} %");
         for (name, column) in names.iter().zip(["original, %", "after, %"]) {
-            rows.push(Row::new(&label, column, None, part(name)).because("reads that start readahead; no figure"));
+            rows.push(
+                Row::new(&label, column, None, part(name))
+                    .because("reads that start readahead; no figure"),
+            );
         }
         let ratio = over(part(&names[0]), part(&names[1]));
-        rows.push(Row::new(&label, "of starts", None, ratio).ordered().because(EXTREMELY_LOW));
+        rows.push(
+            Row::new(&label, "of starts", None, ratio)
+                .ordered()
+                .because(EXTREMELY_LOW),
+        );
     }
     for model in ["x25-m", "hdd-7200"] {
-        let table = table(runs, "interleaved:streams=8", model, &["original", "conservative"])?;
+        let table = table(
+            runs,
+            "interleaved:streams=8",
+            model,
+            &["original", "conservative"],
+        )?;
         let names = policies(&["original", "conservative"]);
         let ours = over(time_s(&table, &names[1]), time_s(&table, &names[0]));
-        let row = Row::new(format!("interleaved, {model}"), "of times, small", None, ours);
-        rows.push(row.judged(FigureKind::Order, ours.is_some_and(|r| (r - 1.0).abs() <= SMALL)).because(INTERLEAVED));
+        let row = Row::new(
+            format!("interleaved, {model}"),
+            "of times, small",
+            None,
+            ours,
+        );
+        rows.push(
+            row.judged(
+                FigureKind::Order,
+                ours.is_some_and(|r| (r - 1.0).abs() <= SMALL),
+            )
+            .because(INTERLEAVED),
+        );
     }
     rows.extend(clustered(runs)?);
-    Ok(Table::new(PAPER, "what the post says of the rules in words", rows))
+    Ok(Table::new(
+        PAPER,
+        "what the post says of the rules in words",
+        rows,
+    ))
 }
 
 /// Clustered random reads without context readahead, and after the change, over the same with the original rule.
@@ -205,20 +301,40 @@ fn clustered(runs: &mut Runs<'_>) -> Result<Vec<Row>, ReproduceError> {
     let mut rows = Vec::new();
     let contexts = ["off", "original", "conservative"];
     let [off, original, conservative] = contexts.map(|context| policies(&[context]).remove(0));
-    let cases = CLUSTERS.map(|percent| ("hdd-7200", percent)).into_iter().chain([("x25-m", CLUSTER)]);
+    let cases = CLUSTERS
+        .map(|percent| ("hdd-7200", percent))
+        .into_iter()
+        .chain([("x25-m", CLUSTER)]);
     for (model, percent) in cases {
-        let table = table(runs, &format!("clustered-random:percent={percent}"), model, &contexts)?;
+        let table = table(
+            runs,
+            &format!("clustered-random:percent={percent}"),
+            model,
+            &contexts,
+        )?;
         let time = |policy: &str| time_s(&table, policy);
-        let row = |column: &str, ours| Row::new(format!("clustered {percent} %, {model}"), column, None, ours);
+        let row = |column: &str, ours| {
+            Row::new(
+                format!("clustered {percent} %, {model}"),
+                column,
+                None,
+                ours,
+            )
+        };
         let gain = row("of times, off/old", over(time(&off), time(&original)));
-        let loss = row("of times, new/old", over(time(&conservative), time(&original)));
+        let loss = row(
+            "of times, new/old",
+            over(time(&conservative), time(&original)),
+        );
         match (model, percent) {
             ("hdd-7200", CLUSTER) => {
                 rows.push(gain.ordered().because(CLUSTERED).known());
                 rows.push(loss.ordered().because(MINOR));
             }
             ("hdd-7200", _) => rows.extend([gain, loss].map(|row| row.because(CLUSTER_SWEEP))),
-            _ => rows.extend([gain, loss].map(|row| row.because("the post says it of disks alone"))),
+            _ => {
+                rows.extend([gain, loss].map(|row| row.because("the post says it of disks alone")))
+            }
         }
     }
     Ok(rows)
@@ -233,5 +349,11 @@ fn table(
 ) -> Result<crate::report::Table, ReproduceError> {
     let policies = policies(contexts);
     let names: Vec<&str> = policies.iter().map(String::as_str).collect();
-    runs.table(&Ask { workload, model, policies: &names, runs: 3, ..Ask::default() })
+    runs.table(&Ask {
+        workload,
+        model,
+        policies: &names,
+        runs: 3,
+        ..Ask::default()
+    })
 }

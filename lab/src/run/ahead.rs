@@ -50,7 +50,16 @@ impl Ahead {
     pub fn new(policy: PolicySpec, pid: u32, wake: &Arc<OwnedFd>, began: Instant) -> Ahead {
         let (pool, lister) = (Pool::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
         let (files, storages) = (Files::default(), HashMap::new());
-        Ahead { policy, pid, pool, lister, files, storages, began, opened: 0 }
+        Ahead {
+            policy,
+            pid,
+            pool,
+            lister,
+            files,
+            storages,
+            began,
+            opened: 0,
+        }
     }
 
     /// The time of the core.
@@ -77,7 +86,9 @@ impl Ahead {
             let dev = listed.key.dev;
             let after = listed.after.and_then(|after| self.files.id(after));
             let size = listed.size;
-            let Some(file) = self.files.list(listed) else { continue };
+            let Some(file) = self.files.list(listed) else {
+                continue;
+            };
             let now = self.nanos(Instant::now());
             if let Some(storage) = self.storages.get_mut(&dev) {
                 storage.advisor.list(now, file, size, after);
@@ -108,9 +119,12 @@ impl Ahead {
             },
         };
         let (first, last) = touch.pages;
-        let range = first.saturating_mul(PAGE_BYTES)..last.saturating_add(1).saturating_mul(PAGE_BYTES);
+        let range =
+            first.saturating_mul(PAGE_BYTES)..last.saturating_add(1).saturating_mul(PAGE_BYTES);
         let at = self.nanos(now);
-        let Some(storage) = self.storages.get_mut(&touch.file.dev) else { return };
+        let Some(storage) = self.storages.get_mut(&touch.file.dev) else {
+            return;
+        };
         if let Some(size) = self.files.grown(file, range.end) {
             storage.advisor.grew(at, file, size);
         }
@@ -132,10 +146,21 @@ impl Ahead {
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
             let room = memory::half(memory::room_of(pid).or_else(memory::room));
             let device = files.handle(file).and_then(|file| Device::of(&*file).ok());
-            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
-            let kernel = device.and_then(|device| device.read_ahead).unwrap_or(DEFAULT_PIECE_BYTES);
-            let (advisor, gain) = (Advisor::new(policy.clone(), room), Gain::new(kernel, Instant::now()));
-            Storage { advisor, gain, piece }
+            let piece = device
+                .as_ref()
+                .map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
+            let kernel = device
+                .and_then(|device| device.read_ahead)
+                .unwrap_or(DEFAULT_PIECE_BYTES);
+            let (advisor, gain) = (
+                Advisor::new(policy.clone(), room),
+                Gain::new(kernel, Instant::now()),
+            );
+            Storage {
+                advisor,
+                gain,
+                piece,
+            }
         });
         storage.advisor.open(now, file, size);
         self.opened += 1;
@@ -144,13 +169,17 @@ impl Ahead {
     /// Jobs that need no thread are answered here; the others wait for a look at all events.
     fn collect(&mut self, dev: u32, now: Instant, asked_ns: u64) {
         let at = self.nanos(now);
-        let Some(storage) = self.storages.get_mut(&dev) else { return };
+        let Some(storage) = self.storages.get_mut(&dev) else {
+            return;
+        };
         let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
         let mut later = Vec::new();
         while let Some(job) = storage.advisor.next_job() {
             let at_hand = self.files.handle(job.file).is_some_and(|file| {
                 let is_there = |at| is_there(&file, at);
-                job.is_demand && is_there(job.range.start) && is_there(job.range.end.min(self.files.size(job.file)) - 1)
+                job.is_demand
+                    && is_there(job.range.start)
+                    && is_there(job.range.end.min(self.files.size(job.file)) - 1)
             });
             if at_hand {
                 storage.gain.at_hand(since_ns);
@@ -165,31 +194,52 @@ impl Ahead {
     /// Gives jobs to the threads that the core has found meanwhile.
     pub fn start_jobs(&mut self) {
         let devices: Vec<u32> = self.storages.keys().copied().collect();
-        devices.into_iter().for_each(|dev| self.collect(dev, Instant::now(), 0));
+        devices
+            .into_iter()
+            .for_each(|dev| self.collect(dev, Instant::now(), 0));
     }
 
     fn give(&mut self, dev: u32, job: Job, since: Instant) {
         let at = self.nanos(since);
-        let Some(storage) = self.storages.get_mut(&dev) else { return };
+        let Some(storage) = self.storages.get_mut(&dev) else {
+            return;
+        };
         let access = match (self.files.handle(job.file), self.files.place(job.file)) {
             (Some(file), _) => Access::Open(file),
             (None, Some((path, key))) => Access::Path(path, key),
             (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
         };
-        self.pool.run(Task { dev, job, access, piece: storage.piece, since });
+        self.pool.run(Task {
+            dev,
+            job,
+            access,
+            piece: storage.piece,
+            since,
+        });
     }
 
     fn ended(&mut self, ended: &Ended) {
         let at = self.nanos(ended.at);
-        let Task { dev, job, since, .. } = &ended.task;
+        let Task {
+            dev, job, since, ..
+        } = &ended.task;
         if let Some(storage) = self.storages.get_mut(dev) {
-            storage.gain.ended(job.is_demand, ended.outcome, ended.at.saturating_duration_since(*since), ended.asked);
+            storage.gain.ended(
+                job.is_demand,
+                ended.outcome,
+                ended.at.saturating_duration_since(*since),
+                ended.asked,
+            );
             storage.advisor.done(at, job, ended.outcome);
         }
     }
 
     /// What the readahead of a storage that is `active` has shown.
-    pub fn judge(&mut self, now: Instant, is_active: impl Fn(u32) -> bool) -> Vec<(u32, Judgement, Option<Reason>)> {
+    pub fn judge(
+        &mut self,
+        now: Instant,
+        is_active: impl Fn(u32) -> bool,
+    ) -> Vec<(u32, Judgement, Option<Reason>)> {
         let active = self.storages.iter_mut().filter(|(dev, _)| is_active(**dev));
         let judged = active.map(|(dev, storage)| {
             let judgement = storage.gain.judge(&storage.advisor.stats(), now);
@@ -206,7 +256,12 @@ impl Ahead {
     }
 
     /// Adds what came of it; `alone` has how long a read waits that no other delays.
-    pub fn report(&mut self, report: &mut RunReport, now: Instant, alone: impl Fn(u32) -> Option<Duration>) {
+    pub fn report(
+        &mut self,
+        report: &mut RunReport,
+        now: Instant,
+        alone: impl Fn(u32) -> Option<Duration>,
+    ) {
         let time = now.saturating_duration_since(self.began);
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();

@@ -45,7 +45,12 @@ pub struct Devices(HashMap<u32, Device>);
 
 impl Devices {
     fn device(&mut self, dev: u32) -> &mut Device {
-        let new = Device { watch: Watch::Looked, slept: 0, waits: Waits::default(), reason: None };
+        let new = Device {
+            watch: Watch::Looked,
+            slept: 0,
+            waits: Waits::default(),
+            reason: None,
+        };
         self.0.entry(dev).or_insert(new)
     }
 
@@ -82,7 +87,8 @@ impl Devices {
 
     /// Looks again at those whose time has come; whether there are any.
     pub fn wake(&mut self, now: Instant) -> bool {
-        let ready = |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
+        let ready =
+            |one: &&mut Device| matches!(one.watch, Watch::PassedOver(until) if until <= now);
         let ready: Vec<&mut Device> = self.0.values_mut().filter(ready).collect();
         let has_any = !ready.is_empty();
         ready.into_iter().for_each(|one| one.watch = Watch::Looked);
@@ -105,7 +111,10 @@ impl Devices {
 
     /// Those that are passed over.
     pub fn passed_over(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().filter(|(_, one)| matches!(one.watch, Watch::PassedOver(_))).map(|(dev, _)| *dev)
+        self.0
+            .iter()
+            .filter(|(_, one)| matches!(one.watch, Watch::PassedOver(_)))
+            .map(|(dev, _)| *dev)
     }
 
     /// Whether any is read ahead from.
@@ -115,7 +124,13 @@ impl Devices {
 
     /// When one is to be looked at again.
     pub fn next_look(&self) -> Option<Instant> {
-        let until = |one: &Device| if let Watch::PassedOver(until) = one.watch { Some(until) } else { None };
+        let until = |one: &Device| {
+            if let Watch::PassedOver(until) = one.watch {
+                Some(until)
+            } else {
+                None
+            }
+        };
         self.0.values().filter_map(until).min()
     }
 
@@ -135,8 +150,14 @@ mod tests {
         assert!(devices.is_looked_at(1) && !devices.is_active(1));
         for sleep in SLEEPS.iter().chain(&SLEEPS[4..]) {
             devices.pass_over(1, Some(Reason::Fast), now);
-            assert_eq!((devices.next_look(), devices.is_looked_at(1)), (Some(now + *sleep), false));
-            assert!(!devices.wake(now + *sleep - Duration::from_nanos(1)) && devices.passed_over().eq([1]));
+            assert_eq!(
+                (devices.next_look(), devices.is_looked_at(1)),
+                (Some(now + *sleep), false)
+            );
+            assert!(
+                !devices.wake(now + *sleep - Duration::from_nanos(1))
+                    && devices.passed_over().eq([1])
+            );
             now += *sleep;
             assert!(devices.wake(now) && devices.is_looked_at(1));
         }

@@ -110,13 +110,26 @@ impl Files {
         let Some(Found { file, size, path }) = self.finder.find(thread, key, is_mapped) else {
             self.unknown += u64::from(times == 0);
             let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
-            self.entries.insert(key, Entry::Ignored { until, times: times + 1 });
+            self.entries.insert(
+                key,
+                Entry::Ignored {
+                    until,
+                    times: times + 1,
+                },
+            );
             return None;
         };
         if !self.cold.contains(&key)
-            && resident::cached(&file, &(0..size)).is_ok_and(|cached| cached.is_some_and(|bytes| bytes >= size))
+            && resident::cached(&file, &(0..size))
+                .is_ok_and(|cached| cached.is_some_and(|bytes| bytes >= size))
         {
-            self.entries.insert(key, Entry::Ignored { until: now + IGNORED, times: 0 });
+            self.entries.insert(
+                key,
+                Entry::Ignored {
+                    until: now + IGNORED,
+                    times: 0,
+                },
+            );
             return None;
         }
         let known = Known {
@@ -149,12 +162,25 @@ impl Files {
 
     /// A folder has a file; gives its number.
     pub fn list(&mut self, listed: Listed) -> Option<FileId> {
-        let Listed { key, size, path, number, .. } = listed;
+        let Listed {
+            key,
+            size,
+            path,
+            number,
+            ..
+        } = listed;
         if let Some(Entry::File(file)) = self.entries.get(&key) {
             return Some(*file);
         }
         let path = Some(Arc::new(path));
-        self.add(Known { key, size, handle: None, path, number: Some(number), is_open: false })
+        self.add(Known {
+            key,
+            size,
+            handle: None,
+            path,
+            number: Some(number),
+            is_open: false,
+        })
     }
 
     fn add(&mut self, known: Known) -> Option<FileId> {

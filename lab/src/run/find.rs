@@ -43,8 +43,12 @@ pub struct Found {
 /// The numbers of an open file, if it is a regular one, and its size.
 pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
     let stat = fstat(file).ok()?;
-    let is_file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
-    is_file.then_some((file_key(stat.st_dev, stat.st_ino), stat.st_size.try_into().unwrap_or(0)))
+    let is_file =
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+    is_file.then_some((
+        file_key(stat.st_dev, stat.st_ino),
+        stat.st_size.try_into().unwrap_or(0),
+    ))
 }
 
 /// Opens a regular file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we
@@ -54,7 +58,10 @@ pub fn open(path: &Path) -> Option<File> {
 }
 
 fn opened(looked: &Looked) -> Option<File> {
-    let file = looked.open(OFlags::RDONLY | OFlags::NOATIME).or_else(|_| looked.for_reading()).ok()?;
+    let file = looked
+        .open(OFlags::RDONLY | OFlags::NOATIME)
+        .or_else(|_| looked.for_reading())
+        .ok()?;
     let _ = readahead::only_as_asked(&file);
     Some(file)
 }
@@ -73,9 +80,13 @@ impl Finder {
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
         let by_mapping = || mapped(&folder, wanted);
         self.by_inode(wanted)
-            .or_else(
-                || if is_mapped { by_mapping().or_else(by_descriptor) } else { by_descriptor().or_else(by_mapping) },
-            )
+            .or_else(|| {
+                if is_mapped {
+                    by_mapping().or_else(by_descriptor)
+                } else {
+                    by_descriptor().or_else(by_mapping)
+                }
+            })
             .or_else(|| beside(&folder, wanted))
     }
 
@@ -84,7 +95,10 @@ impl Finder {
             let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
             let place = mounts.lines().find_map(|line| mount_of(line, wanted))?;
             let place = look(&place).ok().filter(|place| place.meta().is_dir())?;
-            place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok().filter(|mount| handle::is_supported(mount))
+            place
+                .open(OFlags::RDONLY | OFlags::DIRECTORY)
+                .ok()
+                .filter(|mount| handle::is_supported(mount))
         });
         let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
         let _ = readahead::only_as_asked(&file);
@@ -103,32 +117,57 @@ fn mount_of(line: &str, wanted: FileKey) -> Option<PathBuf> {
     let number = format!("{major}:{minor}");
     let is_it = words.next()? == number && words.next()? == "/";
     // A name with spaces is written in octal; such a mount is not looked at.
-    words.next().filter(|place| is_it && !place.contains('\\')).map(PathBuf::from)
+    words
+        .next()
+        .filter(|place| is_it && !place.contains('\\'))
+        .map(PathBuf::from)
 }
 
 fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {
-    fs::read_dir(folder).ok()?.flatten().take(MAX_DESCRIPTORS).find_map(|entry| taken(&entry.path(), wanted))
+    fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .take(MAX_DESCRIPTORS)
+        .find_map(|entry| taken(&entry.path(), wanted))
 }
 
 /// The file in a folder that the thread has open, as programs that go through folders do, or where it works.
 fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
-    let open = fs::read_dir(process.join("fd")).ok()?.flatten().take(MAX_FOLDERS_LOOKED).map(|entry| entry.path());
+    let open = fs::read_dir(process.join("fd"))
+        .ok()?
+        .flatten()
+        .take(MAX_FOLDERS_LOOKED)
+        .map(|entry| entry.path());
     let folders = open.chain([process.join("cwd")]);
     let of_device = |meta: &fs::Metadata| file_key(meta.dev(), meta.ino()).dev == wanted.dev;
-    let mut folders = folders.filter(|place| fs::metadata(place).is_ok_and(|meta| meta.is_dir() && of_device(&meta)));
+    let mut folders = folders
+        .filter(|place| fs::metadata(place).is_ok_and(|meta| meta.is_dir() && of_device(&meta)));
     folders.find_map(|folder| {
-        let entries = fs::read_dir(&folder).ok()?.flatten().take(MAX_ENTRIES_LOOKED);
-        let name = entries.filter(|entry| entry.ino() == wanted.ino).map(|entry| entry.file_name()).next()?;
+        let entries = fs::read_dir(&folder)
+            .ok()?
+            .flatten()
+            .take(MAX_ENTRIES_LOOKED);
+        let name = entries
+            .filter(|entry| entry.ino() == wanted.ino)
+            .map(|entry| entry.file_name())
+            .next()?;
         let path = fs::read_link(&folder).ok()?.join(name);
         let Found { file, size, .. } = taken(&path, wanted)?;
-        Some(Found { file, size, path: Some(path) })
+        Some(Found {
+            file,
+            size,
+            path: Some(path),
+        })
     })
 }
 
 /// The file at a link of /proc, if it is the one.
 fn taken(link: &Path, wanted: FileKey) -> Option<Found> {
     // A pipe or a terminal must not be opened.
-    let looked = look(link).and_then(Looked::regular).ok().filter(|looked| looked.meta().ino() == wanted.ino)?;
+    let looked = look(link)
+        .and_then(Looked::regular)
+        .ok()
+        .filter(|looked| looked.meta().ino() == wanted.ino)?;
     let file = opened(&looked)?;
     let (key, size) = key_of(&file)?;
     let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
@@ -170,7 +209,18 @@ mod tests {
         let mut find = |thread, key, is_mapped| finder.find(thread, key, is_mapped);
         let found = find(me, key, false).expect("it is open");
         assert_eq!((found.size, found.path.as_deref()), (10, Some(file.path())));
-        assert!(find(me, FileKey { ino: key.ino, dev: key.dev + 1 }, false).is_none(), "of another device");
+        assert!(
+            find(
+                me,
+                FileKey {
+                    ino: key.ino,
+                    dev: key.dev + 1
+                },
+                false
+            )
+            .is_none(),
+            "of another device"
+        );
         drop(found);
         drop(file);
         assert!(find(me, key, false).is_none(), "closed");
@@ -182,7 +232,13 @@ mod tests {
         let maps = "00400000-0048a000 r-xp 00000000 fd:03 960637 /bin/bash\n\
                     7f00deadb000-7f00deadc000 r--p 00001000 07:00 12 /mnt/a b\nnonsense\n";
         let of = |ino| mapping_of(maps, FileKey { dev: 7 << 20, ino });
-        assert_eq!((of(12), of(960_637)), (Some("7f00deadb000-7f00deadc000".into()), Some("400000-48a000".into())));
+        assert_eq!(
+            (of(12), of(960_637)),
+            (
+                Some("7f00deadb000-7f00deadc000".into()),
+                Some("400000-48a000".into())
+            )
+        );
         assert_eq!(of(13), None);
     }
 }

@@ -152,17 +152,32 @@ impl Gain {
     /// The least latency among the latest reads that waited: that of a storage with nothing else to do. Where none waited, the least of our
     /// own requests: many of them are under way together, so most have waited for each other as well.
     pub fn latency(&self) -> Duration {
-        let waited = self.samples.iter().copied().filter(|one| !one.is_zero()).min();
-        waited.or_else(|| self.fetches.iter().copied().min()).unwrap_or_default()
+        let waited = self
+            .samples
+            .iter()
+            .copied()
+            .filter(|one| !one.is_zero())
+            .min();
+        waited
+            .or_else(|| self.fetches.iter().copied().min())
+            .unwrap_or_default()
     }
 
     /// Whether hardly a read waited long enough, or a quarter of our own requests came as fast. Fewer may have met the kernel's.
     fn is_fast(&self, is_used: bool) -> bool {
-        let slow = self.samples.iter().filter(|one| **one >= MIN_LATENCY).count();
+        let slow = self
+            .samples
+            .iter()
+            .filter(|one| **one >= MIN_LATENCY)
+            .count();
         if !is_used && self.samples.len() >= MIN_WAITS && slow * MIN_WAITS <= self.samples.len() {
             return true;
         }
-        let quick = self.fetches.iter().filter(|one| **one < MIN_LATENCY).count();
+        let quick = self
+            .fetches
+            .iter()
+            .filter(|one| **one < MIN_LATENCY)
+            .count();
         self.fetches.len() >= MIN_WAITS && 4 * quick >= self.fetches.len()
     }
 
@@ -180,14 +195,20 @@ impl Gain {
         }
         let time = now - self.since;
         let read_pages = stats.used_bytes.saturating_sub(self.read_at_begin) / PAGE_BYTES;
-        if time >= MIN_JUDGED_TIME && waits >= MIN_JUDGED_WAITS && read_pages * MAX_WAITS_OF_PAGE < waits {
+        if time >= MIN_JUDGED_TIME
+            && waits >= MIN_JUDGED_WAITS
+            && read_pages * MAX_WAITS_OF_PAGE < waits
+        {
             self.reason = Some(Reason::Random);
             return Judgement::Vain;
         }
         if is_used {
             return Judgement::Worth;
         }
-        if time >= MIN_TIME && (self.waited - self.waited_before) * MIN_PART < time && self.asked_bytes == 0 {
+        if time >= MIN_TIME
+            && (self.waited - self.waited_before) * MIN_PART < time
+            && self.asked_bytes == 0
+        {
             self.reason = Some(Reason::Busy);
             return Judgement::Vain;
         }
@@ -222,13 +243,26 @@ mod tests {
         let (mut gain, now) = gain();
         assert_eq!(gain.judge(&used(0), now), Judgement::Quiet);
         (0..8).for_each(|_| gain.at_hand(100_000));
-        assert_eq!((gain.judge(&used(0), now), gain.reason()), (Judgement::Vain, Some(Reason::Fast)));
+        assert_eq!(
+            (gain.judge(&used(0), now), gain.reason()),
+            (Judgement::Vain, Some(Reason::Fast))
+        );
         gain.begin(now);
         // Late looks say nothing.
         (0..100).for_each(|_| gain.at_hand(5_000_000));
-        assert_eq!((gain.judge(&used(0), now), gain.reason()), (Judgement::Quiet, None));
+        assert_eq!(
+            (gain.judge(&used(0), now), gain.reason()),
+            (Judgement::Quiet, None)
+        );
         // Our own requests, of 1 MiB in 1.1 ms, are used, and come at once.
-        (0..8).for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_micros(1100), 1 << 20));
+        (0..8).for_each(|_| {
+            gain.ended(
+                false,
+                Outcome::Arrived,
+                Duration::from_micros(1100),
+                1 << 20,
+            )
+        });
         assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Vain);
     }
 
@@ -237,11 +271,15 @@ mod tests {
         let (mut gain, now) = gain();
         (0..8).for_each(|_| gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0));
         assert_eq!(gain.judge(&used(0), now), Judgement::Worth);
-        (0..8).for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_millis(2), 128 << 10));
+        (0..8)
+            .for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_millis(2), 128 << 10));
         // Reads that find their bytes at once find what we have read ahead.
         (0..16).for_each(|_| gain.at_hand(100_000));
         assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
-        assert_eq!((gain.waits, gain.waited, gain.asked_bytes), (8, Duration::from_millis(8), 1 << 20));
+        assert_eq!(
+            (gain.waits, gain.waited, gain.asked_bytes),
+            (8, Duration::from_millis(8), 1 << 20)
+        );
         assert_eq!(gain.latency(), Duration::from_millis(1));
     }
 
@@ -249,8 +287,19 @@ mod tests {
     #[test]
     fn the_latency_of_requests_at_once_is_that_of_the_first() {
         let (mut gain, _) = gain();
-        (0..16).for_each(|n| gain.ended(false, Outcome::Arrived, Duration::from_micros(1000 + 200 * n), 4096));
-        assert!(gain.latency() < Duration::from_millis(1), "{:?}", gain.latency());
+        (0..16).for_each(|n| {
+            gain.ended(
+                false,
+                Outcome::Arrived,
+                Duration::from_micros(1000 + 200 * n),
+                4096,
+            )
+        });
+        assert!(
+            gain.latency() < Duration::from_millis(1),
+            "{:?}",
+            gain.latency()
+        );
     }
 
     /// A program that reads at random waits for each page, and a page that was read ahead for it is used by chance alone.
@@ -258,12 +307,26 @@ mod tests {
     fn random_reads_are_not_worth_it() {
         let ms = Duration::from_millis;
         let (mut gain, now) = gain();
-        let wait = |gain: &mut Gain, n: u64| (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, ms(1), 0));
+        let wait = |gain: &mut Gain, n: u64| {
+            (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, ms(1), 0))
+        };
         wait(&mut gain, 63);
-        assert_eq!(gain.judge(&used(0), now + ms(100)), Judgement::Worth, "too few");
+        assert_eq!(
+            gain.judge(&used(0), now + ms(100)),
+            Judgement::Worth,
+            "too few"
+        );
         wait(&mut gain, 1);
-        assert_eq!(gain.judge(&used(7 * 4096), now + ms(99)), Judgement::Worth, "too soon");
-        assert_eq!(gain.judge(&used(8 * 4096), now + ms(100)), Judgement::Worth, "one in eight");
+        assert_eq!(
+            gain.judge(&used(7 * 4096), now + ms(99)),
+            Judgement::Worth,
+            "too soon"
+        );
+        assert_eq!(
+            gain.judge(&used(8 * 4096), now + ms(100)),
+            Judgement::Worth,
+            "one in eight"
+        );
         assert_eq!(gain.judge(&used(7 * 4096), now + ms(100)), Judgement::Vain);
         assert_eq!(gain.reason(), Some(Reason::Random));
         // What was used before says nothing of the next look. A stream that is late has been seen.
@@ -280,8 +343,14 @@ mod tests {
     fn a_command_that_hardly_waits_is_not_worth_it() {
         let (mut gain, now) = gain();
         gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0);
-        assert_eq!(gain.judge(&used(0), now + Duration::from_millis(50)), Judgement::Open);
-        assert_eq!(gain.judge(&used(0), now + Duration::from_millis(500)), Judgement::Vain);
+        assert_eq!(
+            gain.judge(&used(0), now + Duration::from_millis(50)),
+            Judgement::Open
+        );
+        assert_eq!(
+            gain.judge(&used(0), now + Duration::from_millis(500)),
+            Judgement::Vain
+        );
         assert_eq!(gain.reason(), Some(Reason::Busy));
     }
 }

@@ -65,8 +65,12 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     if !tracefs::knows_threads() {
         return Err(RunError::Namespace);
     }
-    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
-    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?);
+    let stop = Arc::new(
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?,
+    );
+    let wake = Arc::new(
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?,
+    );
     let began = Instant::now();
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
     let (begun, begins) = channel();
@@ -78,20 +82,39 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     let child = begin(options)?;
     // It waits for nothing else.
     let _ = begun.send(child.id());
-    Ok(Running { child, stop, watcher, began, seconds: 0.0 })
+    Ok(Running {
+        child,
+        stop,
+        watcher,
+        began,
+        seconds: 0.0,
+    })
 }
 
 fn begin(options: &RunOptions) -> Result<Child, RunError> {
     let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
-    program::command(name).args(rest).spawn().map_err(|error| NotBegun::of(name, &error).into())
+    program::command(name)
+        .args(rest)
+        .spawn()
+        .map_err(|error| NotBegun::of(name, &error).into())
 }
 
 /// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.
-fn watch(root: &Root, policy: PolicySpec, pid: u32, wake: Arc<OwnedFd>, began: Instant, stop: &OwnedFd) -> RunReport {
+fn watch(
+    root: &Root,
+    policy: PolicySpec,
+    pid: u32,
+    wake: Arc<OwnedFd>,
+    began: Instant,
+    stop: &OwnedFd,
+) -> RunReport {
     if is_written(stop, GRACE_NS) {
         return RunReport::default();
     }
-    let refused = |error: TracefsError| RunReport { refused: Some(error.to_string()), ..RunReport::default() };
+    let refused = |error: TracefsError| RunReport {
+        refused: Some(error.to_string()),
+        ..RunReport::default()
+    };
     let mut tap = match Tap::create(root) {
         Ok(tap) => tap,
         Err(error) => return refused(error),
@@ -135,7 +158,10 @@ impl Running {
         // It cannot fail: nothing else writes to it.
         let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
         // It may be opening a file of a file system that does not answer. The guard takes the instance of tracefs away then.
-        let silent = || RunReport { refused: Some(NO_ANSWER.to_string()), ..RunReport::default() };
+        let silent = || RunReport {
+            refused: Some(NO_ANSWER.to_string()),
+            ..RunReport::default()
+        };
         let mut report = self.watcher.within(END_PATIENCE).unwrap_or_else(silent);
         report.seconds = self.seconds;
         report
@@ -144,7 +170,10 @@ impl Running {
 
 /// Whether an event descriptor is written to, within a time.
 fn is_written(fd: &OwnedFd, within_ns: u64) -> bool {
-    let time = Timespec { tv_sec: 0, tv_nsec: within_ns as i64 };
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: within_ns as i64,
+    };
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
@@ -172,7 +201,10 @@ impl Run {
             devices: Devices::default(),
             judged: now,
             missed: now,
-            report: RunReport { is_watched: true, ..RunReport::default() },
+            report: RunReport {
+                is_watched: true,
+                ..RunReport::default()
+            },
         }
     }
 
@@ -213,7 +245,9 @@ impl Run {
         let now = Instant::now();
         match self.tap.level() {
             Some(Level::Misses) if !touches.is_empty() => {
-                touches.iter().for_each(|touch| self.ahead.missed(touch.file));
+                touches
+                    .iter()
+                    .for_each(|touch| self.ahead.missed(touch.file));
                 self.set_level(Level::All, now);
             }
             Some(Level::Misses | Level::Nothing) | None => {}
@@ -240,7 +274,10 @@ impl Run {
         // A read is seen before the misses that it causes.
         let misses = touches.iter().filter(|touch| touch.kind == TouchKind::Miss);
         misses.for_each(|touch| self.ahead.missed(touch.file));
-        if touches.iter().any(|touch| self.devices.is_looked_at(touch.file.dev)) {
+        if touches
+            .iter()
+            .any(|touch| self.devices.is_looked_at(touch.file.dev))
+        {
             // Each CPU's events come by themselves, and a thread may have changed between them.
             touches.sort_by_key(|touch| touch.at_ns);
         }
@@ -332,8 +369,12 @@ impl Run {
 
     fn told(&mut self) -> RunReport {
         let mut report = std::mem::take(&mut self.report);
-        self.ahead.report(&mut report, Instant::now(), |dev| self.devices.mean_wait(dev));
-        self.devices.all().for_each(|device| report.look(device.waits, device.reason));
+        self.ahead.report(&mut report, Instant::now(), |dev| {
+            self.devices.mean_wait(dev)
+        });
+        self.devices
+            .all()
+            .for_each(|device| report.look(device.waits, device.reason));
         report.lost_events = self.tap.gaps;
         report
     }

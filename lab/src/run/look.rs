@@ -82,19 +82,29 @@ pub struct Looks {
 
 impl Waiting {
     fn of(touch: &Touch, asked: Option<u64>) -> Waiting {
-        Waiting { file: touch.file, asked, missed: None, bytes: 0, since_ns: touch.at_ns, queued_bytes: 0 }
+        Waiting {
+            file: touch.file,
+            asked,
+            missed: None,
+            bytes: 0,
+            since_ns: touch.at_ns,
+            queued_bytes: 0,
+        }
     }
 
     /// How long a thread has waited until `now_ns`, beyond the time that the bytes of all threads take at half the rate of a fast disk.
     /// A disk serves threads in turn: bytes that are asked for later (`queued_bytes` wait now) delay those before as well.
     fn latency_ns(&self, now_ns: u64, queued_bytes: u64) -> u64 {
         let bytes = self.queued_bytes.max(queued_bytes);
-        now_ns.saturating_sub(self.since_ns).saturating_sub(2 * bytes / FAST_BYTES_PER_NS)
+        now_ns
+            .saturating_sub(self.since_ns)
+            .saturating_sub(2 * bytes / FAST_BYTES_PER_NS)
     }
 
     /// Whether one of these pages was missed.
     fn has_missed(&self, first: u64, last: u64) -> bool {
-        self.missed.is_some_and(|(from, to)| from <= last && first <= to)
+        self.missed
+            .is_some_and(|(from, to)| from <= last && first <= to)
     }
 }
 
@@ -115,7 +125,10 @@ impl Looks {
         let (first, last) = touch.pages;
         if touch.kind == TouchKind::Miss {
             look.began_ns.get_or_insert(touch.at_ns);
-            let waiting = self.threads.entry(touch.thread).or_insert_with(|| Waiting::of(touch, None));
+            let waiting = self
+                .threads
+                .entry(touch.thread)
+                .or_insert_with(|| Waiting::of(touch, None));
             if waiting.file != touch.file {
                 look.queued_bytes = look.queued_bytes.saturating_sub(waiting.bytes);
                 *waiting = Waiting::of(touch, None);
@@ -134,17 +147,21 @@ impl Looks {
             self.came(&waiting, touch);
         }
         if touch.kind == TouchKind::Fault {
-            self.threads.insert(touch.thread, Waiting::of(touch, Some(first)));
+            self.threads
+                .insert(touch.thread, Waiting::of(touch, Some(first)));
         }
     }
 
     /// The thread goes on: with `touch` it waits for nothing of before.
     fn came(&mut self, waiting: &Waiting, touch: &Touch) {
-        let Some(look) = self.devices.get_mut(&waiting.file.dev) else { return };
+        let Some(look) = self.devices.get_mut(&waiting.file.dev) else {
+            return;
+        };
         let queued_bytes = look.queued_bytes;
         look.queued_bytes = queued_bytes.saturating_sub(waiting.bytes);
         look.came_bytes += waiting.bytes;
-        let of_read = (touch.kind == TouchKind::Read && touch.file == waiting.file).then_some(touch.pages);
+        let of_read =
+            (touch.kind == TouchKind::Read && touch.file == waiting.file).then_some(touch.pages);
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
         if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
             let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
@@ -157,16 +174,34 @@ impl Looks {
     /// The storages of which enough is known. They are looked at no longer.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<(u32, Verdict, Waits)> {
         let verdict = |dev: u32, look: &Look| {
-            let is_of = |one: &&Waiting| one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page));
-            let waiting = self.threads.values().filter(is_of).filter(|one| one.missed.is_some());
+            let is_of = |one: &&Waiting| {
+                one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page))
+            };
+            let waiting = self
+                .threads
+                .values()
+                .filter(is_of)
+                .filter(|one| one.missed.is_some());
             let still = waiting.filter(|one| is_slow(one.latency_ns(now_ns, look.queued_bytes)));
             look.is_fast(now_ns, still.count() as u64)
         };
-        let ready: Vec<(u32, bool)> =
-            self.devices.iter().filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?))).collect();
+        let ready: Vec<(u32, bool)> = self
+            .devices
+            .iter()
+            .filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?)))
+            .collect();
         let taken = ready.into_iter().filter_map(|(dev, is_fast)| {
-            let Look { kept, waits, waited_ns, .. } = self.devices.remove(&dev)?;
-            let verdict = if is_fast { Verdict::Fast } else { Verdict::Slow(kept) };
+            let Look {
+                kept,
+                waits,
+                waited_ns,
+                ..
+            } = self.devices.remove(&dev)?;
+            let verdict = if is_fast {
+                Verdict::Fast
+            } else {
+                Verdict::Slow(kept)
+            };
             Some((dev, verdict, Waits { waits, waited_ns }))
         });
         taken.collect()
@@ -185,7 +220,8 @@ impl Look {
         let (slow, waits) = (self.slow + still, self.waits + still);
         let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
         // Half of it: the program does something with the bytes as well.
-        let has_rate = self.came_bytes >= MIN_BYTES && 2 * self.came_bytes >= time_ns.saturating_mul(FAST_BYTES_PER_NS);
+        let has_rate = self.came_bytes >= MIN_BYTES
+            && 2 * self.came_bytes >= time_ns.saturating_mul(FAST_BYTES_PER_NS);
         if has_rate || is_rarely_slow && waits >= MIN_WAITS as u64 {
             return Some(true);
         }
@@ -202,7 +238,13 @@ mod tests {
     const FILE: FileKey = FileKey { dev: 7, ino: 12 };
 
     fn touch(at_us: u64, thread: u32, kind: TouchKind, pages: (u64, u64)) -> Touch {
-        Touch { at_ns: at_us * US, thread, file: FILE, pages, kind }
+        Touch {
+            at_ns: at_us * US,
+            thread,
+            file: FILE,
+            pages,
+            kind,
+        }
     }
 
     /// A read of a page that waits so long.
@@ -224,8 +266,15 @@ mod tests {
         (0..7).for_each(|n| read(&mut looks, 100 * n, 50 * n, 80));
         assert_eq!(verdict(&mut looks, 700), None, "not enough of them");
         read(&mut looks, 700, 999, 900);
-        assert_eq!(verdict(&mut looks, 1600), Some(Verdict::Fast), "one in eight may be slow");
-        assert!(!looks.has_misses() && verdict(&mut looks, 1_000_000).is_none(), "it is done with");
+        assert_eq!(
+            verdict(&mut looks, 1600),
+            Some(Verdict::Fast),
+            "one in eight may be slow"
+        );
+        assert!(
+            !looks.has_misses() && verdict(&mut looks, 1_000_000).is_none(),
+            "it is done with"
+        );
     }
 
     #[test]
@@ -240,7 +289,10 @@ mod tests {
         assert_eq!(verdict(&mut looks, 1900), Some(Verdict::Slow(kept)));
         // A lone one is one after a while.
         read(&mut looks, 0, 5, 1200);
-        assert!(matches!(verdict(&mut looks, 20_000), Some(Verdict::Slow(_))));
+        assert!(matches!(
+            verdict(&mut looks, 20_000),
+            Some(Verdict::Slow(_))
+        ));
     }
 
     /// The kernel's readahead makes pages that the read does not wait for, and a cached page none.
@@ -252,7 +304,10 @@ mod tests {
             looks.touch(&touch(10 * n + 5, 1, TouchKind::Read, (n, n)));
         }
         assert_eq!(verdict(&mut looks, 199_000), None);
-        assert!(matches!(verdict(&mut looks, 200_000), Some(Verdict::Slow(_))), "not known: the gain shows it");
+        assert!(
+            matches!(verdict(&mut looks, 200_000), Some(Verdict::Slow(_))),
+            "not known: the gain shows it"
+        );
     }
 
     #[test]
@@ -275,11 +330,18 @@ mod tests {
         let window = |n: u64| (2048 * n, 2048 * n + 2047);
         (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
         // 32 MiB at 1 GB/s.
-        assert_eq!(verdict(&mut looks, 33_600), None, "all wait, and not too long");
+        assert_eq!(
+            verdict(&mut looks, 33_600),
+            None,
+            "all wait, and not too long"
+        );
         (0..4).for_each(|n| looks.touch(&touch(33_600, n as u32, TouchKind::Read, window(n))));
         assert_eq!(verdict(&mut looks, 33_600), Some(Verdict::Fast));
         // At a third of that.
         (0..4).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window(n))));
-        assert_eq!(verdict(&mut looks, 100_000), Some(Verdict::Slow(Vec::new())));
+        assert_eq!(
+            verdict(&mut looks, 100_000),
+            Some(Verdict::Slow(Vec::new()))
+        );
     }
 }

@@ -83,7 +83,10 @@ pub struct Pool {
 impl Pool {
     /// A pool that writes to `wake`, an event descriptor, whenever a job has ended.
     pub fn new(wake: Arc<OwnedFd>) -> Pool {
-        Pool { shared: Arc::default(), wake }
+        Pool {
+            shared: Arc::default(),
+            wake,
+        }
     }
 
     /// Does `task` on a thread of the pool.
@@ -96,7 +99,8 @@ impl Pool {
         }
         if shared.threads < MAX_THREADS {
             let (state, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
-            let thread = spawn_with_stack("foreread-ahead", STACK_BYTES, move || serve(&state, &wake));
+            let thread =
+                spawn_with_stack("foreread-ahead", STACK_BYTES, move || serve(&state, &wake));
             // Without a thread more the others do it, later. Without any the run reads nothing ahead.
             shared.threads += usize::from(thread.is_ok());
         }
@@ -104,7 +108,14 @@ impl Pool {
 
     /// The jobs that have ended since the last call.
     pub fn ended(&self) -> Vec<Ended> {
-        std::mem::take(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).ended)
+        std::mem::take(
+            &mut self
+                .shared
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .ended,
+        )
     }
 }
 
@@ -141,12 +152,15 @@ fn serve(state: &(Mutex<Shared>, Condvar), wake: &OwnedFd) {
 fn carry_out(task: Task) -> Ended {
     let file = match &task.access {
         Access::Open(file) => Some(Arc::clone(file)),
-        Access::Path(path, key) => {
-            find::open(path).filter(|file| find::key_of(file).is_some_and(|(found, _)| found == *key)).map(Arc::new)
-        }
+        Access::Path(path, key) => find::open(path)
+            .filter(|file| find::key_of(file).is_some_and(|(found, _)| found == *key))
+            .map(Arc::new),
     };
     // A fetch is of whole pages, and a file ends inside its last one.
-    let size = file.as_deref().and_then(find::key_of).map_or(0, |(_, size)| size);
+    let size = file
+        .as_deref()
+        .and_then(find::key_of)
+        .map_or(0, |(_, size)| size);
     let range = task.job.range.start..task.job.range.end.min(size);
     let (outcome, asked) = match file {
         None => (Outcome::Failed, 0),
@@ -154,7 +168,12 @@ fn carry_out(task: Task) -> Ended {
         Some(file) if task.job.is_demand => (wait_for(&file, &range), 0),
         Some(file) => ahead(&file, range, task.piece),
     };
-    Ended { task, outcome, at: Instant::now(), asked }
+    Ended {
+        task,
+        outcome,
+        at: Instant::now(),
+        asked,
+    }
 }
 
 /// Waits until the bytes that the command reads are there.
@@ -163,24 +182,45 @@ fn wait_for(file: &File, range: &Range<u64>) -> Outcome {
         return Outcome::AtHand;
     }
     let came = touch(file, range.start) && touch(file, range.end - 1);
-    if came { Outcome::Arrived } else { Outcome::Failed }
+    if came {
+        Outcome::Arrived
+    } else {
+        Outcome::Failed
+    }
 }
 
 /// Reads what is absent, and waits for it. Gives how many bytes that were.
 fn ahead(file: &File, range: Range<u64>, piece: u64) -> (Outcome, u64) {
-    let Ok(absent) = resident::fetch_absent(file, range.clone(), piece) else { return (Outcome::Failed, 0) };
+    let Ok(absent) = resident::fetch_absent(file, range.clone(), piece) else {
+        return (Outcome::Failed, 0);
+    };
     if absent.is_empty() && is_there(file, range.end - 1) {
         return (Outcome::AtHand, 0);
     }
-    let came = absent.iter().all(|part| touch(file, part.end.min(range.end) - 1)) && touch(file, range.end - 1);
+    let came = absent
+        .iter()
+        .all(|part| touch(file, part.end.min(range.end) - 1))
+        && touch(file, range.end - 1);
     let asked = absent.iter().map(|part| part.end - part.start).sum();
-    (if came { Outcome::Arrived } else { Outcome::Failed }, asked)
+    (
+        if came {
+            Outcome::Arrived
+        } else {
+            Outcome::Failed
+        },
+        asked,
+    )
 }
 
 /// Whether the byte at `at` can be had without waiting.
 pub fn is_there(file: &File, at: u64) -> bool {
     let mut byte = [0];
-    let got = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    let got = preadv2(
+        file,
+        &mut [IoSliceMut::new(&mut byte)],
+        at,
+        ReadWriteFlags::NOWAIT,
+    );
     got == Ok(1)
 }
 

@@ -32,10 +32,26 @@ const MAX_ORDER: u64 = 32;
 
 /// The events, and the fields of each.
 const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
-    ("filemap/mm_filemap_get_pages", TouchKind::Read, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_map_pages", TouchKind::Mapped, &["s_dev", "i_ino", "index", "last_index"]),
-    ("filemap/mm_filemap_fault", TouchKind::Fault, &["s_dev", "i_ino", "index", "index"]),
-    ("filemap/mm_filemap_add_to_page_cache", TouchKind::Miss, &["s_dev", "i_ino", "index", "order"]),
+    (
+        "filemap/mm_filemap_get_pages",
+        TouchKind::Read,
+        &["s_dev", "i_ino", "index", "last_index"],
+    ),
+    (
+        "filemap/mm_filemap_map_pages",
+        TouchKind::Mapped,
+        &["s_dev", "i_ino", "index", "last_index"],
+    ),
+    (
+        "filemap/mm_filemap_fault",
+        TouchKind::Fault,
+        &["s_dev", "i_ino", "index", "index"],
+    ),
+    (
+        "filemap/mm_filemap_add_to_page_cache",
+        TouchKind::Miss,
+        &["s_dev", "i_ino", "index", "order"],
+    ),
 ];
 
 /// Events without which a run cannot see anything.
@@ -111,7 +127,16 @@ impl Tap {
     pub fn create(root: &Root) -> Result<Tap, TracefsError> {
         let instance = Instance::create_without_clock(root)?;
         let (rings, known, page) = (Vec::new(), Vec::new(), vec![0; RING_PAGE_BYTES]);
-        Ok(Tap { rings, instance, known, level: None, passed_over: Vec::new(), page, events: 0, gaps: 0 })
+        Ok(Tap {
+            rings,
+            instance,
+            known,
+            level: None,
+            passed_over: Vec::new(),
+            page,
+            events: 0,
+            gaps: 0,
+        })
     }
 
     /// Follows the command `pid`, which runs, and makes ready for events, unless it `is_over` before. The kernel waits for all CPUs several
@@ -132,10 +157,20 @@ impl Tap {
         instance.set("buffer_percent", "0")?;
         let mut known = Vec::new();
         for (name, kind, fields) in EVENTS {
-            let Some(format) = instance.format(name)? else { continue };
-            let fields: Option<Vec<Field>> = fields.iter().map(|field| format.field(field).cloned()).collect();
+            let Some(format) = instance.format(name)? else {
+                continue;
+            };
+            let fields: Option<Vec<Field>> = fields
+                .iter()
+                .map(|field| format.field(field).cloned())
+                .collect();
             if let Some(Ok(fields)) = fields.map(TryInto::try_into) {
-                known.push(Known { name, id: format.id, kind, fields });
+                known.push(Known {
+                    name,
+                    id: format.id,
+                    kind,
+                    fields,
+                });
             }
         }
         self.rings = instance.raw()?;
@@ -146,7 +181,9 @@ impl Tap {
     /// Ends it, without a wait for the kernel.
     pub fn leave(mut self) {
         let _ = self.set_level(Level::Nothing);
-        let Tap { rings, instance, .. } = self;
+        let Tap {
+            rings, instance, ..
+        } = self;
         drop(rings);
         instance.leave();
     }
@@ -167,11 +204,21 @@ impl Tap {
         if self.passed_over == devices {
             return Ok(());
         }
-        let terms: Vec<String> = devices.iter().map(|dev| format!("s_dev != {dev}")).collect();
+        let terms: Vec<String> = devices
+            .iter()
+            .map(|dev| format!("s_dev != {dev}"))
+            .collect();
         // A filter of "0" is none.
-        let filter = if terms.is_empty() { "0".to_string() } else { terms.join(" && ") };
+        let filter = if terms.is_empty() {
+            "0".to_string()
+        } else {
+            terms.join(" && ")
+        };
         self.passed_over = devices;
-        self.known.iter().try_for_each(|known| self.instance.set(&format!("events/{}/filter", known.name), &filter))
+        self.known.iter().try_for_each(|known| {
+            self.instance
+                .set(&format!("events/{}/filter", known.name), &filter)
+        })
     }
 
     /// Watches this from now on.
@@ -179,8 +226,12 @@ impl Tap {
     /// # Errors
     /// The kernel refuses it.
     pub fn set_level(&mut self, level: Level) -> Result<(), TracefsError> {
-        let switch =
-            |event: &str, on: bool| self.instance.set(&format!("events/{event}/enable"), if on { "1" } else { "0" });
+        let switch = |event: &str, on: bool| {
+            self.instance.set(
+                &format!("events/{event}/enable"),
+                if on { "1" } else { "0" },
+            )
+        };
         let takes = |level, kind| match level {
             Some(Level::All) => true,
             Some(Level::Misses) => kind == TouchKind::Miss,
@@ -198,10 +249,20 @@ impl Tap {
     /// Waits for an event, for one of `others`, or for `wait_ns`; where `is_deaf`, not for events.
     pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, is_deaf: bool) {
         let rings = if is_deaf { &[][..] } else { &self.rings[..] };
-        let mut all: Vec<PollFd<'_>> = rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        all.extend(others.iter().map(|other| PollFd::new(*other, PollFlags::IN)));
+        let mut all: Vec<PollFd<'_>> = rings
+            .iter()
+            .map(|ring| PollFd::new(ring, PollFlags::IN))
+            .collect();
+        all.extend(
+            others
+                .iter()
+                .map(|other| PollFd::new(*other, PollFlags::IN)),
+        );
         let second = 1_000_000_000;
-        let time = Timespec { tv_sec: (wait_ns / second) as i64, tv_nsec: (wait_ns % second) as i64 };
+        let time = Timespec {
+            tv_sec: (wait_ns / second) as i64,
+            tv_nsec: (wait_ns % second) as i64,
+        };
         // A signal ends the wait early, which is as good.
         let _ = poll(&mut all, Some(&time));
     }
@@ -211,7 +272,14 @@ impl Tap {
     /// # Errors
     /// The kernel refuses.
     pub fn take(&mut self, touches: &mut Vec<Touch>) -> std::io::Result<()> {
-        let Tap { rings, page, known, events, gaps, .. } = self;
+        let Tap {
+            rings,
+            page,
+            known,
+            events,
+            gaps,
+            ..
+        } = self;
         for mut ring in rings.iter() {
             loop {
                 let len = match ring.read(page) {
@@ -221,7 +289,9 @@ impl Tap {
                     Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 };
-                let Some(page) = Page::new(&page[..len]) else { continue };
+                let Some(page) = Page::new(&page[..len]) else {
+                    continue;
+                };
                 *gaps += u64::from(page.lost);
                 for (at_ns, bytes) in page {
                     *events += 1;
@@ -240,9 +310,22 @@ fn touch(known: &[Known], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
     let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
     let Known { kind, fields, .. } = known.iter().find(|known| known.id == id)?;
     let [dev, ino, first, last] = fields;
-    let file = FileKey { dev: dev.value(bytes)? as u32, ino: ino.value(bytes)? };
+    let file = FileKey {
+        dev: dev.value(bytes)? as u32,
+        ino: ino.value(bytes)?,
+    };
     let (first, last) = (first.value(bytes)?, last.value(bytes)?);
     // A miss has the order of its folio instead of the last page.
-    let last = if *kind == TouchKind::Miss { first.saturating_add((1 << last.min(MAX_ORDER)) - 1) } else { last };
-    Some(Touch { at_ns, thread, file, pages: (first, last), kind: *kind })
+    let last = if *kind == TouchKind::Miss {
+        first.saturating_add((1 << last.min(MAX_ORDER)) - 1)
+    } else {
+        last
+    };
+    Some(Touch {
+        at_ns,
+        thread,
+        file,
+        pages: (first, last),
+        kind: *kind,
+    })
 }

@@ -71,7 +71,12 @@ pub struct Lister {
 impl Lister {
     /// A lister that writes to `wake`, an event descriptor, when it has listed files.
     pub fn new(wake: Arc<OwnedFd>) -> Lister {
-        Lister { shared: Arc::default(), is_running: false, wake, recent: Vec::new() }
+        Lister {
+            shared: Arc::default(),
+            is_running: false,
+            wake,
+            recent: Vec::new(),
+        }
     }
 
     /// The command has read a file that is in no listing.
@@ -86,7 +91,8 @@ impl Lister {
         self.with(|shared| shared.begin = Some(path.to_path_buf()));
         if !self.is_running {
             let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
-            self.is_running = threads::spawn("foreread-list", move || Walker::new(shared, wake).run()).is_ok();
+            self.is_running =
+                threads::spawn("foreread-list", move || Walker::new(shared, wake).run()).is_ok();
         }
     }
 
@@ -100,7 +106,14 @@ impl Lister {
         if !self.is_running {
             return Vec::new();
         }
-        std::mem::take(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).listed)
+        std::mem::take(
+            &mut self
+                .shared
+                .0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .listed,
+        )
     }
 
     fn with(&self, change: impl FnOnce(&mut Shared)) {
@@ -136,7 +149,16 @@ struct Walker {
 impl Walker {
     fn new(shared: Arc<(Mutex<Shared>, Condvar)>, wake: Arc<OwnedFd>) -> Walker {
         let (levels, batch) = (Vec::new(), Vec::new());
-        Walker { shared, wake, levels, dev: 0, above: 0, last: None, number: 0, batch }
+        Walker {
+            shared,
+            wake,
+            levels,
+            dev: 0,
+            above: 0,
+            last: None,
+            number: 0,
+            batch,
+        }
     }
 
     fn run(mut self) {
@@ -183,8 +205,12 @@ impl Walker {
     /// A new listing, from this file on.
     fn begin(&mut self, path: &Path) {
         self.send();
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
-        let Ok(meta) = fs::symlink_metadata(path) else { return };
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return;
+        };
+        let Ok(meta) = fs::symlink_metadata(path) else {
+            return;
+        };
         (self.dev, self.above, self.last) = (meta.dev(), 0, Some(file_key(meta.dev(), meta.ino())));
         self.levels.clear();
         let reached = {
@@ -201,10 +227,16 @@ impl Walker {
 
     /// The next entry; false when the listing has ended.
     fn step(&mut self) -> bool {
-        let Some(level) = self.levels.last_mut() else { return false };
-        let Some((name, is_folder)) = level.entries.pop() else { return self.leave() };
+        let Some(level) = self.levels.last_mut() else {
+            return false;
+        };
+        let Some((name, is_folder)) = level.entries.pop() else {
+            return self.leave();
+        };
         let path = level.path.join(name);
-        let Ok(meta) = fs::symlink_metadata(&path) else { return true };
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            return true;
+        };
         if meta.dev() != self.dev {
             return true;
         }
@@ -229,17 +261,23 @@ impl Walker {
 
     /// Goes on with the folder above.
     fn leave(&mut self) -> bool {
-        let Some(done) = self.levels.pop() else { return false };
+        let Some(done) = self.levels.pop() else {
+            return false;
+        };
         if !self.levels.is_empty() {
             return true;
         }
-        let (Some(above), Some(name)) = (done.path.parent(), done.path.file_name()) else { return false };
+        let (Some(above), Some(name)) = (done.path.parent(), done.path.file_name()) else {
+            return false;
+        };
         self.above += 1;
         let same = |meta: &fs::Metadata| meta.dev() == self.dev;
         if self.above > MAX_ABOVE || !fs::symlink_metadata(above).is_ok_and(|meta| same(&meta)) {
             return false;
         }
-        let Some(mut level) = list(above) else { return false };
+        let Some(mut level) = list(above) else {
+            return false;
+        };
         cut(&mut level, name);
         self.levels.push(level);
         true
@@ -269,7 +307,10 @@ fn list(path: &Path) -> Option<Level> {
         }
     }
     entries.reverse();
-    Some(Level { path: path.to_path_buf(), entries })
+    Some(Level {
+        path: path.to_path_buf(),
+        entries,
+    })
 }
 
 /// Leaves what is behind `name`.
@@ -285,7 +326,10 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
 
     fn below(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
+        for entry in fs::read_dir(folder)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry"))
+        {
             let kind = entry.file_type().expect("a type");
             if kind.is_dir() {
                 below(&entry.path(), found);
@@ -301,16 +345,24 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder for temporary files");
         for (folder, files) in [("a", 5), ("a/inner", 3), ("b", 4), ("c/deep/deeper", 2)] {
             fs::create_dir_all(root.path().join(folder)).expect("made");
-            (0..files).for_each(|n| fs::write(root.path().join(folder).join(format!("f{n}")), "x").expect("room"));
+            (0..files).for_each(|n| {
+                fs::write(root.path().join(folder).join(format!("f{n}")), "x").expect("room")
+            });
         }
         std::os::unix::fs::symlink(root.path(), root.path().join("a/loop")).expect("made");
         let mut all = Vec::new();
         below(root.path(), &mut all);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).expect("an event descriptor"));
         let mut lister = Lister::new(wake);
-        let second = (0..all.len()).find(|n| all[n + 1].parent() == all[*n].parent()).expect("one") + 1;
+        let second = (0..all.len())
+            .find(|n| all[n + 1].parent() == all[*n].parent())
+            .expect("one")
+            + 1;
         lister.read(&all[second - 1]);
-        assert!(lister.listed().is_empty(), "one file of a folder is no walk");
+        assert!(
+            lister.listed().is_empty(),
+            "one file of a folder is no walk"
+        );
         lister.read(&all[second]);
         let expected = &all[second + 1..];
         let mut listed = Vec::new();
@@ -318,8 +370,17 @@ mod tests {
             listed.extend(lister.listed());
         }
         let paths: Vec<&Path> = listed.iter().map(|one| one.path.as_path()).collect();
-        assert_eq!(paths[..expected.len()], expected.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+        assert_eq!(
+            paths[..expected.len()],
+            expected.iter().map(PathBuf::as_path).collect::<Vec<_>>()
+        );
         let afters: Vec<Option<FileKey>> = listed.iter().skip(1).map(|one| one.after).collect();
-        assert_eq!(afters, listed[..listed.len() - 1].iter().map(|one| Some(one.key)).collect::<Vec<_>>());
+        assert_eq!(
+            afters,
+            listed[..listed.len() - 1]
+                .iter()
+                .map(|one| Some(one.key))
+                .collect::<Vec<_>>()
+        );
     }
 }

@@ -54,10 +54,20 @@ impl EventFormat {
     /// Reads a `format` file; nothing where it is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<EventFormat> {
-        let id = text.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
-        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("field:"));
+        let id = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ID: "))?
+            .trim()
+            .parse()
+            .ok()?;
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("field:"));
         let fields: Option<Vec<Field>> = lines.map(field).collect();
-        let fields = fields?.into_iter().filter(|field| !field.name.starts_with("common_")).collect();
+        let fields = fields?
+            .into_iter()
+            .filter(|field| !field.name.starts_with("common_"))
+            .collect();
         Some(EventFormat { id, fields })
     }
 
@@ -72,7 +82,9 @@ impl EventFormat {
 fn field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declared = parts.next()?;
-    let name = declared.rsplit(|c: char| c.is_whitespace() || c == '*').next()?;
+    let name = declared
+        .rsplit(|c: char| c.is_whitespace() || c == '*')
+        .next()?;
     let name = name.split('[').next()?.to_string();
     let (mut offset, mut size, mut signed) = (None, None, false);
     for part in parts {
@@ -83,7 +95,12 @@ fn field(text: &str) -> Option<Field> {
             _ => {}
         }
     }
-    Some(Field { name, offset: offset?, size: size?, signed })
+    Some(Field {
+        name,
+        offset: offset?,
+        size: size?,
+        signed,
+    })
 }
 
 #[cfg(test)]
@@ -98,17 +115,40 @@ mod tests {
     fn a_format_is_read() {
         let format = EventFormat::parse(TEXT).expect("a format");
         let names: Vec<&str> = format.fields.iter().map(|f| f.name.as_str()).collect();
-        assert_eq!((format.id, names), (841, vec!["__syscall_nr", "filename", "comm"]));
+        assert_eq!(
+            (format.id, names),
+            (841, vec!["__syscall_nr", "filename", "comm"])
+        );
         assert_eq!(EventFormat::parse("ID: x"), None);
-        assert_eq!(EventFormat::parse("ID: 1\n field:int a; offset:b; size:4;"), None);
+        assert_eq!(
+            EventFormat::parse("ID: 1\n field:int a; offset:b; size:4;"),
+            None
+        );
     }
 
     #[test]
     fn values_keep_their_sign_and_their_bounds() {
         let bytes = [0xff_u8; 16];
-        let of = |offset, size, signed| Field { name: String::new(), offset, size, signed }.value(&bytes);
-        assert_eq!((of(0, 4, true), of(0, 4, false)), (Some(u64::MAX), Some(0xffff_ffff)));
-        assert_eq!((of(1, 2, true), of(1, 1, false), of(8, 8, false)), (Some(u64::MAX), Some(255), Some(u64::MAX)));
-        assert_eq!((of(9, 8, false), of(0, 3, false), of(usize::MAX, 8, false)), (None, None, None));
+        let of = |offset, size, signed| {
+            Field {
+                name: String::new(),
+                offset,
+                size,
+                signed,
+            }
+            .value(&bytes)
+        };
+        assert_eq!(
+            (of(0, 4, true), of(0, 4, false)),
+            (Some(u64::MAX), Some(0xffff_ffff))
+        );
+        assert_eq!(
+            (of(1, 2, true), of(1, 1, false), of(8, 8, false)),
+            (Some(u64::MAX), Some(255), Some(u64::MAX))
+        );
+        assert_eq!(
+            (of(9, 8, false), of(0, 3, false), of(usize::MAX, 8, false)),
+            (None, None, None)
+        );
     }
 }

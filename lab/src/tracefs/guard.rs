@@ -52,7 +52,9 @@ fn guard(name: &str) {
     let Ok(root) = super::root() else { return };
     let _ = copy(&mut stdin().lock(), &mut sink());
     let path = root.path().join("instances").join(name);
-    let Ok(folder) = File::open(&path) else { return };
+    let Ok(folder) = File::open(&path) else {
+        return;
+    };
     if flock(&folder, FlockOperation::LockExclusive).is_err() {
         return;
     }
@@ -75,7 +77,11 @@ impl Guard {
         if !OFFERED.load(Ordering::Relaxed) {
             return None;
         }
-        program::guard(WORD).arg(name).spawn().ok().map(|child| Guard(Some(child)))
+        program::guard(WORD)
+            .arg(name)
+            .spawn()
+            .ok()
+            .map(|child| Guard(Some(child)))
     }
 
     /// The owner has done with its instance, and does not wait for its end.

@@ -72,18 +72,32 @@ impl Instance {
         let mut made = None;
         for _ in 0..MAX_TRIES {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-            let name = format!("{PREFIX}{}-{:x}{:08x}", std::process::id(), now.tv_sec, now.tv_nsec);
+            let name = format!(
+                "{PREFIX}{}-{:x}{:08x}",
+                std::process::id(),
+                now.tv_sec,
+                now.tv_nsec
+            );
             let path = instances.join(&name);
             let locked = make(&path);
-            let refused = |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
+            let refused =
+                |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
             if let Some(lock) = locked.map_err(refused)? {
-                made = Some(Instance { path, lock: Some(lock), guard: Guard::start(&name) });
+                made = Some(Instance {
+                    path,
+                    lock: Some(lock),
+                    guard: Guard::start(&name),
+                });
                 break;
             }
         }
         let instance = made.ok_or_else(|| {
             let remedy = "end the other programs that make and remove instances";
-            TracefsError::new("each instance of tracefs was removed at once", instances.display().to_string(), remedy)
+            TracefsError::new(
+                "each instance of tracefs was removed at once",
+                instances.display().to_string(),
+                remedy,
+            )
         })?;
         instance.set("tracing_on", "0")?;
         Ok(instance)
@@ -117,7 +131,10 @@ impl Instance {
     /// # Errors
     /// Its form is not understood.
     pub fn format(&self, event: &str) -> Result<Option<EventFormat>, TracefsError> {
-        let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format")) else { return Ok(None) };
+        let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
+        else {
+            return Ok(None);
+        };
         EventFormat::parse(&text).map(Some).ok_or_else(|| {
             let remedy = "this kernel is not known yet: please report it with this file";
             TracefsError::new("the form of an event is not understood", event, remedy)
@@ -129,8 +146,14 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it, or its form is not understood.
-    pub fn enable(&self, event: &str, filter: Option<&str>) -> Result<Option<EventFormat>, TracefsError> {
-        let Some(format) = self.format(event)? else { return Ok(None) };
+    pub fn enable(
+        &self,
+        event: &str,
+        filter: Option<&str>,
+    ) -> Result<Option<EventFormat>, TracefsError> {
+        let Some(format) = self.format(event)? else {
+            return Ok(None);
+        };
         let folder = self.path.join("events").join(event);
         if let Some(filter) = filter {
             write(&folder.join("filter"), filter)?;
@@ -148,7 +171,10 @@ impl Instance {
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
         let path = self.path.join("set_event_pid");
         // A truncation would take the others away first, and wait until no CPU is in an event.
-        let done = OpenOptions::new().write(true).open(&path).and_then(|mut f| f.write_all(list.join(" ").as_bytes()));
+        let done = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .and_then(|mut f| f.write_all(list.join(" ").as_bytes()));
         done.map_err(|error| TracefsError::io("cannot follow", &path, &error))
     }
 
@@ -157,7 +183,10 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses to follow.
-    pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), TracefsError> {
+    pub fn begin(
+        &self,
+        mut command: Command,
+    ) -> Result<(u32, std::io::Result<Child>), TracefsError> {
         let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), TracefsError> {
             let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             self.follow(&[thread])?;
@@ -165,8 +194,11 @@ impl Instance {
             Ok((thread, command.spawn()))
         };
         std::thread::scope(|scope| {
-            let thread = foreread_os::threads::spawn_scoped(scope, "foreread-begin", follow_and_begin);
-            let thread = thread.map_err(|error| TracefsError::io("cannot begin the command", &self.path, &error))?;
+            let thread =
+                foreread_os::threads::spawn_scoped(scope, "foreread-begin", follow_and_begin);
+            let thread = thread.map_err(|error| {
+                TracefsError::io("cannot begin the command", &self.path, &error)
+            })?;
             thread.join().expect("it does not panic")
         })
     }
@@ -175,7 +207,9 @@ impl Instance {
     #[must_use]
     pub fn followed(&self) -> Vec<u32> {
         let text = self.get("set_event_pid").unwrap_or_default();
-        text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+        text.split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
     }
 
     /// The binary buffer of each CPU, for reading without waiting.
@@ -185,7 +219,9 @@ impl Instance {
     pub fn raw(&self) -> Result<Vec<File>, TracefsError> {
         let open = |cpu: u32| {
             let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
-            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
+            let flags = rustix::fs::OFlags::RDONLY
+                | rustix::fs::OFlags::NONBLOCK
+                | rustix::fs::OFlags::CLOEXEC;
             rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
                 .map(File::from)
                 .map_err(|error| TracefsError::io("cannot read the events", &path, &error.into()))
@@ -196,8 +232,18 @@ impl Instance {
     /// The numbers of the CPUs that have a buffer.
     #[must_use]
     pub fn cpus(&self) -> Vec<u32> {
-        let names = fs::read_dir(self.path.join("per_cpu")).into_iter().flatten().flatten();
-        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix("cpu")?.parse().ok();
+        let names = fs::read_dir(self.path.join("per_cpu"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let number = |entry: fs::DirEntry| {
+            entry
+                .file_name()
+                .to_str()?
+                .strip_prefix("cpu")?
+                .parse()
+                .ok()
+        };
         let mut cpus: Vec<u32> = names.filter_map(number).collect();
         cpus.sort_unstable();
         cpus
@@ -208,7 +254,9 @@ impl Instance {
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
         for cpu in self.cpus() {
-            let text = self.get(&format!("per_cpu/cpu{cpu}/stats")).unwrap_or_default();
+            let text = self
+                .get(&format!("per_cpu/cpu{cpu}/stats"))
+                .unwrap_or_default();
             let one = parse_stats(&text);
             sum.overrun += one.overrun;
             sum.dropped += one.dropped;
@@ -219,9 +267,15 @@ impl Instance {
     /// What of these events is not recorded at the moment: recording as a whole, or the first that is switched off.
     #[must_use]
     pub fn switched_off(&self, events: &[&str]) -> Option<String> {
-        let is_on = |file: &str| self.get(file).is_ok_and(|text| text.trim_end().starts_with('1'));
+        let is_on = |file: &str| {
+            self.get(file)
+                .is_ok_and(|text| text.trim_end().starts_with('1'))
+        };
         let events = events.iter().map(|event| format!("events/{event}/enable"));
-        ["tracing_on".to_string()].into_iter().chain(events).find(|file| !is_on(file))
+        ["tracing_on".to_string()]
+            .into_iter()
+            .chain(events)
+            .find(|file| !is_on(file))
     }
 
     /// Switches everything off.
@@ -258,16 +312,26 @@ impl Drop for Instance {
 }
 
 fn write(path: &Path, value: &str) -> Result<(), TracefsError> {
-    let done = OpenOptions::new().write(true).truncate(true).open(path).and_then(|mut f| f.write_all(value.as_bytes()));
+    let done = OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)
+        .and_then(|mut f| f.write_all(value.as_bytes()));
     done.map_err(|error| TracefsError::io(&format!("cannot write '{value}'"), path, &error))
 }
 
 fn parse_stats(text: &str) -> Stats {
     let of = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+        line.and_then(|value| value.trim().parse().ok())
+            .unwrap_or(0)
     };
-    Stats { overrun: of("overrun"), dropped: of("dropped events") + of("commit overrun") }
+    Stats {
+        overrun: of("overrun"),
+        dropped: of("dropped events") + of("commit overrun"),
+    }
 }
 
 /// Makes the folder and locks it; nothing where it is there, or a cleaner has had the lock first.
@@ -291,11 +355,19 @@ fn make(path: &Path) -> std::io::Result<Option<File>> {
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+            continue;
+        };
         // Versions before 1.0 had no lock: foreread-PID, and foreread-conform-PID-START.
-        let pid = rest.strip_prefix("conform-").map_or(rest, |rest| rest.split('-').next().unwrap_or(rest));
-        let lives = pid.parse::<u32>().is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
-        let Ok(folder) = File::open(entry.path()) else { continue };
+        let pid = rest
+            .strip_prefix("conform-")
+            .map_or(rest, |rest| rest.split('-').next().unwrap_or(rest));
+        let lives = pid
+            .parse::<u32>()
+            .is_ok_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        let Ok(folder) = File::open(entry.path()) else {
+            continue;
+        };
         if !lives && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&entry.path());
         }
@@ -319,13 +391,21 @@ mod tests {
     #[test]
     fn stats_count_what_was_lost() {
         let text = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 2\noldest event ts: 1.5\ndropped events: 3\n";
-        assert_eq!(parse_stats(text), Stats { overrun: 7, dropped: 4 });
+        assert_eq!(
+            parse_stats(text),
+            Stats {
+                overrun: 7,
+                dropped: 4
+            }
+        );
         assert_eq!(parse_stats(""), Stats::default());
     }
 
     #[test]
     fn an_instance_is_removed_and_so_is_a_dead_ones() {
-        let _turn = super::super::TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _turn = super::super::TURN
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let root = match super::super::root() {
             Ok(root) => root,
             Err(error) => {
@@ -334,25 +414,49 @@ mod tests {
             }
         };
         // A process id beyond the largest that Linux gives (2^22). That of a version without locks, and that of one with.
-        let stale = ["foreread-4194305", "foreread-4194305-1", "foreread-conform-4194305-1"]
-            .map(|name| root.path().join("instances").join(name));
-        stale.iter().for_each(|path| fs::create_dir_all(path).expect("root may"));
+        let stale = [
+            "foreread-4194305",
+            "foreread-4194305-1",
+            "foreread-conform-4194305-1",
+        ]
+        .map(|name| root.path().join("instances").join(name));
+        stale
+            .iter()
+            .for_each(|path| fs::create_dir_all(path).expect("root may"));
         // As another PID namespace sees it: no such process, but the lock is held.
         let alive = root.path().join("instances/foreread-4194305-2");
         let lock = make(&alive).expect("root may").expect("nothing is there");
         // A version without locks, and this process lives.
-        let old = root.path().join("instances").join(format!("foreread-conform-{}-1", std::process::id()));
+        let old = root
+            .path()
+            .join("instances")
+            .join(format!("foreread-conform-{}-1", std::process::id()));
         fs::create_dir_all(&old).expect("root may");
         let instance = Instance::create(&root).expect("made");
         assert!(stale.iter().all(|path| !path.exists()) && alive.exists() && old.exists());
         fs::remove_dir(&old).expect("root may");
         drop(lock);
         remove_stale(&root.path().join("instances"));
-        assert!(!alive.exists() && instance.path().exists(), "the lock is free, and ours is not");
-        let format = instance.enable("sched/sched_process_exec", None).expect("switched on").expect("there");
+        assert!(
+            !alive.exists() && instance.path().exists(),
+            "the lock is free, and ours is not"
+        );
+        let format = instance
+            .enable("sched/sched_process_exec", None)
+            .expect("switched on")
+            .expect("there");
         assert!(format.field("pid").is_some());
-        assert_eq!(instance.enable("sched/no_such_event", None).expect("no error"), None);
-        assert!(instance.enable("sched/sched_process_exec", Some("nonsense ==")).is_err());
+        assert_eq!(
+            instance
+                .enable("sched/no_such_event", None)
+                .expect("no error"),
+            None
+        );
+        assert!(
+            instance
+                .enable("sched/sched_process_exec", Some("nonsense =="))
+                .is_err()
+        );
         instance.follow(&[std::process::id()]).expect("followed");
         assert_eq!(instance.followed(), [std::process::id()]);
         assert_eq!(instance.stats(), Stats::default());

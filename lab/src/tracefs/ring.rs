@@ -32,7 +32,12 @@ impl<'a> Page<'a> {
         let used = word64(bytes, 8)?;
         let data = bytes.get(HEAD_BYTES..)?;
         let len = usize::try_from(used & IN_USE).ok()?.min(data.len());
-        Some(Page { lost: used & LOST != 0, now_ns, data: &data[..len], at: 0 })
+        Some(Page {
+            lost: used & LOST != 0,
+            now_ns,
+            data: &data[..len],
+            at: 0,
+        })
     }
 
     /// A word at `at`, which moves on.
@@ -61,7 +66,9 @@ impl<'a> Iterator for Page<'a> {
                 29 if delta == 0 => return None,
                 29 => (usize::try_from(self.word()?).ok()?.checked_sub(4)?, false),
                 30 => {
-                    self.now_ns = self.now_ns.wrapping_add(delta + (u64::from(self.word()?) << 27));
+                    self.now_ns = self
+                        .now_ns
+                        .wrapping_add(delta + (u64::from(self.word()?) << 27));
                     continue;
                 }
                 31 => {
@@ -89,12 +96,17 @@ mod tests {
 
     fn page(used: u64, words: &[u32]) -> Vec<u8> {
         let mut bytes = [1000_u64.to_ne_bytes(), used.to_ne_bytes()].concat();
-        words.iter().for_each(|word| bytes.extend(word.to_ne_bytes()));
+        words
+            .iter()
+            .for_each(|word| bytes.extend(word.to_ne_bytes()));
         bytes
     }
 
     fn events(bytes: &[u8]) -> Vec<(u64, usize)> {
-        Page::new(bytes).expect("a page").map(|(at, data)| (at, data.len())).collect()
+        Page::new(bytes)
+            .expect("a page")
+            .map(|(at, data)| (at, data.len()))
+            .collect()
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub(super) struct Candidate {
 
 impl Candidate {
     fn new(policy: &str, choice: Choice) -> Candidate {
-        let policy = PolicyDraft::parse(policy).unwrap_or_else(|error| unreachable!("{policy} is a policy: {error}"));
+        let policy = PolicyDraft::parse(policy)
+            .unwrap_or_else(|error| unreachable!("{policy} is a policy: {error}"));
         Candidate { policy, choice }
     }
 
@@ -64,13 +65,23 @@ pub(super) fn kernel(max_bytes: u64) -> String {
 
 /// None, today, the kernel with other maxima, ours.
 pub(super) fn all(today: u64, plateau: Option<u64>) -> Vec<Candidate> {
-    let mut maxima: Vec<u64> = MAXIMA.into_iter().chain(plateau).chain([today]).filter(|max| *max > 0).collect();
+    let mut maxima: Vec<u64> = MAXIMA
+        .into_iter()
+        .chain(plateau)
+        .chain([today])
+        .filter(|max| *max > 0)
+        .collect();
     maxima.sort_unstable();
     maxima.dedup();
     let none = Candidate::new("none", Choice::NoReadahead);
     let ours = OURS.map(|(name, window_bytes)| Candidate::new(name, Choice::Ours { window_bytes }));
     let off = (today == 0).then(|| Candidate::kernel(0));
-    [none].into_iter().chain(maxima.into_iter().map(Candidate::kernel)).chain(ours).chain(off).collect()
+    [none]
+        .into_iter()
+        .chain(maxima.into_iter().map(Candidate::kernel))
+        .chain(ours)
+        .chain(off)
+        .collect()
 }
 
 #[cfg(test)]
@@ -79,17 +90,38 @@ mod tests {
 
     #[test]
     fn every_candidate_is_a_policy_and_occurs_once() {
-        for (today, plateau) in [(128 << 10, None), (4 << 20, Some(1 << 20)), (0, Some(128 << 10))] {
+        for (today, plateau) in [
+            (128 << 10, None),
+            (4 << 20, Some(1 << 20)),
+            (0, Some(128 << 10)),
+        ] {
             let all = all(today, plateau);
-            let names: Vec<String> = all.iter().map(|candidate| candidate.policy.to_string()).collect();
+            let names: Vec<String> = all
+                .iter()
+                .map(|candidate| candidate.policy.to_string())
+                .collect();
             let mut distinct = names.clone();
             distinct.sort_unstable();
             distinct.dedup();
             assert_eq!(distinct.len(), names.len());
-            assert!(names.contains(&kernel(today)) && names[0] == "none", "{names:?}");
-            assert!(OURS.iter().all(|(name, _)| names.contains(&(*name).to_string())), "{names:?}");
-            let kernels = all.iter().filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })).count();
-            assert_eq!(kernels, all.len() - 1 - OURS.len(), "large folios are no setting of the kernel");
+            assert!(
+                names.contains(&kernel(today)) && names[0] == "none",
+                "{names:?}"
+            );
+            assert!(
+                OURS.iter()
+                    .all(|(name, _)| names.contains(&(*name).to_string())),
+                "{names:?}"
+            );
+            let kernels = all
+                .iter()
+                .filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. }))
+                .count();
+            assert_eq!(
+                kernels,
+                all.len() - 1 - OURS.len(),
+                "large folios are no setting of the kernel"
+            );
         }
     }
 }

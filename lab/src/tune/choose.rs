@@ -19,7 +19,13 @@ struct Gaining {
 
 /// The best maximum of the kernel that is better than today; of those as good, the smallest.
 pub(super) fn kernel(report: &Report, today: &str, candidates: &[Candidate]) -> Option<Gain> {
-    best(report, today, candidates.iter().filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })))
+    best(
+        report,
+        today,
+        candidates
+            .iter()
+            .filter(|candidate| matches!(candidate.choice, Choice::Kernel { .. })),
+    )
 }
 
 /// The best policy at all that is better than today, `none` among them.
@@ -27,22 +33,44 @@ pub(super) fn any(report: &Report, today: &str, candidates: &[Candidate]) -> Opt
     best(report, today, candidates.iter())
 }
 
-fn best<'a>(report: &Report, today: &str, candidates: impl Iterator<Item = &'a Candidate>) -> Option<Gain> {
+fn best<'a>(
+    report: &Report,
+    today: &str,
+    candidates: impl Iterator<Item = &'a Candidate>,
+) -> Option<Gain> {
     let gaining = |candidate: &Candidate| {
         let name = candidate.policy.to_string();
-        let row = report.rows.iter().find(|row| row.policy == name && !row.limit)?;
+        let row = report
+            .rows
+            .iter()
+            .find(|row| row.policy == name && !row.limit)?;
         let max_bytes = match candidate.choice {
             Choice::Kernel { max_bytes } => Some(max_bytes),
             Choice::NoReadahead | Choice::Ours { .. } => None,
         };
-        let gain = Gain { max_bytes, ..gain(report, today, row)? };
-        Some(Gaining { gain, window_bytes: candidate.choice.window_bytes() })
+        let gain = Gain {
+            max_bytes,
+            ..gain(report, today, row)?
+        };
+        Some(Gaining {
+            gain,
+            window_bytes: candidate.choice.window_bytes(),
+        })
     };
     let all: Vec<Gaining> = candidates.filter_map(gaining).collect();
-    let least = all.iter().map(|one| one.gain.ratio).min_by(f64::total_cmp)?;
-    let as_good = all.into_iter().filter(|one| one.gain.ratio <= least * (1.0 + AS_GOOD));
+    let least = all
+        .iter()
+        .map(|one| one.gain.ratio)
+        .min_by(f64::total_cmp)?;
+    let as_good = all
+        .into_iter()
+        .filter(|one| one.gain.ratio <= least * (1.0 + AS_GOOD));
     let bytes = |one: &Gaining| one.gain.bytes_ratio.unwrap_or(1.0);
-    let order = |a: &Gaining, b: &Gaining| a.window_bytes.cmp(&b.window_bytes).then(bytes(a).total_cmp(&bytes(b)));
+    let order = |a: &Gaining, b: &Gaining| {
+        a.window_bytes
+            .cmp(&b.window_bytes)
+            .then(bytes(a).total_cmp(&bytes(b)))
+    };
     as_good.min_by(order).map(|one| one.gain)
 }
 
@@ -58,7 +86,13 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     if compared.differs != Some(true) || ratio > 1.0 - MIN_GAIN {
         return None;
     }
-    let turned = |[low, high]: [f64; 2]| if compared.a == today { [low, high] } else { [high.recip(), low.recip()] };
+    let turned = |[low, high]: [f64; 2]| {
+        if compared.a == today {
+            [low, high]
+        } else {
+            [high.recip(), low.recip()]
+        }
+    };
     let bytes = row.source_bytes.zip(base.source_bytes);
     Some(Gain {
         what: row.policy.clone(),
@@ -68,7 +102,8 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
         ratio_ci95: compared.ratio_ci95.map(turned),
         today_s,
         with_s,
-        bytes_ratio: bytes.and_then(|(with, today)| foreread_sim::stats::ratio(with as f64, today as f64)),
+        bytes_ratio: bytes
+            .and_then(|(with, today)| foreread_sim::stats::ratio(with as f64, today as f64)),
     })
 }
 
@@ -95,17 +130,28 @@ mod tests {
         };
         let policies = rows.iter().map(|(name, times, bytes)| PolicyRuns {
             policy: (*name).to_string(),
-            kind: if *name == "none" { RowKind::NoReadahead } else { RowKind::Policy },
+            kind: if *name == "none" {
+                RowKind::NoReadahead
+            } else {
+                RowKind::Policy
+            },
             runs: times.map(|time| run(time, *bytes)).into(),
         });
-        Report::of(&Table { runs: 3, policies: policies.collect(), ..Table::default() })
+        Report::of(&Table {
+            runs: 3,
+            policies: policies.collect(),
+            ..Table::default()
+        })
     }
 
     const TODAY: &str = "linux-6.18:max=128K";
 
     fn chosen(report: &Report) -> [Option<Gain>; 2] {
         let candidates = candidates::all(128 << 10, Some(256 << 10));
-        [kernel(report, TODAY, &candidates), any(report, TODAY, &candidates)]
+        [
+            kernel(report, TODAY, &candidates),
+            any(report, TODAY, &candidates),
+        ]
     }
 
     #[test]
@@ -120,28 +166,56 @@ mod tests {
         ]);
         let [kernel, any] = chosen(&all);
         let kernel = kernel.expect("a gain");
-        assert_eq!((kernel.what.as_str(), kernel.max_bytes), ("linux-6.18:max=512K", Some(512 << 10)));
-        assert!((kernel.ratio - 0.52).abs() < 1e-9 && kernel.ratio_ci95.is_some_and(|[low, high]| low <= high));
-        assert_eq!(any.map(|g| (g.what, g.max_bytes)), Some(("rbd-plain".to_string(), None)));
+        assert_eq!(
+            (kernel.what.as_str(), kernel.max_bytes),
+            ("linux-6.18:max=512K", Some(512 << 10))
+        );
+        assert!(
+            (kernel.ratio - 0.52).abs() < 1e-9
+                && kernel.ratio_ci95.is_some_and(|[low, high]| low <= high)
+        );
+        assert_eq!(
+            any.map(|g| (g.what, g.max_bytes)),
+            Some(("rbd-plain".to_string(), None))
+        );
     }
 
     /// Large folios are no setting of the kernel, however the policy is called.
     #[test]
     fn a_row_is_the_kernels_by_its_candidate_and_not_by_its_name() {
-        let folios = report(&[(TODAY, [4.0, 4.1, 3.9], 1), ("linux-6.18:max=2M,folios=on", [1.0, 1.1, 0.9], 1)]);
+        let folios = report(&[
+            (TODAY, [4.0, 4.1, 3.9], 1),
+            ("linux-6.18:max=2M,folios=on", [1.0, 1.1, 0.9], 1),
+        ]);
         let [kernel, any] = chosen(&folios);
         assert_eq!((kernel, any.map(|g| g.max_bytes)), (None, Some(None)));
     }
 
     #[test]
     fn what_no_test_calls_a_gain_is_none() {
-        let noise = report(&[(TODAY, [4.0, 5.0, 3.0], 1), ("linux-6.18:max=8M", [3.9, 3.0, 5.0], 1)]);
+        let noise = report(&[
+            (TODAY, [4.0, 5.0, 3.0], 1),
+            ("linux-6.18:max=8M", [3.9, 3.0, 5.0], 1),
+        ]);
         assert_eq!(chosen(&noise), [None, None]);
-        let worse = report(&[(TODAY, [1.0, 1.1, 0.9], 1), ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 1)]);
+        let worse = report(&[
+            (TODAY, [1.0, 1.1, 0.9], 1),
+            ("linux-6.18:max=8M", [2.0, 2.1, 1.9], 1),
+        ]);
         assert_eq!(chosen(&worse), [None, None]);
-        let small = report(&[(TODAY, [1.0, 1.001, 0.999], 1), ("linux-6.18:max=8M", [0.92, 0.921, 0.919], 1)]);
-        assert_eq!(chosen(&small), [None, None], "8 % is no reason to change a system");
-        let enough = report(&[(TODAY, [1.0, 1.001, 0.999], 1), ("linux-6.18:max=8M", [0.89, 0.891, 0.889], 1)]);
+        let small = report(&[
+            (TODAY, [1.0, 1.001, 0.999], 1),
+            ("linux-6.18:max=8M", [0.92, 0.921, 0.919], 1),
+        ]);
+        assert_eq!(
+            chosen(&small),
+            [None, None],
+            "8 % is no reason to change a system"
+        );
+        let enough = report(&[
+            (TODAY, [1.0, 1.001, 0.999], 1),
+            ("linux-6.18:max=8M", [0.89, 0.891, 0.889], 1),
+        ]);
         assert!(chosen(&enough).iter().all(Option::is_some));
     }
 }

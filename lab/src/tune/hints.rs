@@ -24,8 +24,10 @@ const NEARLY_ALL: f64 = 0.9;
 /// A file with fewer reads shows no pattern.
 const MIN_READS: u64 = 8;
 
-const HINTS: [(Advice, &str); 2] =
-    [(Advice::Random, "POSIX_FADV_RANDOM"), (Advice::Sequential, "POSIX_FADV_SEQUENTIAL")];
+const HINTS: [(Advice, &str); 2] = [
+    (Advice::Random, "POSIX_FADV_RANDOM"),
+    (Advice::Sequential, "POSIX_FADV_SEQUENTIAL"),
+];
 
 /// The best hint under the policy `today`, and the files that it is for.
 pub(super) fn best(
@@ -33,12 +35,25 @@ pub(super) fn best(
     today: &str,
     progress: &mut dyn Progress,
 ) -> Result<(Option<Gain>, Vec<String>), TuneError> {
-    let Some(replay) = &plan.replay else { return Ok((None, Vec::new())) };
-    let Ok(policy) = PolicyDraft::parse(today) else { return Ok((None, Vec::new())) };
-    let asked = explain::ExplainOptions { plan: plan.clone(), policy: policy.clone(), against: Vec::new() };
+    let Some(replay) = &plan.replay else {
+        return Ok((None, Vec::new()));
+    };
+    let Ok(policy) = PolicyDraft::parse(today) else {
+        return Ok((None, Vec::new()));
+    };
+    let asked = explain::ExplainOptions {
+        plan: plan.clone(),
+        policy: policy.clone(),
+        against: Vec::new(),
+    };
     let explained = explain::explain(&asked, progress)?;
-    let rows = |workload: Workload, progress: &mut dyn Progress| -> Result<Option<PolicyRuns>, TuneError> {
-        let replay = Arc::new(crate::replay::Replay { workload, ..(**replay).clone() });
+    let rows = |workload: Workload,
+                progress: &mut dyn Progress|
+     -> Result<Option<PolicyRuns>, TuneError> {
+        let replay = Arc::new(crate::replay::Replay {
+            workload,
+            ..(**replay).clone()
+        });
         let plan = ComparePlan {
             replay: Some(replay),
             policies: vec![policy.clone()],
@@ -46,15 +61,30 @@ pub(super) fn best(
             ..plan.clone()
         };
         let tables: Vec<Table> = compare::run(&plan, progress)?;
-        Ok(tables.into_iter().flat_map(|t| t.policies).find(|row| row.policy == today))
+        Ok(tables
+            .into_iter()
+            .flat_map(|t| t.policies)
+            .find(|row| row.policy == today))
     };
-    let by = if replay.mode == Mode::Open { Judge::Latency } else { Judge::Time };
+    let by = if replay.mode == Mode::Open {
+        Judge::Latency
+    } else {
+        Judge::Time
+    };
     let mut found: Vec<(Gain, Option<f64>, Vec<String>)> = Vec::new();
     let mut base: Option<PolicyRuns> = None;
     for (advice, name) in HINTS {
-        let files: Vec<String> = explained.files.iter().filter(|f| is_for(f, advice)).map(|f| f.name.clone()).collect();
-        let numbers: BTreeSet<u32> =
-            (0..).zip(&replay.loaded.names).filter(|(_, n)| files.contains(n)).map(|(i, _)| i).collect();
+        let files: Vec<String> = explained
+            .files
+            .iter()
+            .filter(|f| is_for(f, advice))
+            .map(|f| f.name.clone())
+            .collect();
+        let numbers: BTreeSet<u32> = (0..)
+            .zip(&replay.loaded.names)
+            .filter(|(_, n)| files.contains(n))
+            .map(|(i, _)| i)
+            .collect();
         if numbers.is_empty() {
             continue;
         }
@@ -71,7 +101,9 @@ pub(super) fn best(
         .into_iter()
         .zip(p_values)
         .filter(|((gain, _, _), p)| p.is_some_and(|p| p < ALPHA) && gain.ratio <= 1.0 - MIN_GAIN);
-    let best = called.map(|(found, _)| found).min_by(|a, b| a.0.ratio.total_cmp(&b.0.ratio));
+    let best = called
+        .map(|(found, _)| found)
+        .min_by(|a, b| a.0.ratio.total_cmp(&b.0.ratio));
     Ok(best.map_or((None, Vec::new()), |(gain, _, files)| (Some(gain), files)))
 }
 
@@ -88,19 +120,39 @@ fn is_for(file: &explain::File, advice: Advice) -> bool {
 fn hinted(workload: &Workload, files: &BTreeSet<u32>, advice: Advice) -> Workload {
     let mut workload = workload.clone();
     let mut opened = BTreeSet::new();
-    for job in workload.jobs.iter_mut().filter(|job| files.contains(&job.file) && !job.requests.is_empty()) {
+    for job in workload
+        .jobs
+        .iter_mut()
+        .filter(|job| files.contains(&job.file) && !job.requests.is_empty())
+    {
         if opened.insert(job.open) {
-            let think_ns = if job.timed { job.requests[0].think_ns } else { 0 };
-            job.requests.insert(0, Request { think_ns, ..Request::hint(advice, 0, 0) });
+            let think_ns = if job.timed {
+                job.requests[0].think_ns
+            } else {
+                0
+            };
+            job.requests.insert(
+                0,
+                Request {
+                    think_ns,
+                    ..Request::hint(advice, 0, 0)
+                },
+            );
         }
     }
     workload
 }
 
 /// With the uncorrected chance.
-fn gain(name: &str, by: Judge, base: &PolicyRuns, with: &PolicyRuns) -> Option<(Gain, Option<f64>)> {
+fn gain(
+    name: &str,
+    by: Judge,
+    base: &PolicyRuns,
+    with: &PolicyRuns,
+) -> Option<(Gain, Option<f64>)> {
     let (before, after) = (base.judged_s(by), with.judged_s(by));
-    let bytes = |row: &PolicyRuns| row.runs.iter().map(|r| r.stats.source_bytes).sum::<u64>() as f64;
+    let bytes =
+        |row: &PolicyRuns| row.runs.iter().map(|r| r.stats.source_bytes).sum::<u64>() as f64;
     let (today_s, with_s) = (Summary::of(&before)?.mean, Summary::of(&after)?.mean);
     let gain = Gain {
         kind: None,
@@ -123,11 +175,33 @@ mod tests {
     #[test]
     fn each_open_description_is_hinted_once() {
         let read = || vec![Request::read(0, 4096)];
-        let jobs = vec![Job::new(0, 0, read()), Job::new(0, 0, read()), Job::new(0, 1, read()), Job::new(1, 2, read())];
-        let workload = Workload { name: String::new(), files: vec![9999, 9999], listed: false, page_bytes: 4096, jobs };
+        let jobs = vec![
+            Job::new(0, 0, read()),
+            Job::new(0, 0, read()),
+            Job::new(0, 1, read()),
+            Job::new(1, 2, read()),
+        ];
+        let workload = Workload {
+            name: String::new(),
+            files: vec![9999, 9999],
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
         let with = hinted(&workload, &BTreeSet::from([0]), Advice::Random);
-        let hints = |job: &Job| job.requests.iter().filter(|r| r.kind == RequestKind::Hint(Advice::Random)).count();
-        assert_eq!(with.jobs.iter().map(hints).collect::<Vec<_>>(), [1, 0, 1, 0]);
-        assert_eq!((with.reads(), with.bytes()), (workload.reads(), workload.bytes()));
+        let hints = |job: &Job| {
+            job.requests
+                .iter()
+                .filter(|r| r.kind == RequestKind::Hint(Advice::Random))
+                .count()
+        };
+        assert_eq!(
+            with.jobs.iter().map(hints).collect::<Vec<_>>(),
+            [1, 0, 1, 0]
+        );
+        assert_eq!(
+            (with.reads(), with.bytes()),
+            (workload.reads(), workload.bytes())
+        );
     }
 }

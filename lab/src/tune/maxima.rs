@@ -39,14 +39,20 @@ pub fn maxima(
     let plan = ComparePlan {
         replay: Some(replay),
         on: Some(CompareOn::Preset(preset)),
-        policies: candidates.iter().map(|candidate| candidate.policy.clone()).collect(),
+        policies: candidates
+            .iter()
+            .map(|candidate| candidate.policy.clone())
+            .collect(),
         oracle: OracleRow::Usual,
         runs: Some(RUNS),
         seed: 1,
         ..ComparePlan::default()
     };
     let tables = compare::run(&plan, progress)?;
-    let report = tables.first().map(Report::of).unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
+    let report = tables
+        .first()
+        .map(Report::of)
+        .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
     let time = |candidate: &Candidate| {
         let name = candidate.policy.to_string();
         let row = report.rows.iter().find(|row| row.policy == name)?;

@@ -49,13 +49,26 @@ fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Set
 /// How much of what the storage serves the figures are about.
 fn reach(tuned: &Tuned, partial: bool) -> String {
     let mut said = String::new();
-    let part = |share: Option<f64>, of: &str| share.filter(|one| *one < 0.995).map(|one| (one, of.to_string()));
+    let part = |share: Option<f64>, of: &str| {
+        share
+            .filter(|one| *one < 0.995)
+            .map(|one| (one, of.to_string()))
+    };
     if let Some(chosen) = &tuned.chosen {
-        let parts = [part(chosen.bytes_share, "bytes"), part(chosen.time_share, "reading time")];
-        let parts: Vec<String> =
-            parts.into_iter().flatten().map(|(one, of)| format!("{} % of its {of}", percent(one))).collect();
+        let parts = [
+            part(chosen.bytes_share, "bytes"),
+            part(chosen.time_share, "reading time"),
+        ];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .flatten()
+            .map(|(one, of)| format!("{} % of its {of}", percent(one)))
+            .collect();
         if !parts.is_empty() {
-            said = format!(" Only part of the program's reads is on this storage: {}.", parts.join(" and "));
+            said = format!(
+                " Only part of the program's reads is on this storage: {}.",
+                parts.join(" and ")
+            );
         }
     }
     if partial {
@@ -67,7 +80,12 @@ fn reach(tuned: &Tuned, partial: bool) -> String {
 
 fn hint(tuned: &Tuned) -> Option<Setting> {
     let gain = tuned.hint.as_ref()?;
-    let named: Vec<&str> = tuned.hint_files.iter().take(NAMED).map(String::as_str).collect();
+    let named: Vec<&str> = tuned
+        .hint_files
+        .iter()
+        .take(NAMED)
+        .map(String::as_str)
+        .collect();
     let more = match tuned.hint_files.len().saturating_sub(NAMED) {
         0 => String::new(),
         n => format!(", and {n} more (--json has all)"),
@@ -75,17 +93,27 @@ fn hint(tuned: &Tuned) -> Option<Setting> {
     Some(Setting {
         place: "the program".to_string(),
         text: format!("posix_fadvise(fd, 0, 0, {});", gain.what),
-        why: format!("After each open of {}{more}. {}", named.join(", "), super::text::in_words(gain)),
+        why: format!(
+            "After each open of {}{more}. {}",
+            named.join(", "),
+            super::text::in_words(gain)
+        ),
     })
 }
 
 fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
-    let source = path.map_or_else(|| "SOURCE".to_string(), |path| quoted(&path.to_string_lossy()));
+    let source = path.map_or_else(
+        || "SOURCE".to_string(),
+        |path| quoted(&path.to_string_lossy()),
+    );
     let policy = &gain.what;
     let is_kernels = tuned.kernel.as_ref() == Some(gain);
-    let same =
-        if is_kernels { "Gains as much as the kernel's setting above; use it if you cannot change that. " } else { "" };
+    let same = if is_kernels {
+        "Gains as much as the kernel's setting above; use it if you cannot change that. "
+    } else {
+        ""
+    };
     Some(Setting {
         place: "foreread".to_string(),
         text: format!(
@@ -104,7 +132,11 @@ fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
 /// As a shell wants it.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
-    if text.chars().all(plain) { text.to_string() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if text.chars().all(plain) {
+        text.to_string()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +145,9 @@ mod tests {
 
     #[test]
     fn values_and_paths_are_written_for_pasting() {
-        assert_eq!((quoted("/a/b.img").as_str(), quoted("it's").as_str()), ("/a/b.img", "'it'\\''s'"));
+        assert_eq!(
+            (quoted("/a/b.img").as_str(), quoted("it's").as_str()),
+            ("/a/b.img", "'it'\\''s'")
+        );
     }
 }

@@ -29,7 +29,9 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// No file of the trace is here, or there is nothing to measure on their disk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {trace}; name the storage: --on PATH of a large file or a block device there, or --on model:NAME")]
+#[error(
+    "{what}: {trace}; name the storage: --on PATH of a large file or a block device there, or --on model:NAME"
+)]
 pub struct NoStorage {
     what: String,
     trace: String,
@@ -80,7 +82,9 @@ impl OnDisk {
     fn add(&mut self, bytes: u64, time_ns: Option<u64>) {
         self.files += 1;
         self.bytes += bytes;
-        self.time_s = time_ns.map(|ns| self.time_s.unwrap_or(0.0) + ns as f64 / 1e9).or(self.time_s);
+        self.time_s = time_ns
+            .map(|ns| self.time_s.unwrap_or(0.0) + ns as f64 / 1e9)
+            .or(self.time_s);
     }
 
     /// The longer time; of the same time the more bytes.
@@ -102,19 +106,41 @@ struct Candidate {
 /// # Errors
 /// No file of it is here, or their disk has nothing that can be measured.
 pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
-    let error = |what: &str| NoStorage { what: what.to_string(), trace: replay.workload.name.clone() };
+    let error = |what: &str| NoStorage {
+        what: what.to_string(),
+        trace: replay.workload.name.clone(),
+    };
     let mut disks: BTreeMap<String, Candidate> = BTreeMap::new();
     let mut not_here = OnDisk::default();
-    for (name, read) in replay.loaded.names.iter().zip(replay.loaded.read_of_files()) {
-        let meta = name.starts_with('/').then(|| std::fs::metadata(name).ok()).flatten();
+    for (name, read) in replay
+        .loaded
+        .names
+        .iter()
+        .zip(replay.loaded.read_of_files())
+    {
+        let meta = name
+            .starts_with('/')
+            .then(|| std::fs::metadata(name).ok())
+            .flatten();
         let meta = meta.filter(|meta| meta.is_file() || meta.file_type().is_block_device());
-        let disk = if meta.is_some() { disk_of(Path::new(name)) } else { number_of(name).map(disk_of_number) };
+        let disk = if meta.is_some() {
+            disk_of(Path::new(name))
+        } else {
+            number_of(name).map(disk_of_number)
+        };
         let Some(disk) = disk else {
             not_here.add(read.bytes, read.time_ns);
             continue;
         };
-        let sum = OnDisk { disk: disk.name.clone().unwrap_or_else(|| disk.bdi.clone()), ..OnDisk::default() };
-        let one = disks.entry(disk.bdi.clone()).or_insert(Candidate { sum, disk, files: Vec::new() });
+        let sum = OnDisk {
+            disk: disk.name.clone().unwrap_or_else(|| disk.bdi.clone()),
+            ..OnDisk::default()
+        };
+        let one = disks.entry(disk.bdi.clone()).or_insert(Candidate {
+            sum,
+            disk,
+            files: Vec::new(),
+        });
         one.sum.add(read.bytes, read.time_ns);
         one.files.push((name.clone(), read.bytes, meta));
     }
@@ -126,20 +152,34 @@ pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
     let first = disks.remove(0);
     let Some((path, probed)) = probed(&first) else {
         let name = &first.sum.disk;
-        return Err(error(&format!("nothing on {name} can be measured: no file of 8 MiB, and no block device")));
+        return Err(error(&format!(
+            "nothing on {name} can be measured: no file of 8 MiB, and no block device"
+        )));
     };
-    let all = || disks.iter().map(|one| &one.sum).chain([&first.sum, &not_here]);
+    let all = || {
+        disks
+            .iter()
+            .map(|one| &one.sum)
+            .chain([&first.sum, &not_here])
+    };
     let bytes: u64 = all().map(|sum| sum.bytes).sum();
     let time_s: f64 = all().filter_map(|sum| sum.time_s).sum();
     let chosen = Chosen {
         bytes_share: foreread_sim::stats::ratio(first.sum.bytes as f64, bytes as f64),
-        time_share: first.sum.time_s.and_then(|one| foreread_sim::stats::ratio(one, time_s)),
+        time_share: first
+            .sum
+            .time_s
+            .and_then(|one| foreread_sim::stats::ratio(one, time_s)),
         disk: first.sum,
         probed,
         others: disks.into_iter().map(|one| one.sum).collect(),
         not_here,
     };
-    Ok(StorageFound { path, chosen, names: first.files.into_iter().map(|(name, ..)| name).collect() })
+    Ok(StorageFound {
+        path,
+        chosen,
+        names: first.files.into_iter().map(|(name, ..)| name).collect(),
+    })
 }
 
 /// The device of `inode 12 of 7:0`, as `record` names a file whose name it did not find.
@@ -151,20 +191,36 @@ fn number_of(name: &str) -> Option<DeviceNumber> {
 
 /// What to measure of a disk, and why that.
 fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
-    let fits = |meta: &std::fs::Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
-    let of_trace =
-        one.files.iter().filter(|(.., meta)| meta.as_ref().is_some_and(fits)).max_by_key(|(_, read, _)| *read);
+    let fits =
+        |meta: &std::fs::Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
+    let of_trace = one
+        .files
+        .iter()
+        .filter(|(.., meta)| meta.as_ref().is_some_and(fits))
+        .max_by_key(|(_, read, _)| *read);
     if let Some((name, ..)) = of_trace {
-        return Some((PathBuf::from(name), format!("{name}, the file there that most was read of")));
+        return Some((
+            PathBuf::from(name),
+            format!("{name}, the file there that most was read of"),
+        ));
     }
     let none = "no file of the trace there has 8 MiB";
     if let Some(path) = block_device(&one.disk) {
-        let why = format!("{}, the block device itself, because {none}", path.display());
+        let why = format!(
+            "{}, the block device itself, because {none}",
+            path.display()
+        );
         return Some((path, why));
     }
-    let here = one.files.iter().find_map(|(name, _, meta)| Some((Path::new(name), meta.as_ref()?.dev())))?;
+    let here = one
+        .files
+        .iter()
+        .find_map(|(name, _, meta)| Some((Path::new(name), meta.as_ref()?.dev())))?;
     let path = large_file(mount_point(here.0, here.1)?, here.1)?;
-    let why = format!("{}, a file on the same mount, because {none}", path.display());
+    let why = format!(
+        "{}, a file on the same mount, because {none}",
+        path.display()
+    );
     Some((path, why))
 }
 
@@ -180,7 +236,11 @@ fn block_device(disk: &Disk) -> Option<PathBuf> {
 fn mount_point(file: &Path, dev: u64) -> Option<PathBuf> {
     let file = std::fs::canonicalize(file).ok()?;
     let on_it = |folder: &&Path| std::fs::metadata(folder).is_ok_and(|meta| meta.dev() == dev);
-    file.ancestors().skip(1).take_while(on_it).last().map(Path::to_path_buf)
+    file.ancestors()
+        .skip(1)
+        .take_while(on_it)
+        .last()
+        .map(Path::to_path_buf)
 }
 
 /// A large file with all its blocks, in or below a folder on one device.
@@ -197,7 +257,10 @@ fn large_file(folder: PathBuf, dev: u64) -> Option<PathBuf> {
             }
             // Of a file with holes the probe would measure the memory.
             let is_whole = meta.is_file() && meta.dev() == dev && meta.blocks() * 512 >= meta.len();
-            if is_whole && meta.len() >= MIN_BYTES && best.as_ref().is_none_or(|(size, _)| meta.len() > *size) {
+            if is_whole
+                && meta.len() >= MIN_BYTES
+                && best.as_ref().is_none_or(|(size, _)| meta.len() > *size)
+            {
                 best = Some((meta.len(), entry.path()));
             }
         }
@@ -214,8 +277,14 @@ mod tests {
 
     #[test]
     fn a_file_without_a_name_has_its_device() {
-        assert_eq!(number_of("inode 12 of 7:0"), Some(DeviceNumber { major: 7, minor: 0 }));
-        assert_eq!((number_of("inode of 7:0"), number_of("/inode 12 of 7:0")), (None, None));
+        assert_eq!(
+            number_of("inode 12 of 7:0"),
+            Some(DeviceNumber { major: 7, minor: 0 })
+        );
+        assert_eq!(
+            (number_of("inode of 7:0"), number_of("/inode 12 of 7:0")),
+            (None, None)
+        );
     }
 
     #[test]
@@ -224,11 +293,24 @@ mod tests {
         let deep = dir.path().join("a/b");
         std::fs::create_dir_all(&deep).expect("room");
         let sparse = dir.path().join("sparse");
-        std::fs::File::create(&sparse).and_then(|file| file.set_len(64 << 20)).expect("room");
+        std::fs::File::create(&sparse)
+            .and_then(|file| file.set_len(64 << 20))
+            .expect("room");
         let dev = std::fs::metadata(dir.path()).expect("there").dev();
-        assert_eq!(large_file(dir.path().to_path_buf(), dev), None, "it has holes only");
+        assert_eq!(
+            large_file(dir.path().to_path_buf(), dev),
+            None,
+            "it has holes only"
+        );
         std::fs::write(deep.join("large"), vec![1; MIN_BYTES as usize]).expect("room");
-        assert_eq!(large_file(dir.path().to_path_buf(), dev), Some(deep.join("large")));
-        assert_eq!(large_file(dir.path().to_path_buf(), dev + 1), None, "another device");
+        assert_eq!(
+            large_file(dir.path().to_path_buf(), dev),
+            Some(deep.join("large"))
+        );
+        assert_eq!(
+            large_file(dir.path().to_path_buf(), dev + 1),
+            None,
+            "another device"
+        );
     }
 }

@@ -38,12 +38,23 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
     let mut said = match &ways(tuned)[..] {
         [] => no_way(tuned),
         [(first, gain), more @ ..] => {
-            let or = more.iter().map(|(way, gain)| format!(" Or {}: {}.", uncapitalised(way), effect(gain)));
+            let or = more
+                .iter()
+                .map(|(way, gain)| format!(" Or {}: {}.", uncapitalised(way), effect(gain)));
             format!("{first}: {}.{}", effect(gain), or.collect::<String>())
         }
     };
-    if let Some(limit) = tuned.report.rows.iter().find(|row| row.limit).and_then(|row| row.judged()) {
-        said.push_str(&format!(" With perfect foresight: {} s.", span_s(limit.mean, None)));
+    if let Some(limit) = tuned
+        .report
+        .rows
+        .iter()
+        .find(|row| row.limit)
+        .and_then(|row| row.judged())
+    {
+        said.push_str(&format!(
+            " With perfect foresight: {} s.",
+            span_s(limit.mean, None)
+        ));
     }
     said + &doubt(tuned)
 }
@@ -52,14 +63,30 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
 fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
     let mut ways: Vec<(String, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| {
-        let max = gain.max_bytes.map_or_else(|| gain.what.clone(), size_in_words);
+        let max = gain
+            .max_bytes
+            .map_or_else(|| gain.what.clone(), size_in_words);
         (format!("Set the kernel's readahead to {max}"), gain)
     }));
-    ways.extend(tuned.hint.as_ref().map(|gain| (format!("Call posix_fadvise({}) in the program", gain.what), gain)));
+    ways.extend(tuned.hint.as_ref().map(|gain| {
+        (
+            format!("Call posix_fadvise({}) in the program", gain.what),
+            gain,
+        )
+    }));
     // A policy of the kernel needs no foreread.
     let more = |gain: &&Gain| tuned.kernel.as_ref() != Some(*gain) && !gain.is_off();
-    ways.extend(tuned.policy.as_ref().filter(more).map(|gain| (format!("Use foreread with {}", gain.what), gain)));
-    let least = ways.iter().map(|(_, gain)| gain.ratio).fold(f64::INFINITY, f64::min);
+    ways.extend(
+        tuned
+            .policy
+            .as_ref()
+            .filter(more)
+            .map(|gain| (format!("Use foreread with {}", gain.what), gain)),
+    );
+    let least = ways
+        .iter()
+        .map(|(_, gain)| gain.ratio)
+        .fold(f64::INFINITY, f64::min);
     ways.sort_by_key(|(_, gain)| gain.ratio > least * (1.0 + AS_GOOD));
     ways
 }
@@ -76,7 +103,9 @@ fn effect(gain: &Gain) -> String {
 
 fn uncapitalised(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// Nothing gains: either readahead costs time, or it is as good as it gets.
@@ -84,10 +113,17 @@ fn no_way(tuned: &Tuned) -> String {
     let today = format!(
         "today's readahead of {}{}",
         size_in_words(tuned.today_bytes),
-        if tuned.today_is_known { "" } else { " (the kernel's default; the storage's setting is not known)" }
+        if tuned.today_is_known {
+            ""
+        } else {
+            " (the kernel's default; the storage's setting is not known)"
+        }
     );
     match tuned.policy.as_ref().filter(|gain| gain.is_off()) {
-        Some(gain) => format!("Readahead costs time here. Without it {}; no other setting gains.", effect(gain)),
+        Some(gain) => format!(
+            "Readahead costs time here. Without it {}; no other setting gains.",
+            effect(gain)
+        ),
         None => format!(
             "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",
             number::percent(MIN_GAIN)
@@ -97,7 +133,11 @@ fn no_way(tuned: &Tuned) -> String {
 
 /// A warning about a model that is far off the measurements.
 fn doubt(tuned: &Tuned) -> String {
-    let fit = tuned.probe.as_ref().map(|probe| &probe.fit).filter(|fit| fit.median_error > DOUBTFUL);
+    let fit = tuned
+        .probe
+        .as_ref()
+        .map(|probe| &probe.fit)
+        .filter(|fit| fit.median_error > DOUBTFUL);
     fit.map_or_else(String::new, |fit| {
         format!(
             " Low confidence: the storage behaved irregularly (typical error {} %). Repeat when it is idle.",
@@ -108,17 +148,36 @@ fn doubt(tuned: &Tuned) -> String {
 
 /// Why a storage was chosen, and what else was read.
 fn why(chosen: &Chosen) -> String {
-    let share =
-        |share: Option<f64>| share.map_or_else(|| "all".to_string(), |one| format!("{} %", number::percent(one)));
-    let mut said = format!("Chosen: {}, with {} of the bytes", chosen.disk.disk, share(chosen.bytes_share));
+    let share = |share: Option<f64>| {
+        share.map_or_else(
+            || "all".to_string(),
+            |one| format!("{} %", number::percent(one)),
+        )
+    };
+    let mut said = format!(
+        "Chosen: {}, with {} of the bytes",
+        chosen.disk.disk,
+        share(chosen.bytes_share)
+    );
     if chosen.time_share.is_some() {
-        said.push_str(&format!(" and {} of the time that reads took", share(chosen.time_share)));
+        said.push_str(&format!(
+            " and {} of the time that reads took",
+            share(chosen.time_share)
+        ));
     }
-    said.push_str(&format!(" ({}). Measured: {}.", of_disk(&chosen.disk), chosen.probed));
-    let rest = chosen.others.iter().map(|one| format!("{}: {}", one.disk, of_disk(one)));
+    said.push_str(&format!(
+        " ({}). Measured: {}.",
+        of_disk(&chosen.disk),
+        chosen.probed
+    ));
+    let rest = chosen
+        .others
+        .iter()
+        .map(|one| format!("{}: {}", one.disk, of_disk(one)));
     let not_here = Some(&chosen.not_here).filter(|one| one.files > 0);
-    let rest: Vec<String> =
-        rest.chain(not_here.map(|one| format!("not on this machine by name: {}", of_disk(one)))).collect();
+    let rest: Vec<String> = rest
+        .chain(not_here.map(|one| format!("not on this machine by name: {}", of_disk(one))))
+        .collect();
     if !rest.is_empty() {
         said.push_str(&format!(" Left out: {}.", rest.join("; ")));
     }
@@ -126,8 +185,14 @@ fn why(chosen: &Chosen) -> String {
 }
 
 fn of_disk(one: &OnDisk) -> String {
-    let files = if one.files == 1 { "1 file".to_string() } else { format!("{} files", number::count(one.files)) };
-    let time = one.time_s.map_or_else(String::new, |time| format!(", {} s", span_s(time, None)));
+    let files = if one.files == 1 {
+        "1 file".to_string()
+    } else {
+        format!("{} files", number::count(one.files))
+    };
+    let time = one
+        .time_s
+        .map_or_else(String::new, |time| format!(", {} s", span_s(time, None)));
     format!("{files}, {}{time}", size_b(one.bytes))
 }
 
@@ -138,8 +203,15 @@ pub fn render(tuned: &Tuned, style: Style) -> String {
     for setting in &tuned.settings {
         lines.push(String::new());
         lines.push(format!("{}:", setting.place));
-        setting.text.lines().for_each(|line| lines.push(format!("    {line}")));
-        lines.extend(wrap(&setting.why, width::columns() - 2).iter().map(|line| format!("  {line}")));
+        setting
+            .text
+            .lines()
+            .for_each(|line| lines.push(format!("    {line}")));
+        lines.extend(
+            wrap(&setting.why, width::columns() - 2)
+                .iter()
+                .map(|line| format!("  {line}")),
+        );
     }
     lines.push(String::new());
     if let Some(probe) = &tuned.probe {
@@ -148,11 +220,19 @@ pub fn render(tuned: &Tuned, style: Style) -> String {
         let error = if probe.fit.holds {
             format!("model error {typical} % (worst {worst} %)")
         } else {
-            format!("low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)")
+            format!(
+                "low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)"
+            )
         };
-        let text = format!("Storage: {} ({}), {}; {error}.", probe.source, probe.source_about, probe.fit.figures);
+        let text = format!(
+            "Storage: {} ({}), {}; {error}.",
+            probe.source, probe.source_about, probe.fit.figures
+        );
         lines.extend(wrap(&text, width::columns()));
-        tuned.chosen.iter().for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
+        tuned
+            .chosen
+            .iter()
+            .for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
         lines.push(String::new());
     }
     lines.push(report::render(&tuned.report, style).trim_end().to_string());

@@ -35,7 +35,8 @@ impl Budget {
     }
 
     fn of(room: &Room) -> u64 {
-        (room.free_bytes.saturating_add(room.inactive_bytes)).saturating_sub(room.limit_bytes / RESERVE)
+        (room.free_bytes.saturating_add(room.inactive_bytes))
+            .saturating_sub(room.limit_bytes / RESERVE)
     }
 
     /// Takes `bytes` out, if they are there.
@@ -69,7 +70,12 @@ mod tests {
     #[test]
     fn the_reserve_is_left_and_half_comes_back() {
         let mib = |n: u64| n << 20;
-        let room = Room { free_bytes: mib(480), limit_bytes: mib(512), inactive_bytes: mib(12), group: None };
+        let room = Room {
+            free_bytes: mib(480),
+            limit_bytes: mib(512),
+            inactive_bytes: mib(12),
+            group: None,
+        };
         let mut budget = Budget::bytes(Budget::of(&room));
         assert_eq!(budget.whole(), mib(428));
         assert!(budget.take(mib(428)) && !budget.take(1));
@@ -77,6 +83,14 @@ mod tests {
         assert!(budget.take(mib(214)) && !budget.take(1));
         budget.give_back(mib(1));
         assert!(budget.take(mib(1)) && !budget.take(1));
-        assert_eq!(Budget::of(&Room { free_bytes: 0, limit_bytes: mib(1), inactive_bytes: 5, group: None }), 0);
+        assert_eq!(
+            Budget::of(&Room {
+                free_bytes: 0,
+                limit_bytes: mib(1),
+                inactive_bytes: 5,
+                group: None
+            }),
+            0
+        );
     }
 }

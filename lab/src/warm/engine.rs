@@ -25,9 +25,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The ranges of the plan that are for a source of this name and size; nothing where no file fits. A plan of one file fits any name.
 #[must_use]
 pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u64>>> {
-    let is_it = |path: &Path| plan.files.len() == 1 || names.iter().any(|name| path == Path::new(name));
-    let number = plan.files.iter().position(|file| file.size == size && is_it(&file.path))?;
-    let of_file = plan.ranges.iter().filter(|range| range.file as usize == number);
+    let is_it =
+        |path: &Path| plan.files.len() == 1 || names.iter().any(|name| path == Path::new(name));
+    let number = plan
+        .files
+        .iter()
+        .position(|file| file.size == size && is_it(&file.path))?;
+    let of_file = plan
+        .ranges
+        .iter()
+        .filter(|range| range.file as usize == number);
     Some(of_file.map(|range| range.offset..range.end()).collect())
 }
 
@@ -42,7 +49,11 @@ impl Following {
     ///
     /// # Errors
     /// There are no more threads.
-    pub fn start(reader: Reader, ranges: Vec<Range<u64>>, cache_bytes: u64) -> std::io::Result<Following> {
+    pub fn start(
+        reader: Reader,
+        ranges: Vec<Range<u64>>,
+        cache_bytes: u64,
+    ) -> std::io::Result<Following> {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let follow = move || {
@@ -72,7 +83,9 @@ impl Following {
 /// Bytes of readahead that no client has read.
 fn waiting(reader: &Reader) -> u64 {
     let stats = reader.stats();
-    let settled = [stats.used_bytes, stats.unused_bytes, stats.ra_failed_bytes].iter().sum();
+    let settled = [stats.used_bytes, stats.unused_bytes, stats.ra_failed_bytes]
+        .iter()
+        .sum();
     stats.ra_bytes.saturating_sub(settled)
 }
 

@@ -39,7 +39,8 @@ pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let is_mounted = |meta: &Metadata| {
         let number = DeviceNumber::of(meta.rdev());
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        meta.file_type().is_block_device() && DeviceNumber::mounted(&mounts).any(|mounted| mounted == number)
+        meta.file_type().is_block_device()
+            && DeviceNumber::mounted(&mounts).any(|mounted| mounted == number)
     };
     let looked = look(path).map_err(text)?;
     if !is_mounted(looked.meta()) {

@@ -48,12 +48,21 @@ pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
             continue;
         }
         let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        pieces.entry(*file).or_default().insert(range.start, (range.end, at));
+        pieces
+            .entry(*file)
+            .or_default()
+            .insert(range.start, (range.end, at));
     }
-    let by_path: HashMap<&Path, u32> = (0..).zip(&plan.files).map(|(n, file)| (file.path.as_path(), n)).collect();
+    let by_path: HashMap<&Path, u32> = (0..)
+        .zip(&plan.files)
+        .map(|(n, file)| (file.path.as_path(), n))
+        .collect();
     let mut stalls: HashMap<u32, Pieces> = HashMap::new();
     for range in &plan.ranges {
-        stalls.entry(range.file).or_default().insert(range.offset, (range.end(), range.stall_ns));
+        stalls
+            .entry(range.file)
+            .or_default()
+            .insert(range.offset, (range.end(), range.stall_ns));
     }
     let (mut names, mut seen, mut began) = (Vec::new(), HashMap::<u32, Intervals>::new(), None);
     let (mut judged, mut saved) = (Judged::default(), 0_u128);
@@ -68,9 +77,19 @@ pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
         let start = record.start_ns.unwrap_or(0);
         let at = start.saturating_sub(*began.get_or_insert(start));
         let is_read = matches!(record.op, Op::Read | Op::Fault) && !record.flags.has(Flags::DIRECT);
-        let Some(file) = names.get(record.file as usize).copied().flatten().filter(|_| is_read) else { continue };
+        let Some(file) = names
+            .get(record.file as usize)
+            .copied()
+            .flatten()
+            .filter(|_| is_read)
+        else {
+            continue;
+        };
         let pages = foreread_pagecache::whole_pages(
-            &(record.offset..record.offset.saturating_add(record.returned.unwrap_or(record.len))),
+            &(record.offset
+                ..record
+                    .offset
+                    .saturating_add(record.returned.unwrap_or(record.len))),
         );
         for new in seen.entry(file).or_default().add(&pages) {
             for (part, arrived) in shared(pieces.get(&file), &new) {
@@ -81,24 +100,39 @@ pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
                     continue;
                 }
                 for (of_range, stall) in shared(stalls.get(&file), &part) {
-                    let whole = stalls[&file].range(..=of_range.start).next_back().map_or(1, |(s, (e, _))| e - s);
-                    saved += u128::from(stall) * u128::from(of_range.end - of_range.start) / u128::from(whole.max(1));
+                    let whole = stalls[&file]
+                        .range(..=of_range.start)
+                        .next_back()
+                        .map_or(1, |(s, (e, _))| e - s);
+                    saved += u128::from(stall) * u128::from(of_range.end - of_range.start)
+                        / u128::from(whole.max(1));
                 }
             }
         }
     }
     judged.metadata_bytes = metadata_bytes;
-    judged.unused_bytes = filled.counts.fetched_bytes.saturating_sub(judged.used_bytes + metadata_bytes);
+    judged.unused_bytes = filled
+        .counts
+        .fetched_bytes
+        .saturating_sub(judged.used_bytes + metadata_bytes);
     judged.saved_ns = (plan.runs > 0).then(|| u64::try_from(saved).unwrap_or(u64::MAX));
     Ok(judged)
 }
 
 /// What `range` shares with the pieces, each part with the value of its piece.
-fn shared(pieces: Option<&Pieces>, range: &std::ops::Range<u64>) -> Vec<(std::ops::Range<u64>, u64)> {
-    let Some(pieces) = pieces else { return Vec::new() };
+fn shared(
+    pieces: Option<&Pieces>,
+    range: &std::ops::Range<u64>,
+) -> Vec<(std::ops::Range<u64>, u64)> {
+    let Some(pieces) = pieces else {
+        return Vec::new();
+    };
     let before = pieces.range(..range.start).next_back();
-    let all = before.into_iter().chain(pieces.range(range.start..range.end));
-    let parts = all.map(|(start, (end, value))| (range.start.max(*start)..range.end.min(*end), *value));
+    let all = before
+        .into_iter()
+        .chain(pieces.range(range.start..range.end));
+    let parts =
+        all.map(|(start, (end, value))| (range.start.max(*start)..range.end.min(*end), *value));
     parts.filter(|(part, _)| !part.is_empty()).collect()
 }
 
@@ -115,18 +149,47 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn range(file: u32, len: u64, stall_ns: u64) -> PlanRange {
-        PlanRange { file, offset: 0, len, at_ns: None, after: None, gap_ns: None, runs: 1, stall_ns }
+        PlanRange {
+            file,
+            offset: 0,
+            len,
+            at_ns: None,
+            after: None,
+            gap_ns: None,
+            runs: 1,
+            stall_ns,
+        }
     }
 
     /// The example at the head of this file, of a plan from `runs` recordings.
     fn filled(runs: u32) -> Filled {
-        let ranges = vec![range(0, 1 << 20, 1000), range(1, 64 << 10, 500), range(2, 4 << 10, 70)];
-        let files = ["a", "b", "c"].map(|name| PlanFile { path: name.into(), size: 1 << 20, mtime_ns: None });
+        let ranges = vec![
+            range(0, 1 << 20, 1000),
+            range(1, 64 << 10, 500),
+            range(2, 4 << 10, 70),
+        ];
+        let files = ["a", "b", "c"].map(|name| PlanFile {
+            path: name.into(),
+            size: 1 << 20,
+            mtime_ns: None,
+        });
         let at = Duration::from_millis;
-        let fetches = vec![(0, 0..1 << 20, at(5)), (1, 0..64 << 10, at(9)), (2, 0..4 << 10, at(9))];
+        let fetches = vec![
+            (0, 0..1 << 20, at(5)),
+            (1, 0..64 << 10, at(9)),
+            (2, 0..4 << 10, at(9)),
+        ];
         Filled {
-            counts: FillCounts { fetched_bytes: (1 << 20) + (68 << 10), ..FillCounts::default() },
-            plan: Arc::new(Plan { made_from: Vec::new(), runs, files: files.into(), ranges }),
+            counts: FillCounts {
+                fetched_bytes: (1 << 20) + (68 << 10),
+                ..FillCounts::default()
+            },
+            plan: Arc::new(Plan {
+                made_from: Vec::new(),
+                runs,
+                files: files.into(),
+                ranges,
+            }),
             left_out: Vec::new(),
             out_of_room: false,
             unknown_files: 0,
@@ -140,18 +203,39 @@ mod tests {
 
     /// A recording of reads: file (1 is `a`, 2 is `b`), bytes from its start on, when. One of another file begins it, at 0.
     fn recording(reads: &[(u32, u64, u64)]) -> Items {
-        let file = |name: &str| Item::File(FileInfo { name: name.to_string(), size: None });
+        let file = |name: &str| {
+            Item::File(FileInfo {
+                name: name.to_string(),
+                size: None,
+            })
+        };
         let read = |&(file, len, at): &(u32, u64, u64)| {
             let record = Record::read(file, 0, len);
-            Ok(Item::Record(Record { start_ns: Some(100 * MS + at), end_ns: Some(100 * MS + at), ..record }))
+            Ok(Item::Record(Record {
+                start_ns: Some(100 * MS + at),
+                end_ns: Some(100 * MS + at),
+                ..record
+            }))
         };
-        let records: Vec<_> = std::iter::once(&(0, 10, 0)).chain(reads).map(read).collect();
-        Box::new(["other", "a", "b"].map(|name| Ok(file(name))).into_iter().chain(records))
+        let records: Vec<_> = std::iter::once(&(0, 10, 0))
+            .chain(reads)
+            .map(read)
+            .collect();
+        Box::new(
+            ["other", "a", "b"]
+                .map(|name| Ok(file(name)))
+                .into_iter()
+                .chain(records),
+        )
     }
 
     #[test]
     fn what_is_read_in_time_late_and_never() {
-        let judged = judge(&filled(1), recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)])).expect("a recording");
+        let judged = judge(
+            &filled(1),
+            recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)]),
+        )
+        .expect("a recording");
         let want = Judged {
             used_bytes: (1 << 20) + (64 << 10),
             late_bytes: 64 << 10,
@@ -165,15 +249,31 @@ mod tests {
     #[test]
     fn bytes_that_are_read_twice_count_once_and_a_part_saves_its_part() {
         let half = 512 << 10;
-        let judged = judge(&filled(1), recording(&[(1, half, 7 * MS), (1, half, 8 * MS)])).expect("a recording");
-        assert_eq!((judged.used_bytes, judged.late_bytes, judged.saved_ns), (half, 0, Some(500)));
+        let judged = judge(
+            &filled(1),
+            recording(&[(1, half, 7 * MS), (1, half, 8 * MS)]),
+        )
+        .expect("a recording");
+        assert_eq!(
+            (judged.used_bytes, judged.late_bytes, judged.saved_ns),
+            (half, 0, Some(500))
+        );
         let nothing = judge(&filled(0), recording(&[])).expect("a recording");
-        assert_eq!((nothing.used_bytes, nothing.saved_ns), (0, None), "headers tell no times");
+        assert_eq!(
+            (nothing.used_bytes, nothing.saved_ns),
+            (0, None),
+            "headers tell no times"
+        );
     }
 
     #[test]
     fn a_recording_that_ends_in_an_error_gives_it() {
-        let error = TraceError::new(Path::new("a.frt"), TracePosition::Record(1), "torn", "record it again");
+        let error = TraceError::new(
+            Path::new("a.frt"),
+            TracePosition::Record(1),
+            "torn",
+            "record it again",
+        );
         let broken: Items = Box::new(std::iter::once(Err(error)));
         assert!(judge(&filled(1), broken).is_err());
     }
@@ -185,6 +285,9 @@ mod tests {
         plan.files[2] = PlanFile::device("/dev/sdx".into(), 1 << 20);
         filled.plan = Arc::new(plan);
         let judged = judge(&filled, recording(&[(1, 1 << 20, 7 * MS)])).expect("a recording");
-        assert_eq!((judged.metadata_bytes, judged.unused_bytes), (4 << 10, 64 << 10));
+        assert_eq!(
+            (judged.metadata_bytes, judged.unused_bytes),
+            (4 << 10, 64 << 10)
+        );
     }
 }

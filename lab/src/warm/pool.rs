@@ -132,9 +132,21 @@ impl Filler {
     /// There are no more threads.
     pub fn start(plan: Arc<Plan>, settings: FillSettings) -> std::io::Result<Filler> {
         let state = State::new(&plan, settings.budget);
-        let pieces: u64 = plan.ranges.iter().map(|range| range.len.div_ceil(PIECE_BYTES)).sum();
-        let shared = Shared { plan, settings, since: Instant::now(), state: Mutex::new(state), wake: Condvar::new() };
-        let filler = Filler { shared: Arc::new(shared) };
+        let pieces: u64 = plan
+            .ranges
+            .iter()
+            .map(|range| range.len.div_ceil(PIECE_BYTES))
+            .sum();
+        let shared = Shared {
+            plan,
+            settings,
+            since: Instant::now(),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        };
+        let filler = Filler {
+            shared: Arc::new(shared),
+        };
         for number in 0..pieces.min(u64::from(MAX_IN_FLIGHT)) {
             let running = Thread::of(&filler.shared);
             match spawn_with_stack("foreread-warm", STACK_BYTES, move || running.0.work()) {
@@ -177,20 +189,21 @@ impl Filler {
                 state = wake.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let waited = wake.wait_timeout(state, END_PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            let waited = wake
+                .wait_timeout(state, END_PATIENCE)
+                .unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() {
                 break;
             }
         }
         let path = |file: &u32| self.shared.plan.files[*file as usize].path.clone();
-        let left_out = LeftOut::named(
-            state
-                .bad
-                .iter()
-                .filter(|(_, why)| !why.is_empty())
-                .map(|(file, why)| LeftOut { path: path(file), why: why.clone() }),
-        );
+        let left_out = LeftOut::named(state.bad.iter().filter(|(_, why)| !why.is_empty()).map(
+            |(file, why)| LeftOut {
+                path: path(file),
+                why: why.clone(),
+            },
+        ));
         Filled {
             plan: Arc::clone(&self.shared.plan),
             counts: state.counts,
@@ -244,7 +257,12 @@ impl Shared {
         loop {
             match state.next(&self.plan, self.settings.follows_program) {
                 Next::Piece(piece) => return Some(*piece),
-                Next::Wait => state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Next::Wait => {
+                    state = self
+                        .wake
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
                 Next::Look(file, range) => {
                     drop(state);
                     self.look(file, &range);
@@ -291,11 +309,18 @@ impl Shared {
                 readahead::wait(&file, &(first.start..first.start + 1)).map_err(text)?;
                 done.first_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
             }
-            absent.iter().try_for_each(|part| readahead::wait(&file, part)).map_err(text)?;
+            absent
+                .iter()
+                .try_for_each(|part| readahead::wait(&file, part))
+                .map_err(text)?;
             // The kernel leaves out what it finds no memory for at once.
             if !absent.is_empty() && !done.is_unknown {
-                let again = resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
-                again.iter().try_for_each(|part| readahead::wait(&file, part)).map_err(text)?;
+                let again =
+                    resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
+                again
+                    .iter()
+                    .try_for_each(|part| readahead::wait(&file, part))
+                    .map_err(text)?;
             }
             done.fetched = absent;
             Ok(())

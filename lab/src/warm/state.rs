@@ -89,8 +89,16 @@ impl State {
     /// Before the first fetch of a plan.
     pub fn new(plan: &Plan, budget: Budget) -> State {
         let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
-        let counts = FillCounts { planned_bytes, planned_ranges, ..FillCounts::default() };
-        State { budget, counts, ..State::default() }
+        let counts = FillCounts {
+            planned_bytes,
+            planned_ranges,
+            ..FillCounts::default()
+        };
+        State {
+            budget,
+            counts,
+            ..State::default()
+        }
     }
 
     /// Pieces that are being fetched.
@@ -100,15 +108,19 @@ impl State {
 
     /// Bytes that are in flight when the link is full and a read of the program waits a round trip at most.
     fn target(&self) -> u64 {
-        let round_trip = u128::from(self.meter.rate()) * u128::from(self.meter.latency_ns()) / 1_000_000_000;
-        u64::try_from(2 * round_trip).unwrap_or(u64::MAX).clamp(MIN_BYTES, MAX_BYTES)
+        let round_trip =
+            u128::from(self.meter.rate()) * u128::from(self.meter.latency_ns()) / 1_000_000_000;
+        u64::try_from(2 * round_trip)
+            .unwrap_or(u64::MAX)
+            .clamp(MIN_BYTES, MAX_BYTES)
     }
 
     /// Whether a fetch of `len` bytes may go out beside those in flight.
     fn has_depth(&self, len: u64) -> bool {
         self.in_flight == 0
             || self.in_flight_bytes + len <= self.target()
-                && (self.in_flight < MIN_IN_FLIGHT || self.meter.rate() > 0 && self.in_flight < MAX_IN_FLIGHT)
+                && (self.in_flight < MIN_IN_FLIGHT
+                    || self.meter.rate() > 0 && self.in_flight < MAX_IN_FLIGHT)
     }
 
     fn answers_at_once(&self) -> bool {
@@ -124,7 +136,9 @@ impl State {
     /// What a thread of a filling of `plan` does now. Where a program reads along it is waited for, as the settings say.
     pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next {
         loop {
-            let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else { return Next::End };
+            let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {
+                return Next::End;
+            };
             let start = range.offset + self.within;
             let len = PIECE_BYTES.min(range.end() - start);
             if self.bad.contains_key(&range.file) {
@@ -166,7 +180,11 @@ impl State {
         let sent = self.meter.sent(self.in_flight, len);
         self.in_flight += 1;
         self.in_flight_bytes += len;
-        Piece { file: of.file, range, sent }
+        Piece {
+            file: of.file,
+            range,
+            sent,
+        }
     }
 
     /// The program has come to what was looked for.
@@ -176,9 +194,17 @@ impl State {
     }
 
     /// A fetch has ended after `took`, at `at` since the start.
-    pub fn finish(&mut self, mut piece: Piece, done: Done, took: Duration, at: Duration, settings: &FillSettings) {
+    pub fn finish(
+        &mut self,
+        mut piece: Piece,
+        done: Done,
+        took: Duration,
+        at: Duration,
+        settings: &FillSettings,
+    ) {
         let len = piece.range.end - piece.range.start;
-        let cut = |part: &Range<u64>| part.start.max(piece.range.start)..part.end.min(piece.range.end);
+        let cut =
+            |part: &Range<u64>| part.start.max(piece.range.start)..part.end.min(piece.range.end);
         let fetched: Vec<Range<u64>> = done.fetched.iter().map(cut).collect();
         let bytes: u64 = fetched.iter().map(|part| part.end - part.start).sum();
         self.in_flight -= 1;
@@ -186,7 +212,8 @@ impl State {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if bytes == len {
             let first = len.min(foreread_pagecache::page_bytes());
-            self.meter.arrived(&mut piece.sent, first, done.first_ns.min(took_ns));
+            self.meter
+                .arrived(&mut piece.sent, first, done.first_ns.min(took_ns));
             if len > first {
                 self.meter.arrived(&mut piece.sent, len - first, took_ns);
             }
@@ -199,7 +226,11 @@ impl State {
         if let Some(why) = done.failed {
             self.counts.left_out_bytes += len;
             // Of a plan of a million files that are gone the first are named.
-            let why = if self.bad.len() < MAX_LEFT_OUT { why } else { String::new() };
+            let why = if self.bad.len() < MAX_LEFT_OUT {
+                why
+            } else {
+                String::new()
+            };
             self.bad.insert(piece.file, why);
         } else {
             self.counts.cached_bytes += len - bytes;
@@ -214,7 +245,8 @@ impl State {
             self.last = at;
         }
         if settings.keeps_times {
-            self.fetches.extend(fetched.into_iter().map(|part| (piece.file, part, at)));
+            self.fetches
+                .extend(fetched.into_iter().map(|part| (piece.file, part, at)));
         }
     }
 }
@@ -225,8 +257,16 @@ mod tests {
 
     /// A state after lone fetches that took this long, of a plan of 1 GiB.
     fn state(latency_us: u64, fetched_bytes: u64, budget: u64) -> State {
-        let counts = FillCounts { planned_bytes: 1 << 30, fetched_bytes, ..FillCounts::default() };
-        let mut state = State { budget: Budget::bytes(budget), counts, ..State::default() };
+        let counts = FillCounts {
+            planned_bytes: 1 << 30,
+            fetched_bytes,
+            ..FillCounts::default()
+        };
+        let mut state = State {
+            budget: Budget::bytes(budget),
+            counts,
+            ..State::default()
+        };
         for _ in 0..16 {
             let mut sent = state.meter.sent(0, 4096);
             state.meter.arrived(&mut sent, 4096, latency_us * 1000);
@@ -238,9 +278,13 @@ mod tests {
     /// `bench/plan-in-a-group`: on a fast disk a plan of 2 GiB in a group of 512 MiB took 2.2 times as long as no plan.
     #[test]
     fn a_plan_that_does_not_fit_is_left_to_the_kernel_on_a_fast_storage_alone() {
-        let is_left = |latency_us, fetched, budget| state(latency_us, fetched, budget).is_better_alone();
+        let is_left =
+            |latency_us, fetched, budget| state(latency_us, fetched, budget).is_better_alone();
         assert!(is_left(80, JUDGED_BYTES, 1 << 29));
-        assert!(!is_left(1000, JUDGED_BYTES, 1 << 29), "a slow storage is read ahead of in turns");
+        assert!(
+            !is_left(1000, JUDGED_BYTES, 1 << 29),
+            "a slow storage is read ahead of in turns"
+        );
         assert!(!is_left(80, JUDGED_BYTES, 1 << 30), "it fits");
         assert!(!is_left(80, JUDGED_BYTES - 1, 1 << 29), "not judged yet");
     }

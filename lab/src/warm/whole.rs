@@ -114,7 +114,9 @@ fn entries(at: &Path, account: &Account) -> Result<(Vec<OsString>, Vec<OsString>
             _ => continue,
         };
         let name = entry.file_name();
-        account.take::<OsString>(name.len()).map_err(|full: Full| full.to_string())?;
+        account
+            .take::<OsString>(name.len())
+            .map_err(|full: Full| full.to_string())?;
         to.push(name);
     }
     files.sort();
@@ -142,17 +144,34 @@ mod tests {
         for _ in 0..250_000 {
             walk.file(PathBuf::from(format!("{}/./file", long.display())));
         }
-        let bytes: usize = walk.plan.files.iter().map(|file| file.path.capacity()).sum();
-        assert!(walk.is_full && bytes <= foreread_plan::account::MAX_BYTES, "{bytes}");
-        assert!((60_000..70_000).contains(&walk.plan.files.len()), "{}", walk.plan.files.len());
+        let bytes: usize = walk
+            .plan
+            .files
+            .iter()
+            .map(|file| file.path.capacity())
+            .sum();
+        assert!(
+            walk.is_full && bytes <= foreread_plan::account::MAX_BYTES,
+            "{bytes}"
+        );
+        assert!(
+            (60_000..70_000).contains(&walk.plan.files.len()),
+            "{}",
+            walk.plan.files.len()
+        );
         let last = &walk.left_out.last().expect("it is said").why;
         assert_eq!(walk.left_out.len(), 1);
-        assert!(last.contains("more than 256 MiB") && last.contains("and the rest"), "{last}");
+        assert!(
+            last.contains("more than 256 MiB") && last.contains("and the rest"),
+            "{last}"
+        );
     }
 
     #[test]
     fn what_is_left_out_is_named_up_to_a_limit() {
-        let none: Vec<PathBuf> = (0..MAX_LEFT_OUT + 9).map(|n| format!("/no/such/{n}").into()).collect();
+        let none: Vec<PathBuf> = (0..MAX_LEFT_OUT + 9)
+            .map(|n| format!("/no/such/{n}").into())
+            .collect();
         let (plan, left_out) = whole_files(&none);
         assert_eq!((plan.files.len(), left_out.len()), (0, MAX_LEFT_OUT));
     }

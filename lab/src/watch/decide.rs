@@ -55,7 +55,13 @@ impl Decider {
     /// Begins at the value that is set.
     #[must_use]
     pub fn new(old: u64, min_gain: f64) -> Decider {
-        Decider { old, now: old, min_gain, once: None, foreign: false }
+        Decider {
+            old,
+            now: old,
+            min_gain,
+            once: None,
+            foreign: false,
+        }
     }
 
     /// Looks at the value that is really set.
@@ -82,15 +88,29 @@ impl Decider {
             self.once = None;
             return Decision::Keep;
         }
-        if self.once.replace(wanted) == Some(wanted) { Decision::Set(wanted) } else { Decision::Once(wanted) }
+        if self.once.replace(wanted) == Some(wanted) {
+            Decision::Set(wanted)
+        } else {
+            Decision::Once(wanted)
+        }
     }
 
     fn wanted(&self, answer: &Answer) -> u64 {
         let worth = 1.0 - self.min_gain;
-        let time = |value: u64| answer.times.iter().find(|(one, _)| *one == value).map(|(_, time)| *time);
-        let best = answer.best.filter(|(_, ratio)| *ratio <= worth).map(|(best, _)| best);
+        let time = |value: u64| {
+            answer
+                .times
+                .iter()
+                .find(|(one, _)| *one == value)
+                .map(|(_, time)| *time)
+        };
+        let best = answer
+            .best
+            .filter(|(_, ratio)| *ratio <= worth)
+            .map(|(best, _)| best);
         let still_good = |now: f64| {
-            let gains = time(self.old).is_some_and(|old| now <= old * (1.0 - KEPT_GAIN * self.min_gain));
+            let gains =
+                time(self.old).is_some_and(|old| now <= old * (1.0 - KEPT_GAIN * self.min_gain));
             gains && !best.and_then(time).is_some_and(|best| best <= now * worth)
         };
         if self.now != self.old && time(self.now).is_some_and(still_good) {
@@ -106,8 +126,15 @@ mod tests {
 
     fn answer(times: &[(u64, f64)]) -> Answer {
         let old = times[0].1;
-        let best = times.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(value, time)| (value, time / old));
-        Answer { best: best.filter(|(_, ratio)| *ratio < 0.9), times: times.to_vec() }
+        let best = times
+            .iter()
+            .copied()
+            .min_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(value, time)| (value, time / old));
+        Answer {
+            best: best.filter(|(_, ratio)| *ratio < 0.9),
+            times: times.to_vec(),
+        }
     }
 
     /// The decisions of recordings in turn, from 128; what is to be set is set.
@@ -128,9 +155,19 @@ mod tests {
     fn the_same_answer_twice_changes_and_its_end_changes_back() {
         let wide = Some(answer(&[(128, 4.0), (512, 2.5), (2048, 1.0)]));
         let none = Some(answer(&[(128, 4.0), (512, 3.9), (2048, 4.1)]));
-        let all = [wide.clone(), wide.clone(), wide.clone(), none.clone(), none.clone(), none];
+        let all = [
+            wide.clone(),
+            wide.clone(),
+            wide.clone(),
+            none.clone(),
+            none.clone(),
+            none,
+        ];
         use Decision::{Keep, Once, Set};
-        assert_eq!(run(0.1, &all), [Once(2048), Set(2048), Keep, Once(128), Set(128), Keep]);
+        assert_eq!(
+            run(0.1, &all),
+            [Once(2048), Set(2048), Keep, Once(128), Set(128), Keep]
+        );
     }
 
     #[test]
@@ -138,24 +175,48 @@ mod tests {
         let wide = Some(answer(&[(128, 4.0), (512, 2.5), (2048, 1.0)]));
         let narrow = Some(answer(&[(128, 4.0), (512, 1.0), (2048, 1.5)]));
         use Decision::{Keep, NoAnswer, Once, Set};
-        assert_eq!(run(0.1, &[wide.clone(), narrow.clone(), wide.clone()]), [Once(2048), Once(512), Once(2048)]);
-        assert_eq!(run(0.1, &[wide.clone(), None, wide.clone()]), [Once(2048), NoAnswer, Once(2048)]);
+        assert_eq!(
+            run(0.1, &[wide.clone(), narrow.clone(), wide.clone()]),
+            [Once(2048), Once(512), Once(2048)]
+        );
+        assert_eq!(
+            run(0.1, &[wide.clone(), None, wide.clone()]),
+            [Once(2048), NoAnswer, Once(2048)]
+        );
         let none = Some(answer(&[(128, 4.0), (2048, 3.9)]));
-        assert_eq!(run(0.1, &[wide.clone(), none, wide.clone()]), [Once(2048), Keep, Once(2048)]);
+        assert_eq!(
+            run(0.1, &[wide.clone(), none, wide.clone()]),
+            [Once(2048), Keep, Once(2048)]
+        );
         // What is set may be replaced by what is much better, by two answers as well.
-        let decisions = run(0.1, &[wide.clone(), wide, narrow.clone(), narrow.clone(), narrow]);
-        assert_eq!(decisions, [Once(2048), Set(2048), Once(512), Set(512), Keep]);
+        let decisions = run(
+            0.1,
+            &[wide.clone(), wide, narrow.clone(), narrow.clone(), narrow],
+        );
+        assert_eq!(
+            decisions,
+            [Once(2048), Set(2048), Once(512), Set(512), Keep]
+        );
     }
 
     #[test]
     fn a_gain_below_the_limit_is_none_and_what_is_set_stays_while_it_is_nearly_the_best() {
         let small = Some(answer(&[(128, 4.0), (512, 3.5)]));
-        assert_eq!(run(0.1, &[small.clone(), small.clone()]), [Decision::Once(512), Decision::Set(512)]);
-        assert_eq!(run(0.2, &[small.clone(), small]), [Decision::Keep, Decision::Keep]);
+        assert_eq!(
+            run(0.1, &[small.clone(), small.clone()]),
+            [Decision::Once(512), Decision::Set(512)]
+        );
+        assert_eq!(
+            run(0.2, &[small.clone(), small]),
+            [Decision::Keep, Decision::Keep]
+        );
         let wide = Some(answer(&[(128, 4.0), (512, 1.05), (2048, 1.0)]));
         let near = Some(answer(&[(128, 4.0), (512, 0.95), (2048, 1.0)]));
         use Decision::{Keep, Once, Set};
-        assert_eq!(run(0.1, &[wide.clone(), wide, near.clone(), near]), [Once(2048), Set(2048), Keep, Keep]);
+        assert_eq!(
+            run(0.1, &[wide.clone(), wide, near.clone(), near]),
+            [Once(2048), Set(2048), Keep, Keep]
+        );
     }
 
     /// A gain of 10 % and less in turn, then less than half of it.
@@ -163,12 +224,25 @@ mod tests {
     fn a_gain_that_wavers_about_the_limit_sets_the_value_once() {
         let of = |time| Some(answer(&[(128, 4.0), (512, time)]));
         let (above, below, gone) = (of(3.55), of(3.65), of(3.85));
-        assert!(above.as_ref().is_some_and(|a| a.best.is_some()) && below.as_ref().is_some_and(|a| a.best.is_none()));
+        assert!(
+            above.as_ref().is_some_and(|a| a.best.is_some())
+                && below.as_ref().is_some_and(|a| a.best.is_none())
+        );
         use Decision::{Keep, Once, Set};
         let waver = [above.clone(), below.clone(), above.clone(), above.clone()];
         assert_eq!(run(0.1, &waver), [Once(512), Keep, Once(512), Set(512)]);
-        let set = [above.clone(), above.clone(), below.clone(), below.clone(), above, below];
-        assert_eq!(run(0.1, &set), [Once(512), Set(512), Keep, Keep, Keep, Keep]);
+        let set = [
+            above.clone(),
+            above.clone(),
+            below.clone(),
+            below.clone(),
+            above,
+            below,
+        ];
+        assert_eq!(
+            run(0.1, &set),
+            [Once(512), Set(512), Keep, Keep, Keep, Keep]
+        );
         let over = [set[0].clone(), set[1].clone(), gone.clone(), gone];
         assert_eq!(run(0.1, &over), [Once(512), Set(512), Once(128), Set(128)]);
     }
@@ -181,6 +255,10 @@ mod tests {
         decider.look(4096);
         assert_eq!(decider.decide(Some(&wide)), Decision::Foreign);
         decider.look(128);
-        assert_eq!(decider.decide(Some(&wide)), Decision::Foreign, "also afterwards");
+        assert_eq!(
+            decider.decide(Some(&wide)),
+            Decision::Foreign,
+            "also afterwards"
+        );
     }
 }

@@ -34,26 +34,49 @@ impl WatchedDisk {
         let folder = fs::canonicalize(format!("/sys/dev/block/{number}"));
         let folder = folder.map_err(|error| WatchError::NoDevice(named(), error))?;
         if folder.join("partition").exists() {
-            let disk = folder.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+            let disk = folder
+                .parent()
+                .and_then(Path::file_name)
+                .unwrap_or_default()
+                .to_string_lossy();
             return Err(WatchError::Partition(named(), format!("/dev/{disk}")));
         }
         let setting = folder.join("queue/read_ahead_kb");
         if !setting.exists() {
             return Err(WatchError::NoSetting(setting));
         }
-        let partitions = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let partitions = fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
         let partitions = partitions.filter(|path| path.join("partition").exists());
-        let of = |path: PathBuf| DeviceNumber::parse(fs::read_to_string(path.join("dev")).ok()?.trim());
-        let devices = [number].into_iter().chain(partitions.filter_map(of)).collect();
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(WatchedDisk { name, path: path.to_path_buf(), devices, setting })
+        let of =
+            |path: PathBuf| DeviceNumber::parse(fs::read_to_string(path.join("dev")).ok()?.trim());
+        let devices = [number]
+            .into_iter()
+            .chain(partitions.filter_map(of))
+            .collect();
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(WatchedDisk {
+            name,
+            path: path.to_path_buf(),
+            devices,
+            setting,
+        })
     }
 }
 
 /// The value in KiB.
 pub(super) fn read(setting: &Path) -> std::io::Result<u64> {
     let text = fs::read_to_string(setting)?;
-    text.trim().parse().map_err(|_| std::io::Error::other(format!("'{}' is no number", text.trim())))
+    text.trim()
+        .parse()
+        .map_err(|_| std::io::Error::other(format!("'{}' is no number", text.trim())))
 }
 
 #[cfg(test)]

@@ -29,13 +29,19 @@ const DONE: &str = "done";
 /// done its work.
 #[must_use]
 pub fn run_if_asked(arguments: &[OsString]) -> bool {
-    let [word, setting, old] = arguments else { return false };
+    let [word, setting, old] = arguments else {
+        return false;
+    };
     if word != WORD {
         return false;
     }
     let setting = Path::new(setting);
     let is_setting = setting.starts_with("/sys") && setting.ends_with("queue/read_ahead_kb");
-    if let Some(old) = old.to_str().and_then(|old| old.parse().ok()).filter(|_| is_setting) {
+    if let Some(old) = old
+        .to_str()
+        .and_then(|old| old.parse().ok())
+        .filter(|_| is_setting)
+    {
         for signal in [SIGHUP, SIGINT, SIGTERM] {
             let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
         }
@@ -68,7 +74,10 @@ impl Guard {
     /// Starts one. It holds `lock` as well: the setting is free when both are gone.
     pub fn start(setting: &Path, old: u64, lock: &File) -> std::io::Result<Guard> {
         let mut command = program::guard(WORD);
-        command.arg(setting).arg(old.to_string()).stdout(lock.try_clone()?);
+        command
+            .arg(setting)
+            .arg(old.to_string())
+            .stdout(lock.try_clone()?);
         command.spawn().map(Guard)
     }
 
@@ -85,7 +94,11 @@ impl Guard {
     }
 
     fn write(&mut self, line: &str) -> std::io::Result<()> {
-        let pipe = self.0.stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        let pipe = self
+            .0
+            .stdin
+            .as_mut()
+            .ok_or(std::io::ErrorKind::BrokenPipe)?;
         pipe.write_all(format!("{line}\n").as_bytes())
     }
 }
@@ -107,9 +120,17 @@ mod tests {
     fn what_the_owner_has_set_is_put_back_and_nothing_else() {
         assert_eq!(after(2048, "2048\n"), 128);
         assert_eq!(after(128, "2048\n"), 128, "announced, and not written");
-        assert_eq!(after(2048, "2048\n512\n"), 128, "the next was announced, and not written");
+        assert_eq!(
+            after(2048, "2048\n512\n"),
+            128,
+            "the next was announced, and not written"
+        );
         assert_eq!(after(4096, "2048\n"), 4096, "another's value");
-        assert_eq!(after(2048, "2048\n512\n512\n"), 2048, "another's, though it once was ours");
+        assert_eq!(
+            after(2048, "2048\n512\n512\n"),
+            2048,
+            "another's, though it once was ours"
+        );
         assert_eq!(after(2048, "2048\ndone\n"), 2048, "the owner has done it");
         assert_eq!(after(2048, ""), 2048);
     }
@@ -119,6 +140,9 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         assert!(!run_if_asked(&words(&["watch", "/dev/sda"])));
         assert!(!run_if_asked(&words(&[WORD, "x"])));
-        assert!(run_if_asked(&words(&[WORD, "/etc/passwd", "128"])), "it does nothing");
+        assert!(
+            run_if_asked(&words(&[WORD, "/etc/passwd", "128"])),
+            "it does nothing"
+        );
     }
 }

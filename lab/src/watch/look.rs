@@ -98,28 +98,60 @@ impl Question {
         let items: Vec<_> = understood.items.take(MAX_ITEMS).collect();
         recording.reads = items.iter().filter(|item| is_demand(item)).count() as u64;
         if recording.reads < MIN_READS {
-            return Ok(Look { recording, answer: None, model });
+            return Ok(Look {
+                recording,
+                answer: None,
+                model,
+            });
         }
         let items = Box::new(items.into_iter());
-        let import = Import { header: understood.header, items, left_out: understood.left_out };
+        let import = Import {
+            header: understood.header,
+            items,
+            left_out: understood.left_out,
+        };
         let loaded = replay::load("the recording", import, &Part::default())?;
         for file in loaded.read_of_files() {
             recording.bytes += file.bytes;
             recording.waited_s += file.time_ns.unwrap_or(0) as f64 / 1e9;
         }
         if recording.waited_s < recording.seconds * MIN_WAITED {
-            return Ok(Look { recording, answer: None, model });
+            return Ok(Look {
+                recording,
+                answer: None,
+                model,
+            });
         }
         let model = match model {
             Some(model) => model,
-            None => tune::measured(&self.disk, self.probe_seconds, &mut Silent).map_err(tune::TuneError::Probe)?.1,
+            None => {
+                tune::measured(&self.disk, self.probe_seconds, &mut Silent)
+                    .map_err(tune::TuneError::Probe)?
+                    .1
+            }
         };
         let replay = Replay::of(&Arc::new(loaded), None, None)?;
-        let maxima = tune::maxima(Arc::new(replay), model, self.old * 1024, self.now * 1024, &mut Silent)?;
+        let maxima = tune::maxima(
+            Arc::new(replay),
+            model,
+            self.old * 1024,
+            self.now * 1024,
+            &mut Silent,
+        )?;
         let answer = Answer {
-            best: maxima.gain.and_then(|gain| Some((gain.max_bytes? / 1024, gain.ratio))),
-            times: maxima.times.into_iter().map(|(bytes, seconds)| (bytes / 1024, seconds)).collect(),
+            best: maxima
+                .gain
+                .and_then(|gain| Some((gain.max_bytes? / 1024, gain.ratio))),
+            times: maxima
+                .times
+                .into_iter()
+                .map(|(bytes, seconds)| (bytes / 1024, seconds))
+                .collect(),
         };
-        Ok(Look { recording, answer: Some(answer), model: Some(model) })
+        Ok(Look {
+            recording,
+            answer: Some(answer),
+            model: Some(model),
+        })
     }
 }

@@ -45,7 +45,13 @@ impl Setting {
             return Err(WatchError::Locked(path.to_path_buf()));
         }
         let old = read(path).map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
-        Ok(Setting { path: path.to_path_buf(), old, ours: None, lock, guard: None })
+        Ok(Setting {
+            path: path.to_path_buf(),
+            old,
+            ours: None,
+            lock,
+            guard: None,
+        })
     }
 
     pub fn old(&self) -> u64 {
@@ -58,7 +64,10 @@ impl Setting {
 
     /// Sets a value; gives the one that the kernel made of it. Without a guard nothing is set.
     pub fn set(&mut self, value: u64) -> std::io::Result<u64> {
-        let announced = self.guard.as_mut().is_some_and(|guard| guard.announce(value).is_ok());
+        let announced = self
+            .guard
+            .as_mut()
+            .is_some_and(|guard| guard.announce(value).is_ok());
         if !announced {
             let mut guard = Guard::start(&self.path, self.old, &self.lock)?;
             // A guard that was killed knew what is set.
@@ -106,5 +115,8 @@ impl Drop for Setting {
 }
 
 fn write(path: &Path, value: u64) -> std::io::Result<()> {
-    OpenOptions::new().write(true).open(path)?.write_all(value.to_string().as_bytes())
+    OpenOptions::new()
+        .write(true)
+        .open(path)?
+        .write_all(value.to_string().as_bytes())
 }

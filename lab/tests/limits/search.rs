@@ -38,9 +38,19 @@ pub struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell { workload, preset, size, cache, seed } = self;
+        let Cell {
+            workload,
+            preset,
+            size,
+            cache,
+            seed,
+        } = self;
         let (size, cache) = (size >> 10, cache >> 10);
-        write!(f, "{} --on model:{} --size {size}K --cache {cache}K --seed {seed}", workload.name, preset.name)
+        write!(
+            f,
+            "{} --on model:{} --size {size}K --cache {cache}K --seed {seed}",
+            workload.name, preset.name
+        )
     }
 }
 
@@ -57,7 +67,13 @@ impl Cell {
     pub fn new(workload: &str, model: &str, size: u64, cache: u64, seed: u64) -> Option<Cell> {
         let chosen = workload::parse(workload).expect("a workload");
         let workload = chosen.build(size, seed).ok()?;
-        Some(Cell { workload, preset: presets::find(model).expect("a preset"), size, cache, seed })
+        Some(Cell {
+            workload,
+            preset: presets::find(model).expect("a preset"),
+            size,
+            cache,
+            seed,
+        })
     }
 
     pub fn bound(&self) -> f64 {
@@ -68,7 +84,13 @@ impl Cell {
     pub fn oracle(&self) -> RunResult {
         let config = config(self.preset, self.workload.page_bytes, self.cache);
         let bound = Bound::of_run(&self.workload, self.preset, &config, self.seed);
-        let setup = oracle::Setup { workload: &self.workload, config, preset: self.preset, seed: self.seed, bound };
+        let setup = oracle::Setup {
+            workload: &self.workload,
+            config,
+            preset: self.preset,
+            seed: self.seed,
+            bound,
+        };
         oracle::run(&setup).expect("few touches")
     }
 
@@ -76,13 +98,20 @@ impl Cell {
         let page = policy.info.page_bytes.unwrap_or(self.workload.page_bytes);
         let config = config(self.preset, page, self.cache);
         let host_ns_per_kib = self.preset.host_ns_per_kib;
-        let setup = simulator::Setup { workload: &self.workload, policy, config, host_ns_per_kib };
+        let setup = simulator::Setup {
+            workload: &self.workload,
+            policy,
+            config,
+            host_ns_per_kib,
+        };
         simulator::run(&setup, self.preset.build(self.seed))
     }
 
     pub fn policy(&self, text: &str) -> PolicySpec {
         let draft = peer::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
-        draft.ready(Some(self.preset.capacity_bytes)).expect("a policy")
+        draft
+            .ready(Some(self.preset.capacity_bytes))
+            .expect("a policy")
     }
 }
 
@@ -104,8 +133,16 @@ fn workload(rng: &mut Rng) -> String {
         5 | 6 => format!("readers:streams={streams},record={record},think={think}"),
         7 => "out-of-order".to_string(),
         8 => {
-            let (record, stride) =
-                pick(rng, &[("4K", "8K"), ("16K", "20K"), ("16K", "64K"), ("4K", "128K"), ("64K", "256K")]);
+            let (record, stride) = pick(
+                rng,
+                &[
+                    ("4K", "8K"),
+                    ("16K", "20K"),
+                    ("16K", "64K"),
+                    ("4K", "128K"),
+                    ("64K", "256K"),
+                ],
+            );
             format!("strided:record={record},stride={stride}")
         }
         9 => "skip".to_string(),
@@ -115,8 +152,20 @@ fn workload(rng: &mut Rng) -> String {
 }
 
 fn policy(rng: &mut Rng) -> String {
-    let max = pick(rng, &["16K", "32K", "64K", "128K", "256K", "512K", "1M", "4M", "16M", "64M"]);
-    let kernels = ["linux-6.18", "linux-6.18", "linux-2.6.0", "linux-2.6.23", "linux-2.6.31", "linux-3.12"];
+    let max = pick(
+        rng,
+        &[
+            "16K", "32K", "64K", "128K", "256K", "512K", "1M", "4M", "16M", "64M",
+        ],
+    );
+    let kernels = [
+        "linux-6.18",
+        "linux-6.18",
+        "linux-2.6.0",
+        "linux-2.6.23",
+        "linux-2.6.31",
+        "linux-3.12",
+    ];
     let others = [
         "peer-nbdkit",
         "peer-fsspec-readahead",
@@ -126,12 +175,19 @@ fn policy(rng: &mut Rng) -> String {
     ];
     match rng.below(10) {
         0..=5 => format!("{}:max={max}", pick(rng, &kernels)),
-        6 | 7 => format!("{}:max={max}", pick(rng, &["rbd-plain", "rbd-eager", "rbd-aligned"])),
+        6 | 7 => format!(
+            "{}:max={max}",
+            pick(rng, &["rbd-plain", "rbd-eager", "rbd-aligned"])
+        ),
         8 => "none".to_string(),
         _ => {
             let known = |name: &&&str| peer::ALL.iter().any(|info| info.name == **name);
             let known: Vec<&&str> = others.iter().filter(known).collect();
-            if known.is_empty() { "none".to_string() } else { (**pick(rng, &known)).to_string() }
+            if known.is_empty() {
+                "none".to_string()
+            } else {
+                (**pick(rng, &known)).to_string()
+            }
         }
     }
 }
@@ -145,7 +201,10 @@ fn cell(rng: &mut Rng, only: Option<&str>) -> Option<Cell> {
     let cache = *pick(rng, &[256_u64 << 10, 512 << 10, 2 << 20, 8 << 20, 64 << 20]);
     let workload = workload(rng);
     let fits = |name: &str| only.map_or(!LATER.contains(&name), |only| only == name);
-    let fitting: Vec<_> = PRESETS.iter().filter(|p| p.capacity_bytes >= size && fits(p.name)).collect();
+    let fitting: Vec<_> = PRESETS
+        .iter()
+        .filter(|p| p.capacity_bytes >= size && fits(p.name))
+        .collect();
     let preset = pick(rng, &fitting);
     Cell::new(&workload, preset.name, size, cache, 1 + rng.below(1000))
 }
@@ -189,8 +248,18 @@ impl fmt::Display for Found {
         }
         let above = |by: f64| self.lost.iter().filter(|(ratio, _)| *ratio > by).count();
         let Found { rows, cells, .. } = self;
-        writeln!(f, "{rows} rows in {cells} cells: the oracle loses {}", self.lost.len())?;
-        writeln!(f, "by more than 1 %: {}, 5 %: {}, 20 %: {}", above(1.01), above(1.05), above(1.2))?;
+        writeln!(
+            f,
+            "{rows} rows in {cells} cells: the oracle loses {}",
+            self.lost.len()
+        )?;
+        writeln!(
+            f,
+            "by more than 1 %: {}, 5 %: {}, 20 %: {}",
+            above(1.01),
+            above(1.05),
+            above(1.2)
+        )?;
         writeln!(
             f,
             "geometric means: oracle {:.3} bounds, none {:.3} oracles",
@@ -210,7 +279,9 @@ impl fmt::Display for Found {
 pub fn search(cells: u64, seed: u64, only: Option<&str>) -> Found {
     let (mut rng, mut found) = (Rng::new(seed), Found::default());
     while found.cells < cells {
-        let Some(cell) = cell(&mut rng, only) else { continue };
+        let Some(cell) = cell(&mut rng, only) else {
+            continue;
+        };
         let began = Instant::now();
         let none = cell.run(&PolicySpec::none()).time_s;
         found.runs += began.elapsed();
@@ -222,7 +293,9 @@ pub fn search(cells: u64, seed: u64, only: Option<&str>) -> Found {
         found.gaps[0] += (oracle / bound).ln();
         found.gaps[1] += (none / oracle).ln();
         if oracle < bound {
-            found.below.push(format!("oracle: {oracle} s, bound {bound} s: {cell}"));
+            found
+                .below
+                .push(format!("oracle: {oracle} s, bound {bound} s: {cell}"));
         }
         for _ in 0..POLICIES {
             let text = policy(&mut rng);
@@ -231,13 +304,17 @@ pub fn search(cells: u64, seed: u64, only: Option<&str>) -> Found {
             let count = found.of_device.entry(cell.preset.name).or_default();
             count[0] += 1;
             if run.time_s < bound {
-                found.below.push(format!("{text}: {} s, bound {bound} s: {cell}", run.time_s));
+                found
+                    .below
+                    .push(format!("{text}: {} s, bound {bound} s: {cell}", run.time_s));
             }
             if run.time_s * MARGIN < oracle {
                 count[1] += 1;
                 let over = run.stats.source_bytes as f64 / run.distinct_bytes as f64;
-                let what =
-                    format!("{cell} {text} ({over:.2}): {:.6} s, oracle {oracle:.6} s, bound {bound:.6} s", run.time_s);
+                let what = format!(
+                    "{cell} {text} ({over:.2}): {:.6} s, oracle {oracle:.6} s, bound {bound:.6} s",
+                    run.time_s
+                );
                 found.lost.push((oracle / run.time_s, what));
             }
         }

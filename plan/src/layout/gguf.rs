@@ -62,12 +62,18 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
         let offset = head.u64()?;
         parts.add(name, offset..offset)?;
     }
-    let data = head.at.checked_next_multiple_of(alignment).ok_or_else(|| damaged("an alignment of 0"))?;
+    let data = head
+        .at
+        .checked_next_multiple_of(alignment)
+        .ok_or_else(|| damaged("an alignment of 0"))?;
     let at = |offset: u64| data.checked_add(offset).filter(|at| *at <= size);
-    parts.list.sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
+    parts
+        .list
+        .sort_by(|a, b| (a.range.start, &a.name).cmp(&(b.range.start, &b.name)));
     let mut end = size;
     for part in parts.list.iter_mut().rev() {
-        let start = at(part.range.start).ok_or_else(|| damaged("a tensor that begins beyond the file"))?;
+        let start =
+            at(part.range.start).ok_or_else(|| damaged("a tensor that begins beyond the file"))?;
         part.range = start..end;
         end = start;
     }

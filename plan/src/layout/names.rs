@@ -34,12 +34,18 @@ impl std::fmt::Display for Names {
 
 /// The pieces between the stars follow one another in the name, the first at its start and the last at its end.
 fn matches(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut name) = name.strip_prefix(first) else {
+        return false;
+    };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let last = pieces.pop().unwrap_or_default();
     for piece in pieces {
-        let Some(at) = name.find(piece) else { return false };
+        let Some(at) = name.find(piece) else {
+            return false;
+        };
         name = &name[at + piece.len()..];
     }
     name.ends_with(last)
@@ -51,8 +57,21 @@ mod tests {
 
     #[test]
     fn stars_match_any_characters() {
-        let names = Names::new(vec!["layer.0.*".into(), "*.bias".into(), "a*b*c".into(), "lm_head".into()]);
-        let has = ["layer.0.", "layer.0.w", "x.bias", "abc", "a1b2c", "abbc", "lm_head"];
+        let names = Names::new(vec![
+            "layer.0.*".into(),
+            "*.bias".into(),
+            "a*b*c".into(),
+            "lm_head".into(),
+        ]);
+        let has = [
+            "layer.0.",
+            "layer.0.w",
+            "x.bias",
+            "abc",
+            "a1b2c",
+            "abbc",
+            "lm_head",
+        ];
         let has_not = ["layer.1.w", "bias", "ac", "ab", "acb", "lm_head2", ""];
         assert!(has.iter().all(|name| names.has(name)), "{has:?}");
         assert!(!has_not.iter().any(|name| names.has(name)), "{has_not:?}");

@@ -33,13 +33,18 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
         return Err(damaged("other last bytes, or an encrypted footer"));
     }
     if len > MAX_HEADER_BYTES.min(size - TAIL_BYTES) {
-        return Err(damaged("a footer that is longer than the file, or than 100 MB"));
+        return Err(damaged(
+            "a footer that is longer than the file, or than 100 MB",
+        ));
     }
     let start = size - TAIL_BYTES - len;
     let mut footer = vec![0; len as usize];
     source.read_at(&mut footer, start)?;
     parts.header(start..size);
-    let mut walk = Walk { bytes: &footer, at: 0 };
+    let mut walk = Walk {
+        bytes: &footer,
+        at: 0,
+    };
     walk.fields(0, &mut |walk, field, kind| match (field, kind) {
         (4, LIST) => walk.structs(&mut |walk| row_group(walk, parts)),
         _ => walk.skip(kind, 1),
@@ -57,7 +62,9 @@ fn row_group(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> 
                 }
                 _ => walk.skip(kind, 4),
             })?;
-            is_there.then_some(()).ok_or_else(|| damaged("a column whose place is encrypted"))
+            is_there
+                .then_some(())
+                .ok_or_else(|| damaged("a column whose place is encrypted"))
         }),
         _ => walk.skip(kind, 3),
     })
@@ -80,7 +87,10 @@ fn chunk(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> {
         return Err(damaged("a chunk of a column without its place"));
     };
     // Old writers set the offset of a dictionary that does not exist to 0, where the magic number is.
-    let first = dictionary.filter(|&offset| offset != 0).unwrap_or(i64::MAX).min(data);
+    let first = dictionary
+        .filter(|&offset| offset != 0)
+        .unwrap_or(i64::MAX)
+        .min(data);
     parts.add(name, range(first, bytes)?)
 }
 
@@ -88,7 +98,10 @@ fn range(first: i64, bytes: i64) -> Result<Range<u64>, LayoutError> {
     let (Ok(first), Ok(bytes)) = (u64::try_from(first), u64::try_from(bytes)) else {
         return Err(damaged("a negative offset"));
     };
-    Ok(first..first.checked_add(bytes).ok_or_else(|| damaged("an offset beyond all files"))?)
+    Ok(first
+        ..first
+            .checked_add(bytes)
+            .ok_or_else(|| damaged("an offset beyond all files"))?)
 }
 
 fn damaged(what: &str) -> LayoutError {
@@ -105,9 +118,12 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn take(&mut self, bytes: u64) -> Result<&'a [u8], LayoutError> {
-        let end = usize::try_from(bytes).ok().and_then(|bytes| self.at.checked_add(bytes));
-        let taken =
-            end.and_then(|end| self.bytes.get(self.at..end)).ok_or_else(|| damaged("a footer that ends early"))?;
+        let end = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.at.checked_add(bytes));
+        let taken = end
+            .and_then(|end| self.bytes.get(self.at..end))
+            .ok_or_else(|| damaged("a footer that ends early"))?;
         self.at += taken.len();
         Ok(taken)
     }
@@ -137,12 +153,19 @@ impl<'a> Walk<'a> {
     /// How many elements a list has, and their type.
     fn list(&mut self) -> Result<(u64, u8), LayoutError> {
         let head = self.byte()?;
-        let count = if head >> 4 == 15 { self.number()? } else { u64::from(head >> 4) };
+        let count = if head >> 4 == 15 {
+            self.number()?
+        } else {
+            u64::from(head >> 4)
+        };
         Ok((count, head & 15))
     }
 
     /// Each struct of a list. Each has a byte at least, so the bytes end before a count that is too large.
-    fn structs(&mut self, each: &mut dyn FnMut(&mut Walk<'a>) -> Result<(), LayoutError>) -> Result<(), LayoutError> {
+    fn structs(
+        &mut self,
+        each: &mut dyn FnMut(&mut Walk<'a>) -> Result<(), LayoutError>,
+    ) -> Result<(), LayoutError> {
         let (count, kind) = self.list()?;
         if kind != STRUCT {
             return Err(damaged("a list of something else than structs"));
@@ -161,7 +184,11 @@ impl<'a> Walk<'a> {
             if head == 0 {
                 return Ok(());
             }
-            field = if head >> 4 == 0 { self.integer()? } else { field.saturating_add(i64::from(head >> 4)) };
+            field = if head >> 4 == 0 {
+                self.integer()?
+            } else {
+                field.saturating_add(i64::from(head >> 4))
+            };
             each(self, field, head & 15)?;
         }
     }
@@ -175,7 +202,8 @@ impl<'a> Walk<'a> {
         let mut path = String::new();
         for nth in 0..count {
             let bytes = self.number()?;
-            let text = std::str::from_utf8(self.take(bytes)?).map_err(|_| damaged("a path that is no text"))?;
+            let text = std::str::from_utf8(self.take(bytes)?)
+                .map_err(|_| damaged("a path that is no text"))?;
             path.push_str(if nth > 0 { "." } else { "" });
             path.push_str(text);
         }

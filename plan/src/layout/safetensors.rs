@@ -25,20 +25,30 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     source.read_at(&mut len, 0)?;
     let len = u64::from_le_bytes(len);
     if len > MAX_HEADER_BYTES.min(size - 8) {
-        return Err(damaged(&"a header that is longer than the file, or than 100 MB"));
+        return Err(damaged(
+            &"a header that is longer than the file, or than 100 MB",
+        ));
     }
     let mut header = vec![0; len as usize];
     source.read_at(&mut header, 8)?;
     let mut json = serde_json::Deserializer::from_slice(&header);
-    Tensors { parts, start: 8 + len }
-        .deserialize(&mut json)
-        .and_then(|()| json.end())
-        .map_err(|error| damaged(&error))?;
-    parts.list.sort_by_key(|part| (part.range.start, part.range.end));
+    Tensors {
+        parts,
+        start: 8 + len,
+    }
+    .deserialize(&mut json)
+    .and_then(|()| json.end())
+    .map_err(|error| damaged(&error))?;
+    parts
+        .list
+        .sort_by_key(|part| (part.range.start, part.range.end));
     let mut last = 8 + len;
     for part in &parts.list {
         if part.range.start != last {
-            return Err(damaged(&format_args!("a hole or an overlap before the tensor {:?}", part.name)));
+            return Err(damaged(&format_args!(
+                "a hole or an overlap before the tensor {:?}",
+                part.name
+            )));
         }
         last = part.range.end;
     }
@@ -80,7 +90,9 @@ impl<'de> Visitor<'de> for Tensors<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let Tensor { data_offsets: (from, to) } = map.next_value()?;
+            let Tensor {
+                data_offsets: (from, to),
+            } = map.next_value()?;
             let at = |offset: u64| self.start.checked_add(offset);
             let (Some(from), Some(to)) = (at(from), at(to)) else {
                 return Err(A::Error::custom("an offset beyond all files"));

@@ -24,12 +24,28 @@ pub struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// The bytes of `source` up to `end`.
-    pub fn new(source: &'a dyn ReadAt, end: u64, piece_bytes: u64, beyond: fn() -> LayoutError) -> Window<'a> {
-        Window { source, end, piece_bytes, piece: Vec::new(), piece_at: 0, at: 0, beyond }
+    pub fn new(
+        source: &'a dyn ReadAt,
+        end: u64,
+        piece_bytes: u64,
+        beyond: fn() -> LayoutError,
+    ) -> Window<'a> {
+        Window {
+            source,
+            end,
+            piece_bytes,
+            piece: Vec::new(),
+            piece_at: 0,
+            at: 0,
+            beyond,
+        }
     }
 
     fn end_of(&self, len: u64) -> Result<u64, LayoutError> {
-        self.at.checked_add(len).filter(|end| *end <= self.end).ok_or_else(self.beyond)
+        self.at
+            .checked_add(len)
+            .filter(|end| *end <= self.end)
+            .ok_or_else(self.beyond)
     }
 
     /// The next `len` bytes.

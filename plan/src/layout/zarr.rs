@@ -42,10 +42,17 @@ pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
     let mut found = Found::default();
     found.folder(store, "", None, 0)?;
     if found.metadata.is_empty() {
-        return Err(LayoutError::damaged("zarr store", "no .zarray, .zgroup or zarr.json"));
+        return Err(LayoutError::damaged(
+            "zarr store",
+            "no .zarray, .zgroup or zarr.json",
+        ));
     }
     let mut files = found.metadata;
-    let mut chunks: Vec<_> = found.chunks.into_iter().filter(|(_, file)| names.has(&file.array)).collect();
+    let mut chunks: Vec<_> = found
+        .chunks
+        .into_iter()
+        .filter(|(_, file)| names.has(&file.array))
+        .collect();
     if chunks.is_empty() && !names.is_all() {
         return Err(LayoutError::NoSuchName(names.to_string()));
     }
@@ -64,15 +71,31 @@ struct Found {
 
 impl Found {
     /// Looks through a folder. `array` is the array that it belongs to, and how many folders below the store its root is.
-    fn folder(&mut self, at: &Path, below: &str, array: Option<&str>, depth: usize) -> Result<(), LayoutError> {
+    fn folder(
+        &mut self,
+        at: &Path,
+        below: &str,
+        array: Option<&str>,
+        depth: usize,
+    ) -> Result<(), LayoutError> {
         if depth > MAX_DEPTH {
-            return Err(LayoutError::damaged("zarr store", "folders are nested too deeply"));
+            return Err(LayoutError::damaged(
+                "zarr store",
+                "folders are nested too deeply",
+            ));
         }
         let array = if is_array(at)? { Some(below) } else { array };
         for entry in fs::read_dir(at)? {
             let entry = entry?;
-            let (kind, name) = (entry.file_type()?, entry.file_name().to_string_lossy().into_owned());
-            let name_below = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            let (kind, name) = (
+                entry.file_type()?,
+                entry.file_name().to_string_lossy().into_owned(),
+            );
+            let name_below = if below.is_empty() {
+                name.clone()
+            } else {
+                format!("{below}/{name}")
+            };
             if kind.is_dir() {
                 self.folder(&entry.path(), &name_below, array, depth + 1)?;
                 continue;
@@ -82,19 +105,28 @@ impl Found {
                 continue;
             }
             if self.metadata.len() + self.chunks.len() >= MAX_PARTS {
-                return Err(LayoutError::damaged("zarr store", "more than 1048576 files"));
+                return Err(LayoutError::damaged(
+                    "zarr store",
+                    "more than 1048576 files",
+                ));
             }
             let array = array.unwrap_or_default();
             let mut path = entry.path();
             path.shrink_to_fit();
-            let file = ZarrFile { array: array.to_string(), path, size: entry.metadata()?.len() };
-            self.account.take::<ZarrFile>(file.array.capacity() + file.path.capacity())?;
+            let file = ZarrFile {
+                array: array.to_string(),
+                path,
+                size: entry.metadata()?.len(),
+            };
+            self.account
+                .take::<ZarrFile>(file.array.capacity() + file.path.capacity())?;
             if is_metadata {
                 self.metadata.push(file);
             } else {
                 let words = name_below[array.len()..].split(['/', '.']);
                 let place: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
-                self.account.take::<Vec<u64>>(place.capacity() * size_of::<u64>())?;
+                self.account
+                    .take::<Vec<u64>>(place.capacity() * size_of::<u64>())?;
                 self.chunks.push((place, file));
             }
         }
@@ -115,14 +147,22 @@ fn is_array(folder: &Path) -> Result<bool, LayoutError> {
     if metadata::<IgnoredAny>(folder, ".zarray")?.is_some() {
         return Ok(true);
     }
-    Ok(metadata::<Node>(folder, "zarr.json")?.is_some_and(|node| node.node_type.as_deref() == Some("array")))
+    Ok(metadata::<Node>(folder, "zarr.json")?
+        .is_some_and(|node| node.node_type.as_deref() == Some("array")))
 }
 
 /// A metadata file, if it is there.
-fn metadata<T: serde::de::DeserializeOwned>(folder: &Path, name: &str) -> Result<Option<T>, LayoutError> {
-    let damaged = |error: &dyn std::fmt::Display| LayoutError::damaged("zarr store", format!("{name}: {error}"));
+fn metadata<T: serde::de::DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+) -> Result<Option<T>, LayoutError> {
+    let damaged = |error: &dyn std::fmt::Display| {
+        LayoutError::damaged("zarr store", format!("{name}: {error}"))
+    };
     match read_small(&folder.join(name), MAX_METADATA_BYTES) {
-        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| damaged(&error)),
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|error| damaged(&error)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(damaged(&error)),
     }

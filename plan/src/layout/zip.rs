@@ -30,7 +30,9 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
     let directory = Directory::find(source, size)?;
     entries(source, &directory, parts)?;
     parts.list.sort_by_key(|part| part.range.start);
-    let mut window = Window::new(source, size, ENTRY_PIECE_BYTES, || damaged("an entry that is not within the file"));
+    let mut window = Window::new(source, size, ENTRY_PIECE_BYTES, || {
+        damaged("an entry that is not within the file")
+    });
     for part in &mut parts.list {
         window.at = part.range.start;
         let header = window.take(30)?;
@@ -40,7 +42,9 @@ pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> 
         let data = part.range.start + 30 + number(header, 26..28) + number(header, 28..30);
         // Until now it had the length of its bytes.
         let len = part.range.end - part.range.start;
-        part.range.end = data.checked_add(len).ok_or_else(|| damaged("an entry without bytes"))?;
+        part.range.end = data
+            .checked_add(len)
+            .ok_or_else(|| damaged("an entry without bytes"))?;
     }
     // A program reads the directory first.
     parts.header(directory.range.start..size);
@@ -53,7 +57,12 @@ fn damaged(what: &str) -> LayoutError {
 
 /// A number of the file, its low byte first.
 fn number(bytes: &[u8], at: Range<usize>) -> u64 {
-    bytes.get(at).unwrap_or_default().iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    bytes
+        .get(at)
+        .unwrap_or_default()
+        .iter()
+        .rev()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
 /// Where the directory is.
@@ -73,10 +82,17 @@ impl Directory {
             let end = &tail[*at..];
             end.starts_with(b"PK\x05\x06") && at + END_BYTES + number(end, 20..22) as usize <= len
         };
-        let at = len.checked_sub(END_BYTES).and_then(|last| (0..=last).rev().find(is_end));
+        let at = len
+            .checked_sub(END_BYTES)
+            .and_then(|last| (0..=last).rev().find(is_end));
         let at = at.ok_or_else(|| damaged("no end of a directory"))?;
         let (end, end_at) = (&tail[at..], size - (len - at) as u64);
-        let mut found = (number(end, 10..12), number(end, 12..16), number(end, 16..20), end_at);
+        let mut found = (
+            number(end, 10..12),
+            number(end, 12..16),
+            number(end, 16..20),
+            end_at,
+        );
         if found.0 == ELSEWHERE_16 || found.1 == ELSEWHERE_32 || found.2 == ELSEWHERE_32 {
             found = end_64(source, end_at)?.unwrap_or(found);
         }
@@ -87,36 +103,65 @@ impl Directory {
         if entries > MAX_PARTS as u64 {
             return Err(damaged("more than 1048576 entries"));
         }
-        let start = end_at.checked_sub(bytes).ok_or_else(|| damaged("a directory that is longer than the file"))?;
-        let shift = start.checked_sub(offset).ok_or_else(|| damaged("a directory that is not within the file"))?;
-        Ok(Directory { range: start..end_at, entries, shift })
+        let start = end_at
+            .checked_sub(bytes)
+            .ok_or_else(|| damaged("a directory that is longer than the file"))?;
+        let shift = start
+            .checked_sub(offset)
+            .ok_or_else(|| damaged("a directory that is not within the file"))?;
+        Ok(Directory {
+            range: start..end_at,
+            entries,
+            shift,
+        })
     }
 }
 
 /// Entries, bytes and offset of the directory, and where it ends, by the end that large files have as well.
 fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<(u64, u64, u64, u64)>, LayoutError> {
-    let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else { return Ok(None) };
+    let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else {
+        return Ok(None);
+    };
     let mut locator = [0; LOCATOR_BYTES as usize];
     source.read_at(&mut locator, locator_at)?;
     if !locator.starts_with(b"PK\x06\x07") {
         return Ok(None);
     }
     // Where it says, or, with bytes in front of the archive, right before the locator.
-    for at in [number(&locator, 8..16), locator_at.saturating_sub(END_64_BYTES)] {
+    for at in [
+        number(&locator, 8..16),
+        locator_at.saturating_sub(END_64_BYTES),
+    ] {
         let mut end = [0; END_64_BYTES as usize];
-        if at.checked_add(END_64_BYTES).is_some_and(|end| end <= locator_at) {
+        if at
+            .checked_add(END_64_BYTES)
+            .is_some_and(|end| end <= locator_at)
+        {
             source.read_at(&mut end, at)?;
         }
         if end.starts_with(b"PK\x06\x06") {
-            return Ok(Some((number(&end, 32..40), number(&end, 40..48), number(&end, 48..56), at)));
+            return Ok(Some((
+                number(&end, 32..40),
+                number(&end, 40..48),
+                number(&end, 48..56),
+                at,
+            )));
         }
     }
     Err(damaged("no end of the zip64 directory"))
 }
 
 /// Adds the entries: each from its header on, as long as its bytes alone.
-fn entries(source: &dyn ReadAt, directory: &Directory, parts: &mut Parts) -> Result<(), LayoutError> {
-    let Directory { range, entries, shift } = directory;
+fn entries(
+    source: &dyn ReadAt,
+    directory: &Directory,
+    parts: &mut Parts,
+) -> Result<(), LayoutError> {
+    let Directory {
+        range,
+        entries,
+        shift,
+    } = directory;
     let beyond = || damaged("a directory that is cut short");
     let mut window = Window::new(source, range.end, DIRECTORY_PIECE_BYTES, beyond);
     window.at = range.start;
@@ -125,17 +170,25 @@ fn entries(source: &dyn ReadAt, directory: &Directory, parts: &mut Parts) -> Res
         if !head.starts_with(b"PK\x01\x02") {
             return Err(damaged("an entry of the directory without its first bytes"));
         }
-        let (mut len, full, mut start) = (number(head, 20..24), number(head, 24..28), number(head, 42..46));
+        let (mut len, full, mut start) = (
+            number(head, 20..24),
+            number(head, 24..28),
+            number(head, 42..46),
+        );
         let [name, extra, comment] = [28, 30, 32].map(|at| number(head, at..at + 2));
         let name = String::from_utf8_lossy(window.take(name)?).into_owned();
         if len == ELSEWHERE_32 || start == ELSEWHERE_32 {
             let wide = wide_fields(window.take(extra)?);
             // In this order, and only those that are elsewhere.
-            let mut wide =
-                wide.chunks_exact(8).map(|bytes| number(bytes, 0..8)).skip(usize::from(full == ELSEWHERE_32));
+            let mut wide = wide
+                .chunks_exact(8)
+                .map(|bytes| number(bytes, 0..8))
+                .skip(usize::from(full == ELSEWHERE_32));
             for field in [&mut len, &mut start] {
                 if *field == ELSEWHERE_32 {
-                    *field = wide.next().ok_or_else(|| damaged("an entry without its zip64 fields"))?;
+                    *field = wide
+                        .next()
+                        .ok_or_else(|| damaged("an entry without its zip64 fields"))?;
                 }
             }
         } else {
@@ -144,7 +197,10 @@ fn entries(source: &dyn ReadAt, directory: &Directory, parts: &mut Parts) -> Res
         window.pass(comment)?;
         let start = shift.checked_add(start);
         let range = start.and_then(|start| Some(start..start.checked_add(len)?));
-        parts.add(name, range.ok_or_else(|| damaged("an entry without bytes"))?)?;
+        parts.add(
+            name,
+            range.ok_or_else(|| damaged("an entry without bytes"))?,
+        )?;
     }
     Ok(())
 }
@@ -152,7 +208,9 @@ fn entries(source: &dyn ReadAt, directory: &Directory, parts: &mut Parts) -> Res
 /// The zip64 part of an extra field: parts of a tag, a length, and bytes of that length.
 fn wide_fields(mut extra: &[u8]) -> &[u8] {
     while let Some((head, rest)) = extra.split_at_checked(4) {
-        let Some((body, rest)) = rest.split_at_checked(number(head, 2..4) as usize) else { break };
+        let Some((body, rest)) = rest.split_at_checked(number(head, 2..4) as usize) else {
+            break;
+        };
         if number(head, 0..2) == 1 {
             return body;
         }

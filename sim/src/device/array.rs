@@ -33,7 +33,11 @@ pub struct ArrayModel {
 
 impl ArrayModel {
     fn overhead_ns(&self, readers: usize) -> u64 {
-        let row = self.overhead_ns.iter().rev().find(|(from, _)| *from as usize <= readers);
+        let row = self
+            .overhead_ns
+            .iter()
+            .rev()
+            .find(|(from, _)| *from as usize <= readers);
         row.map_or(0, |(_, ns)| *ns)
     }
 
@@ -44,13 +48,19 @@ impl ArrayModel {
 
     /// One command, where this many read.
     pub(super) fn command_ns(&self, readers: usize, bytes: u64) -> u64 {
-        self.overhead_ns(readers).saturating_add(self.transfer_ns(bytes))
+        self.overhead_ns(readers)
+            .saturating_add(self.transfer_ns(bytes))
     }
 
     /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        let least = self.overhead_ns.iter().map(|(_, ns)| *ns).min().unwrap_or(0);
+        let least = self
+            .overhead_ns
+            .iter()
+            .map(|(_, ns)| *ns)
+            .min()
+            .unwrap_or(0);
         least.saturating_add(self.transfer_ns(bytes))
     }
 }
@@ -80,7 +90,13 @@ impl Array {
     /// An idle array that has no readers yet.
     #[must_use]
     pub fn new(model: ArrayModel) -> Array {
-        Array { model, streams: Vec::new(), commands: 0, queue: VecDeque::new(), free_ns: 0 }
+        Array {
+            model,
+            streams: Vec::new(),
+            commands: 0,
+            queue: VecDeque::new(),
+            free_ns: 0,
+        }
     }
 
     /// Counts `command` to its stream and returns how many there are.
@@ -89,9 +105,17 @@ impl Array {
         let now = self.commands;
         self.streams.retain(|s| now - s.last < RECENT);
         let next = command.start.saturating_add(command.len);
-        match self.streams.iter_mut().find(|s| s.file == command.file && s.next == command.start) {
+        match self
+            .streams
+            .iter_mut()
+            .find(|s| s.file == command.file && s.next == command.start)
+        {
             Some(stream) => (stream.next, stream.last) = (next, now),
-            None => self.streams.push(Stream { file: command.file, next, last: now }),
+            None => self.streams.push(Stream {
+                file: command.file,
+                next,
+                last: now,
+            }),
         }
         self.streams.len()
     }
@@ -111,8 +135,14 @@ impl Device for Array {
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while self.next_time().is_some_and(|at| at <= now_ns) {
-            let Some((_, command)) = self.queue.pop_front() else { return };
-            out.push(Arrival { id: command.id, bytes: command.len, done: true });
+            let Some((_, command)) = self.queue.pop_front() else {
+                return;
+            };
+            out.push(Arrival {
+                id: command.id,
+                bytes: command.len,
+                done: true,
+            });
         }
     }
 }
@@ -123,24 +153,42 @@ mod tests {
     use crate::device::run_dry;
 
     /// 100 us for one reader, 300 us from three on; 1 us for each KiB.
-    const MODEL: ArrayModel =
-        ArrayModel { overhead_ns: &[(1, 100_000), (3, 300_000)], ps_per_kib: 1_000_000, slices: None };
+    const MODEL: ArrayModel = ArrayModel {
+        overhead_ns: &[(1, 100_000), (3, 300_000)],
+        ps_per_kib: 1_000_000,
+        slices: None,
+    };
 
     /// How long each of `commands`, (file, KiB it begins at), took: 1 KiB each, all submitted at once.
     fn spans(commands: &[(u32, u64)]) -> Vec<u64> {
         let mut array = Array::new(MODEL);
         for (id, &(file, kib)) in commands.iter().enumerate() {
-            array.submit(0, Command { id: id as u64, file, start: kib << 10, len: 1 << 10 });
+            array.submit(
+                0,
+                Command {
+                    id: id as u64,
+                    file,
+                    start: kib << 10,
+                    len: 1 << 10,
+                },
+            );
         }
         let ends: Vec<u64> = run_dry(&mut array).into_iter().map(|(at, _)| at).collect();
-        ends.iter().enumerate().map(|(n, at)| at - n.checked_sub(1).map_or(0, |n| ends[n])).collect()
+        ends.iter()
+            .enumerate()
+            .map(|(n, at)| at - n.checked_sub(1).map_or(0, |n| ends[n]))
+            .collect()
     }
 
     #[test]
     fn overhead_follows_the_number_of_streams() {
         assert_eq!(spans(&[(0, 0), (0, 1), (0, 2)]), [101_000; 3]);
         assert_eq!(spans(&[(0, 0), (1, 0), (0, 1), (1, 1)]), [101_000; 4]);
-        assert_eq!(spans(&[(0, 0), (0, 9), (0, 20)]), [101_000, 101_000, 301_000], "gaps make streams");
+        assert_eq!(
+            spans(&[(0, 0), (0, 9), (0, 20)]),
+            [101_000, 101_000, 301_000],
+            "gaps make streams"
+        );
     }
 
     #[test]

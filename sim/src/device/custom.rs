@@ -18,7 +18,8 @@ mod file;
 mod throttle;
 
 pub use file::{
-    ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, NetFile, OverheadFile, Pattern, PointFile, SlopeFile,
+    ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, NetFile, OverheadFile, Pattern, PointFile,
+    SlopeFile,
 };
 pub use throttle::ThrottleFile;
 
@@ -91,9 +92,20 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
         remedy: remedy.to_string(),
     };
     let text = foreread_os::open::read_small_text(path, MAX_FILE_BYTES).map_err(|error| {
-        let is_another = [ErrorKind::InvalidInput, ErrorKind::FileTooLarge, ErrorKind::InvalidData];
+        let is_another = [
+            ErrorKind::InvalidInput,
+            ErrorKind::FileTooLarge,
+            ErrorKind::InvalidData,
+        ];
         let other = is_another.contains(&error.kind());
-        refuse(said(&error), if other { "name a file that 'foreread probe -o' wrote" } else { "check the path" })
+        refuse(
+            said(&error),
+            if other {
+                "name a file that 'foreread probe -o' wrote"
+            } else {
+                "check the path"
+            },
+        )
     })?;
     parse(&text, &path.display().to_string())
 }
@@ -105,9 +117,16 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
 pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
     let file: ModelFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
+        let line = text.as_bytes()[..at]
+            .iter()
+            .filter(|b| **b == b'\n')
+            .count();
         let written = text.lines().nth(line).unwrap_or("").trim();
-        let written = if written.is_empty() { String::new() } else { format!(" '{}'", shorten(written)) };
+        let written = if written.is_empty() {
+            String::new()
+        } else {
+            format!(" '{}'", shorten(written))
+        };
         ModelFileError {
             place: format!("{place}: line {}{written}", line + 1),
             why: shorten(&error.message().replace('\n', ", ")),
@@ -126,7 +145,11 @@ pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
 const SHOWN: usize = 120;
 
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= SHOWN { text.to_string() } else { text.chars().take(SHOWN).collect::<String>() + " ..." }
+    if text.chars().count() <= SHOWN {
+        text.to_string()
+    } else {
+        text.chars().take(SHOWN).collect::<String>() + " ..."
+    }
 }
 
 /// The system's words without its number.
@@ -149,7 +172,9 @@ mod tests {
     fn refused(name: &str, from: &str, to: &str) -> String {
         let text = text_of(name);
         assert!(text.contains(from), "{from} is not in\n{text}");
-        let error = parse(&text.replacen(from, to, 1), "x.toml").expect_err(to).to_string();
+        let error = parse(&text.replacen(from, to, 1), "x.toml")
+            .expect_err(to)
+            .to_string();
         assert_eq!(error.lines().count(), 1, "{error}");
         assert!(error.starts_with("bad model file: x.toml: "), "{error}");
         error
@@ -163,11 +188,27 @@ mod tests {
             assert_eq!(file.to_toml(), text);
             let again = file.preset("again.toml");
             assert_eq!(format!("{:?}", again.model), format!("{:?}", preset.model));
-            assert_eq!((again.capacity_bytes, again.connections), (preset.capacity_bytes, preset.connections));
-            assert_eq!((again.host_ns_per_kib, again.calibrated), (preset.host_ns_per_kib, preset.calibrated));
+            assert_eq!(
+                (again.capacity_bytes, again.connections),
+                (preset.capacity_bytes, preset.connections)
+            );
+            assert_eq!(
+                (again.host_ns_per_kib, again.calibrated),
+                (preset.host_ns_per_kib, preset.calibrated)
+            );
             let times = |preset: &Preset| {
                 let mut device = preset.build(3);
-                (0..20).for_each(|id| device.submit(0, Command { id, file: 0, start: id * 70_000, len: 200_000 }));
+                (0..20).for_each(|id| {
+                    device.submit(
+                        0,
+                        Command {
+                            id,
+                            file: 0,
+                            start: id * 70_000,
+                            len: 200_000,
+                        },
+                    )
+                });
                 run_dry(device.as_mut())
             };
             assert_eq!(times(again), times(preset), "{}", preset.name);
@@ -177,18 +218,42 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused_by_name() {
         let unknown = refused("rbd", "rtt_ns", "rtt_us");
-        assert!(unknown.contains("rtt_us") && unknown.contains("unknown field"), "{unknown}");
+        assert!(
+            unknown.contains("rtt_us") && unknown.contains("unknown field"),
+            "{unknown}"
+        );
         assert!(refused("rbd", "summary", "sumary").contains("sumary"));
         assert!(refused("rbd", "foreread.model/1", "foreread.model/2").contains("schema"));
         assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = -1").contains("'rtt_ns = -1'"));
         assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 1.5").contains("'rtt_ns = 1.5'"));
-        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 99999999999999999999").contains("rtt_ns"));
-        assert!(refused("rbd", "rtt_ns = 690000", "rtt_ns = 1\nrtt_ns = 1").contains("duplicate key"));
+        assert!(
+            refused("rbd", "rtt_ns = 690000", "rtt_ns = 99999999999999999999").contains("rtt_ns")
+        );
+        assert!(
+            refused("rbd", "rtt_ns = 690000", "rtt_ns = 1\nrtt_ns = 1").contains("duplicate key")
+        );
         assert!(refused("rbd", "rtt_ns = 690000", "").contains("missing field `rtt_ns`"));
         assert!(refused("rbd", "[net]", "[new]").contains("unknown field `new`"));
-        let two = format!("{}\n[array]\nps_per_kib = 1\noverhead = [{{ from_readers = 1, ns = 1 }}]\n", text_of("rbd"));
-        assert!(parse(&two, "x").expect_err("two kinds").to_string().contains("one table of"));
-        for text in ["", "\0", "[", "schema = 1", "=", &"[a.".repeat(10_000), "\u{feff}x", "[[points]]"] {
+        let two = format!(
+            "{}\n[array]\nps_per_kib = 1\noverhead = [{{ from_readers = 1, ns = 1 }}]\n",
+            text_of("rbd")
+        );
+        assert!(
+            parse(&two, "x")
+                .expect_err("two kinds")
+                .to_string()
+                .contains("one table of")
+        );
+        for text in [
+            "",
+            "\0",
+            "[",
+            "schema = 1",
+            "=",
+            &"[a.".repeat(10_000),
+            "\u{feff}x",
+            "[[points]]",
+        ] {
             let error = parse(text, "x").expect_err("refused").to_string();
             assert!(error.lines().count() == 1 && error.len() < 500, "{error}");
         }
@@ -197,33 +262,127 @@ mod tests {
     #[test]
     fn every_number_has_a_range() {
         for (name, from, to, key) in [
-            ("rbd", "rtt_ns = 690000", "rtt_ns = 3600000000001", "net.rtt_ns"),
-            ("rbd", "capacity_bytes = 107374182400", "capacity_bytes = 0", "capacity_bytes"),
-            ("rbd", "connection_bytes_per_s = 62500000", "connection_bytes_per_s = 62500001", "connection_bytes_per_s"),
-            ("rbd", "link_bytes_per_s = 62500000", "link_bytes_per_s = 999", "net.link_bytes_per_s"),
-            ("rbd", "commands_at_once = 16", "commands_at_once = 0", "commands_at_once"),
-            ("object-near", "max_fetch_bytes = 8388608", "max_fetch_bytes = 1", "max_fetch_bytes"),
-            ("rbd", "host_ns_per_kib = 0", "host_ns_per_kib = 1000001", "host_ns_per_kib"),
-            ("nvme", "rtt_p99_ns = 95000", "rtt_p99_ns = 59999", "net.rtt_p99_ns"),
-            ("x25-m", "from_bytes = 65536", "from_bytes = 262144", "disk.slopes"),
+            (
+                "rbd",
+                "rtt_ns = 690000",
+                "rtt_ns = 3600000000001",
+                "net.rtt_ns",
+            ),
+            (
+                "rbd",
+                "capacity_bytes = 107374182400",
+                "capacity_bytes = 0",
+                "capacity_bytes",
+            ),
+            (
+                "rbd",
+                "connection_bytes_per_s = 62500000",
+                "connection_bytes_per_s = 62500001",
+                "connection_bytes_per_s",
+            ),
+            (
+                "rbd",
+                "link_bytes_per_s = 62500000",
+                "link_bytes_per_s = 999",
+                "net.link_bytes_per_s",
+            ),
+            (
+                "rbd",
+                "commands_at_once = 16",
+                "commands_at_once = 0",
+                "commands_at_once",
+            ),
+            (
+                "object-near",
+                "max_fetch_bytes = 8388608",
+                "max_fetch_bytes = 1",
+                "max_fetch_bytes",
+            ),
+            (
+                "rbd",
+                "host_ns_per_kib = 0",
+                "host_ns_per_kib = 1000001",
+                "host_ns_per_kib",
+            ),
+            (
+                "nvme",
+                "rtt_p99_ns = 95000",
+                "rtt_p99_ns = 59999",
+                "net.rtt_p99_ns",
+            ),
+            (
+                "x25-m",
+                "from_bytes = 65536",
+                "from_bytes = 262144",
+                "disk.slopes",
+            ),
             ("x25-m", "from_bytes = 0", "from_bytes = 1", "disk.slopes"),
-            ("usb-2g", "max_transfer_bytes = 122880", "max_transfer_bytes = 511", "disk.max_transfer_bytes"),
-            ("eva", "from_readers = 1", "from_readers = 2", "array.overhead"),
+            (
+                "usb-2g",
+                "max_transfer_bytes = 122880",
+                "max_transfer_bytes = 511",
+                "disk.max_transfer_bytes",
+            ),
+            (
+                "eva",
+                "from_readers = 1",
+                "from_readers = 2",
+                "array.overhead",
+            ),
             ("ssd-sata", "channels = 8", "channels = 0", "ssd.channels"),
-            ("ssd-sata", "queue_depth = 32", "queue_depth = 65537", "ssd.queue_depth"),
-            ("ssd-sata", "collisions_per_million = 1000", "collisions_per_million = 1000001", "collisions_per_million"),
-            ("hdd-7200", "seek_linear_from = 0.3", "seek_linear_from = nan", "hdd.seek_linear_from"),
-            ("ebs-gp3", "requests_per_s = 3000", "requests_per_s = 0", "throttle.requests_per_s"),
-            ("ebs-gp3", "request_bytes = 262144", "request_bytes = 511", "throttle.request_bytes"),
-            ("nfs", "burst_requests = 1", "burst_requests = 0", "throttle.burst_requests"),
+            (
+                "ssd-sata",
+                "queue_depth = 32",
+                "queue_depth = 65537",
+                "ssd.queue_depth",
+            ),
+            (
+                "ssd-sata",
+                "collisions_per_million = 1000",
+                "collisions_per_million = 1000001",
+                "collisions_per_million",
+            ),
+            (
+                "hdd-7200",
+                "seek_linear_from = 0.3",
+                "seek_linear_from = nan",
+                "hdd.seek_linear_from",
+            ),
+            (
+                "ebs-gp3",
+                "requests_per_s = 3000",
+                "requests_per_s = 0",
+                "throttle.requests_per_s",
+            ),
+            (
+                "ebs-gp3",
+                "request_bytes = 262144",
+                "request_bytes = 511",
+                "throttle.request_bytes",
+            ),
+            (
+                "nfs",
+                "burst_requests = 1",
+                "burst_requests = 0",
+                "throttle.burst_requests",
+            ),
             ("hdd-7200", "rpm = 7200", "rpm = 59", "hdd.rpm"),
-            ("hdd-7200", "inner_bytes_per_s = 120000000", "inner_bytes_per_s = 250000001", "hdd.outer_bytes_per_s"),
+            (
+                "hdd-7200",
+                "inner_bytes_per_s = 120000000",
+                "inner_bytes_per_s = 250000001",
+                "hdd.outer_bytes_per_s",
+            ),
         ] {
             let error = refused(name, from, to);
             assert!(error.contains(key), "{name} {to}: {error}");
         }
         let long = format!("summary = \"{}\"", "x".repeat(501));
-        let line = text_of("rbd").lines().find(|l| l.starts_with("summary")).expect("a line").to_string();
+        let line = text_of("rbd")
+            .lines()
+            .find(|l| l.starts_with("summary"))
+            .expect("a line")
+            .to_string();
         assert!(refused("rbd", &line, &long).contains("summary"));
         assert!(refused("rbd", &line, "summary = \"a\\u001b[31m\"").contains("summary"));
     }
@@ -231,7 +390,11 @@ mod tests {
     #[test]
     fn files_that_are_none() {
         let dir = tempfile::tempdir().expect("a directory");
-        let error = |path: &Path| find(path.to_str().expect("UTF-8")).expect_err("refused").to_string();
+        let error = |path: &Path| {
+            find(path.to_str().expect("UTF-8"))
+                .expect_err("refused")
+                .to_string()
+        };
         assert!(error(&dir.path().join("gone.toml")).contains("No such file"));
         let sub = dir.path().join("dir.toml");
         std::fs::create_dir(&sub).expect("a directory");
@@ -246,7 +409,10 @@ mod tests {
         assert!(error(&path).contains("UTF-8"));
         std::fs::write(&path, text_of("x25-m")).expect("written");
         let found = find(path.to_str().expect("UTF-8")).expect("a model");
-        assert!(std::ptr::eq(found, find(path.to_str().expect("UTF-8")).expect("read once")));
+        assert!(std::ptr::eq(
+            found,
+            find(path.to_str().expect("UTF-8")).expect("read once")
+        ));
         assert!(matches!(find("rdb"), Err(FindError::Name(_))));
     }
 }

@@ -52,31 +52,45 @@ impl DiskModel {
     #[must_use]
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
-        transfers.saturating_mul(self.command_ns).saturating_add(self.seg_ns(bytes))
+        transfers
+            .saturating_mul(self.command_ns)
+            .saturating_add(self.seg_ns(bytes))
     }
 
     /// How many transfers a command of this many bytes takes.
     fn transfers(&self, bytes: u64) -> u64 {
-        self.max_transfer_bytes.map_or(1, |most| bytes.div_ceil(most).max(1))
+        self.max_transfer_bytes
+            .map_or(1, |most| bytes.div_ceil(most).max(1))
     }
 
     /// No device of this kind brings in `bytes` bytes faster. Where a slope never rises, one command for all of them is
     /// the cheapest cut; where one does, all bytes cost as much as the cheapest.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        if self.slopes.is_sorted_by(|a, b| a.ps_per_kib >= b.ps_per_kib) {
+        if self
+            .slopes
+            .is_sorted_by(|a, b| a.ps_per_kib >= b.ps_per_kib)
+        {
             return self.time_ns(bytes);
         }
         let cheapest = self.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0);
         let ns = u128::from(bytes) * u128::from(cheapest) / PS_KIB;
         let transfers = self.transfers(bytes);
-        transfers.saturating_mul(self.command_ns).saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+        transfers
+            .saturating_mul(self.command_ns)
+            .saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     fn seg_ns(&self, bytes: u64) -> u64 {
-        let ends = self.slopes.iter().skip(1).map(|s| s.from_bytes).chain([u64::MAX]);
+        let ends = self
+            .slopes
+            .iter()
+            .skip(1)
+            .map(|s| s.from_bytes)
+            .chain([u64::MAX]);
         let cost = |(slope, end): (&Slope, u64)| {
-            u128::from(bytes.min(end).saturating_sub(slope.from_bytes)) * u128::from(slope.ps_per_kib)
+            u128::from(bytes.min(end).saturating_sub(slope.from_bytes))
+                * u128::from(slope.ps_per_kib)
         };
         let total: u128 = self.slopes.iter().zip(ends).map(cost).sum();
         u64::try_from(total.div_ceil(PS_KIB)).unwrap_or(u64::MAX)
@@ -104,15 +118,25 @@ impl Disk {
     /// An idle disk.
     #[must_use]
     pub fn new(model: DiskModel) -> Disk {
-        Disk { model, queue: VecDeque::new(), free_ns: 0 }
+        Disk {
+            model,
+            queue: VecDeque::new(),
+            free_ns: 0,
+        }
     }
 
     /// The end of the transfer that the head of the queue is at: when, and how many bytes are there then.
     fn next_part(&self) -> Option<(u64, u64)> {
         let head = self.queue.front()?;
-        let end = self.model.max_transfer_bytes.map(|most| head.arrived_bytes.saturating_add(most));
+        let end = self
+            .model
+            .max_transfer_bytes
+            .map(|most| head.arrived_bytes.saturating_add(most));
         let bytes = end.map_or(head.command.len, |end| end.min(head.command.len));
-        Some((head.start_ns.saturating_add(self.model.time_ns(bytes)), bytes))
+        Some((
+            head.start_ns.saturating_add(self.model.time_ns(bytes)),
+            bytes,
+        ))
     }
 }
 
@@ -120,7 +144,11 @@ impl Device for Disk {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let start_ns = self.free_ns.max(now_ns);
         self.free_ns = start_ns.saturating_add(self.model.time_ns(command.len));
-        self.queue.push_back(Queued { command, start_ns, arrived_bytes: 0 });
+        self.queue.push_back(Queued {
+            command,
+            start_ns,
+            arrived_bytes: 0,
+        });
     }
 
     fn next_time(&self) -> Option<u64> {
@@ -129,10 +157,16 @@ impl Device for Disk {
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while let Some((_, bytes)) = self.next_part().filter(|(at, _)| *at <= now_ns) {
-            let Some(head) = self.queue.front_mut() else { return };
+            let Some(head) = self.queue.front_mut() else {
+                return;
+            };
             head.arrived_bytes = bytes;
             let done = bytes == head.command.len;
-            out.push(Arrival { id: head.command.id, bytes, done });
+            out.push(Arrival {
+                id: head.command.id,
+                bytes,
+                done,
+            });
             if done {
                 self.queue.pop_front();
             }
@@ -149,21 +183,47 @@ mod tests {
     const MODEL: DiskModel = DiskModel {
         command_ns: 100_000,
         max_transfer_bytes: Some(8192),
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 1_000_000 }, Slope { from_bytes: 4096, ps_per_kib: 500_000 }],
+        slopes: &[
+            Slope {
+                from_bytes: 0,
+                ps_per_kib: 1_000_000,
+            },
+            Slope {
+                from_bytes: 4096,
+                ps_per_kib: 500_000,
+            },
+        ],
     };
 
     fn command(id: u64, len: u64) -> Command {
-        Command { id, file: 0, start: 0, len }
+        Command {
+            id,
+            file: 0,
+            start: 0,
+            len,
+        }
     }
 
     #[test]
     fn time_of_a_command() {
-        for (bytes, ns) in
-            [(0, 100_000), (1024, 101_000), (4096, 104_000), (8192, 106_000), (8193, 206_001), (20480, 312_000)]
-        {
+        for (bytes, ns) in [
+            (0, 100_000),
+            (1024, 101_000),
+            (4096, 104_000),
+            (8192, 106_000),
+            (8193, 206_001),
+            (20480, 312_000),
+        ] {
             assert_eq!(MODEL.time_ns(bytes), ns, "{bytes}");
         }
-        assert_eq!(DiskModel { max_transfer_bytes: Some(1), ..MODEL }.time_ns(u64::MAX), u64::MAX);
+        assert_eq!(
+            DiskModel {
+                max_transfer_bytes: Some(1),
+                ..MODEL
+            }
+            .time_ns(u64::MAX),
+            u64::MAX
+        );
     }
 
     #[test]
@@ -171,8 +231,11 @@ mod tests {
         let mut disk = Disk::new(MODEL);
         disk.submit(1000, command(7, 20480));
         let arrival = |bytes, done| Arrival { id: 7, bytes, done };
-        let expected =
-            [(107_000, arrival(8192, false)), (211_000, arrival(16384, false)), (313_000, arrival(20480, true))];
+        let expected = [
+            (107_000, arrival(8192, false)),
+            (211_000, arrival(16384, false)),
+            (313_000, arrival(20480, true)),
+        ];
         assert_eq!(run_dry(&mut disk), expected);
         assert_eq!(disk.next_time(), None);
     }
@@ -183,7 +246,10 @@ mod tests {
         disk.submit(0, command(1, 4096));
         disk.submit(50, command(2, 4096));
         disk.submit(60, command(3, 0));
-        let at: Vec<(u64, u64)> = run_dry(&mut disk).into_iter().map(|(at, a)| (at, a.id)).collect();
+        let at: Vec<(u64, u64)> = run_dry(&mut disk)
+            .into_iter()
+            .map(|(at, a)| (at, a.id))
+            .collect();
         assert_eq!(at, [(104_000, 1), (208_000, 2), (308_000, 3)]);
         // Idle since 308 us: the next one begins when it comes, not when the disk fell idle.
         disk.submit(1_000_000, command(4, 4096));

@@ -52,8 +52,12 @@ impl Form {
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
-        let kib = starts.zip(ends).map(|(start, end)| bytes.min(end).saturating_sub(start) as f64 / 1024.0);
-        let transfers = self.max_transfer_bytes.map_or(1, |most| bytes.div_ceil(most).max(1));
+        let kib = starts
+            .zip(ends)
+            .map(|(start, end)| bytes.min(end).saturating_sub(start) as f64 / 1024.0);
+        let transfers = self
+            .max_transfer_bytes
+            .map_or(1, |most| bytes.div_ceil(most).max(1));
         std::iter::once(transfers as f64).chain(kib).collect()
     }
 
@@ -64,7 +68,11 @@ impl Form {
         let targets: Vec<f64> = points.iter().map(|p| p.ns).collect();
         let mut found = relative_least_squares(&terms, &targets)?;
         let ns_per_kib = found.split_off(1);
-        Some(Fit { form: self.clone(), command_ns: found[0], ns_per_kib })
+        Some(Fit {
+            form: self.clone(),
+            command_ns: found[0],
+            ns_per_kib,
+        })
     }
 }
 
@@ -73,7 +81,12 @@ impl Fit {
     #[must_use]
     pub fn ns(&self, bytes: u64) -> f64 {
         let coefficients = std::iter::once(self.command_ns).chain(self.ns_per_kib.iter().copied());
-        self.form.terms(bytes).into_iter().zip(coefficients).map(|(term, c)| term * c).sum()
+        self.form
+            .terms(bytes)
+            .into_iter()
+            .zip(coefficients)
+            .map(|(term, c)| term * c)
+            .sum()
     }
 }
 
@@ -86,23 +99,36 @@ pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec
     if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {
         return None;
     }
-    if terms.iter().any(|row| row.len() != width) || targets.iter().any(|t| !(t.is_finite() && *t > 0.0)) {
+    if terms.iter().any(|row| row.len() != width)
+        || targets.iter().any(|t| !(t.is_finite() && *t > 0.0))
+    {
         return None;
     }
-    let rows: Vec<Vec<f64>> =
-        terms.iter().zip(targets).map(|(row, target)| row.iter().map(|term| term / target).collect()).collect();
+    let rows: Vec<Vec<f64>> = terms
+        .iter()
+        .zip(targets)
+        .map(|(row, target)| row.iter().map(|term| term / target).collect())
+        .collect();
     let all: u32 = (1 << width) - 1;
     // The whole set first: if it is open, so is the answer, whatever a part of it would give.
     let whole = solve(&rows, all)?;
     if whole.iter().all(|c| *c >= 0.0) {
         return Some(whole);
     }
-    let fits = (1..all).filter_map(|set| solve(&rows, set)).filter(|c| c.iter().all(|c| *c >= 0.0));
+    let fits = (1..all)
+        .filter_map(|set| solve(&rows, set))
+        .filter(|c| c.iter().all(|c| *c >= 0.0));
     fits.min_by(|a, b| squares(&rows, a).total_cmp(&squares(&rows, b)))
 }
 
 fn squares(rows: &[Vec<f64>], coefficients: &[f64]) -> f64 {
-    let error = |row: &Vec<f64>| row.iter().zip(coefficients).map(|(t, c)| t * c).sum::<f64>() - 1.0;
+    let error = |row: &Vec<f64>| {
+        row.iter()
+            .zip(coefficients)
+            .map(|(t, c)| t * c)
+            .sum::<f64>()
+            - 1.0
+    };
     rows.iter().map(|row| error(row) * error(row)).sum()
 }
 
@@ -145,7 +171,9 @@ fn eliminate(mut matrix: Vec<Vec<f64>>) -> Option<Vec<f64>> {
         for (i, row) in matrix.iter_mut().enumerate() {
             let factor = row[at] / top[at];
             if i != at && factor != 0.0 {
-                row.iter_mut().zip(&top).for_each(|(value, above)| *value -= factor * above);
+                row.iter_mut()
+                    .zip(&top)
+                    .for_each(|(value, above)| *value -= factor * above);
             }
         }
     }
@@ -157,52 +185,133 @@ mod tests {
     use super::*;
 
     fn points(form: &Form, coefficients: &[f64], sizes: &[u64]) -> Vec<Point> {
-        let ns = |bytes: u64| form.terms(bytes).iter().zip(coefficients).map(|(t, c)| t * c).sum();
-        sizes.iter().map(|&kib| Point { bytes: kib << 10, ns: ns(kib << 10) }).collect()
+        let ns = |bytes: u64| {
+            form.terms(bytes)
+                .iter()
+                .zip(coefficients)
+                .map(|(t, c)| t * c)
+                .sum()
+        };
+        sizes
+            .iter()
+            .map(|&kib| Point {
+                bytes: kib << 10,
+                ns: ns(kib << 10),
+            })
+            .collect()
     }
 
     #[test]
     fn what_was_put_in_comes_out() {
-        let form = Form { max_transfer_bytes: Some(120 << 10), knees: vec![16 << 10, 256 << 10] };
+        let form = Form {
+            max_transfer_bytes: Some(120 << 10),
+            knees: vec![16 << 10, 256 << 10],
+        };
         let put_in = [410_000.0, 48_250.0, 39_220.0, 30_000.0];
-        let fit = form.fit(&points(&form, &put_in, &[4, 16, 32, 64, 128, 256, 512, 1024])).expect("determined");
-        let got: Vec<f64> = std::iter::once(fit.command_ns).chain(fit.ns_per_kib.clone()).collect();
-        assert!(got.iter().zip(put_in).all(|(a, b)| (a / b - 1.0).abs() < 1e-6), "{got:?}");
-        assert!((fit.ns(130 << 10) - (2.0 * 410_000.0 + 16.0 * 48_250.0 + 114.0 * 39_220.0)).abs() < 1.0);
+        let fit = form
+            .fit(&points(
+                &form,
+                &put_in,
+                &[4, 16, 32, 64, 128, 256, 512, 1024],
+            ))
+            .expect("determined");
+        let got: Vec<f64> = std::iter::once(fit.command_ns)
+            .chain(fit.ns_per_kib.clone())
+            .collect();
+        assert!(
+            got.iter()
+                .zip(put_in)
+                .all(|(a, b)| (a / b - 1.0).abs() < 1e-6),
+            "{got:?}"
+        );
+        assert!(
+            (fit.ns(130 << 10) - (2.0 * 410_000.0 + 16.0 * 48_250.0 + 114.0 * 39_220.0)).abs()
+                < 1.0
+        );
     }
 
     /// A straight line through points that would put its foot below 0 goes through 0.
     #[test]
     fn no_coefficient_is_negative() {
-        let form = Form { max_transfer_bytes: None, knees: Vec::new() };
+        let form = Form {
+            max_transfer_bytes: None,
+            knees: Vec::new(),
+        };
         let below = points(&form, &[-3_000.0, 1_000.0], &[4, 8, 16, 64]);
         let fit = form.fit(&below).expect("determined");
         assert_eq!(fit.command_ns, 0.0);
-        assert!(fit.ns_per_kib[0] > 250.0 && fit.ns_per_kib[0] < 1_000.0, "{fit:?}");
+        assert!(
+            fit.ns_per_kib[0] > 250.0 && fit.ns_per_kib[0] < 1_000.0,
+            "{fit:?}"
+        );
         // Relative errors: a large command does not drown the small ones.
-        let sum: f64 = below.iter().map(|p| fit.ns(p.bytes) / p.ns - 1.0).map(|e| e * e).sum();
+        let sum: f64 = below
+            .iter()
+            .map(|p| fit.ns(p.bytes) / p.ns - 1.0)
+            .map(|e| e * e)
+            .sum();
         for other in [0.99, 1.01] {
-            let moved = Fit { ns_per_kib: vec![fit.ns_per_kib[0] * other], ..fit.clone() };
-            assert!(below.iter().map(|p| moved.ns(p.bytes) / p.ns - 1.0).map(|e| e * e).sum::<f64>() > sum);
+            let moved = Fit {
+                ns_per_kib: vec![fit.ns_per_kib[0] * other],
+                ..fit.clone()
+            };
+            assert!(
+                below
+                    .iter()
+                    .map(|p| moved.ns(p.bytes) / p.ns - 1.0)
+                    .map(|e| e * e)
+                    .sum::<f64>()
+                    > sum
+            );
         }
     }
 
     #[test]
     fn what_the_points_leave_open_is_not_answered() {
-        let form = Form { max_transfer_bytes: None, knees: vec![64 << 10] };
-        assert_eq!(form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 8, 64])), None, "no point on the second slope");
-        assert_eq!(form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 128])), None, "fewer points than coefficients");
+        let form = Form {
+            max_transfer_bytes: None,
+            knees: vec![64 << 10],
+        };
+        assert_eq!(
+            form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 8, 64])),
+            None,
+            "no point on the second slope"
+        );
+        assert_eq!(
+            form.fit(&points(&form, &[1.0, 2.0, 3.0], &[4, 128])),
+            None,
+            "fewer points than coefficients"
+        );
         assert_eq!(form.fit(&[]), None);
-        assert_eq!(form.fit(&[Point { bytes: 1, ns: 0.0 }; 4]), None, "nothing takes no time");
-        assert_eq!(form.fit(&[Point { bytes: 1, ns: f64::NAN }; 4]), None);
+        assert_eq!(
+            form.fit(&[Point { bytes: 1, ns: 0.0 }; 4]),
+            None,
+            "nothing takes no time"
+        );
+        assert_eq!(
+            form.fit(
+                &[Point {
+                    bytes: 1,
+                    ns: f64::NAN
+                }; 4]
+            ),
+            None
+        );
     }
 
     #[test]
     fn the_number_of_coefficients_is_limited() {
-        let row = |width: usize, n: usize| (0..width).map(|i| if i == n % width { 2.0 } else { 1.0 }).collect();
+        let row = |width: usize, n: usize| {
+            (0..width)
+                .map(|i| if i == n % width { 2.0 } else { 1.0 })
+                .collect()
+        };
         let rows = |width: usize| (0..width).map(|n| row(width, n)).collect::<Vec<Vec<f64>>>();
         let ones = vec![1.0; MAX_COEFFICIENTS + 1];
         assert!(relative_least_squares(&rows(MAX_COEFFICIENTS), &ones[1..]).is_some());
-        assert_eq!(relative_least_squares(&rows(MAX_COEFFICIENTS + 1), &ones), None);
+        assert_eq!(
+            relative_least_squares(&rows(MAX_COEFFICIENTS + 1), &ones),
+            None
+        );
     }
 }

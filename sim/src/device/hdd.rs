@@ -64,7 +64,8 @@ impl HddModel {
     /// outer edge.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        self.command_ns.saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
+        self.command_ns
+            .saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
     }
 }
 
@@ -102,16 +103,35 @@ impl Hdd {
     #[must_use]
     pub fn new(model: HddModel, seed: u64) -> Hdd {
         let phase = rng::keyed(seed, u32::MAX, 0, 0).bits();
-        let platter = Platter::new(model.capacity_bytes, model.rpm, model.bytes_per_s, model.seek, phase);
+        let platter = Platter::new(
+            model.capacity_bytes,
+            model.rpm,
+            model.bytes_per_s,
+            model.seek,
+            phase,
+        );
         let buffer = Buffer::new(model.buffer);
-        Hdd { model, platter, buffer, seed, queue: VecDeque::new(), active: None, head: 0 }
+        Hdd {
+            model,
+            platter,
+            buffer,
+            seed,
+            queue: VecDeque::new(),
+            active: None,
+            head: 0,
+        }
     }
 
     /// The place of a byte of a file. Beyond the inner edge places begin again at the outer one.
     fn place(&self, file: u32, start: u64) -> u64 {
         let blocks = self.model.capacity_bytes / BLOCK_BYTES;
-        let base = if file == 0 { 0 } else { rng::keyed(self.seed, file, 0, 0).below(blocks) * BLOCK_BYTES };
-        (base % self.model.capacity_bytes + start % self.model.capacity_bytes) % self.model.capacity_bytes
+        let base = if file == 0 {
+            0
+        } else {
+            rng::keyed(self.seed, file, 0, 0).below(blocks) * BLOCK_BYTES
+        };
+        (base % self.model.capacity_bytes + start % self.model.capacity_bytes)
+            % self.model.capacity_bytes
     }
 
     /// Nanoseconds until byte `at`, at `angle`, is under the head, for a command that is begun when the
@@ -124,14 +144,23 @@ impl Hdd {
     /// Which command of the queue is next.
     fn pick(&self, now_ns: u64) -> usize {
         let choice = self.model.queue_depth as usize;
-        let late = self.queue.front().is_some_and(|p| now_ns.saturating_sub(p.since_ns) > self.model.patience_ns);
+        let late = self
+            .queue
+            .front()
+            .is_some_and(|p| now_ns.saturating_sub(p.since_ns) > self.model.patience_ns);
         if choice == 1 || self.queue.len() == 1 || late {
             return 0;
         }
         let now = self.platter.angle_at(now_ns);
         let cost = |p: &Pending| {
-            let buffered = self.buffer.holds_first(p.command.file, p.at, now_ns, &self.platter);
-            if buffered { 0 } else { self.access_ns(now, p.at, p.angle) }
+            let buffered = self
+                .buffer
+                .holds_first(p.command.file, p.at, now_ns, &self.platter);
+            if buffered {
+                0
+            } else {
+                self.access_ns(now, p.at, p.angle)
+            }
         };
         let costs = self.queue.iter().take(choice).map(cost).enumerate();
         costs.min_by_key(|(_, ns)| *ns).map_or(0, |(n, _)| n)
@@ -143,7 +172,9 @@ impl Hdd {
             return;
         }
         self.head = self.buffer.head(now_ns, &self.platter).unwrap_or(self.head);
-        let Some(Pending { command, at, .. }) = self.queue.remove(self.pick(now_ns)) else { return };
+        let Some(Pending { command, at, .. }) = self.queue.remove(self.pick(now_ns)) else {
+            return;
+        };
         let end_ns = self.serve(now_ns, &command, at);
         self.active = Some(Active { command, end_ns });
     }
@@ -156,9 +187,17 @@ impl Hdd {
         {
             return ready_ns.max(now_ns + self.model.buffer.hit_ns(command.len));
         }
-        let from = self.buffer.held_until(file, at, now_ns, &self.platter).min(end);
+        let from = self
+            .buffer
+            .held_until(file, at, now_ns, &self.platter)
+            .min(end);
         self.buffer.stop(now_ns, &self.platter);
-        let under_ns = now_ns + self.access_ns(self.platter.angle_at(now_ns), from, self.platter.angle(from));
+        let under_ns = now_ns
+            + self.access_ns(
+                self.platter.angle_at(now_ns),
+                from,
+                self.platter.angle(from),
+            );
         let end_ns = under_ns + self.platter.transfer_ns(from, end);
         self.head = end;
         self.buffer.fill(file, from, end, end_ns);
@@ -170,7 +209,12 @@ impl Device for Hdd {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let at = self.place(command.file, command.start);
         let angle = self.platter.angle(at);
-        self.queue.push_back(Pending { command, at, angle, since_ns: now_ns });
+        self.queue.push_back(Pending {
+            command,
+            at,
+            angle,
+            since_ns: now_ns,
+        });
         self.start(now_ns);
     }
 
@@ -181,7 +225,11 @@ impl Device for Hdd {
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while let Some(Active { command, end_ns }) = self.active.filter(|a| a.end_ns <= now_ns) {
             self.active = None;
-            out.push(Arrival { id: command.id, bytes: command.len, done: true });
+            out.push(Arrival {
+                id: command.id,
+                bytes: command.len,
+                done: true,
+            });
             self.start(end_ns);
         }
     }
@@ -201,9 +249,22 @@ mod tests {
         capacity_bytes: 1_000_000_000,
         rpm: 6_000,
         command_ns: 100_000,
-        seek: Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: TrackRates { outer: 100_000_000, inner: 100_000_000 },
-        buffer: BufferModel { segments: 0, segment_bytes: 0, hit_ns: 0, interface_bytes_per_s: 1 },
+        seek: Seek {
+            settle_ns: MS,
+            root_ns: 10 * MS,
+            linear_from: 1.0,
+            full_ns: 0,
+        },
+        bytes_per_s: TrackRates {
+            outer: 100_000_000,
+            inner: 100_000_000,
+        },
+        buffer: BufferModel {
+            segments: 0,
+            segment_bytes: 0,
+            hit_ns: 0,
+            interface_bytes_per_s: 1,
+        },
         queue_depth: 1,
         patience_ns: u64::MAX,
     };
@@ -228,9 +289,19 @@ mod tests {
                 disk.advance(next, &mut out);
                 out.drain(..).for_each(|a| ends[a.id as usize] = next);
             }
-            disk.submit(at, Command { id: id as u64, file, start, len });
+            disk.submit(
+                at,
+                Command {
+                    id: id as u64,
+                    file,
+                    start,
+                    len,
+                },
+            );
         }
-        run_dry(&mut disk).into_iter().for_each(|(at, a)| ends[a.id as usize] = at);
+        run_dry(&mut disk)
+            .into_iter()
+            .for_each(|(at, a)| ends[a.id as usize] = at);
         ends
     }
 
@@ -238,14 +309,33 @@ mod tests {
     /// whole number of turns later, and the wait is never a turn.
     #[test]
     fn a_command_is_overhead_move_wait_and_bytes() {
-        let commands = [(0, 0, 160_000_000, 0), (50 * MS, 0, 160_000_000, 100_000), (150 * MS, 0, 0, 100_000)];
-        let [first, second, third] = ends(PLAIN, &commands)[..] else { panic!("three ends") };
-        assert!((100_000 + 5 * MS..100_000 + 5 * MS + TURN).contains(&first), "{first}");
+        let commands = [
+            (0, 0, 160_000_000, 0),
+            (50 * MS, 0, 160_000_000, 100_000),
+            (150 * MS, 0, 0, 100_000),
+        ];
+        let [first, second, third] = ends(PLAIN, &commands)[..] else {
+            panic!("three ends")
+        };
+        assert!(
+            (100_000 + 5 * MS..100_000 + 5 * MS + TURN).contains(&first),
+            "{first}"
+        );
         let bytes = MS;
-        assert_eq!((second - bytes - first) % TURN, 0, "the same place comes by once a turn");
-        assert!((50 * MS + 100_000 + bytes..50 * MS + 100_000 + bytes + TURN).contains(&second), "{second}");
+        assert_eq!(
+            (second - bytes - first) % TURN,
+            0,
+            "the same place comes by once a turn"
+        );
+        assert!(
+            (50 * MS + 100_000 + bytes..50 * MS + 100_000 + bytes + TURN).contains(&second),
+            "{second}"
+        );
         let away = 100_000 + 5 * MS + bytes;
-        assert!((150 * MS + away..150 * MS + away + TURN).contains(&third), "a move back is a move: {third}");
+        assert!(
+            (150 * MS + away..150 * MS + away + TURN).contains(&third),
+            "a move back is a move: {third}"
+        );
         // 160 MB are 160 tracks: both places have the same angle.
         assert_eq!((third - second) % TURN, 0);
     }
@@ -258,17 +348,28 @@ mod tests {
             for n in 0..4 {
                 disk.submit(
                     ends.last().copied().unwrap_or(0),
-                    Command { id: n, file: 0, start: n * 10_000, len: 10_000 },
+                    Command {
+                        id: n,
+                        file: 0,
+                        start: n * 10_000,
+                        len: 10_000,
+                    },
                 );
                 let at = disk.next_time().expect("under way");
                 disk.advance(at, &mut out);
                 ends.push(at);
             }
-            ends.windows(2).map(|pair| pair[1] - pair[0]).collect::<Vec<_>>()
+            ends.windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .collect::<Vec<_>>()
         };
         // 10,000 bytes are 0.1 ms: they have just gone by when the next command is understood.
         assert_eq!(chase(PLAIN), [TURN + 100_000; 3]);
-        assert_eq!(chase(BUFFERED), [100_000; 3], "the head reads on while the command travels");
+        assert_eq!(
+            chase(BUFFERED),
+            [100_000; 3],
+            "the head reads on while the command travels"
+        );
     }
 
     /// Windows as long as a segment, each asked for when the last has come: the head never stops. Late ones find it
@@ -279,7 +380,15 @@ mod tests {
         let mut disk = Hdd::new(BUFFERED, 7);
         let (mut at, mut ends, mut out) = (0, Vec::new(), Vec::new());
         for n in 0..8 {
-            disk.submit(at, Command { id: n, file: 0, start: n * window, len: window });
+            disk.submit(
+                at,
+                Command {
+                    id: n,
+                    file: 0,
+                    start: n * window,
+                    len: window,
+                },
+            );
             at = disk.next_time().expect("under way");
             disk.advance(at, &mut out);
             ends.push(at);
@@ -287,7 +396,10 @@ mod tests {
         }
         let spans: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let bytes = 10 * window;
-        assert!(spans[..4].iter().all(|ns| ns.abs_diff(bytes) < 100), "{spans:?}");
+        assert!(
+            spans[..4].iter().all(|ns| ns.abs_diff(bytes) < 100),
+            "{spans:?}"
+        );
         assert_eq!(spans[4], 300 * MS + 50_000 + window, "a hit");
         assert!((bytes..bytes + TURN).contains(&spans[5]), "{spans:?}");
         assert!(spans[6].abs_diff(bytes) < 100, "{spans:?}");
@@ -297,15 +409,32 @@ mod tests {
     fn an_idle_disk_reads_on_until_its_segment_is_full() {
         let hit = |bytes: u64| 50_000 + bytes;
         let (len, late) = (10_000, 900 * MS);
-        let next = |start: u64, len: u64| ends(BUFFERED, &[(0, 0, 0, 10_000), (late, 0, start, len)])[1] - late;
+        let next = |start: u64, len: u64| {
+            ends(BUFFERED, &[(0, 0, 0, 10_000), (late, 0, start, len)])[1] - late
+        };
         assert_eq!(next(len, 1000), hit(1000));
-        assert_eq!(next(0, 1000), hit(1000), "what was asked for is still there");
-        assert_eq!(next(len + 255 * KIB, KIB), hit(KIB), "the last of the segment");
-        assert!(next(len + 256 * KIB, KIB) > 100_000 + 10 * KIB, "one further is not there");
+        assert_eq!(
+            next(0, 1000),
+            hit(1000),
+            "what was asked for is still there"
+        );
+        assert_eq!(
+            next(len + 255 * KIB, KIB),
+            hit(KIB),
+            "the last of the segment"
+        );
+        assert!(
+            next(len + 256 * KIB, KIB) > 100_000 + 10 * KIB,
+            "one further is not there"
+        );
         // What is held and what is not: the platter decides.
         assert!(next(len + 255 * KIB, 2 * KIB) > 100_000 + 10 * KIB);
         // Read on again behind a hit in a full segment, after the wait for the turn.
-        let again = [(0, 0, 0, len), (late, 0, len, 100 * KIB), (late + 100 * MS, 0, len + 300 * KIB, KIB)];
+        let again = [
+            (0, 0, 0, len),
+            (late, 0, len, 100 * KIB),
+            (late + 100 * MS, 0, len + 300 * KIB, KIB),
+        ];
         assert_eq!(ends(BUFFERED, &again)[2], late + 100 * MS + hit(KIB));
         // A hit is not before the head was there.
         let early = ends(BUFFERED, &[(0, 0, 0, len), (0, 0, len, 100_000)]);
@@ -314,23 +443,43 @@ mod tests {
 
     #[test]
     fn a_waiting_command_ends_reading_on() {
-        let together = [(0, 0, 0, 10_000), (0, 0, 500_000_000, 0), (100 * MS, 0, 10_000, 1000)];
+        let together = [
+            (0, 0, 0, 10_000),
+            (0, 0, 500_000_000, 0),
+            (100 * MS, 0, 10_000, 1000),
+        ];
         let took = ends(BUFFERED, &together)[2] - 100 * MS;
         assert!(took > 1000 * 10 + 100_000 + 8 * MS, "moved back: {took}");
         // A segment of the past is kept, until two others have come.
-        let past = [(0, 0, 0, 10_000), (100 * MS, 0, 500_000_000, 10), (200 * MS, 0, 0, 1000)];
+        let past = [
+            (0, 0, 0, 10_000),
+            (100 * MS, 0, 500_000_000, 10),
+            (200 * MS, 0, 0, 1000),
+        ];
         assert_eq!(ends(BUFFERED, &past)[2] - 200 * MS, 51_000);
-        let gone = [past[0], past[1], (200 * MS, 0, 700_000_000, 10), (300 * MS, 0, 0, 1000)];
+        let gone = [
+            past[0],
+            past[1],
+            (200 * MS, 0, 700_000_000, 10),
+            (300 * MS, 0, 0, 1000),
+        ];
         assert!(ends(BUFFERED, &gone)[3] - 300 * MS > MS);
         // Bytes of another file are not bytes of this one, wherever it is.
-        assert!(ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000);
+        assert!(
+            ends(BUFFERED, &[(0, 0, 0, 10_000), (100 * MS, 1, 0, 1000)])[1] > 100 * MS + 51_000
+        );
     }
 
     /// Two files that lie in one place are still two.
     #[test]
     fn a_hit_needs_the_same_file() {
         let place = Hdd::new(BUFFERED, 7).place(1, 0);
-        let took = |file, start| ends(BUFFERED, &[(0, 1, 0, 10_000), (100 * MS, file, start, 1000)])[1] - 100 * MS;
+        let took = |file, start| {
+            ends(
+                BUFFERED,
+                &[(0, 1, 0, 10_000), (100 * MS, file, start, 1000)],
+            )[1] - 100 * MS
+        };
         assert_eq!(took(1, 0), 51_000);
         assert!(took(0, place) > 100_000);
     }
@@ -338,14 +487,22 @@ mod tests {
     /// 0.2 MB behind the end of a long read is 2 ms away, without a move: the arm is where the read ended.
     #[test]
     fn the_arm_ends_where_the_bytes_end() {
-        let ends = ends(PLAIN, &[(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)]);
+        let ends = ends(
+            PLAIN,
+            &[(0, 0, 0, 100_000_000), (0, 0, 100_200_000, 100_000)],
+        );
         assert!((ends[1] - ends[0]).abs_diff(2 * MS + MS) <= 2, "{ends:?}");
     }
 
     #[test]
     fn the_nearest_goes_first_where_there_is_a_choice() {
         let order = |model: HddModel| {
-            let commands = [(0, 0, 0, 10), (1, 0, 900_000_000, 10), (2, 0, 400_900_000, 10), (3, 0, 20_300_000, 10)];
+            let commands = [
+                (0, 0, 0, 10),
+                (1, 0, 900_000_000, 10),
+                (2, 0, 400_900_000, 10),
+                (3, 0, 20_300_000, 10),
+            ];
             let ends = ends(model, &commands);
             let mut order: Vec<usize> = (0..ends.len()).collect();
             order.sort_by_key(|n| ends[*n]);
@@ -353,15 +510,38 @@ mod tests {
         };
         assert_eq!(order(PLAIN), [0, 1, 2, 3]);
         // At 0.3 of a turn, at 0.9 of it, and one that cannot be reached within this turn.
-        assert_eq!(order(HddModel { queue_depth: 4, ..PLAIN }), [0, 3, 2, 1]);
-        assert_eq!(order(HddModel { queue_depth: 2, ..PLAIN }), [0, 2, 1, 3]);
-        assert_eq!(order(HddModel { queue_depth: 4, patience_ns: 0, ..PLAIN }), [0, 1, 2, 3]);
+        assert_eq!(
+            order(HddModel {
+                queue_depth: 4,
+                ..PLAIN
+            }),
+            [0, 3, 2, 1]
+        );
+        assert_eq!(
+            order(HddModel {
+                queue_depth: 2,
+                ..PLAIN
+            }),
+            [0, 2, 1, 3]
+        );
+        assert_eq!(
+            order(HddModel {
+                queue_depth: 4,
+                patience_ns: 0,
+                ..PLAIN
+            }),
+            [0, 1, 2, 3]
+        );
     }
 
     /// Near ones come without end; the far one goes when its patience is over, and not before.
     #[test]
     fn no_reader_starves() {
-        let model = HddModel { queue_depth: 8, patience_ns: 200 * MS, ..PLAIN };
+        let model = HddModel {
+            queue_depth: 8,
+            patience_ns: 200 * MS,
+            ..PLAIN
+        };
         let mut commands = vec![(0, 0, 0, 10), (0, 0, 900_000_000, 10)];
         commands.extend((0..200).map(|n| (n * 5 * MS, 0, 10_000_000 * (n % 3), 10)));
         let far = ends(model, &commands)[1];
@@ -371,7 +551,10 @@ mod tests {
     #[test]
     fn files_lie_where_the_seed_says() {
         let place = |seed, file, start| Hdd::new(PLAIN, seed).place(file, start);
-        assert_eq!((place(1, 0, 77), place(2, 0, PLAIN.capacity_bytes + 5)), (77, 5));
+        assert_eq!(
+            (place(1, 0, 77), place(2, 0, PLAIN.capacity_bytes + 5)),
+            (77, 5)
+        );
         assert_eq!(place(1, 3, 500), place(1, 3, 0) + 500);
         assert_ne!(place(1, 3, 0), place(2, 3, 0));
         assert_ne!(place(1, 3, 0), place(1, 4, 0));

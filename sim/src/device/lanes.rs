@@ -41,16 +41,27 @@ impl LanesModel {
     #[must_use]
     pub fn gate_ns(&self, bytes: u64) -> u64 {
         let ns = (u128::from(bytes) * u128::from(self.gate_ps_per_kib)).div_ceil(PS_KIB);
-        self.gate_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
+        self.gate_ns
+            .saturating_add(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     /// No device of this kind brings in `bytes` bytes faster: all of them through the gate in one command, the shortest
     /// command there is, and no lane faster than its cheapest slope.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        let cheapest = self.alone.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0);
-        let each = u128::from(bytes) * u128::from(cheapest) / PS_KIB / u128::from(self.lanes.max(1));
-        let lanes = self.alone.command_ns.saturating_add(u64::try_from(each).unwrap_or(u64::MAX));
+        let cheapest = self
+            .alone
+            .slopes
+            .iter()
+            .map(|s| s.ps_per_kib)
+            .min()
+            .unwrap_or(0);
+        let each =
+            u128::from(bytes) * u128::from(cheapest) / PS_KIB / u128::from(self.lanes.max(1));
+        let lanes = self
+            .alone
+            .command_ns
+            .saturating_add(u64::try_from(each).unwrap_or(u64::MAX));
         // Rounded up once for all: several commands round up more often.
         self.gate_ns(bytes).max(lanes)
     }
@@ -71,16 +82,26 @@ impl Lanes {
     /// An idle one.
     #[must_use]
     pub fn new(model: LanesModel) -> Lanes {
-        Lanes { model, waiting: VecDeque::new(), busy: BinaryHeap::new(), begun: 0, gate_free_ns: 0 }
+        Lanes {
+            model,
+            waiting: VecDeque::new(),
+            busy: BinaryHeap::new(),
+            begun: 0,
+            gate_free_ns: 0,
+        }
     }
 
     /// Begins waiting commands while there are lanes for them.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.busy.len() < self.model.lanes as usize {
-            let Some(Command { id, len, .. }) = self.waiting.pop_front() else { return };
+            let Some(Command { id, len, .. }) = self.waiting.pop_front() else {
+                return;
+            };
             let begin_ns = self.gate_free_ns.max(now_ns);
             self.gate_free_ns = begin_ns.saturating_add(self.model.gate_ns(len));
-            let end_ns = begin_ns.saturating_add(self.model.alone.time_ns(len)).max(self.gate_free_ns);
+            let end_ns = begin_ns
+                .saturating_add(self.model.alone.time_ns(len))
+                .max(self.gate_free_ns);
             self.begun += 1;
             self.busy.push(Reverse((end_ns, self.begun, id, len)));
         }
@@ -103,7 +124,11 @@ impl Device for Lanes {
                 return;
             }
             self.busy.pop();
-            out.push(Arrival { id, bytes, done: true });
+            out.push(Arrival {
+                id,
+                bytes,
+                done: true,
+            });
             self.start_waiting(at);
         }
     }
@@ -122,7 +147,10 @@ mod tests {
         alone: DiskModel {
             command_ns: 50 * US,
             max_transfer_bytes: None,
-            slopes: &[Slope { from_bytes: 0, ps_per_kib: 1_000_000 }],
+            slopes: &[Slope {
+                from_bytes: 0,
+                ps_per_kib: 1_000_000,
+            }],
         },
         lanes: 3,
         gate_ns: 10 * US,
@@ -133,7 +161,15 @@ mod tests {
     fn ends(model: LanesModel, at: u64, kib: &[u64]) -> Vec<u64> {
         let mut device = Lanes::new(model);
         for (id, kib) in kib.iter().enumerate() {
-            device.submit(at, Command { id: id as u64, file: 0, start: 0, len: kib << 10 });
+            device.submit(
+                at,
+                Command {
+                    id: id as u64,
+                    file: 0,
+                    start: 0,
+                    len: kib << 10,
+                },
+            );
         }
         let mut ends = vec![0; kib.len()];
         for (at, arrival) in run_dry(&mut device) {
@@ -147,17 +183,30 @@ mod tests {
     fn one_alone_takes_its_time() {
         assert_eq!(ends(MODEL, 7, &[4]), [7 + 54 * US]);
         assert_eq!(ends(MODEL, 7, &[0]), [7 + 50 * US]);
-        let narrow = LanesModel { gate_ps_per_kib: 20_000_000, ..MODEL };
-        assert_eq!(ends(narrow, 0, &[10]), [210 * US], "the gate is slower than the command");
+        let narrow = LanesModel {
+            gate_ps_per_kib: 20_000_000,
+            ..MODEL
+        };
+        assert_eq!(
+            ends(narrow, 0, &[10]),
+            [210 * US],
+            "the gate is slower than the command"
+        );
     }
 
     #[test]
     fn the_gate_lets_them_in_one_by_one_and_lanes_are_few() {
         // In at 0, 12 and 24 us; the fourth when the first is done, at 54.
-        assert_eq!(ends(MODEL, 0, &[4, 4, 4, 4]), [54 * US, 66 * US, 78 * US, 108 * US]);
+        assert_eq!(
+            ends(MODEL, 0, &[4, 4, 4, 4]),
+            [54 * US, 66 * US, 78 * US, 108 * US]
+        );
         let wide = LanesModel { lanes: 64, ..MODEL };
         let many = ends(wide, 0, &[4; 64]);
-        assert!(many.windows(2).all(|pair| pair[1] - pair[0] == 12 * US), "{many:?}");
+        assert!(
+            many.windows(2).all(|pair| pair[1] - pair[0] == 12 * US),
+            "{many:?}"
+        );
     }
 
     #[test]
@@ -167,10 +216,24 @@ mod tests {
 
     #[test]
     fn nothing_is_faster_than_the_least() {
-        for model in [MODEL, LanesModel { lanes: 1, ..MODEL }, LanesModel { gate_ps_per_kib: 0, gate_ns: 0, ..MODEL }] {
+        for model in [
+            MODEL,
+            LanesModel { lanes: 1, ..MODEL },
+            LanesModel {
+                gate_ps_per_kib: 0,
+                gate_ns: 0,
+                ..MODEL
+            },
+        ] {
             for pieces in [1_u64, 2, 7, 64] {
-                let end = ends(model, 0, &vec![448 / pieces; pieces as usize]).into_iter().max().expect("some");
-                assert!(end >= model.least_ns((448 / pieces * pieces) << 10), "{pieces}");
+                let end = ends(model, 0, &vec![448 / pieces; pieces as usize])
+                    .into_iter()
+                    .max()
+                    .expect("some");
+                assert!(
+                    end >= model.least_ns((448 / pieces * pieces) << 10),
+                    "{pieces}"
+                );
             }
         }
     }

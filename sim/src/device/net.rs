@@ -59,7 +59,9 @@ impl NetModel {
             Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
             None => self.rtt_ns,
         };
-        let connections = self.connection_bytes_per_s.saturating_mul(u64::from(self.connections));
+        let connections = self
+            .connection_bytes_per_s
+            .saturating_mul(u64::from(self.connections));
         shortest.saturating_add(span_ns(bytes, connections.min(self.link_bytes_per_s)))
     }
 }
@@ -116,11 +118,17 @@ impl Net {
     }
 
     fn draw_rtt(&mut self, command: &Command) -> u64 {
-        let Some(p99_ns) = self.model.rtt_p99_ns else { return self.model.rtt_ns };
-        let nth = self.fetches.entry((command.file, command.start)).or_default();
+        let Some(p99_ns) = self.model.rtt_p99_ns else {
+            return self.model.rtt_ns;
+        };
+        let nth = self
+            .fetches
+            .entry((command.file, command.start))
+            .or_default();
         let mut rng = rng::keyed(self.seed, command.file, command.start, *nth);
         *nth += 1;
-        rng.lognormal(self.model.rtt_ns as f64, p99_ns as f64).round() as u64
+        rng.lognormal(self.model.rtt_ns as f64, p99_ns as f64)
+            .round() as u64
     }
 
     fn push_event(&mut self, at_ns: u64, connection: usize) {
@@ -131,14 +139,23 @@ impl Net {
     /// Begins waiting commands while there are connections for them.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.transfers.len() - self.idle.len() < self.model.connections as usize {
-            let Some(next) = self.waiting.pop_front() else { return };
-            let transfer = Transfer { command: next.command, arrived_bytes: 0, chunk_bytes: 0 };
+            let Some(next) = self.waiting.pop_front() else {
+                return;
+            };
+            let transfer = Transfer {
+                command: next.command,
+                arrived_bytes: 0,
+                chunk_bytes: 0,
+            };
             let connection = self.idle.pop().unwrap_or(self.transfers.len());
             match self.transfers.get_mut(connection) {
                 Some(slot) => *slot = transfer,
                 None => self.transfers.push(transfer),
             }
-            self.push_event(next.since_ns.max(now_ns).saturating_add(next.rtt_ns), connection);
+            self.push_event(
+                next.since_ns.max(now_ns).saturating_add(next.rtt_ns),
+                connection,
+            );
         }
     }
 
@@ -151,7 +168,11 @@ impl Net {
         let arrived = transfer.arrived_bytes;
         let done = arrived == len;
         if transfer.chunk_bytes > 0 || done {
-            out.push(Arrival { id: transfer.command.id, bytes: arrived, done });
+            out.push(Arrival {
+                id: transfer.command.id,
+                bytes: arrived,
+                done,
+            });
         }
         if done {
             self.idle.push(connection);
@@ -163,7 +184,10 @@ impl Net {
         let end = arrived + transfer.chunk_bytes;
         let span = |bytes_per_s| span_ns(end, bytes_per_s) - span_ns(arrived, bytes_per_s);
         let paced_ns = now_ns.saturating_add(span(model.connection_bytes_per_s));
-        self.link_free_ns = self.link_free_ns.max(now_ns).saturating_add(span(model.link_bytes_per_s));
+        self.link_free_ns = self
+            .link_free_ns
+            .max(now_ns)
+            .saturating_add(span(model.link_bytes_per_s));
         self.push_event(self.link_free_ns.max(paced_ns), connection);
     }
 }
@@ -171,7 +195,11 @@ impl Net {
 impl Device for Net {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let rtt_ns = self.draw_rtt(&command);
-        self.waiting.push_back(Waiting { command, since_ns: now_ns, rtt_ns });
+        self.waiting.push_back(Waiting {
+            command,
+            since_ns: now_ns,
+            rtt_ns,
+        });
         self.start_waiting(now_ns);
     }
 
@@ -208,7 +236,12 @@ mod tests {
     };
 
     fn command(id: u64, len: u64) -> Command {
-        Command { id, file: 0, start: id << 20, len }
+        Command {
+            id,
+            file: 0,
+            start: id << 20,
+            len,
+        }
     }
 
     /// When each command was done, by id.
@@ -221,22 +254,35 @@ mod tests {
 
     #[test]
     fn one_command_alone_takes_rtt_and_its_bytes() {
-        for (connection, link) in
-            [(62_500_000, 62_500_000), (100_000_000, 1_250_000_000), (7_000_000_000, 3_000_000_001)]
-        {
-            let model = NetModel { connection_bytes_per_s: connection, link_bytes_per_s: link, ..MODEL };
+        for (connection, link) in [
+            (62_500_000, 62_500_000),
+            (100_000_000, 1_250_000_000),
+            (7_000_000_000, 3_000_000_001),
+        ] {
+            let model = NetModel {
+                connection_bytes_per_s: connection,
+                link_bytes_per_s: link,
+                ..MODEL
+            };
             for len in [0, 1, 512, 65_536, 65_537, 407_000_064, 5 << 30] {
                 let mut net = Net::new(model, 0);
                 net.submit(77, command(1, len));
                 let expected = 77 + MS + span_ns(len, connection.min(link));
-                assert_eq!(ends(&mut net), [(1, expected)], "{len} bytes at {connection}, {link}");
+                assert_eq!(
+                    ends(&mut net),
+                    [(1, expected)],
+                    "{len} bytes at {connection}, {link}"
+                );
             }
         }
     }
 
     #[test]
     fn a_part_of_a_nanosecond_is_a_whole_one() {
-        assert_eq!([0, 1, 3, 4].map(|bytes| span_ns(bytes, 3_000_000_000)), [0, 1, 1, 2]);
+        assert_eq!(
+            [0, 1, 3, 4].map(|bytes| span_ns(bytes, 3_000_000_000)),
+            [0, 1, 1, 2]
+        );
         assert_eq!(span_ns(u64::MAX, 1), u64::MAX);
     }
 
@@ -246,7 +292,10 @@ mod tests {
         net.submit(0, command(1, CHUNK_BYTES + 100));
         let arrival = |bytes, done| Arrival { id: 1, bytes, done };
         let first = MS + 10 * CHUNK_BYTES;
-        let expected = [(first, arrival(CHUNK_BYTES, false)), (first + 1000, arrival(CHUNK_BYTES + 100, true))];
+        let expected = [
+            (first, arrival(CHUNK_BYTES, false)),
+            (first + 1000, arrival(CHUNK_BYTES + 100, true)),
+        ];
         assert_eq!(run_dry(&mut net), expected);
     }
 
@@ -257,7 +306,11 @@ mod tests {
         let round_ns = 4 * 5 * CHUNK_BYTES;
         let mut net = Net::new(MODEL, 0);
         (1..=2).for_each(|id| net.submit(0, command(id, len)));
-        assert!(ends(&mut net).iter().all(|(_, at)| (MS + 10 * len..=MS + 10 * len + round_ns).contains(at)));
+        assert!(
+            ends(&mut net)
+                .iter()
+                .all(|(_, at)| (MS + 10 * len..=MS + 10 * len + round_ns).contains(at))
+        );
         let mut net = Net::new(MODEL, 0);
         (1..=4).for_each(|id| net.submit(0, command(id, len)));
         let ends = ends(&mut net);
@@ -268,7 +321,11 @@ mod tests {
     /// As one message each: the short read waits for all of the long one, and nothing of that comes early.
     #[test]
     fn whole_answers_do_not_take_turns() {
-        let model = NetModel { link_bytes_per_s: 100_000_000, chunk_bytes: None, ..MODEL };
+        let model = NetModel {
+            link_bytes_per_s: 100_000_000,
+            chunk_bytes: None,
+            ..MODEL
+        };
         let mut net = Net::new(model, 0);
         let long = 64 * CHUNK_BYTES;
         net.submit(0, command(1, long));
@@ -278,8 +335,22 @@ mod tests {
         assert_eq!(
             log,
             [
-                (end, Arrival { id: 1, bytes: long, done: true }),
-                (end + 5120, Arrival { id: 2, bytes: 512, done: true }),
+                (
+                    end,
+                    Arrival {
+                        id: 1,
+                        bytes: long,
+                        done: true
+                    }
+                ),
+                (
+                    end + 5120,
+                    Arrival {
+                        id: 2,
+                        bytes: 512,
+                        done: true
+                    }
+                ),
             ]
         );
     }
@@ -287,21 +358,35 @@ mod tests {
     /// A short read that comes while a long one runs waits for one chunk of it at most.
     #[test]
     fn a_short_read_overtakes_a_long_one() {
-        let model = NetModel { link_bytes_per_s: 100_000_000, ..MODEL };
+        let model = NetModel {
+            link_bytes_per_s: 100_000_000,
+            ..MODEL
+        };
         let mut net = Net::new(model, 0);
         net.submit(0, command(1, 64 * CHUNK_BYTES));
         net.submit(5 * MS, command(2, 512));
         let alone = 5 * MS + MS + 5120;
-        let [(_, long), (_, short)] = ends(&mut net)[..] else { panic!("two ends") };
+        let [(_, long), (_, short)] = ends(&mut net)[..] else {
+            panic!("two ends")
+        };
         assert!(short <= alone + 10 * CHUNK_BYTES, "{short}");
         assert_eq!(long, MS + 10 * 64 * CHUNK_BYTES + 5120);
     }
 
     #[test]
     fn commands_wait_for_a_connection_in_order() {
-        let mut net = Net::new(NetModel { connections: 1, ..MODEL }, 0);
+        let mut net = Net::new(
+            NetModel {
+                connections: 1,
+                ..MODEL
+            },
+            0,
+        );
         (1..=3).for_each(|id| net.submit(0, command(id, 100)));
-        assert_eq!(ends(&mut net), [(1, MS + 1000), (2, 2 * MS + 2000), (3, 3 * MS + 3000)]);
+        assert_eq!(
+            ends(&mut net),
+            [(1, MS + 1000), (2, 2 * MS + 2000), (3, 3 * MS + 3000)]
+        );
         // One that comes when the connection has long been idle begins at once.
         net.submit(9 * MS, command(4, 100));
         assert_eq!(ends(&mut net), [(4, 10 * MS + 1000)]);
@@ -309,7 +394,13 @@ mod tests {
         net.submit(20 * MS, command(5, 100));
         net.submit(30 * MS, command(6, 100));
         assert_eq!(ends(&mut net), [(5, 21 * MS + 1000), (6, 31 * MS + 1000)]);
-        let mut net = Net::new(NetModel { connections: 2, ..MODEL }, 0);
+        let mut net = Net::new(
+            NetModel {
+                connections: 2,
+                ..MODEL
+            },
+            0,
+        );
         (1..=3).for_each(|id| net.submit(0, command(id, 100)));
         assert_eq!(ends(&mut net)[2], (3, 2 * MS + 2000));
     }
@@ -317,7 +408,10 @@ mod tests {
     /// The round trip belongs to the bytes and to how often they were fetched, not to what else was asked before.
     #[test]
     fn luck_is_keyed() {
-        let model = NetModel { rtt_p99_ns: Some(5 * MS), ..MODEL };
+        let model = NetModel {
+            rtt_p99_ns: Some(5 * MS),
+            ..MODEL
+        };
         let rtt_of = |before: &[u64], id: u64| {
             let mut net = Net::new(model, 42);
             before.iter().for_each(|&id| net.submit(0, command(id, 0)));

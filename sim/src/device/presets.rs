@@ -117,10 +117,13 @@ impl Preset {
 /// # Errors
 /// [`SpecError::UnknownName`] with every name there is.
 pub fn find(name: &str) -> Result<&'static Preset, SpecError> {
-    PRESETS.iter().find(|p| p.name == name).ok_or_else(|| SpecError::UnknownName {
-        name: name.to_string(),
-        known: PRESETS.iter().map(|p| p.name).collect(),
-    })
+    PRESETS
+        .iter()
+        .find(|p| p.name == name)
+        .ok_or_else(|| SpecError::UnknownName {
+            name: name.to_string(),
+            known: PRESETS.iter().map(|p| p.name).collect(),
+        })
 }
 
 /// Queue depth of SATA's native command queuing.
@@ -164,20 +167,53 @@ mod tests {
     /// Nanoseconds of one read of `kib` on the idle device.
     fn read_ns(name: &str, kib: u64) -> u64 {
         let mut device = find(name).expect("a preset").build(0);
-        device.submit(0, Command { id: 0, file: 0, start: 0, len: kib * KIB });
+        device.submit(
+            0,
+            Command {
+                id: 0,
+                file: 0,
+                start: 0,
+                len: kib * KIB,
+            },
+        );
         run_dry(device.as_mut()).last().expect("an arrival").0
     }
 
     #[test]
     fn every_preset_has_its_figures_and_a_name_of_its_own() {
         for (i, preset) in PRESETS.iter().enumerate() {
-            assert!(PRESETS[..i].iter().all(|p| p.name != preset.name), "{} is listed twice", preset.name);
-            assert!(std::ptr::eq(find(preset.name).expect("found by its name"), preset));
-            assert!(preset.capacity_bytes > 0 && preset.connections > 0, "{}", preset.name);
-            assert_eq!(preset.calibrated, !preset.fit_error.starts_with("generic: "), "{}", preset.name);
+            assert!(
+                PRESETS[..i].iter().all(|p| p.name != preset.name),
+                "{} is listed twice",
+                preset.name
+            );
+            assert!(std::ptr::eq(
+                find(preset.name).expect("found by its name"),
+                preset
+            ));
+            assert!(
+                preset.capacity_bytes > 0 && preset.connections > 0,
+                "{}",
+                preset.name
+            );
+            assert_eq!(
+                preset.calibrated,
+                !preset.fit_error.starts_with("generic: "),
+                "{}",
+                preset.name
+            );
             if let Model::Net(net) = preset.model {
-                assert!(net.connection_bytes_per_s <= net.link_bytes_per_s, "{}", preset.name);
-                assert!(net.rtt_p99_ns.is_none_or(|p99| net.rtt_ns > 0 && p99 >= net.rtt_ns), "{}", preset.name);
+                assert!(
+                    net.connection_bytes_per_s <= net.link_bytes_per_s,
+                    "{}",
+                    preset.name
+                );
+                assert!(
+                    net.rtt_p99_ns
+                        .is_none_or(|p99| net.rtt_ns > 0 && p99 >= net.rtt_ns),
+                    "{}",
+                    preset.name
+                );
                 assert!(preset.connections <= net.connections, "{}", preset.name);
             }
             assert!(read_ns(preset.name, 4) > 0);
@@ -186,9 +222,14 @@ mod tests {
 
     #[test]
     fn an_unknown_name_carries_the_known_ones() {
-        let Err(SpecError::UnknownName { name, known }) = find("rdb") else { panic!("there is no such preset") };
+        let Err(SpecError::UnknownName { name, known }) = find("rdb") else {
+            panic!("there is no such preset")
+        };
         assert_eq!(name, "rdb");
         assert_eq!(known.len(), PRESETS.len());
-        assert!(known.contains(&"rbd") && known.contains(&"disk-2003"), "{known:?}");
+        assert!(
+            known.contains(&"rbd") && known.contains(&"disk-2003"),
+            "{known:?}"
+        );
     }
 }

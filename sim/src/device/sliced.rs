@@ -37,7 +37,12 @@ pub struct Slices {
 
 impl Slices {
     /// The defaults of CFQ.
-    pub const CFQ: Slices = Slices { slice_ns: 100 * MS, round_ns: 300 * MS, least_ns: 16 * MS, idle_ns: 8 * MS };
+    pub const CFQ: Slices = Slices {
+        slice_ns: 100 * MS,
+        round_ns: 300 * MS,
+        least_ns: 16 * MS,
+        idle_ns: 8 * MS,
+    };
 
     /// The slice of each of this many readers.
     fn of(&self, readers: u64) -> u64 {
@@ -72,23 +77,39 @@ impl Sliced {
     /// An idle one.
     #[must_use]
     pub fn new(model: ArrayModel, slices: Slices) -> Sliced {
-        Sliced { model, slices, queues: VecDeque::new(), turn: None, running: None }
+        Sliced {
+            model,
+            slices,
+            queues: VecDeque::new(),
+            turn: None,
+            running: None,
+        }
     }
 
     /// Readers with a command here, the one whose turn it is among them.
     fn readers(&self) -> u64 {
         let turn = self.turn.map(|turn| turn.file);
-        let waiting = self.queues.iter().filter(|(file, queue)| !queue.is_empty() && Some(*file) != turn).count();
+        let waiting = self
+            .queues
+            .iter()
+            .filter(|(file, queue)| !queue.is_empty() && Some(*file) != turn)
+            .count();
         waiting as u64 + u64::from(turn.is_some())
     }
 
     /// Gives the array its next command, if it is free and there is one whose turn it is.
     fn dispatch(&mut self, now_ns: u64) {
         while self.running.is_none() {
-            let Some(turn) = self.turn.or_else(|| self.next_turn()) else { return };
+            let Some(turn) = self.turn.or_else(|| self.next_turn()) else {
+                return;
+            };
             self.turn = Some(turn);
             let over = turn.until_ns.is_some_and(|until| now_ns >= until);
-            let queue = self.queues.iter_mut().find(|(file, _)| *file == turn.file).map(|(_, queue)| queue);
+            let queue = self
+                .queues
+                .iter_mut()
+                .find(|(file, _)| *file == turn.file)
+                .map(|(_, queue)| queue);
             match queue.and_then(|queue| if over { None } else { queue.pop_front() }) {
                 Some(command) => {
                     let ns = self.model.command_ns(self.readers() as usize, command.len);
@@ -103,7 +124,11 @@ impl Sliced {
     /// The next reader with a command.
     fn next_turn(&self) -> Option<Turn> {
         let file = self.queues.iter().find(|(_, queue)| !queue.is_empty())?.0;
-        Some(Turn { file, until_ns: None, idle_until_ns: None })
+        Some(Turn {
+            file,
+            until_ns: None,
+            idle_until_ns: None,
+        })
     }
 
     /// This reader's turn is over: all others come before its next one.
@@ -119,28 +144,46 @@ impl Sliced {
     /// When waiting for the reader whose turn it is ends; it begins now if it has not begun.
     fn idle_until(&mut self, now_ns: u64) -> u64 {
         let idle_ns = self.slices.idle_ns;
-        self.turn.as_mut().map_or(now_ns, |turn| *turn.idle_until_ns.get_or_insert(now_ns.saturating_add(idle_ns)))
+        self.turn.as_mut().map_or(now_ns, |turn| {
+            *turn
+                .idle_until_ns
+                .get_or_insert(now_ns.saturating_add(idle_ns))
+        })
     }
 }
 
 impl Device for Sliced {
     fn submit(&mut self, now_ns: u64, command: Command) {
-        match self.queues.iter_mut().find(|(file, _)| *file == command.file) {
+        match self
+            .queues
+            .iter_mut()
+            .find(|(file, _)| *file == command.file)
+        {
             Some((_, queue)) => queue.push_back(command),
-            None => self.queues.push_back((command.file, VecDeque::from([command]))),
+            None => self
+                .queues
+                .push_back((command.file, VecDeque::from([command]))),
         }
         self.dispatch(now_ns);
     }
 
     fn next_time(&self) -> Option<u64> {
-        let idle = || self.turn.and_then(|turn| turn.idle_until_ns).filter(|_| self.readers() > 1);
+        let idle = || {
+            self.turn
+                .and_then(|turn| turn.idle_until_ns)
+                .filter(|_| self.readers() > 1)
+        };
         self.running.map(|(end_ns, _)| end_ns).or_else(idle)
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
             if let Some((_, command)) = self.running.take() {
-                out.push(Arrival { id: command.id, bytes: command.len, done: true });
+                out.push(Arrival {
+                    id: command.id,
+                    bytes: command.len,
+                    done: true,
+                });
                 let slice_ns = self.slices.of(self.readers());
                 if let Some(turn) = self.turn.as_mut() {
                     turn.until_ns.get_or_insert(at.saturating_add(slice_ns));
@@ -158,7 +201,11 @@ mod tests {
     use crate::device::run_dry;
 
     /// 1 ms for each command.
-    const MODEL: ArrayModel = ArrayModel { overhead_ns: &[(1, MS)], ps_per_kib: 0, slices: None };
+    const MODEL: ArrayModel = ArrayModel {
+        overhead_ns: &[(1, MS)],
+        ps_per_kib: 0,
+        slices: None,
+    };
 
     #[test]
     fn slices_are_shared_by_more_than_three() {
@@ -171,10 +218,24 @@ mod tests {
     fn a_reader_keeps_the_array_for_its_slice() {
         let mut sliced = Sliced::new(MODEL, Slices::CFQ);
         for id in 0..400 {
-            sliced.submit(0, Command { id, file: (id % 2) as u32, start: 0, len: 4096 });
+            sliced.submit(
+                0,
+                Command {
+                    id,
+                    file: (id % 2) as u32,
+                    start: 0,
+                    len: 4096,
+                },
+            );
         }
-        let order: Vec<u64> = run_dry(&mut sliced).into_iter().map(|(_, arrival)| arrival.id % 2).collect();
-        let turns: Vec<(u64, usize)> = order.chunk_by(|a, b| a == b).map(|turn| (turn[0], turn.len())).collect();
+        let order: Vec<u64> = run_dry(&mut sliced)
+            .into_iter()
+            .map(|(_, arrival)| arrival.id % 2)
+            .collect();
+        let turns: Vec<(u64, usize)> = order
+            .chunk_by(|a, b| a == b)
+            .map(|turn| (turn[0], turn.len()))
+            .collect();
         assert_eq!(turns, [(0, 101), (1, 101), (0, 99), (1, 99)]);
     }
 
@@ -182,19 +243,35 @@ mod tests {
     #[test]
     fn the_array_idles_for_the_reader_whose_turn_it_is() {
         let mut sliced = Sliced::new(MODEL, Slices::CFQ);
-        let command = |id, file| Command { id, file, start: 0, len: 4096 };
+        let command = |id, file| Command {
+            id,
+            file,
+            start: 0,
+            len: 4096,
+        };
         let mut out = Vec::new();
         sliced.submit(0, command(0, 0));
         sliced.submit(0, command(1, 1));
         sliced.advance(MS, &mut out);
         sliced.submit(MS, command(2, 0));
         sliced.advance(2 * MS, &mut out);
-        assert_eq!(out.iter().map(|arrival| arrival.id).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(sliced.next_time(), Some(10 * MS), "8 ms for the next command of reader 0");
+        assert_eq!(
+            out.iter().map(|arrival| arrival.id).collect::<Vec<_>>(),
+            [0, 2]
+        );
+        assert_eq!(
+            sliced.next_time(),
+            Some(10 * MS),
+            "8 ms for the next command of reader 0"
+        );
         sliced.advance(10 * MS, &mut out);
         assert_eq!((out.len(), sliced.next_time()), (2, Some(11 * MS)));
         sliced.advance(11 * MS, &mut out);
-        assert_eq!((out[2].id, sliced.next_time()), (1, None), "nothing is left to wait for");
+        assert_eq!(
+            (out[2].id, sliced.next_time()),
+            (1, None),
+            "nothing is left to wait for"
+        );
         // Alone again: no one else waits, so the slice does not matter.
         sliced.submit(500 * MS, command(3, 1));
         sliced.advance(501 * MS, &mut out);

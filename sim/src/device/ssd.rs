@@ -66,8 +66,11 @@ impl SsdModel {
     /// link, whichever is narrower.
     #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        let channels = self.channel_bytes_per_s.saturating_mul(u64::from(self.channels));
-        self.command_ns.saturating_add(super::span_ns(bytes, channels.min(self.link_bytes_per_s)))
+        let channels = self
+            .channel_bytes_per_s
+            .saturating_mul(u64::from(self.channels));
+        self.command_ns
+            .saturating_add(super::span_ns(bytes, channels.min(self.link_bytes_per_s)))
     }
 }
 
@@ -137,7 +140,9 @@ impl Ssd {
     /// Begins waiting commands while the queue has room.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.running.len() - self.idle.len() < self.model.queue_depth as usize {
-            let Some((since_ns, command)) = self.waiting.pop_front() else { return };
+            let Some((since_ns, command)) = self.waiting.pop_front() else {
+                return;
+            };
             self.begin(since_ns.max(now_ns), command);
         }
     }
@@ -146,7 +151,10 @@ impl Ssd {
         let page_bytes = self.model.page_bytes;
         let (start, end) = (command.start, command.start.saturating_add(command.len));
         let pages = start / page_bytes..end.div_ceil(page_bytes).max(start / page_bytes + 1);
-        let running = Running { command, pages_left: pages.end - pages.start };
+        let running = Running {
+            command,
+            pages_left: pages.end - pages.start,
+        };
         let slot = self.idle.pop().unwrap_or(self.running.len());
         match self.running.get_mut(slot) {
             Some(place) => *place = running,
@@ -155,7 +163,9 @@ impl Ssd {
         let mut draws = self.draws(&command);
         let ready_ns = now_ns.saturating_add(self.model.command_ns);
         for page in pages {
-            let bytes = ((page + 1) * page_bytes).min(end).saturating_sub(start.max(page * page_bytes));
+            let bytes = ((page + 1) * page_bytes)
+                .min(end)
+                .saturating_sub(start.max(page * page_bytes));
             let read_ns = self.read_ns(&mut draws);
             // Each file begins on another die, or all small files would be on the first.
             let p = page.wrapping_add(u64::from(command.file));
@@ -164,25 +174,45 @@ impl Ssd {
             let free_ns = &mut self.die_free_ns[die];
             *free_ns = (*free_ns).max(ready_ns).saturating_add(read_ns);
             let at_ns = *free_ns;
-            self.push(at_ns, Page { running: slot, channel, bytes, level: Level::Die });
+            self.push(
+                at_ns,
+                Page {
+                    running: slot,
+                    channel,
+                    bytes,
+                    level: Level::Die,
+                },
+            );
         }
     }
 
     fn draws(&mut self, command: &Command) -> Option<Rng> {
         self.model.tail?;
-        let nth = self.fetches.entry((command.file, command.start)).or_default();
+        let nth = self
+            .fetches
+            .entry((command.file, command.start))
+            .or_default();
         *nth += 1;
         Some(rng::keyed(self.seed, command.file, command.start, *nth - 1))
     }
 
     fn read_ns(&self, draws: &mut Option<Rng>) -> u64 {
         let median_ns = self.model.read_ns;
-        let (Some(tail), Some(rng)) = (self.model.tail, draws) else { return median_ns };
-        let body_ns = rng.lognormal(median_ns as f64, tail.read_p99_ns as f64).round() as u64;
+        let (Some(tail), Some(rng)) = (self.model.tail, draws) else {
+            return median_ns;
+        };
+        let body_ns = rng
+            .lognormal(median_ns as f64, tail.read_p99_ns as f64)
+            .round() as u64;
         if rng.below(1_000_000) >= tail.collisions_per_million {
             return body_ns;
         }
-        body_ns + if rng.below(2) == 0 { rng.below(tail.program_ns) } else { rng.below(tail.erase_ns) }
+        body_ns
+            + if rng.below(2) == 0 {
+                rng.below(tail.program_ns)
+            } else {
+                rng.below(tail.erase_ns)
+            }
     }
 
     fn push(&mut self, at_ns: u64, page: Page) {
@@ -197,10 +227,16 @@ impl Ssd {
                 let channel = &mut self.channel_free_ns[page.channel as usize];
                 (channel, self.model.channel_bytes_per_s, Level::Channel)
             }
-            Level::Channel => (&mut self.link_free_ns, self.model.link_bytes_per_s, Level::Link),
+            Level::Channel => (
+                &mut self.link_free_ns,
+                self.model.link_bytes_per_s,
+                Level::Link,
+            ),
             Level::Link => return self.finish(now_ns, page.running, out),
         };
-        *free_ns = (*free_ns).max(now_ns).saturating_add(super::span_ns(page.bytes, rate));
+        *free_ns = (*free_ns)
+            .max(now_ns)
+            .saturating_add(super::span_ns(page.bytes, rate));
         let at_ns = *free_ns;
         self.push(at_ns, Page { level, ..page });
     }
@@ -212,7 +248,11 @@ impl Ssd {
             return;
         }
         let Command { id, len, .. } = running.command;
-        out.push(Arrival { id, bytes: len, done: true });
+        out.push(Arrival {
+            id,
+            bytes: len,
+            done: true,
+        });
         self.idle.push(slot);
         self.start_waiting(now_ns);
     }
@@ -263,17 +303,34 @@ mod tests {
     fn ends(model: SsdModel, commands: &[(u64, u64)]) -> Vec<u64> {
         let mut ssd = Ssd::new(model, 5);
         for (id, &(start, len)) in commands.iter().enumerate() {
-            ssd.submit(0, Command { id: id as u64, file: 0, start, len });
+            ssd.submit(
+                0,
+                Command {
+                    id: id as u64,
+                    file: 0,
+                    start,
+                    len,
+                },
+            );
         }
         let mut ends = vec![0; commands.len()];
-        run_dry(&mut ssd).into_iter().for_each(|(at, a)| ends[a.id as usize] = at);
+        run_dry(&mut ssd)
+            .into_iter()
+            .for_each(|(at, a)| ends[a.id as usize] = at);
         ends
     }
 
     #[test]
     fn a_page_goes_through_three_levels() {
-        assert_eq!(ends(MODEL, &[(0, 4000)]), [10 * US + 50 * US + 40 * US + 8 * US]);
-        assert_eq!(ends(MODEL, &[(1000, 500)]), [10 * US + 50 * US + 5 * US + US], "only what was asked for is moved");
+        assert_eq!(
+            ends(MODEL, &[(0, 4000)]),
+            [10 * US + 50 * US + 40 * US + 8 * US]
+        );
+        assert_eq!(
+            ends(MODEL, &[(1000, 500)]),
+            [10 * US + 50 * US + 5 * US + US],
+            "only what was asked for is moved"
+        );
         assert_eq!(ends(MODEL, &[(0, 0)]), [60 * US]);
     }
 
@@ -283,17 +340,27 @@ mod tests {
         // Two channels: they meet on the link.
         assert_eq!(ends(MODEL, &[(0, 8000)]), [alone + 8 * US]);
         // Two dies of one channel: the second waits for the channel.
-        assert_eq!(ends(MODEL, &[(0, 4000), (8000, 4000)]), [alone, alone + 40 * US]);
+        assert_eq!(
+            ends(MODEL, &[(0, 4000), (8000, 4000)]),
+            [alone, alone + 40 * US]
+        );
         // One die: the second waits for the die.
-        assert_eq!(ends(MODEL, &[(0, 4000), (16_000, 4000)]), [alone, alone + 50 * US]);
+        assert_eq!(
+            ends(MODEL, &[(0, 4000), (16_000, 4000)]),
+            [alone, alone + 50 * US]
+        );
         // A command that crosses a page is two.
-        assert_eq!(ends(MODEL, &[(3900, 200)]), [10 * US + 50 * US + US + 2 * 200]);
+        assert_eq!(
+            ends(MODEL, &[(3900, 200)]),
+            [10 * US + 50 * US + US + 2 * 200]
+        );
     }
 
     /// The first ready transfer goes first, whatever the order of arrival.
     #[test]
     fn channels_serve_by_readiness() {
-        let [_, second_die, short] = ends(MODEL, &[(0, 4000), (16_000, 4000), (8000, 400)])[..] else {
+        let [_, second_die, short] = ends(MODEL, &[(0, 4000), (16_000, 4000), (8000, 400)])[..]
+        else {
             panic!("three")
         };
         // Over the channel at 104 us, and then behind the first page on the link, which is free at 108 us.
@@ -309,21 +376,56 @@ mod tests {
         // Four dies give 4 pages in 50 us, two channels 2 in 40 us: the channels are the narrowest.
         assert!((0.19..0.2).contains(&rates[4]), "{rates:?}");
         let pages: Vec<_> = (0..8).map(|n| (n * 4000, 4000)).collect();
-        let last = |depth| ends(SsdModel { queue_depth: depth, ..MODEL }, &pages).into_iter().max();
+        let last = |depth| {
+            ends(
+                SsdModel {
+                    queue_depth: depth,
+                    ..MODEL
+                },
+                &pages,
+            )
+            .into_iter()
+            .max()
+        };
         assert_eq!(last(1), Some(8 * 108 * US));
         assert!(last(2) < last(1) && last(4) < last(2));
     }
 
     #[test]
     fn a_tail_is_keyed_and_rarely_collides() {
-        let tail =
-            Tail { read_p99_ns: 80 * US, collisions_per_million: 20_000, program_ns: 700 * US, erase_ns: 4000 * US };
-        let model = SsdModel { tail: Some(tail), ..MODEL };
+        let tail = Tail {
+            read_p99_ns: 80 * US,
+            collisions_per_million: 20_000,
+            program_ns: 700 * US,
+            erase_ns: 4000 * US,
+        };
+        let model = SsdModel {
+            tail: Some(tail),
+            ..MODEL
+        };
         let time = |before: &[u64], start: u64| {
             let mut ssd = Ssd::new(model, 9);
-            before.iter().for_each(|&start| ssd.submit(0, Command { id: 0, file: 0, start, len: 1 }));
+            before.iter().for_each(|&start| {
+                ssd.submit(
+                    0,
+                    Command {
+                        id: 0,
+                        file: 0,
+                        start,
+                        len: 1,
+                    },
+                )
+            });
             run_dry(&mut ssd);
-            ssd.submit(1 << 40, Command { id: 1, file: 0, start, len: 1 });
+            ssd.submit(
+                1 << 40,
+                Command {
+                    id: 1,
+                    file: 0,
+                    start,
+                    len: 1,
+                },
+            );
             run_dry(&mut ssd)[0].0 - (1 << 40)
         };
         assert_eq!(time(&[], 4000), time(&[8000, 0], 4000));
@@ -335,6 +437,10 @@ mod tests {
         let slow = times.iter().filter(|t| **t > 200 * US).count();
         // One in fifty collides; 8 of 10 of the programs and 97 of 100 of the erases last longer than 150 us.
         assert!((290..430).contains(&slow), "{slow}");
-        assert!((3500 * US..4300 * US).contains(&times[19_999]), "{}", times[19_999]);
+        assert!(
+            (3500 * US..4300 * US).contains(&times[19_999]),
+            "{}",
+            times[19_999]
+        );
     }
 }

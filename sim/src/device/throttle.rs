@@ -44,15 +44,27 @@ impl Throttled {
         let interval_ns = 1_000_000_000 / throttle.requests_per_s;
         let burst_ns = (throttle.burst_requests - 1).saturating_mul(interval_ns);
         let request_bytes = throttle.request_bytes;
-        Throttled { inner, waiting: VecDeque::new(), interval_ns, request_bytes, burst_ns, full_ns: 0 }
+        Throttled {
+            inner,
+            waiting: VecDeque::new(),
+            interval_ns,
+            request_bytes,
+            burst_ns,
+            full_ns: 0,
+        }
     }
 
     /// Commands whose token is free by now go on.
     fn release(&mut self, now_ns: u64) {
         while self.full_ns <= now_ns.saturating_add(self.burst_ns) {
-            let Some(command) = self.waiting.pop_front() else { return };
+            let Some(command) = self.waiting.pop_front() else {
+                return;
+            };
             let tokens = command.len.div_ceil(self.request_bytes).max(1);
-            self.full_ns = self.full_ns.max(now_ns).saturating_add(self.interval_ns.saturating_mul(tokens));
+            self.full_ns = self
+                .full_ns
+                .max(now_ns)
+                .saturating_add(self.interval_ns.saturating_mul(tokens));
             self.inner.submit(now_ns, command);
         }
     }
@@ -97,19 +109,38 @@ mod tests {
         };
         let mut device = Throttled::new(Box::new(Net::new(model, 0)), throttle);
         for (id, kib) in kib.iter().enumerate() {
-            device.submit(0, Command { id: id as u64, file: 0, start: 0, len: kib << 10 });
+            device.submit(
+                0,
+                Command {
+                    id: id as u64,
+                    file: 0,
+                    start: 0,
+                    len: kib << 10,
+                },
+            );
         }
-        run_dry(&mut device).into_iter().filter(|(_, a)| a.done).map(|(at, _)| (at - model.rtt_ns) / US).collect()
+        run_dry(&mut device)
+            .into_iter()
+            .filter(|(_, a)| a.done)
+            .map(|(at, _)| (at - model.rtt_ns) / US)
+            .collect()
     }
 
     /// The example of the header, and a bucket of two tokens.
     #[test]
     fn a_command_waits_for_its_tokens() {
-        let volume = Throttle { requests_per_s: 3000, request_bytes: 256 << 10, burst_requests: 1 };
+        let volume = Throttle {
+            requests_per_s: 3000,
+            request_bytes: 256 << 10,
+            burst_requests: 1,
+        };
         assert_eq!(ends(volume, &[4, 4, 4]), [0, 333, 666]);
         assert_eq!(ends(volume, &[4, 1024, 4]), [0, 333, 1666]);
         assert_eq!(ends(volume, &[0, 256, 257, 4]), [0, 333, 666, 1333]);
-        let burst = Throttle { burst_requests: 2, ..volume };
+        let burst = Throttle {
+            burst_requests: 2,
+            ..volume
+        };
         assert_eq!(ends(burst, &[4, 4, 4]), [0, 0, 333]);
     }
 }

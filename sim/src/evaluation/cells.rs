@@ -39,13 +39,26 @@ pub struct Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on {} with {} MiB", self.workload, self.device, self.cache >> 20)
+        write!(
+            f,
+            "{} on {} with {} MiB",
+            self.workload,
+            self.device,
+            self.cache >> 20
+        )
     }
 }
 
 /// Devices of the baseline.
-pub const BASELINE_DEVICES: [&str; 7] =
-    ["hdd-7200", "ssd-sata", "nvme", "usb-cruzer", "rbd", "object-near", "object-far"];
+pub const BASELINE_DEVICES: [&str; 7] = [
+    "hdd-7200",
+    "ssd-sata",
+    "nvme",
+    "usb-cruzer",
+    "rbd",
+    "object-near",
+    "object-far",
+];
 
 /// Workloads of the baseline.
 pub const BASELINE_WORKLOADS: [&str; 21] = [
@@ -79,7 +92,15 @@ pub const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 pub const TRACE: &str = "trace:";
 
 /// Workloads whose next read follows from the ones before it.
-const PREDICTABLE: [&str; 7] = ["sequential", "interleaved", "readers", "out-of-order", "skip", "strided", "backward"];
+const PREDICTABLE: [&str; 7] = [
+    "sequential",
+    "interleaved",
+    "readers",
+    "out-of-order",
+    "skip",
+    "strided",
+    "backward",
+];
 
 /// Devices of a fractional design for each workload.
 const DEVICES_A_WORKLOAD: usize = 3;
@@ -176,7 +197,11 @@ fn all(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
 }
 
 fn cell(workload: &str, device: &str, cache: u64) -> Cell {
-    Cell { workload: workload.to_string(), device: device.to_string(), cache }
+    Cell {
+        workload: workload.to_string(),
+        device: device.to_string(),
+        cache,
+    }
 }
 
 fn fraction(workloads: &[&str], devices: &[&str]) -> Vec<Cell> {
@@ -208,8 +233,18 @@ mod tests {
     #[test]
     fn a_trace_is_on_each_device_of_the_design() {
         let cells = |design: Design| design.cells_of_trace("sequential");
-        assert_eq!((cells(Design::Baseline).len(), cells(Design::Fractional).len()), (14, 24));
-        assert!(cells(Design::Full).iter().all(|c| c.workload == "trace:sequential" && !c.predictable()));
+        assert_eq!(
+            (
+                cells(Design::Baseline).len(),
+                cells(Design::Fractional).len()
+            ),
+            (14, 24)
+        );
+        assert!(
+            cells(Design::Full)
+                .iter()
+                .all(|c| c.workload == "trace:sequential" && !c.predictable())
+        );
     }
 
     /// Ten minutes hold 3,000 runs; every workload and every device is there.
@@ -220,12 +255,19 @@ mod tests {
         let cells = design.cells();
         let policies = design.opponents().len() + 1;
         assert_eq!(policies, 9);
-        assert!(cells.len() * policies * (choose.len() + judge.len()) <= 3000, "{} cells", cells.len());
+        assert!(
+            cells.len() * policies * (choose.len() + judge.len()) <= 3000,
+            "{} cells",
+            cells.len()
+        );
         for name in BASELINE_WORKLOADS.iter().chain(&workloads::NAMES) {
             assert!(cells.iter().any(|c| c.workload == *name), "{name}");
         }
         for name in BASELINE_DEVICES.iter().chain(&devices::NAMES) {
-            assert!(cells.iter().filter(|c| c.device == *name).count() >= 4, "{name}");
+            assert!(
+                cells.iter().filter(|c| c.device == *name).count() >= 4,
+                "{name}"
+            );
         }
         assert!(choose.iter().all(|seed| !judge.contains(seed)));
     }

@@ -24,7 +24,11 @@ use foreread_core::policy::SpecError;
 pub const NAMES: [&str; 5] = ["http-30ms", "step", "collapse", "tail", "throttle"];
 
 /// `throttle`: requests of any length.
-const THROTTLE: Throttle = Throttle { requests_per_s: 100, request_bytes: u64::MAX, burst_requests: 50 };
+const THROTTLE: Throttle = Throttle {
+    requests_per_s: 100,
+    request_bytes: u64::MAX,
+    burst_requests: 50,
+};
 const MS: u64 = 1_000_000;
 
 /// A device to measure on.
@@ -57,21 +61,47 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
     };
     let with = |model: NetModel, change| {
         let preset = presets::find("object-near")?;
-        Ok(Chosen { preset: Preset { name: "evaluation", model: Model::Net(model), ..*preset }, change })
+        Ok(Chosen {
+            preset: Preset {
+                name: "evaluation",
+                model: Model::Net(model),
+                ..*preset
+            },
+            change,
+        })
     };
     match name {
-        "http-30ms" => with(NetModel { connection_bytes_per_s: 200_000_000, ..net(30, None) }, Change::Never),
+        "http-30ms" => with(
+            NetModel {
+                connection_bytes_per_s: 200_000_000,
+                ..net(30, None)
+            },
+            Change::Never,
+        ),
         "step" => with(net(1, None), Change::Half(net(100, None))),
         "collapse" => {
-            let slow = NetModel { connection_bytes_per_s: 10_000_000, link_bytes_per_s: 20_000_000, ..net(15, None) };
+            let slow = NetModel {
+                connection_bytes_per_s: 10_000_000,
+                link_bytes_per_s: 20_000_000,
+                ..net(15, None)
+            };
             with(net(15, None), Change::Half(slow))
         }
         "tail" => with(net(15, Some(300)), Change::Never),
         "throttle" => {
             let chosen = with(net(15, None), Change::Never)?;
-            Ok(Chosen { preset: Preset { throttle: Some(THROTTLE), ..chosen.preset }, ..chosen })
+            Ok(Chosen {
+                preset: Preset {
+                    throttle: Some(THROTTLE),
+                    ..chosen.preset
+                },
+                ..chosen
+            })
         }
-        _ => Ok(Chosen { preset: *presets::find(name)?, change: Change::Never }),
+        _ => Ok(Chosen {
+            preset: *presets::find(name)?,
+            change: Change::Never,
+        }),
     }
 }
 
@@ -82,8 +112,16 @@ impl Chosen {
         match self.change {
             Change::Never => self.preset.build(seed),
             Change::Half(model) => {
-                let second = Preset { model: Model::Net(model), ..self.preset }.build(seed);
-                Box::new(Changing { first: self.preset.build(seed), second, left: bytes / 2 })
+                let second = Preset {
+                    model: Model::Net(model),
+                    ..self.preset
+                }
+                .build(seed);
+                Box::new(Changing {
+                    first: self.preset.build(seed),
+                    second,
+                    left: bytes / 2,
+                })
             }
         }
     }
@@ -91,7 +129,8 @@ impl Chosen {
     /// The preset if the device neither changes nor is throttled: the oracle knows only those.
     #[must_use]
     pub fn steady(&self) -> Option<&Preset> {
-        (matches!(self.change, Change::Never) && self.preset.throttle.is_none()).then_some(&self.preset)
+        (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
+            .then_some(&self.preset)
     }
 
     /// The median time to the first byte in nanoseconds, that of a 4 KiB read where the model has no such figure.
@@ -101,7 +140,15 @@ impl Chosen {
             return net.rtt_ns;
         }
         let mut device = self.preset.build(0);
-        device.submit(0, Command { id: 0, file: 0, start: self.preset.capacity_bytes / 2, len: 4096 });
+        device.submit(
+            0,
+            Command {
+                id: 0,
+                file: 0,
+                start: self.preset.capacity_bytes / 2,
+                len: 4096,
+            },
+        );
         let (mut at, mut out) = (0, Vec::new());
         while let Some(next) = device.next_time() {
             at = next;
@@ -120,13 +167,20 @@ struct Changing {
 
 impl Device for Changing {
     fn submit(&mut self, now_ns: u64, command: Command) {
-        let device = if self.left > 0 { &mut self.first } else { &mut self.second };
+        let device = if self.left > 0 {
+            &mut self.first
+        } else {
+            &mut self.second
+        };
         self.left = self.left.saturating_sub(command.len);
         device.submit(now_ns, command);
     }
 
     fn next_time(&self) -> Option<u64> {
-        [self.first.next_time(), self.second.next_time()].into_iter().flatten().min()
+        [self.first.next_time(), self.second.next_time()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
@@ -142,12 +196,24 @@ mod tests {
     use super::*;
 
     fn times(device: &mut dyn Device) -> Vec<u64> {
-        let done = crate::device::run_dry(device).into_iter().filter(|(_, a)| a.done);
+        let done = crate::device::run_dry(device)
+            .into_iter()
+            .filter(|(_, a)| a.done);
         done.map(|(at, _)| at).collect()
     }
 
     fn submit(device: &mut dyn Device, count: u64) {
-        (0..count).for_each(|id| device.submit(0, Command { id, file: 0, start: id << 20, len: 4096 }));
+        (0..count).for_each(|id| {
+            device.submit(
+                0,
+                Command {
+                    id,
+                    file: 0,
+                    start: id << 20,
+                    len: 4096,
+                },
+            )
+        });
     }
 
     #[test]
@@ -155,8 +221,14 @@ mod tests {
         let mut device = find("step").expect("a device").build(1, 8 * 4096);
         submit(device.as_mut(), 8);
         let times = times(device.as_mut());
-        assert!(times[..4].iter().all(|t| (MS..2 * MS).contains(t)), "{times:?}");
-        assert!(times[4..].iter().all(|t| (100 * MS..101 * MS).contains(t)), "{times:?}");
+        assert!(
+            times[..4].iter().all(|t| (MS..2 * MS).contains(t)),
+            "{times:?}"
+        );
+        assert!(
+            times[4..].iter().all(|t| (100 * MS..101 * MS).contains(t)),
+            "{times:?}"
+        );
     }
 
     /// 50 at once, and then one each 10 ms.
@@ -168,7 +240,10 @@ mod tests {
         assert_eq!(times.len(), 60);
         assert!(times[50] < 40 * MS && times[59] >= 90 * MS, "{times:?}");
         let gaps: Vec<u64> = times[52..].windows(2).map(|w| w[1] - w[0]).collect();
-        assert!(gaps.iter().all(|gap| (9 * MS..=11 * MS).contains(gap)), "{gaps:?}");
+        assert!(
+            gaps.iter().all(|gap| (9 * MS..=11 * MS).contains(gap)),
+            "{gaps:?}"
+        );
     }
 
     #[test]

@@ -72,10 +72,20 @@ pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures
     let device = devices::find(&key.cell.device)?;
     if key.policy == ORACLE {
         let config = config(&key.cell, &device, workload.page_bytes);
-        let Some(preset) = device.steady() else { return Ok(None) };
+        let Some(preset) = device.steady() else {
+            return Ok(None);
+        };
         let bound = Bound::of_run(workload, preset, &config, key.seed);
-        let found = oracle::run(&oracle::Setup { workload, config, preset, seed: key.seed, bound });
-        return Ok(found.map(|result| figures(&result, &Watcher::new(config.page.bytes(), None), 1)));
+        let found = oracle::run(&oracle::Setup {
+            workload,
+            config,
+            preset,
+            seed: key.seed,
+            bound,
+        });
+        return Ok(
+            found.map(|result| figures(&result, &Watcher::new(config.page.bytes(), None), 1))
+        );
     }
     let policy = opponents::build(&key.policy, device.preset.capacity_bytes)?;
     Ok(Some(simulate(workload, &device, key, &policy)))
@@ -83,11 +93,32 @@ pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures
 
 /// One run of a policy that need not be in a list.
 #[must_use]
-pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy: &PolicySpec) -> Figures {
-    let config = config(&key.cell, device, policy.info.page_bytes.unwrap_or(workload.page_bytes));
-    let setup = Setup { workload, policy, config, host_ns_per_kib: device.preset.host_ns_per_kib };
-    let mut watcher = Watcher::new(config.page.bytes(), workloads::antagonist(&key.cell.workload));
-    let result = simulator::run_watched(&setup, device.build(key.seed, workload.bytes()), &mut watcher);
+pub fn simulate(
+    workload: &Workload,
+    device: &devices::Chosen,
+    key: &Key,
+    policy: &PolicySpec,
+) -> Figures {
+    let config = config(
+        &key.cell,
+        device,
+        policy.info.page_bytes.unwrap_or(workload.page_bytes),
+    );
+    let setup = Setup {
+        workload,
+        policy,
+        config,
+        host_ns_per_kib: device.preset.host_ns_per_kib,
+    };
+    let mut watcher = Watcher::new(
+        config.page.bytes(),
+        workloads::antagonist(&key.cell.workload),
+    );
+    let result = simulator::run_watched(
+        &setup,
+        device.build(key.seed, workload.bytes()),
+        &mut watcher,
+    );
     figures(&result, &watcher, device.latency_ns())
 }
 
@@ -96,15 +127,18 @@ pub fn simulate(workload: &Workload, device: &devices::Chosen, key: &Key, policy
 /// may hold at one time (half of the cache).
 #[must_use]
 pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
-    let spec = PolicySpec::parse(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let spec = PolicySpec::parse(policy)
+        .unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
     let excess = u128::from(spec.values[0].saturating_sub(1000));
-    let earned = excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;
+    let earned =
+        excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;
     let most = earned + u128::from((cache / 8).max(4 << 20) + cache / 2);
     u128::from(figures.unused_bytes) <= most
 }
 
 fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
-    let page = PageSize::new(page).unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
+    let page = PageSize::new(page)
+        .unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
     let mut config = Config::new(page, cell.cache);
     config.max_in_flight = device.preset.connections;
     config.max_ahead_in_flight = device.preset.connections / 2;
@@ -115,16 +149,21 @@ fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
 
 fn figures(result: &RunResult, watcher: &Watcher, latency_ns: u64) -> Figures {
     let stats = &result.stats;
-    let p99_ns = watcher.antagonist_p99_ns().or_else(|| percentile_ns(&result.latency, 99.0));
+    let p99_ns = watcher
+        .antagonist_p99_ns()
+        .or_else(|| percentile_ns(&result.latency, 99.0));
     Figures {
         time_s: digits(result.time_s),
         stall_s: digits(stats.stall_ns as f64 / 1e9),
-        overfetch: crate::stats::ratio(stats.source_bytes as f64, result.distinct_bytes as f64).map(digits),
+        overfetch: crate::stats::ratio(stats.source_bytes as f64, result.distinct_bytes as f64)
+            .map(digits),
         requests: stats.source_reads,
         unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
         p99_us: p99_ns.map(|ns| digits(ns as f64 / 1e3)),
         held_byte_s: digits(watcher.held_byte_s()),
-        t95_round_trips: watcher.start_up_ns().map(|ns| digits(ns as f64 / latency_ns as f64)),
+        t95_round_trips: watcher
+            .start_up_ns()
+            .map(|ns| digits(ns as f64 / latency_ns as f64)),
         flaps: watcher.flaps(),
         demand_bytes: stats.demand_bytes,
         used_bytes: stats.used_bytes,
@@ -141,43 +180,103 @@ mod tests {
     use super::*;
 
     fn key(policy: &str, workload: &str, device: &str) -> Key {
-        let cell = Cell { workload: workload.to_string(), device: device.to_string(), cache: 16 << 20 };
-        Key { cell, policy: policy.to_string(), seed: 1 }
+        let cell = Cell {
+            workload: workload.to_string(),
+            device: device.to_string(),
+            cache: 16 << 20,
+        };
+        Key {
+            cell,
+            policy: policy.to_string(),
+            seed: 1,
+        }
     }
 
     #[test]
     fn a_run_with_readahead_is_faster_and_the_oracle_fastest() {
-        let run = |policy| measure(&key(policy, "fsspec-seq-64K", "http-30ms")).expect("valid").expect("a run");
+        let run = |policy| {
+            measure(&key(policy, "fsspec-seq-64K", "http-30ms"))
+                .expect("valid")
+                .expect("a run")
+        };
         let [none, linux, oracle] = ["none", "linux-6.18:max=4M", ORACLE].map(run);
-        assert!(oracle.time_s < linux.time_s && linux.time_s < none.time_s / 4.0, "{} {}", none.time_s, linux.time_s);
-        assert_eq!((none.requests, none.unused_bytes, none.overfetch), (256, 0, Some(1.0)));
+        assert!(
+            oracle.time_s < linux.time_s && linux.time_s < none.time_s / 4.0,
+            "{} {}",
+            none.time_s,
+            linux.time_s
+        );
+        assert_eq!(
+            (none.requests, none.unused_bytes, none.overfetch),
+            (256, 0, Some(1.0))
+        );
         assert!(linux.held_byte_s > 0.0 && none.held_byte_s == 0.0);
-        assert!(none.t95_round_trips.is_some_and(|t| t < 3.0) && linux.flaps <= 2, "{linux:?}");
+        assert!(
+            none.t95_round_trips.is_some_and(|t| t < 3.0) && linux.flaps <= 2,
+            "{linux:?}"
+        );
     }
 
     /// Reads that readahead cannot help cost next to nothing, and what is lost stays within the credit.
     #[test]
     fn auto_loses_no_more_than_its_credit() {
-        for (workload, most) in [("random", 1.02), ("dense-random", 1.05), ("limit", 1.6), ("phases", 1.25)] {
+        for (workload, most) in [
+            ("random", 1.02),
+            ("dense-random", 1.05),
+            ("limit", 1.6),
+            ("phases", 1.25),
+        ] {
             for device in ["nvme", "http-30ms", "step"] {
-                let figures = measure(&key("auto", workload, device)).expect("valid").expect("a run");
+                let figures = measure(&key("auto", workload, device))
+                    .expect("valid")
+                    .expect("a run");
                 let overfetch = figures.overfetch.expect("demanded");
                 assert!(overfetch <= most, "{workload} on {device}: {overfetch}");
-                assert!(is_within_credit("auto", &figures, 16 << 20), "{workload} on {device}: {figures:?}");
-                assert!(!is_within_credit("auto", &Figures { unused_bytes: 1 << 40, ..figures }, 16 << 20));
-                let wasted =
-                    Figures { unused_bytes: figures.demand_bytes, used_bytes: figures.demand_bytes, ..figures };
-                assert!(is_within_credit("auto:max-overfetch=2", &wasted, 16 << 20), "as much as was used");
+                assert!(
+                    is_within_credit("auto", &figures, 16 << 20),
+                    "{workload} on {device}: {figures:?}"
+                );
+                assert!(!is_within_credit(
+                    "auto",
+                    &Figures {
+                        unused_bytes: 1 << 40,
+                        ..figures
+                    },
+                    16 << 20
+                ));
+                let wasted = Figures {
+                    unused_bytes: figures.demand_bytes,
+                    used_bytes: figures.demand_bytes,
+                    ..figures
+                };
+                assert!(
+                    is_within_credit("auto:max-overfetch=2", &wasted, 16 << 20),
+                    "as much as was used"
+                );
             }
         }
     }
 
     #[test]
     fn auto_follows_strides_and_backward_reads() {
-        for workload in ["fsspec-strided", "fsspec-backward", "fsspec-pairs", "fsspec-streams"] {
-            let run = |policy| measure(&key(policy, workload, "http-30ms")).expect("valid").expect("a run");
+        for workload in [
+            "fsspec-strided",
+            "fsspec-backward",
+            "fsspec-pairs",
+            "fsspec-streams",
+        ] {
+            let run = |policy| {
+                measure(&key(policy, workload, "http-30ms"))
+                    .expect("valid")
+                    .expect("a run")
+            };
             let (none, auto) = (run("none"), run("auto"));
-            assert!(auto.time_s < none.time_s / 4.0, "{workload}: {} beside {}", auto.time_s, none.time_s);
+            assert!(
+                auto.time_s < none.time_s / 4.0,
+                "{workload}: {} beside {}",
+                auto.time_s,
+                none.time_s
+            );
         }
     }
 

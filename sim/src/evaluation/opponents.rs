@@ -47,7 +47,10 @@ const MAXIMA: [&str; 4] = ["128K", "512K", "4M", "64M"];
 #[must_use]
 pub fn all() -> Vec<String> {
     let mut names = Vec::new();
-    for info in policy::ALL.iter().filter(|info| info.name != super::verdict::JUDGED) {
+    for info in policy::ALL
+        .iter()
+        .filter(|info| info.name != super::verdict::JUDGED)
+    {
         names.push(info.name.to_string());
         if info.params.iter().any(|p| p.key == "max") {
             names.extend(MAXIMA.map(|max| format!("{}:max={max}", info.name)));
@@ -75,12 +78,22 @@ mod tests {
     #[test]
     fn every_opponent_can_be_built() {
         let names = all();
-        let listed = TWELVE.iter().chain(&EIGHT).map(|n| (*n).to_string()).chain(names.clone());
+        let listed = TWELVE
+            .iter()
+            .chain(&EIGHT)
+            .map(|n| (*n).to_string())
+            .chain(names.clone());
         for name in listed {
             assert!(build(&name, 1 << 40).is_ok(), "{name}");
         }
-        assert!(names.len() > 30 && names.iter().any(|n| n == "linux-6.18:max=64M"), "{names:?}");
-        assert!(EIGHT.iter().all(|name| names.iter().any(|n| n == name)), "the full design has them all");
+        assert!(
+            names.len() > 30 && names.iter().any(|n| n == "linux-6.18:max=64M"),
+            "{names:?}"
+        );
+        assert!(
+            EIGHT.iter().all(|name| names.iter().any(|n| n == name)),
+            "the full design has them all"
+        );
     }
 
     /// In how many cells of the fractional design each candidate is the fastest, and in how many by more than 5 %: of all, and of
@@ -90,12 +103,22 @@ mod tests {
     #[ignore = "minutes"]
     fn candidates_by_cells_won() {
         let mut candidates: Vec<&str> = EIGHT.to_vec();
-        let rest = ["linux-6.18:max=512K", "rbd-plain", "peer-fsspec-adaptive", "rbd-eager", "linux-2.6.0"];
+        let rest = [
+            "linux-6.18:max=512K",
+            "rbd-plain",
+            "peer-fsspec-adaptive",
+            "rbd-eager",
+            "linux-2.6.0",
+        ];
         candidates.extend(rest);
         let mut won = vec![[0; 4]; candidates.len()];
         for cell in super::super::Design::Fractional.cells() {
             let run = |policy: &&str| {
-                let key = Key { cell: cell.clone(), policy: (*policy).to_string(), seed: 1 };
+                let key = Key {
+                    cell: cell.clone(),
+                    policy: (*policy).to_string(),
+                    seed: 1,
+                };
                 measure(&key).expect("valid").expect("a run")
             };
             let runs: Vec<Figures> = candidates.iter().map(run).collect();
@@ -105,12 +128,16 @@ mod tests {
                 order.sort_by(|a, b| runs[*a].time_s.total_cmp(&runs[*b].time_s));
                 let Some(&best) = order.first() else { continue };
                 won[best][column] += 1;
-                let clear = order.get(1).is_none_or(|second| runs[*second].time_s > runs[best].time_s * 1.05);
+                let clear = order
+                    .get(1)
+                    .is_none_or(|second| runs[*second].time_s > runs[best].time_s * 1.05);
                 won[best][column + 1] += i32::from(clear);
             }
         }
         for (name, [all, clear, lean, lean_clear]) in candidates.iter().zip(won) {
-            println!("{name}: {all} cells, {clear} of them by 5 %; within an overfetch of 1.25 {lean}, {lean_clear}");
+            println!(
+                "{name}: {all} cells, {clear} of them by 5 %; within an overfetch of 1.25 {lean}, {lean_clear}"
+            );
         }
     }
 }

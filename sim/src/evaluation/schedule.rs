@@ -41,13 +41,27 @@ pub fn keys(cells: &[Cell], design: Design, judged: &[String]) -> Vec<Key> {
     cells.dedup();
     Rng::new(ORDER).shuffle(&mut cells);
     for cell in &cells {
-        let key = |policy: &str, seed| Key { cell: cell.clone(), policy: policy.to_string(), seed };
-        for policy in opponents.iter().chain(judged.iter().filter(|p| !opponents.contains(p))) {
+        let key = |policy: &str, seed| Key {
+            cell: cell.clone(),
+            policy: policy.to_string(),
+            seed,
+        };
+        for policy in opponents
+            .iter()
+            .chain(judged.iter().filter(|p| !opponents.contains(p)))
+        {
             let seeds = choose.iter().chain(&judge);
-            keys.extend(seeds.filter(|s| opponents.contains(policy) || !choose.contains(s)).map(|s| key(policy, *s)));
+            keys.extend(
+                seeds
+                    .filter(|s| opponents.contains(policy) || !choose.contains(s))
+                    .map(|s| key(policy, *s)),
+            );
         }
         keys.extend(
-            judge.first().filter(|_| cell.predictable() || design == Design::Baseline).map(|s| key(ORACLE, *s)),
+            judge
+                .first()
+                .filter(|_| cell.predictable() || design == Design::Baseline)
+                .map(|s| key(ORACLE, *s)),
         );
     }
     keys
@@ -58,8 +72,15 @@ pub fn keys(cells: &[Cell], design: Design, judged: &[String]) -> Vec<Key> {
 ///
 /// # Errors
 /// The first run that could not be made; runs that were begun are ended.
-pub fn run(keys: &[Key], threads: usize, measure: Measure<'_>, each: Each<'_>) -> Result<(), SpecError> {
-    on_threads(keys, threads, measure, &mut |key, figures| each((key.clone(), figures)))
+pub fn run(
+    keys: &[Key],
+    threads: usize,
+    measure: Measure<'_>,
+    each: Each<'_>,
+) -> Result<(), SpecError> {
+    on_threads(keys, threads, measure, &mut |key, figures| {
+        each((key.clone(), figures))
+    })
 }
 
 /// The same of anything that is measured item by item.
@@ -86,7 +107,10 @@ pub fn on_threads<K: Sync, T, E: Send>(
                 }
                 Err(error) => {
                     next.store(items.len(), Ordering::Relaxed);
-                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    failed
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
                 }
             }
         }
@@ -97,7 +121,10 @@ pub fn on_threads<K: Sync, T, E: Send>(
         let _ = (0..more).try_for_each(|_| spawn_scoped(scope, "foreread-run", work).map(drop));
         work();
     });
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    failed
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
@@ -128,7 +155,10 @@ mod tests {
         assert_eq!(one, run(3));
         // 3 cells; 8 opponents with three seeds, the judged policy with two.
         assert_eq!(one.len(), 3 * (8 * 3 + 2));
-        let bad = [Key { policy: "oracel".to_string(), ..all[0].clone() }];
+        let bad = [Key {
+            policy: "oracel".to_string(),
+            ..all[0].clone()
+        }];
         assert!(super::run(&bad, 2, &measure, &mut |_| ControlFlow::Continue(())).is_err());
     }
 
@@ -139,7 +169,11 @@ mod tests {
         let mut done = 0;
         let mut each = |_| {
             done += 1;
-            if done == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if done == 5 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         };
         run(&all, 2, &measure, &mut each).expect("valid");
         assert!((5..=6).contains(&done), "{done}");

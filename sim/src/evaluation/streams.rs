@@ -57,8 +57,16 @@ impl StreamsRow {
 /// The cells, by cache and think time.
 #[must_use]
 pub fn cells() -> Vec<Cell> {
-    let workload = |think: u64| format!("readers:streams={STREAMS},record=32K,bytes={FILE_BYTES},think={think}");
-    let of = |cache: u64| THINKS_US.map(|think| Cell { workload: workload(think), device: DEVICE.to_string(), cache });
+    let workload = |think: u64| {
+        format!("readers:streams={STREAMS},record=32K,bytes={FILE_BYTES},think={think}")
+    };
+    let of = |cache: u64| {
+        THINKS_US.map(|think| Cell {
+            workload: workload(think),
+            device: DEVICE.to_string(),
+            cache,
+        })
+    };
     CACHES.iter().flat_map(|cache| of(*cache)).collect()
 }
 
@@ -72,11 +80,22 @@ pub fn measure(cell: &Cell, policies: &[&str], seed: u64) -> Result<Vec<StreamsR
     let mut rows: Vec<StreamsRow> = Vec::new();
     for name in [MEASURE].iter().chain(policies) {
         let policy = opponents::build(name, device.preset.capacity_bytes)?;
-        let key = Key { cell: cell.clone(), policy: (*name).to_string(), seed };
+        let key = Key {
+            cell: cell.clone(),
+            policy: (*name).to_string(),
+            seed,
+        };
         let figures = simulate(&workload, &device, &key, &policy);
-        let measure_s = rows.first().map_or(figures.time_s, |row| row.figures.time_s);
+        let measure_s = rows
+            .first()
+            .map_or(figures.time_s, |row| row.figures.time_s);
         let share = measure_s / figures.time_s;
-        rows.push(StreamsRow { cell: key.cell, policy: key.policy, figures, share });
+        rows.push(StreamsRow {
+            cell: key.cell,
+            policy: key.policy,
+            figures,
+            share,
+        });
     }
     Ok(rows)
 }
@@ -93,8 +112,14 @@ mod tests {
         let cells = cells();
         assert_eq!(cells.len(), 9);
         let rows = measure(&cells[3], &["none", MEASURE], 1).expect("valid");
-        assert_eq!(rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(), [MEASURE, "none", MEASURE]);
-        assert!((rows[0].share - 1.0).abs() < 1e-9 && (rows[2].share - 1.0).abs() < 1e-9, "the same run twice");
+        assert_eq!(
+            rows.iter().map(|r| r.policy.as_str()).collect::<Vec<_>>(),
+            [MEASURE, "none", MEASURE]
+        );
+        assert!(
+            (rows[0].share - 1.0).abs() < 1e-9 && (rows[2].share - 1.0).abs() < 1e-9,
+            "the same run twice"
+        );
         assert!(rows[1].share < 0.7, "none reaches {} of it", rows[1].share);
         assert!((rows[1].mb_per_s() / rows[0].mb_per_s() - rows[1].share).abs() < 1e-9);
     }
@@ -103,21 +128,40 @@ mod tests {
     #[test]
     #[ignore = "a minute"]
     fn the_table_of_100_streams() {
-        let policies = ["none", "linux-6.18", "linux-6.18:max=4M", "zfetch", "read-stream", JUDGED];
-        println!("| cache | think | policy | MB/s | of AMP | overfetch |\n|---|---|---|---|---|---|");
+        let policies = [
+            "none",
+            "linux-6.18",
+            "linux-6.18:max=4M",
+            "zfetch",
+            "read-stream",
+            JUDGED,
+        ];
+        println!(
+            "| cache | think | policy | MB/s | of AMP | overfetch |\n|---|---|---|---|---|---|"
+        );
         let (mut missed, mut broken) = (0, 0);
         for cell in cells() {
             let think = cell.workload.rsplit('=').next().unwrap_or("");
             for row in measure(&cell, &policies, 1).expect("valid") {
-                let (rate, share, overfetch) = (row.mb_per_s(), row.share, row.figures.overfetch.unwrap_or(1.0));
+                let (rate, share, overfetch) = (
+                    row.mb_per_s(),
+                    row.share,
+                    row.figures.overfetch.unwrap_or(1.0),
+                );
                 let cache = cell.cache >> 20;
-                println!("| {cache} MiB | {think} us | `{}` | {rate:.1} | {share:.2} | {overfetch:.2} |", row.policy);
+                println!(
+                    "| {cache} MiB | {think} us | `{}` | {rate:.1} | {share:.2} | {overfetch:.2} |",
+                    row.policy
+                );
                 let judged = row.policy == JUDGED;
                 missed += usize::from(judged && row.share < TARGET);
-                broken += usize::from(judged && !is_within_credit(JUDGED, &row.figures, cell.cache));
+                broken +=
+                    usize::from(judged && !is_within_credit(JUDGED, &row.figures, cell.cache));
             }
         }
-        println!("of 9 cells, auto is below {TARGET} of {MEASURE} in {missed} and breaks its credit in {broken}");
+        println!(
+            "of 9 cells, auto is below {TARGET} of {MEASURE} in {missed} and breaks its credit in {broken}"
+        );
     }
 
     /// A small cache, and one that holds more than the disk's queue: in both AMP is passed, within the credit.
@@ -125,8 +169,16 @@ mod tests {
     fn auto_reaches_amp_with_100_streams() {
         for cell in [&cells()[1], &cells()[4], &cells()[8]] {
             let rows = measure(cell, &[JUDGED], 1).expect("valid");
-            assert!(rows[1].share >= TARGET, "{cell:?}: {:.2} of {MEASURE}", rows[1].share);
-            assert!(is_within_credit(JUDGED, &rows[1].figures, cell.cache), "{cell:?}: {:?}", rows[1].figures);
+            assert!(
+                rows[1].share >= TARGET,
+                "{cell:?}: {:.2} of {MEASURE}",
+                rows[1].share
+            );
+            assert!(
+                is_within_credit(JUDGED, &rows[1].figures, cell.cache),
+                "{cell:?}: {:?}",
+                rows[1].figures
+            );
         }
     }
 
@@ -139,14 +191,28 @@ mod tests {
             .expect("valid");
         let job = |n: u32| {
             let start = u64::from(n % readers) * bytes;
-            let reads = (0..bytes / record).map(|k| workload::Request::read(start + k * record, record));
+            let reads =
+                (0..bytes / record).map(|k| workload::Request::read(start + k * record, record));
             workload::Job::new(n / readers, n, reads.collect())
         };
         workload.jobs = (0..files * readers).map(job).collect();
-        let cell = Cell { workload: String::new(), device: device.to_string(), cache: 64 << 20 };
+        let cell = Cell {
+            workload: String::new(),
+            device: device.to_string(),
+            cache: 64 << 20,
+        };
         let device = devices::find(device).expect("a device");
         let chosen = opponents::build(policy, device.preset.capacity_bytes).expect("a policy");
-        simulate(&workload, &device, &Key { cell, policy: policy.to_string(), seed: 1 }, &chosen)
+        simulate(
+            &workload,
+            &device,
+            &Key {
+                cell,
+                policy: policy.to_string(),
+                seed: 1,
+            },
+            &chosen,
+        )
     }
 
     /// At most a tenth of the readahead is unused.
@@ -156,7 +222,8 @@ mod tests {
             for device in ["hdd-7200", "object-near", "nvme"] {
                 let unused = |policy| {
                     let figures = many_readers(policy, device, shape);
-                    figures.unused_bytes as f64 / (figures.unused_bytes + figures.used_bytes).max(1) as f64
+                    figures.unused_bytes as f64
+                        / (figures.unused_bytes + figures.used_bytes).max(1) as f64
                 };
                 let share = unused(JUDGED);
                 println!(
@@ -164,7 +231,10 @@ mod tests {
                     unused("linux-6.18"),
                     unused("linux-6.18:max=4M")
                 );
-                assert!(share <= 0.1, "{shape:?} on {device}: {share:.2} of the readahead is unused");
+                assert!(
+                    share <= 0.1,
+                    "{shape:?} on {device}: {share:.2} of the readahead is unused"
+                );
             }
         }
     }

@@ -32,16 +32,31 @@ impl Target {
     /// Whether it is reached; none where nothing was measured.
     #[must_use]
     pub fn met(&self) -> Option<bool> {
-        self.value.map(|value| if self.at_least { value >= self.limit } else { value <= self.limit })
+        self.value.map(|value| {
+            if self.at_least {
+                value >= self.limit
+            } else {
+                value <= self.limit
+            }
+        })
     }
 
     fn at_most(what: &'static str, limit: f64, value: Option<f64>) -> Target {
-        Target { what, limit, at_least: false, value, cell: None }
+        Target {
+            what,
+            limit,
+            at_least: false,
+            value,
+            cell: None,
+        }
     }
 
     fn worst(what: &'static str, limit: f64, found: Option<(f64, Cell)>) -> Target {
         let (value, cell) = found.unzip();
-        Target { cell, ..Target::at_most(what, limit, value) }
+        Target {
+            cell,
+            ..Target::at_most(what, limit, value)
+        }
     }
 }
 
@@ -57,7 +72,9 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
     let view = View::of(report, policy);
     let total = report.totals.iter().find(|t| t.policy == policy);
     let unpredictable = |row: &Row| UNPREDICTABLE.contains(&row.cell.workload.as_str());
-    let recorded = |row: &Row| RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON;
+    let recorded = |row: &Row| {
+        RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
+    };
     let grep = |row: &Row| recorded(row) && row.cell.workload.starts_with("grep");
     let fsspec = |row: &Row| row.cell.workload.starts_with("fsspec-");
     let overfetch = |row: &Row| row.figures.overfetch;
@@ -67,37 +84,91 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
     };
     let share = Target {
         at_least: true,
-        ..Target::at_most("mean share of the oracle's gain", 0.85, total.and_then(|t| t.oracle_share))
+        ..Target::at_most(
+            "mean share of the oracle's gain",
+            0.85,
+            total.and_then(|t| t.oracle_share),
+        )
     };
-    let mean = total.and_then(|t| t.against_one).filter(|_| policy != ONE_SETTING);
-    let less = total.and_then(|t| t.against_one_less).filter(|_| policy != ONE_SETTING);
+    let mean = total
+        .and_then(|t| t.against_one)
+        .filter(|_| policy != ONE_SETTING);
+    let less = total
+        .and_then(|t| t.against_one_less)
+        .filter(|_| policy != ONE_SETTING);
     let worst = |what, limit, about: &dyn Fn(&Row) -> bool, value: &dyn Fn(&Row) -> Option<f64>| {
         Target::worst(what, limit, view.worst(about, value))
     };
     let mut targets = vec![
-        worst("worst cell against its best opponent", MAX_RATIO, &|_| true, &|r| r.ratio),
-        Target::at_most("geometric mean of the times against linux-6.18:max=4M", 0.75, mean),
+        worst(
+            "worst cell against its best opponent",
+            MAX_RATIO,
+            &|_| true,
+            &|r| r.ratio,
+        ),
+        Target::at_most(
+            "geometric mean of the times against linux-6.18:max=4M",
+            0.75,
+            mean,
+        ),
         Target::at_most("the same without strided and backward reads", 0.84, less),
         share,
-        worst("overfetch of random, dense-random, processes", 1.02, &unpredictable, &overfetch),
-        worst("p99 of the same against none", 1.02, &unpredictable, &|r| view.p99(r)),
-        worst("p99 of a random reader beside a scan against none", 1.10, &|r| r.cell.workload == "antagonist", &|r| {
+        worst(
+            "overfetch of random, dense-random, processes",
+            1.02,
+            &unpredictable,
+            &overfetch,
+        ),
+        worst("p99 of the same against none", 1.02, &unpredictable, &|r| {
             view.p99(r)
         }),
-        worst("overfetch of fsspec's seven patterns", 1.5, &fsspec, &overfetch),
-        worst("overfetch of fsspec's random pattern", 1.02, &|r| r.cell.workload == "fsspec-random", &overfetch),
-        worst("time of boot-ide and both greps on rbd against rbd-plain", 1.0, &recorded, &|r| {
-            view.time(r, "rbd-plain")
+        worst(
+            "p99 of a random reader beside a scan against none",
+            1.10,
+            &|r| r.cell.workload == "antagonist",
+            &|r| view.p99(r),
+        ),
+        worst(
+            "overfetch of fsspec's seven patterns",
+            1.5,
+            &fsspec,
+            &overfetch,
+        ),
+        worst(
+            "overfetch of fsspec's random pattern",
+            1.02,
+            &|r| r.cell.workload == "fsspec-random",
+            &overfetch,
+        ),
+        worst(
+            "time of boot-ide and both greps on rbd against rbd-plain",
+            1.0,
+            &recorded,
+            &|r| view.time(r, "rbd-plain"),
+        ),
+        worst(
+            "unused bytes of the same against rbd-plain",
+            0.5,
+            &recorded,
+            &unused,
+        ),
+        worst("time of both greps on rbd against none", 1.0, &grep, &|r| {
+            view.time(r, "none")
         }),
-        worst("unused bytes of the same against rbd-plain", 0.5, &recorded, &unused),
-        worst("time of both greps on rbd against none", 1.0, &grep, &|r| view.time(r, "none")),
     ];
     if is_judged(policy) && total.is_some() {
-        let over: Vec<Cell> =
-            report.over_credit.iter().filter(|key| key.policy == policy).map(|key| key.cell.clone()).collect();
+        let over: Vec<Cell> = report
+            .over_credit
+            .iter()
+            .filter(|key| key.policy == policy)
+            .map(|key| key.cell.clone())
+            .collect();
         let value = Some(over.len() as f64);
         let what = "runs that waste more than the credit allows";
-        targets.push(Target { cell: over.into_iter().next(), ..Target::at_most(what, 0.0, value) });
+        targets.push(Target {
+            cell: over.into_iter().next(),
+            ..Target::at_most(what, 0.0, value)
+        });
     }
     targets
 }
@@ -110,8 +181,15 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn of(report: &'a Report, policy: &str) -> View<'a> {
-        let rows = report.rows.iter().map(|r| ((&r.cell, r.policy.as_str()), r)).collect();
-        View { rows, own: report.rows.iter().filter(|r| r.policy == policy).collect() }
+        let rows = report
+            .rows
+            .iter()
+            .map(|r| ((&r.cell, r.policy.as_str()), r))
+            .collect();
+        View {
+            rows,
+            own: report.rows.iter().filter(|r| r.policy == policy).collect(),
+        }
     }
 
     fn row(&self, cell: &Cell, policy: &str) -> Option<&Row> {
@@ -119,8 +197,16 @@ impl<'a> View<'a> {
     }
 
     /// The largest value among the rows that a target is about.
-    fn worst(&self, about: &dyn Fn(&Row) -> bool, value: &dyn Fn(&Row) -> Option<f64>) -> Option<(f64, Cell)> {
-        let values = self.own.iter().filter(|r| about(r)).filter_map(|r| Some((value(r)?, r.cell.clone())));
+    fn worst(
+        &self,
+        about: &dyn Fn(&Row) -> bool,
+        value: &dyn Fn(&Row) -> Option<f64>,
+    ) -> Option<(f64, Cell)> {
+        let values = self
+            .own
+            .iter()
+            .filter(|r| about(r))
+            .filter_map(|r| Some((value(r)?, r.cell.clone())));
         values.max_by(|a, b| a.0.total_cmp(&b.0))
     }
 
@@ -129,7 +215,11 @@ impl<'a> View<'a> {
     }
 
     fn p99(&self, row: &Row) -> Option<f64> {
-        let other = self.row(&row.cell, "none")?.figures.p99_us.filter(|us| *us > 0.0)?;
+        let other = self
+            .row(&row.cell, "none")?
+            .figures
+            .p99_us
+            .filter(|us| *us > 0.0)?;
         Some(row.figures.p99_us? / other)
     }
 }
@@ -167,42 +257,84 @@ mod tests {
             ("boot-ide", "rbd", 1.0),
             ("grep-ide", "rbd", 2.0),
         ] {
-            let cell = Cell { workload: workload.into(), device: device.into(), cache: 1 << 20 };
-            let base = [("none", figures(3.0, 10.0, 0)), ("rbd-plain", figures(2.0, 10.0, 40))];
+            let cell = Cell {
+                workload: workload.into(),
+                device: device.into(),
+                cache: 1 << 20,
+            };
+            let base = [
+                ("none", figures(3.0, 10.0, 0)),
+                ("rbd-plain", figures(2.0, 10.0, 40)),
+            ];
             let judged = figures(1.5 * worse, 10.0 * worse, (8.0 * worse) as u64);
             for (policy, figures) in base.into_iter().chain([("auto", judged)]) {
                 for seed in [1, 4] {
-                    let key = Key { cell: cell.clone(), policy: policy.into(), seed };
+                    let key = Key {
+                        cell: cell.clone(),
+                        policy: policy.into(),
+                        seed,
+                    };
                     runs.insert(key, figures.clone());
                 }
             }
         }
         let report = verdict::report(&runs, Design::Baseline);
         let targets = targets(&report, "auto");
-        let find = |what: &str| targets.iter().find(|t| t.what.starts_with(what)).expect(what);
-        let close = |target: &Target, value: f64| target.value.is_some_and(|v| (v - value).abs() < 1e-9);
+        let find = |what: &str| {
+            targets
+                .iter()
+                .find(|t| t.what.starts_with(what))
+                .expect(what)
+        };
+        let close =
+            |target: &Target, value: f64| target.value.is_some_and(|v| (v - value).abs() < 1e-9);
         let overfetch = find("overfetch of random,");
-        assert!(close(overfetch, 1.16) && overfetch.met() == Some(false), "{overfetch:?}");
-        assert_eq!(overfetch.cell.as_ref().map(|c| c.device.as_str()), Some("hdd-7200"));
+        assert!(
+            close(overfetch, 1.16) && overfetch.met() == Some(false),
+            "{overfetch:?}"
+        );
+        assert_eq!(
+            overfetch.cell.as_ref().map(|c| c.device.as_str()),
+            Some("hdd-7200")
+        );
         let p99 = find("p99 of the same");
         assert!(close(p99, 2.0) && p99.met() == Some(false), "{p99:?}");
         // boot-ide on nvme is 4.5 times as slow as rbd-plain, and is not what the target is about.
         let time = find("time of boot-ide");
-        assert!(close(time, 1.5) && time.cell.as_ref().is_some_and(|c| c.workload == "grep-ide"), "{time:?}");
+        assert!(
+            close(time, 1.5) && time.cell.as_ref().is_some_and(|c| c.workload == "grep-ide"),
+            "{time:?}"
+        );
         let unused = find("unused bytes of the same");
-        assert!(close(unused, 0.4) && unused.met() == Some(true), "{unused:?}");
+        assert!(
+            close(unused, 0.4) && unused.met() == Some(true),
+            "{unused:?}"
+        );
         let grep = find("time of both greps");
         assert!(close(grep, 1.0) && grep.met() == Some(true), "{grep:?}");
         let credit = find("runs that waste");
-        assert!(close(credit, 0.0) && credit.met() == Some(true), "{credit:?}");
-        for what in ["mean share", "p99 of a random reader beside a scan", "geometric mean"] {
+        assert!(
+            close(credit, 0.0) && credit.met() == Some(true),
+            "{credit:?}"
+        );
+        for what in [
+            "mean share",
+            "p99 of a random reader beside a scan",
+            "geometric mean",
+        ] {
             assert_eq!((find(what).value, find(what).met()), (None, None), "{what}");
         }
     }
 
     #[test]
     fn a_share_must_be_at_least_its_limit() {
-        let target = |value| Target { at_least: true, ..Target::at_most("share", 0.85, Some(value)) };
-        assert_eq!((target(0.86).met(), target(0.84).met()), (Some(true), Some(false)));
+        let target = |value| Target {
+            at_least: true,
+            ..Target::at_most("share", 0.85, Some(value))
+        };
+        assert_eq!(
+            (target(0.86).met(), target(0.84).met()),
+            (Some(true), Some(false))
+        );
     }
 }

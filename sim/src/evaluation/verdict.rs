@@ -113,19 +113,41 @@ pub fn report(runs: &Runs, design: Design) -> Report {
     }
     let mut rows = Vec::new();
     for (cell, policies) in by_cell {
-        let view = View { runs, cell, judge: &judge };
+        let view = View {
+            runs,
+            cell,
+            judge: &judge,
+        };
         let best = best(&view, &opponents, &choose, MAX_OVERFETCH);
         let open = best_of(&opponents, |p| view.log_time(p, &judge));
-        rows.extend(policies.iter().filter_map(|policy| row(&view, policy, best.clone(), open.clone())));
+        rows.extend(
+            policies
+                .iter()
+                .filter_map(|policy| row(&view, policy, best.clone(), open.clone())),
+        );
     }
     mark_lost(&mut rows, runs, &judge);
     let totals = totals(&rows);
-    rows.sort_by(|a, b| b.lost.cmp(&a.lost).then(if a.lost { order(b.ratio, a.ratio) } else { a.cell.cmp(&b.cell) }));
+    rows.sort_by(|a, b| {
+        b.lost.cmp(&a.lost).then(if a.lost {
+            order(b.ratio, a.ratio)
+        } else {
+            a.cell.cmp(&b.cell)
+        })
+    });
     let is_over = |(key, figures): &(&Key, &Figures)| {
         is_judged(&key.policy) && !is_within_credit(&key.policy, figures, key.cell.cache)
     };
-    let over_credit = runs.iter().filter(is_over).map(|(key, _)| key.clone()).collect();
-    Report { rows, totals, over_credit }
+    let over_credit = runs
+        .iter()
+        .filter(is_over)
+        .map(|(key, _)| key.clone())
+        .collect();
+    Report {
+        rows,
+        totals,
+        over_credit,
+    }
 }
 
 fn order(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
@@ -141,22 +163,36 @@ struct View<'a> {
 
 impl View<'_> {
     fn get(&self, policy: &str, seed: u64) -> Option<&Figures> {
-        self.runs.get(&Key { cell: self.cell.clone(), policy: policy.to_string(), seed })
+        self.runs.get(&Key {
+            cell: self.cell.clone(),
+            policy: policy.to_string(),
+            seed,
+        })
     }
 
     /// Mean of the logarithm of the time; none unless every seed was run.
     fn log_time(&self, policy: &str, seeds: &[u64]) -> Option<f64> {
-        let times: Option<Vec<f64>> = seeds.iter().map(|s| self.get(policy, *s).map(|f| f.time_s.ln())).collect();
+        let times: Option<Vec<f64>> = seeds
+            .iter()
+            .map(|s| self.get(policy, *s).map(|f| f.time_s.ln()))
+            .collect();
         times.filter(|t| !t.is_empty()).map(|t| mean(&t))
     }
 
     /// The logarithms of the times on the judging seeds.
     fn log_times(&self, policy: &str) -> Vec<f64> {
-        self.judge.iter().filter_map(|s| self.get(policy, *s)).map(|f| f.time_s.ln()).collect()
+        self.judge
+            .iter()
+            .filter_map(|s| self.get(policy, *s))
+            .map(|f| f.time_s.ln())
+            .collect()
     }
 
     fn overfetch(&self, policy: &str, seeds: &[u64]) -> f64 {
-        let all: Vec<f64> = seeds.iter().filter_map(|s| self.get(policy, *s)?.overfetch).collect();
+        let all: Vec<f64> = seeds
+            .iter()
+            .filter_map(|s| self.get(policy, *s)?.overfetch)
+            .collect();
         mean(&all)
     }
 }
@@ -167,14 +203,24 @@ fn mean(values: &[f64]) -> f64 {
 
 fn best_of(names: &[String], time: impl Fn(&str) -> Option<f64>) -> Option<String> {
     let timed = names.iter().filter_map(|name| Some((time(name)?, name)));
-    timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name.clone())
+    timed
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name.clone())
 }
 
 fn best(view: &View<'_>, opponents: &[String], seeds: &[u64], most: f64) -> Option<String> {
-    best_of(opponents, |p| view.log_time(p, seeds).filter(|_| view.overfetch(p, seeds) <= most))
+    best_of(opponents, |p| {
+        view.log_time(p, seeds)
+            .filter(|_| view.overfetch(p, seeds) <= most)
+    })
 }
 
-fn row(view: &View<'_>, policy: &str, best: Option<String>, unrestricted: Option<String>) -> Option<Row> {
+fn row(
+    view: &View<'_>,
+    policy: &str,
+    best: Option<String>,
+    unrestricted: Option<String>,
+) -> Option<Row> {
     let log = |p: &str| view.log_time(p, view.judge);
     let own = log(policy).or_else(|| view.log_time(policy, &view.judge[..1]))?;
     let ratio = |other: &Option<String>| other.as_deref().and_then(log).map(|t| (own - t).exp());
@@ -186,7 +232,9 @@ fn row(view: &View<'_>, policy: &str, best: Option<String>, unrestricted: Option
     };
     let oracle_share = share().filter(|_| view.cell.predictable());
     let figures = average(view, policy, own);
-    let ratio_ci95 = best.as_deref().and_then(|best| difference_ci95(&view.log_times(best), &view.log_times(policy)));
+    let ratio_ci95 = best
+        .as_deref()
+        .and_then(|best| difference_ci95(&view.log_times(best), &view.log_times(policy)));
     Some(Row {
         cell: view.cell.clone(),
         policy: policy.to_string(),
@@ -202,12 +250,17 @@ fn row(view: &View<'_>, policy: &str, best: Option<String>, unrestricted: Option
 }
 
 fn average(view: &View<'_>, policy: &str, log_time: f64) -> Figures {
-    let all: Vec<&Figures> = view.judge.iter().filter_map(|s| view.get(policy, *s)).collect();
+    let all: Vec<&Figures> = view
+        .judge
+        .iter()
+        .filter_map(|s| view.get(policy, *s))
+        .collect();
     let of = |f: &dyn Fn(&Figures) -> Option<f64>| {
         let known: Vec<f64> = all.iter().filter_map(|one| f(one)).collect();
         (!known.is_empty()).then(|| mean(&known))
     };
-    let whole = |f: &dyn Fn(&Figures) -> u64| of(&|one| Some(f(one) as f64)).unwrap_or(0.0).round() as u64;
+    let whole =
+        |f: &dyn Fn(&Figures) -> u64| of(&|one| Some(f(one) as f64)).unwrap_or(0.0).round() as u64;
     Figures {
         time_s: log_time.exp(),
         stall_s: of(&|f| Some(f.stall_s)).unwrap_or(0.0),
@@ -226,38 +279,64 @@ fn average(view: &View<'_>, policy: &str, log_time: f64) -> Figures {
 /// Rows are lost for each policy by itself: Holm's correction is over its cells.
 fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
     let mut of_policy: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (at, row) in rows.iter().enumerate().filter(|(_, r)| r.policy != ORACLE && r.ratio.is_some()) {
+    for (at, row) in rows
+        .iter()
+        .enumerate()
+        .filter(|(_, r)| r.policy != ORACLE && r.ratio.is_some())
+    {
         of_policy.entry(row.policy.clone()).or_default().push(at);
     }
     for rows_of in of_policy.values() {
         let chance = |at: &usize| {
             let row = &rows[*at];
-            let view = View { runs, cell: &row.cell, judge };
+            let view = View {
+                runs,
+                cell: &row.cell,
+                judge,
+            };
             let best = view.log_times(row.best.as_deref()?);
-            let limit = best.iter().map(|t| t + MAX_RATIO.ln()).collect::<Vec<f64>>();
+            let limit = best
+                .iter()
+                .map(|t| t + MAX_RATIO.ln())
+                .collect::<Vec<f64>>();
             paired_t_test(&view.log_times(&row.policy), &limit)
         };
         let chances = holm(&rows_of.iter().map(chance).collect::<Vec<_>>());
         for (at, chance) in rows_of.iter().zip(chances) {
-            rows[*at].lost = rows[*at].ratio.is_some_and(|r| r > MAX_RATIO) && chance.is_none_or(|p| p < ALPHA);
+            rows[*at].lost =
+                rows[*at].ratio.is_some_and(|r| r > MAX_RATIO) && chance.is_none_or(|p| p < ALPHA);
         }
     }
 }
 
 fn totals(rows: &[Row]) -> Vec<Total> {
     let mut of_policy: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-    rows.iter().for_each(|row| of_policy.entry(&row.policy).or_default().push(row));
-    let one: BTreeMap<&Cell, f64> =
-        rows.iter().filter(|r| r.policy == ONE_SETTING).map(|r| (&r.cell, r.figures.time_s)).collect();
+    rows.iter()
+        .for_each(|row| of_policy.entry(&row.policy).or_default().push(row));
+    let one: BTreeMap<&Cell, f64> = rows
+        .iter()
+        .filter(|r| r.policy == ONE_SETTING)
+        .map(|r| (&r.cell, r.figures.time_s))
+        .collect();
     let total = |(policy, rows): (&&str, &Vec<&Row>)| {
-        let open: Vec<f64> = rows.iter().filter_map(|r| r.unrestricted_ratio).map(f64::ln).collect();
+        let open: Vec<f64> = rows
+            .iter()
+            .filter_map(|r| r.unrestricted_ratio)
+            .map(f64::ln)
+            .collect();
         let against = |keep: &dyn Fn(&Row) -> bool| {
             let kept = rows.iter().filter(|r| keep(r));
-            let logs: Vec<f64> = kept.filter_map(|r| Some((r.figures.time_s / one.get(&r.cell)?).ln())).collect();
+            let logs: Vec<f64> = kept
+                .filter_map(|r| Some((r.figures.time_s / one.get(&r.cell)?).ln()))
+                .collect();
             (!logs.is_empty()).then(|| mean(&logs).exp())
         };
         let shares: Vec<f64> = rows.iter().filter_map(|r| r.oracle_share).collect();
-        let fetched: Vec<f64> = rows.iter().filter_map(|r| r.figures.overfetch).map(f64::ln).collect();
+        let fetched: Vec<f64> = rows
+            .iter()
+            .filter_map(|r| r.figures.overfetch)
+            .map(f64::ln)
+            .collect();
         Total {
             policy: (*policy).to_string(),
             mean: mean(&open).exp(),
@@ -296,11 +375,19 @@ mod tests {
     }
 
     fn runs(rows: &[(&str, [f64; 3], f64)]) -> Runs {
-        let cell = Cell { workload: "sequential".into(), device: "rbd".into(), cache: 1 << 20 };
+        let cell = Cell {
+            workload: "sequential".into(),
+            device: "rbd".into(),
+            cache: 1 << 20,
+        };
         let mut runs = Runs::new();
         for (policy, times, overfetch) in rows {
             for (seed, time) in [1, 4, 5].into_iter().zip(times) {
-                let key = Key { cell: cell.clone(), policy: (*policy).to_string(), seed };
+                let key = Key {
+                    cell: cell.clone(),
+                    policy: (*policy).to_string(),
+                    seed,
+                };
                 runs.insert(key, figures(*time, *overfetch));
             }
         }
@@ -320,8 +407,16 @@ mod tests {
         ]);
         let report = report(&runs, Design::Fractional);
         let first = &report.rows[0];
-        assert_eq!((first.policy.as_str(), first.lost), ("none", true), "the worst lost row comes first");
-        let judged = report.rows.iter().find(|r| r.policy == JUDGED).expect("a row");
+        assert_eq!(
+            (first.policy.as_str(), first.lost),
+            ("none", true),
+            "the worst lost row comes first"
+        );
+        let judged = report
+            .rows
+            .iter()
+            .find(|r| r.policy == JUDGED)
+            .expect("a row");
         assert_eq!(
             (judged.best.as_deref(), judged.unrestricted.as_deref()),
             (Some("linux-6.18"), Some("peer-mountpoint-s3"))
@@ -331,10 +426,24 @@ mod tests {
         let share = judged.oracle_share.expect("predictable");
         assert!((share - (8.0_f64 / 3.0).ln() / 8.0_f64.ln()).abs() < 1e-9);
         let ends = judged.ratio_ci95.expect("two seeds");
-        assert!(ends.iter().all(|end| (end - 1.2).abs() < 1e-9), "both seeds have the same ratio: {ends:?}");
-        let total = report.totals.iter().find(|t| t.policy == JUDGED).expect("a total");
-        let plain = report.totals.iter().find(|t| t.policy == "peer-mountpoint-s3").expect("a total");
-        assert_eq!((total.overfetch, plain.overfetch.map(|o| (o * 1e6).round())), (Some(1.0), Some(3e6)));
+        assert!(
+            ends.iter().all(|end| (end - 1.2).abs() < 1e-9),
+            "both seeds have the same ratio: {ends:?}"
+        );
+        let total = report
+            .totals
+            .iter()
+            .find(|t| t.policy == JUDGED)
+            .expect("a total");
+        let plain = report
+            .totals
+            .iter()
+            .find(|t| t.policy == "peer-mountpoint-s3")
+            .expect("a total");
+        assert_eq!(
+            (total.overfetch, plain.overfetch.map(|o| (o * 1e6).round())),
+            (Some(1.0), Some(3e6))
+        );
         assert!((total.against_one.expect("measured") - 1.5).abs() < 1e-9);
         assert_eq!(total.lost, 1);
     }
@@ -342,19 +451,42 @@ mod tests {
     /// 1 GiB of a cache of 1 MiB was never used; the same waste of another policy breaks no rule.
     #[test]
     fn a_run_beyond_the_credit_is_named() {
-        let mut runs = runs(&[("none", [8.0, 8.0, 8.0], 1.0), (JUDGED, [4.0, 4.0, 4.0], 1.0)]);
+        let mut runs = runs(&[
+            ("none", [8.0, 8.0, 8.0], 1.0),
+            (JUDGED, [4.0, 4.0, 4.0], 1.0),
+        ]);
         assert_eq!(report(&runs, Design::Fractional).over_credit, []);
-        runs.iter_mut().filter(|(key, _)| key.seed == 5).for_each(|(_, figures)| figures.unused_bytes = 1 << 30);
+        runs.iter_mut()
+            .filter(|(key, _)| key.seed == 5)
+            .for_each(|(_, figures)| figures.unused_bytes = 1 << 30);
         let over = report(&runs, Design::Fractional).over_credit;
-        assert_eq!(over.iter().map(|k| (k.policy.as_str(), k.seed)).collect::<Vec<_>>(), [(JUDGED, 5)]);
+        assert_eq!(
+            over.iter()
+                .map(|k| (k.policy.as_str(), k.seed))
+                .collect::<Vec<_>>(),
+            [(JUDGED, 5)]
+        );
     }
 
     #[test]
     fn chance_is_no_loss() {
-        let runs = runs(&[("none", [8.0, 8.0, 8.0], 1.0), (JUDGED, [8.0, 4.0, 30.0], 1.0)]);
+        let runs = runs(&[
+            ("none", [8.0, 8.0, 8.0], 1.0),
+            (JUDGED, [8.0, 4.0, 30.0], 1.0),
+        ]);
         let report = report(&runs, Design::Fractional);
-        let judged = report.rows.iter().find(|r| r.policy == JUDGED).expect("a row");
+        let judged = report
+            .rows
+            .iter()
+            .find(|r| r.policy == JUDGED)
+            .expect("a row");
         assert!(judged.ratio.is_some_and(|r| r > MAX_RATIO) && !judged.lost);
-        assert!(judged.ratio_ci95.is_some_and(|[low, high]| low < 1.0 && high > 3.0), "{:?}", judged.ratio_ci95);
+        assert!(
+            judged
+                .ratio_ci95
+                .is_some_and(|[low, high]| low < 1.0 && high > 3.0),
+            "{:?}",
+            judged.ratio_ci95
+        );
     }
 }

@@ -75,7 +75,9 @@ impl Watcher {
     pub fn antagonist_p99_ns(&self) -> Option<u64> {
         let mut waits = self.waits_ns.clone();
         waits.sort_unstable();
-        waits.get((waits.len() * 99 / 100).min(waits.len().saturating_sub(1))).copied()
+        waits
+            .get((waits.len() * 99 / 100).min(waits.len().saturating_sub(1)))
+            .copied()
     }
 
     /// When the rate of the second half was first reached, in nanoseconds; none for runs too short to have a rate.
@@ -84,7 +86,8 @@ impl Watcher {
         let (end_ns, bytes) = *self.served.last()?;
         let half = self.served.iter().position(|p| p.1 >= bytes / 2)?;
         let (half_ns, half_bytes) = self.served[half];
-        let steady = (bytes - half_bytes) as f64 / end_ns.checked_sub(half_ns).filter(|d| *d > 0)? as f64;
+        let steady =
+            (bytes - half_bytes) as f64 / end_ns.checked_sub(half_ns).filter(|d| *d > 0)? as f64;
         let quarter = bytes / 4;
         let mut to = 0;
         for &(from_ns, from_bytes) in &self.served {
@@ -106,7 +109,12 @@ impl Watcher {
             Note::Touched { first, .. } => self.release(*first),
             Note::Left { unused, .. } => self.release(*unused),
             Note::Lost { pages, used, .. } => self.release(pages & !used),
-            Note::Served { open, bytes, stall_ns, .. } => self.served(open.0, *bytes, *stall_ns),
+            Note::Served {
+                open,
+                bytes,
+                stall_ns,
+                ..
+            } => self.served(open.0, *bytes, *stall_ns),
             Note::Answer { windows, .. } if !windows.is_empty() => {
                 self.planned(windows.iter().map(|w| w.range.len()).sum());
             }
@@ -115,7 +123,9 @@ impl Watcher {
     }
 
     fn release(&mut self, pages: u64) {
-        self.held = self.held.saturating_sub(u64::from(pages.count_ones()) * self.page);
+        self.held = self
+            .held
+            .saturating_sub(u64::from(pages.count_ones()) * self.page);
     }
 
     fn served(&mut self, open: u32, bytes: u64, stall_ns: u64) {
@@ -188,7 +198,9 @@ mod tests {
         watcher.release(0b11);
         watcher.time(3_000_000_000);
         assert!((watcher.held_byte_s() - (2.0 * 1_048_576.0 + 1_040_384.0)).abs() < 1.0);
-        [4, 4, 1, 4, 1].iter().for_each(|mib| watcher.planned(mib << 20));
+        [4, 4, 1, 4, 1]
+            .iter()
+            .for_each(|mib| watcher.planned(mib << 20));
         assert_eq!(watcher.flaps(), 3);
         assert_eq!(watcher.antagonist_p99_ns(), None);
         (1..=100).for_each(|n| watcher.served(1, 4096, n));

@@ -61,7 +61,9 @@ pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
 /// Whether a device is large enough for a workload.
 #[must_use]
 pub fn fits(name: &str, device: &str) -> bool {
-    let (Ok(chosen), Ok(device)) = (workload::parse(name), devices::find(device)) else { return true };
+    let (Ok(chosen), Ok(device)) = (workload::parse(name), devices::find(device)) else {
+        return true;
+    };
     chosen.info.least_bytes <= device.preset.capacity_bytes
 }
 
@@ -80,9 +82,12 @@ fn own(name: &str, seed: u64) -> Result<Option<Workload>, SpecError> {
         "fsspec-streams" => listed("interleaved:streams=2,record=64K", 16 * MIB)?,
         "fsspec-pairs" => one(64 * MIB, pairs()),
         "fsspec-strided" => listed("strided:record=64K,stride=512K", 64 * MIB)?,
-        "fsspec-backward" => {
-            one(64 * MIB, (1..=128).map(|n| Request::read(64 * MIB - n * 64 * KIB, 64 * KIB)).collect())
-        }
+        "fsspec-backward" => one(
+            64 * MIB,
+            (1..=128)
+                .map(|n| Request::read(64 * MIB - n * 64 * KIB, 64 * KIB))
+                .collect(),
+        ),
         "fsspec-random" => listed("random:record=64K,count=64", 64 * MIB)?,
         "cursors" => listed("interleaved:streams=8,record=128K", SIZE)?,
         "overlap" => one(SIZE, overlap()),
@@ -105,44 +110,62 @@ fn run(start: u64, bytes: u64, record: u64) -> impl Iterator<Item = Request> {
 /// Two neighbours of 128 KiB, the second one first.
 fn pairs() -> Vec<Request> {
     let at = |n: u64| Request::read(n * 128 * KIB, 128 * KIB);
-    (0..64).flat_map(|pair| [at(2 * pair + 1), at(2 * pair)]).collect()
+    (0..64)
+        .flat_map(|pair| [at(2 * pair + 1), at(2 * pair)])
+        .collect()
 }
 
 /// 8 cursors of 32 MiB, each beginning 12 MiB after the one before, a read of each in turn.
 fn overlap() -> Vec<Request> {
     let rounds = 32 * MIB / (128 * KIB);
-    (0..rounds * 8).map(|n| Request::read(n % 8 * 12 * MIB + n / 8 * 128 * KIB, 128 * KIB)).collect()
+    (0..rounds * 8)
+        .map(|n| Request::read(n % 8 * 12 * MIB + n / 8 * 128 * KIB, 128 * KIB))
+        .collect()
 }
 
 fn seeks(seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed);
     let places: Vec<u64> = (0..16).map(|_| rng.below(127) * 8 * MIB).collect();
-    places.into_iter().flat_map(|start| run(start, 8 * MIB, 128 * KIB)).collect()
+    places
+        .into_iter()
+        .flat_map(|start| run(start, 8 * MIB, 128 * KIB))
+        .collect()
 }
 
 /// In order, with a read of one of 16 hot pages after each.
 fn miss_hit_miss(seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed);
     let base = 512 * MIB;
-    run(0, 16 * MIB, 8 * KIB).flat_map(|r| [r, Request::read(base + rng.below(16) * 4096, 4096)]).collect()
+    run(0, 16 * MIB, 8 * KIB)
+        .flat_map(|r| [r, Request::read(base + rng.below(16) * 4096, 4096)])
+        .collect()
 }
 
 fn limit() -> Vec<Request> {
-    (0..100).flat_map(|n| run(n * 10 * MIB, 256 * KIB, 16 * KIB)).collect()
+    (0..100)
+        .flat_map(|n| run(n * 10 * MIB, 256 * KIB, 16 * KIB))
+        .collect()
 }
 
 fn phases(seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed);
     let random = (0..1000).map(|_| Request::read(512 * MIB + rng.below(65_536) * 4096, 4096));
-    run(0, 32 * MIB, 64 * KIB).chain(random.collect::<Vec<_>>()).chain(run(128 * MIB, 32 * MIB, 64 * KIB)).collect()
+    run(0, 32 * MIB, 64 * KIB)
+        .chain(random.collect::<Vec<_>>())
+        .chain(run(128 * MIB, 32 * MIB, 64 * KIB))
+        .collect()
 }
 
 /// A scan of one file, and as long as it lasts random reads of another through open description 1.
 fn scan_and_random(seed: u64) -> Workload {
     let mut rng = Rng::new(seed);
-    let random = (0..400).map(|_| Request::read(rng.below(262_144) * 4096, 4096)).collect();
+    let random = (0..400)
+        .map(|_| Request::read(rng.below(262_144) * 4096, 4096))
+        .collect();
     let mut workload = Workload::on_files("", vec![SIZE, 1 << 30]);
-    workload.jobs.push(Job::new(0, 0, run(0, SIZE, 128 * KIB).collect()));
+    workload
+        .jobs
+        .push(Job::new(0, 0, run(0, SIZE, 128 * KIB).collect()));
     workload.jobs.push(Job::new(1, 1, random));
     workload
 }
@@ -158,7 +181,12 @@ mod tests {
             assert_eq!(workload.name, *name);
             for job in &workload.jobs {
                 let size = workload.files[job.file as usize];
-                assert!(job.requests.iter().all(|r| r.len > 0 && r.offset + r.len <= size), "{name}");
+                assert!(
+                    job.requests
+                        .iter()
+                        .all(|r| r.len > 0 && r.offset + r.len <= size),
+                    "{name}"
+                );
             }
             assert_eq!(workload, build(name, 3).expect(name));
         }
@@ -167,6 +195,10 @@ mod tests {
 
     #[test]
     fn a_stick_is_too_small_for_a_disk_image() {
-        assert!(!fits("grep-ide", "usb-cruzer") && fits("grep-ide", "rbd") && fits("cursors", "usb-cruzer"));
+        assert!(
+            !fits("grep-ide", "usb-cruzer")
+                && fits("grep-ide", "rbd")
+                && fits("cursors", "usb-cruzer")
+        );
     }
 }

@@ -50,7 +50,9 @@ impl Bound {
     #[must_use]
     pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
         let mut bound = Bound::of(workload, preset, config.page.bytes());
-        bound.device_ns = bound.device_ns.saturating_add(path::commands_ns(workload, preset, config));
+        bound.device_ns = bound
+            .device_ns
+            .saturating_add(path::commands_ns(workload, preset, config));
         bound.path_ns = path::path_ns(workload, preset, config, seed);
         bound
     }
@@ -66,18 +68,24 @@ impl Bound {
 fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64 {
     let shared = shared_opens(&workload.jobs);
     let mut touched = BTreeSet::new();
-    let (mut starts, mut ends) = (Vec::with_capacity(workload.jobs.len()), Vec::with_capacity(workload.jobs.len()));
+    let (mut starts, mut ends) = (
+        Vec::with_capacity(workload.jobs.len()),
+        Vec::with_capacity(workload.jobs.len()),
+    );
     let mut latest = 0;
     for job in &workload.jobs {
         let size = workload.files[job.file as usize];
-        let clipped = |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
+        let clipped =
+            |start: u64, len: u64| start.saturating_add(len).min(size).saturating_sub(start);
         // What each request gets; the first touch of a page is known where no other reader can have been there.
         let mut bytes = |r: &Request| match r.kind {
             RequestKind::Read => Some(clipped(r.offset, r.len)),
             RequestKind::Touch if shared.contains(&job.open) => None,
             RequestKind::Touch => {
                 let page = r.offset / page_bytes;
-                touched.insert((job.open, page)).then(|| clipped(page * page_bytes, page_bytes))
+                touched
+                    .insert((job.open, page))
+                    .then(|| clipped(page * page_bytes, page_bytes))
             }
             RequestKind::Hint(_) => None,
         };
@@ -107,26 +115,47 @@ fn readers_ns(workload: &Workload, host_ns_per_kib: u64, page_bytes: u64) -> u64
 fn job_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
     let requests = || job.requests.iter().zip(got);
     let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
-    let of_reads = requests().filter(|(r, _)| r.kind == RequestKind::Read).map(|(_, bytes)| bytes.unwrap_or(0));
+    let of_reads = requests()
+        .filter(|(r, _)| r.kind == RequestKind::Read)
+        .map(|(_, bytes)| bytes.unwrap_or(0));
     let reads = sum(&mut of_reads.map(|bytes| copy_ns(bytes, host_ns_per_kib)));
-    let touches =
-        sum(&mut requests().filter(|(r, _)| r.kind == RequestKind::Touch).map(|(_, bytes)| bytes.unwrap_or(0)));
+    let touches = sum(&mut requests()
+        .filter(|(r, _)| r.kind == RequestKind::Touch)
+        .map(|(_, bytes)| bytes.unwrap_or(0)));
     let depth = u64::from(job.depth.max(1));
-    let mut thinks = requests().map(|(r, _)| r.think_ns).filter(|&think| think > 0);
+    let mut thinks = requests()
+        .map(|(r, _)| r.think_ns)
+        .filter(|&think| think > 0);
     let think = if depth == 1 {
         sum(&mut thinks)
     } else {
-        let least = job.requests.iter().map(|r| r.think_ns).filter(|&think| think > 0).min().unwrap_or(0);
+        let least = job
+            .requests
+            .iter()
+            .map(|r| r.think_ns)
+            .filter(|&think| think > 0)
+            .min()
+            .unwrap_or(0);
         least.saturating_mul(thinks.count() as u64)
     };
-    reads.saturating_add(touches.saturating_mul(host_ns_per_kib) / 1024).saturating_add(think) / depth
+    reads
+        .saturating_add(touches.saturating_mul(host_ns_per_kib) / 1024)
+        .saturating_add(think)
+        / depth
 }
 
 /// When the last request of a timed job that surely is one can be served at the earliest. A touch may turn out to be of
 /// a page mapped by another request: requests overtake each other.
 fn timed_ns(job: &Job, got: &[Option<u64>], host_ns_per_kib: u64) -> u64 {
-    let reads = job.requests.iter().zip(got).filter(|(r, _)| r.kind == RequestKind::Read);
-    let served = reads.map(|(r, bytes)| r.think_ns.saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib)));
+    let reads = job
+        .requests
+        .iter()
+        .zip(got)
+        .filter(|(r, _)| r.kind == RequestKind::Read);
+    let served = reads.map(|(r, bytes)| {
+        r.think_ns
+            .saturating_add(copy_ns(bytes.unwrap_or(0), host_ns_per_kib))
+    });
     served.max().unwrap_or(0)
 }
 
@@ -139,7 +168,9 @@ fn shared_opens(jobs: &[Job]) -> BTreeSet<u32> {
     let mut line_of_open = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for (number, job) in jobs.iter().enumerate() {
-        let goes_on = job.after.filter(|&before| !std::mem::replace(&mut followed[before as usize], true));
+        let goes_on = job
+            .after
+            .filter(|&before| !std::mem::replace(&mut followed[before as usize], true));
         let line = goes_on.map_or(number as u32, |before| lines[before as usize]);
         lines.push(line);
         if *line_of_open.entry(job.open).or_insert(line) != line {
@@ -156,11 +187,22 @@ mod tests {
     use crate::workload::Request;
 
     fn workload(depth: u32, thinks: &[u64]) -> Workload {
-        let request =
-            |(i, think_ns): (usize, &u64)| Request { think_ns: *think_ns, ..Request::read(i as u64 * 1024, 1024) };
+        let request = |(i, think_ns): (usize, &u64)| Request {
+            think_ns: *think_ns,
+            ..Request::read(i as u64 * 1024, 1024)
+        };
         let requests = thinks.iter().enumerate().map(request).collect();
-        let job = Job { depth, ..Job::new(0, 0, requests) };
-        Workload { name: "test".to_string(), files: vec![1 << 20], listed: false, page_bytes: 512, jobs: vec![job] }
+        let job = Job {
+            depth,
+            ..Job::new(0, 0, requests)
+        };
+        Workload {
+            name: "test".to_string(),
+            files: vec![1 << 20],
+            listed: false,
+            page_bytes: 512,
+            jobs: vec![job],
+        }
     }
 
     #[test]
@@ -170,7 +212,10 @@ mod tests {
         let of = |w: &Workload| Bound::of(w, preset, 512);
         assert_eq!(of(&workload(1, &[0, 1000, 5000])).readers_ns, 7200);
         // Two at once: half of three copies and of three times the least pause.
-        assert_eq!(of(&workload(2, &[300, 1000, 5000])).readers_ns, (1200 + 900) / 2);
+        assert_eq!(
+            of(&workload(2, &[300, 1000, 5000])).readers_ns,
+            (1200 + 900) / 2
+        );
         let mut two = workload(1, &[1000]);
         two.jobs.push(workload(1, &[0, 7000]).jobs.remove(0));
         assert_eq!(of(&two).readers_ns, 7800);
@@ -196,18 +241,45 @@ mod tests {
             after,
             ..Job::new(0, open, at.iter().map(|&at| Request::touch(at)).collect())
         };
-        let of = |jobs: Vec<Job>, page| Bound::of(&Workload { jobs, ..workload(1, &[]) }, preset, page).readers_ns;
+        let of = |jobs: Vec<Job>, page| {
+            Bound::of(
+                &Workload {
+                    jobs,
+                    ..workload(1, &[])
+                },
+                preset,
+                page,
+            )
+            .readers_ns
+        };
         assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 512), 400);
         assert_eq!(of(vec![job(0, None, &[0, 511, 512, 0])], 1024), 400);
         // One mapping along a chain, one for each job of it, and one that two readers share.
-        assert_eq!(of(vec![job(0, None, &[0]), job(0, Some(0), &[0, 512])], 512), 400);
-        assert_eq!(of(vec![job(0, None, &[0]), job(1, Some(0), &[0, 512])], 512), 600);
-        assert_eq!(of(vec![job(0, None, &[0]), job(0, None, &[0, 512])], 512), 0);
+        assert_eq!(
+            of(vec![job(0, None, &[0]), job(0, Some(0), &[0, 512])], 512),
+            400
+        );
+        assert_eq!(
+            of(vec![job(0, None, &[0]), job(1, Some(0), &[0, 512])], 512),
+            600
+        );
+        assert_eq!(
+            of(vec![job(0, None, &[0]), job(0, None, &[0, 512])], 512),
+            0
+        );
         // A branch of a chain is another reader too.
-        let branched = vec![job(1, None, &[0]), job(0, Some(0), &[0]), job(0, Some(0), &[512])];
+        let branched = vec![
+            job(1, None, &[0]),
+            job(0, Some(0), &[0]),
+            job(0, Some(0), &[512]),
+        ];
         assert_eq!(of(branched, 512), 200);
         // The end of the file is no whole page.
-        let last = Workload { files: vec![600], jobs: vec![job(0, None, &[599])], ..workload(1, &[]) };
+        let last = Workload {
+            files: vec![600],
+            jobs: vec![job(0, None, &[599])],
+            ..workload(1, &[])
+        };
         assert_eq!(Bound::of(&last, preset, 512).readers_ns, 34, "88 bytes");
     }
 
@@ -220,7 +292,10 @@ mod tests {
         let mut hinted = workload(1, &[100, 300]);
         hinted.jobs[0].requests[1].kind = RequestKind::Hint(foreread_core::event::Advice::Random);
         assert_eq!(of(&hinted), 100);
-        hinted.jobs.push(Job { after: Some(0), ..workload(1, &[7]).jobs.remove(0) });
+        hinted.jobs.push(Job {
+            after: Some(0),
+            ..workload(1, &[7]).jobs.remove(0)
+        });
         assert_eq!(of(&hinted), 407);
     }
 }

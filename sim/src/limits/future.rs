@@ -90,7 +90,11 @@ impl Future {
             after: Vec::new(),
             done: Vec::new(),
             next: vec![NEVER; extents.len()],
-            starts: workload.jobs.iter().map(|j| vec![0; j.requests.len()]).collect(),
+            starts: workload
+                .jobs
+                .iter()
+                .map(|j| vec![0; j.requests.len()])
+                .collect(),
             wanted: Sums::default(),
             extents,
         };
@@ -108,13 +112,17 @@ impl Future {
         future.done = vec![false; future.touched.len()];
         future.wanted = Sums::new(future.touched.len());
         for extent in 0..future.extents.len() as u32 {
-            future.wanted.add(future.next[extent as usize], future.pages(extent) as i64);
+            future
+                .wanted
+                .add(future.next[extent as usize], future.pages(extent) as i64);
         }
         Some(future)
     }
 
     fn add_touches(&mut self, file: u32, request: &Request, last: &mut [u32]) {
-        let first = self.extents.partition_point(|e| (e.file, e.end) <= (file, request.offset));
+        let first = self
+            .extents
+            .partition_point(|e| (e.file, e.end) <= (file, request.offset));
         let end = request.offset + request.len;
         let inside = |e: &&Extent| e.file == file && e.start < end && request.len > 0;
         let count = self.extents[first..].iter().take_while(inside).count();
@@ -142,7 +150,9 @@ impl Future {
 
     /// Pages of an extent.
     pub fn pages(&self, extent: u32) -> u64 {
-        self.extents[extent as usize].len().div_ceil(self.page_bytes)
+        self.extents[extent as usize]
+            .len()
+            .div_ceil(self.page_bytes)
     }
 
     /// The touch that an extent is wanted for next, or [`NEVER`].
@@ -199,8 +209,17 @@ fn in_order(jobs: &[Job], order: Order, cost: impl Fn(&Request) -> u64) -> Vec<(
 
 /// When a job begins, if those that it waits for start and end at these times.
 pub(super) fn begin_ns(job: &Job, starts: &[u64], ends: &[u64]) -> u64 {
-    let happened = |link: &Link| if link.end { ends[link.job as usize] } else { starts[link.job as usize] };
-    links(job).map(|link| happened(&link).saturating_add(link.delay_ns)).max().unwrap_or(0)
+    let happened = |link: &Link| {
+        if link.end {
+            ends[link.job as usize]
+        } else {
+            starts[link.job as usize]
+        }
+    };
+    links(job)
+        .map(|link| happened(&link).saturating_add(link.delay_ns))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The pages of all requests, cut where one begins or ends and at multiples of `longest`.
@@ -209,9 +228,20 @@ fn extents(workload: &Workload, page_bytes: u64, longest: u64) -> Vec<Extent> {
     let mut of_files: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
     for job in &workload.jobs {
         let size = workload.files[job.file as usize];
-        let wanted = job.requests.iter().filter(|r| r.demands() && r.len > 0 && r.offset < size);
-        let pages = |r: &Request| (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size));
-        of_files.entry(job.file).or_default().extend(wanted.map(pages));
+        let wanted = job
+            .requests
+            .iter()
+            .filter(|r| r.demands() && r.len > 0 && r.offset < size);
+        let pages = |r: &Request| {
+            (
+                page_start(r.offset),
+                page_start(r.offset + r.len + page_bytes - 1).min(size),
+            )
+        };
+        of_files
+            .entry(job.file)
+            .or_default()
+            .extend(wanted.map(pages));
     }
     let mut all = Vec::new();
     for (file, mut ranges) in of_files {
@@ -235,7 +265,11 @@ fn cut(file: u32, ranges: &[(u64, u64)], longest: u64, all: &mut Vec<Extent>) {
                 edge += 1;
             }
             let stop = cut.min(edges[edge]);
-            all.push(Extent { file, start: at, end: stop });
+            all.push(Extent {
+                file,
+                start: at,
+                end: stop,
+            });
             at = stop;
         }
         reached = reached.max(end);
@@ -277,9 +311,21 @@ mod tests {
     use super::*;
 
     fn workload(jobs: &[&[(u64, u64)]]) -> Workload {
-        let job = |reads: &&[(u64, u64)]| Job::new(0, 0, reads.iter().map(|r| Request::read(r.0, r.1)).collect());
+        let job = |reads: &&[(u64, u64)]| {
+            Job::new(
+                0,
+                0,
+                reads.iter().map(|r| Request::read(r.0, r.1)).collect(),
+            )
+        };
         let jobs = jobs.iter().map(job).collect();
-        Workload { name: "test".to_string(), files: vec![10_000], listed: false, page_bytes: 512, jobs }
+        Workload {
+            name: "test".to_string(),
+            files: vec![10_000],
+            listed: false,
+            page_bytes: 512,
+            jobs,
+        }
     }
 
     fn future(jobs: &[&[(u64, u64)]]) -> Future {
@@ -290,7 +336,14 @@ mod tests {
     fn extents_are_cut_at_every_edge_and_cover_what_is_read() {
         let f = future(&[&[(0, 1000), (600, 1000), (9_900, 100), (4096, 4096), (1, 0)]]);
         let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
-        let want = [(0, 512), (512, 1024), (1024, 2048), (4096, 6144), (6144, 8192), (9728, 10_000)];
+        let want = [
+            (0, 512),
+            (512, 1024),
+            (1024, 2048),
+            (4096, 6144),
+            (6144, 8192),
+            (9728, 10_000),
+        ];
         assert_eq!(ranges, want);
         assert_eq!(
             f.extents.iter().map(Extent::len).sum::<u64>(),
@@ -302,12 +355,25 @@ mod tests {
     #[test]
     fn next_uses_are_in_the_order_of_the_requests() {
         let mut f = future(&[&[(0, 512), (512, 512), (0, 1024)]]);
-        assert_eq!((f.first_touch(0, 0), f.first_touch(0, 1), f.first_touch(0, 2)), (0, 1, 2));
+        assert_eq!(
+            (
+                f.first_touch(0, 0),
+                f.first_touch(0, 1),
+                f.first_touch(0, 2)
+            ),
+            (0, 1, 2)
+        );
         assert_eq!([0, 1, 2, 3].map(|t| f.extent_of(t)), [0, 1, 0, 1]);
         assert_eq!((f.next_use(0), f.next_use(1)), (0, 1));
-        assert_eq!((f.pages_until(0), f.pages_until(1), f.pages_until(3)), (1, 2, 2));
+        assert_eq!(
+            (f.pages_until(0), f.pages_until(1), f.pages_until(3)),
+            (1, 2, 2)
+        );
         assert_eq!(f.finish(0), 2);
-        assert_eq!((f.pages_until(0), f.pages_until(1), f.pages_until(2)), (0, 1, 2));
+        assert_eq!(
+            (f.pages_until(0), f.pages_until(1), f.pages_until(2)),
+            (0, 1, 2)
+        );
         // Out of order: the later touch is made first.
         assert_eq!(f.finish(3), 1);
         assert_eq!(f.finish(1), NEVER);
@@ -317,8 +383,14 @@ mod tests {
     #[test]
     fn jobs_are_merged_by_the_time_they_would_take() {
         // The second job reads twice as much in one request: its second comes after two of the first.
-        let f = future(&[&[(0, 512), (512, 512), (1024, 512)], &[(5120, 1024), (6144, 512)]]);
-        let starts: Vec<u32> = (0..3).map(|i| f.first_touch(0, i)).chain((0..2).map(|i| f.first_touch(1, i))).collect();
+        let f = future(&[
+            &[(0, 512), (512, 512), (1024, 512)],
+            &[(5120, 1024), (6144, 512)],
+        ]);
+        let starts: Vec<u32> = (0..3)
+            .map(|i| f.first_touch(0, i))
+            .chain((0..2).map(|i| f.first_touch(1, i)))
+            .collect();
         assert_eq!(starts, [0, 2, 4, 1, 3]);
     }
 
@@ -333,8 +405,16 @@ mod tests {
         let ranges: Vec<(u64, u64)> = f.extents.iter().map(|e| (e.start, e.end)).collect();
         assert_eq!(ranges, [(512, 1024), (1024, 1536), (2048, 2560)]);
         let of = |job, request| f.extents[f.extent_of(f.first_touch(job, request)) as usize].start;
-        assert_eq!((of(0, 1), of(1, 0), of(2, 0), of(2, 1)), (512, 1024, 2048, 512));
-        let order = [f.first_touch(2, 0), f.first_touch(0, 1), f.first_touch(1, 0), f.first_touch(2, 1)];
+        assert_eq!(
+            (of(0, 1), of(1, 0), of(2, 0), of(2, 1)),
+            (512, 1024, 2048, 512)
+        );
+        let order = [
+            f.first_touch(2, 0),
+            f.first_touch(0, 1),
+            f.first_touch(1, 0),
+            f.first_touch(2, 1),
+        ];
         assert_eq!(order, [0, 1, 2, 3]);
     }
 }

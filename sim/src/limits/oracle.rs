@@ -101,18 +101,35 @@ impl<'a> Search<'a> {
         let page = setup.config.page.bytes();
         let most = (setup.config.max_fetch_bytes / page).min(setup.config.capacity_pages / 4);
         let cost_of = |r: &Request| {
-            let bytes = if r.kind == RequestKind::Touch { page } else { r.len };
+            let bytes = if r.kind == RequestKind::Touch {
+                page
+            } else {
+                r.len
+            };
             copy_ns(bytes, setup.preset.host_ns_per_kib) + bytes
         };
         let merged = Future::of(setup.workload, page, most, Order::Merged, cost_of)?;
         let several = setup.workload.jobs.len() > 1;
-        let in_turns = several.then(|| Future::of(setup.workload, page, most, Order::Jobs, cost_of)).flatten();
+        let in_turns = several
+            .then(|| Future::of(setup.workload, page, most, Order::Jobs, cost_of))
+            .flatten();
         let (policy, host_ns_per_kib) = (PolicySpec::none(), setup.preset.host_ns_per_kib);
-        let idle =
-            simulator::Setup { workload: setup.workload, policy: &policy, config: setup.config, host_ns_per_kib };
+        let idle = simulator::Setup {
+            workload: setup.workload,
+            policy: &policy,
+            config: setup.config,
+            host_ns_per_kib,
+        };
         let best = simulator::run(&idle, setup.preset.build(setup.seed));
         let left = (MAX_COST * cost(&best)).max(MIN_EVENTS);
-        Some(Search { setup, merged, in_turns, best, left, seen: Vec::new() })
+        Some(Search {
+            setup,
+            merged,
+            in_turns,
+            best,
+            left,
+            seen: Vec::new(),
+        })
     }
 
     fn run(mut self) -> Option<RunResult> {
@@ -123,7 +140,10 @@ impl<'a> Search<'a> {
             }
         }
         // Without readahead is best: the changes start from what comes nearest to it.
-        let mut rule = rule.unwrap_or(Rule { ahead: false, ..rules::LONG });
+        let mut rule = rule.unwrap_or(Rule {
+            ahead: false,
+            ..rules::LONG
+        });
         let range = Range::of(self.setup.preset, &self.setup.config);
         let (mut change, mut failed) = (0, 0);
         while failed < CHANGES.len() && !self.is_over() {
@@ -271,11 +291,19 @@ struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     fn new(setup: Setup<'a>, rule: Rule, future: Future) -> Oracle<'a> {
-        let state =
-            ExtentState { place: ExtentPlace::Absent, asked: false, ahead: false, pins: 0, arrived: 0, fetch: 0 };
+        let state = ExtentState {
+            place: ExtentPlace::Absent,
+            asked: false,
+            ahead: false,
+            pins: 0,
+            arrived: 0,
+            fetch: 0,
+        };
         let mut oracle = Oracle {
             states: vec![state; future.extents.len()],
-            absent: (0..future.extents.len() as u32).map(|e| (future.next_use(e), e)).collect(),
+            absent: (0..future.extents.len() as u32)
+                .map(|e| (future.next_use(e), e))
+                .collect(),
             absent_places: (0..future.extents.len() as u32).collect(),
             head: 0,
             absent_bytes: future.extents.iter().map(Extent::len).sum(),
@@ -322,7 +350,9 @@ impl<'a> Oracle<'a> {
             );
             if self.device.next_time().is_some_and(|t| t <= now) {
                 self.device.advance(now, &mut arrivals);
-                arrivals.drain(..).for_each(|arrival| self.arrive(now, arrival));
+                arrivals
+                    .drain(..)
+                    .for_each(|arrival| self.arrive(now, arrival));
             }
             while self.scheduler.expire(now) {
                 self.run_steps(now);
@@ -330,19 +360,28 @@ impl<'a> Oracle<'a> {
             self.pump(now);
         }
         assert!(self.waiting.is_empty(), "a read of the oracle never ended");
-        assert!(self.scheduler.is_finished(), "a job of the oracle never ended");
+        assert!(
+            self.scheduler.is_finished(),
+            "a job of the oracle never ended"
+        );
         RunResult {
             time_s: self.ended_at as f64 / 1e9,
             stats: self.stats,
             latency: self.latency,
-            distinct_bytes: self.setup.workload.distinct_bytes(self.setup.config.page.bytes()),
+            distinct_bytes: self
+                .setup
+                .workload
+                .distinct_bytes(self.setup.config.page.bytes()),
             kernel: false,
             late_p99_ns: None,
         }
     }
 
     fn next_time(&self) -> Option<u64> {
-        [self.scheduler.next_time(), self.device.next_time()].into_iter().flatten().min()
+        [self.scheduler.next_time(), self.device.next_time()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn pin(&mut self, extent: u32) {
@@ -428,13 +467,26 @@ mod tests {
     }
 
     fn with_oracle<T>(model: &str, pages: u64, run: impl FnOnce(Oracle<'_>) -> T) -> T {
-        let requests = (0..pages).map(|page| Request::read(page * 4096, 4096)).collect();
+        let requests = (0..pages)
+            .map(|page| Request::read(page * 4096, 4096))
+            .collect();
         let jobs = vec![crate::workload::Job::new(0, 0, requests)];
-        let workload =
-            Workload { name: "test".to_string(), files: vec![1 << 20], listed: false, page_bytes: 4096, jobs };
+        let workload = Workload {
+            name: "test".to_string(),
+            files: vec![1 << 20],
+            listed: false,
+            page_bytes: 4096,
+            jobs,
+        };
         let preset = presets::find(model).expect("a preset");
         let config = Config::new(PageSize::new(4096).expect("a page"), 4096).bounded();
-        let setup = Setup { workload: &workload, config, preset, seed: 1, bound: Bound::default() };
+        let setup = Setup {
+            workload: &workload,
+            config,
+            preset,
+            seed: 1,
+            bound: Bound::default(),
+        };
         let future = Future::of(&workload, 4096, 1, Order::Merged, |r| r.len).expect("small");
         run(Oracle::new(setup, LONG, future))
     }
@@ -464,7 +516,12 @@ mod tests {
     fn what_was_asked_for_is_fetched_once() {
         for ahead in [false, true] {
             let run = with_oracle("hdd-theory", 2, |mut oracle| {
-                oracle.rule = Rule { flights: 1, first_bytes: 1, ahead, ..LONG };
+                oracle.rule = Rule {
+                    flights: 1,
+                    first_bytes: 1,
+                    ahead,
+                    ..LONG
+                };
                 oracle.run()
             });
             assert_eq!((run.stats.source_bytes, run.stats.demand_reads), (8192, 2));

@@ -33,7 +33,12 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
     let page = config.page.bytes();
     let ranges = ranges(workload, page);
     let bytes: u64 = ranges.values().flatten().map(|r| r.1 - r.0).sum();
-    let gaps = || ranges.values().flat_map(|r| r.windows(2)).map(|pair| pair[1].0 - pair[0].1);
+    let gaps = || {
+        ranges
+            .values()
+            .flat_map(|r| r.windows(2))
+            .map(|pair| pair[1].0 - pair[0].1)
+    };
     // A gap costs each byte of it, or another command, whichever is less.
     let serial = |command_ns: u64, ps_per_kib: u64| {
         let pass_ns = |gap: u64| (u128::from(gap) * u128::from(ps_per_kib) / 1_024_000) as u64;
@@ -44,13 +49,19 @@ pub(super) fn commands_ns(workload: &Workload, preset: &Preset, config: &Config)
     };
     match preset.model {
         // Where a long command is several transfers, a cut may cost nothing.
-        Model::Disk(m) if m.max_transfer_bytes.is_none() => {
-            serial(m.command_ns, m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0))
-        }
-        Model::Array(m) => serial(m.overhead_ns.iter().map(|o| o.1).min().unwrap_or(0), m.ps_per_kib),
+        Model::Disk(m) if m.max_transfer_bytes.is_none() => serial(
+            m.command_ns,
+            m.slopes.iter().map(|s| s.ps_per_kib).min().unwrap_or(0),
+        ),
+        Model::Array(m) => serial(
+            m.overhead_ns.iter().map(|o| o.1).min().unwrap_or(0),
+            m.ps_per_kib,
+        ),
         // The drive reads on by itself, so a further command may cost no more than a hit of its buffer.
         Model::Hdd(m) => {
-            let pass_ns = |gap: u64| (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.outer)) as u64;
+            let pass_ns = |gap: u64| {
+                (u128::from(gap) * 1_000_000_000 / u128::from(m.bytes_per_s.outer)) as u64
+            };
             gaps().map(|gap| pass_ns(gap).min(m.command_ns)).sum()
         }
         _ => 0,
@@ -81,19 +92,36 @@ fn ranges(workload: &Workload, page: u64) -> Ranges {
 
 /// The bytes of the pages of a request that the file has.
 fn pages(r: &Request, page: u64, size: u64) -> Option<(u64, u64)> {
-    let (start, end) =
-        (r.offset / page * page, (r.offset + r.len.max(1)).div_ceil(page).saturating_mul(page).min(size));
-    (r.demands() && (r.len > 0 || r.kind == RequestKind::Touch) && start < end).then_some((start, end))
+    let (start, end) = (
+        r.offset / page * page,
+        (r.offset + r.len.max(1))
+            .div_ceil(page)
+            .saturating_mul(page)
+            .min(size),
+    );
+    (r.demands() && (r.len > 0 || r.kind == RequestKind::Touch) && start < end)
+        .then_some((start, end))
 }
 
 /// The longest such path of any job that is not timed and keeps one request going.
 pub(super) fn path_ns(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> u64 {
     let firsts: BTreeMap<u32, FirstBytes> = draws(workload, preset, config, seed);
-    let jobs = workload.jobs.iter().filter(|job| job.depth <= 1 && !job.timed);
-    jobs.map(|job| of_job(workload, job, preset, config, &firsts)).max().unwrap_or(0)
+    let jobs = workload
+        .jobs
+        .iter()
+        .filter(|job| job.depth <= 1 && !job.timed);
+    jobs.map(|job| of_job(workload, job, preset, config, &firsts))
+        .max()
+        .unwrap_or(0)
 }
 
-fn of_job(workload: &Workload, job: &Job, preset: &Preset, config: &Config, firsts: &BTreeMap<u32, FirstBytes>) -> u64 {
+fn of_job(
+    workload: &Workload,
+    job: &Job,
+    preset: &Preset,
+    config: &Config,
+    firsts: &BTreeMap<u32, FirstBytes>,
+) -> u64 {
     let (page, size) = (config.page.bytes(), workload.files[job.file as usize]);
     let bits = (size / page / 64) as usize + 1;
     if bits > MAX_WORDS {
@@ -101,10 +129,23 @@ fn of_job(workload: &Workload, job: &Job, preset: &Preset, config: &Config, firs
     }
     let reads: Vec<&Request> = job.requests.iter().collect();
     // What is left from each request on, to the last read. A touch may be of a mapped page, which costs nothing.
-    let Some(last) = reads.iter().rposition(|r| r.kind == RequestKind::Read && r.len > 0) else { return 0 };
+    let Some(last) = reads
+        .iter()
+        .rposition(|r| r.kind == RequestKind::Read && r.len > 0)
+    else {
+        return 0;
+    };
     let own = |r: &Request| {
-        let bytes = r.offset.saturating_add(r.len).min(size).saturating_sub(r.offset);
-        if r.kind == RequestKind::Read { copy_ns(bytes, preset.host_ns_per_kib) } else { 0 }
+        let bytes = r
+            .offset
+            .saturating_add(r.len)
+            .min(size)
+            .saturating_sub(r.offset);
+        if r.kind == RequestKind::Read {
+            copy_ns(bytes, preset.host_ns_per_kib)
+        } else {
+            0
+        }
     };
     let (mut left, mut tails) = (0_u64, vec![0; last + 1]);
     for (i, r) in reads[..=last].iter().enumerate().rev() {
@@ -115,13 +156,22 @@ fn of_job(workload: &Workload, job: &Job, preset: &Preset, config: &Config, firs
     let mut seen = vec![0_u64; bits];
     let (mut bytes, mut longest) = (0, 0);
     for (r, tail) in reads[..=last].iter().zip(&tails) {
-        let Some((start, end)) = pages(r, page, size) else { continue };
+        let Some((start, end)) = pages(r, page, size) else {
+            continue;
+        };
         for at in (start..end).step_by(page as usize) {
             let (word, bit) = ((at / page / 64) as usize, 1 << (at / page % 64));
-            bytes += if seen[word] & bit == 0 { (at + page).min(end) - at } else { 0 };
+            bytes += if seen[word] & bit == 0 {
+                (at + page).min(end) - at
+            } else {
+                0
+            };
             seen[word] |= bit;
         }
-        let arrives = first.and_then(|first| first.at(start / page)).unwrap_or(0).saturating_add(own(r));
+        let arrives = first
+            .and_then(|first| first.at(start / page))
+            .unwrap_or(0)
+            .saturating_add(own(r));
         longest = longest.max(preset.least_ns(bytes).max(arrives).saturating_add(*tail));
     }
     longest
@@ -136,18 +186,31 @@ impl FirstBytes {
     }
 }
 
-fn draws(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> BTreeMap<u32, FirstBytes> {
-    let Model::Net(model) = preset.model else { return BTreeMap::new() };
-    let Some(p99_ns) = model.rtt_p99_ns else { return BTreeMap::new() };
+fn draws(
+    workload: &Workload,
+    preset: &Preset,
+    config: &Config,
+    seed: u64,
+) -> BTreeMap<u32, FirstBytes> {
+    let Model::Net(model) = preset.model else {
+        return BTreeMap::new();
+    };
+    let Some(p99_ns) = model.rtt_p99_ns else {
+        return BTreeMap::new();
+    };
     let page = config.page.bytes();
     let window = (config.max_fetch_bytes / page).max(1);
     let of_file = |(file, ranges): (u32, Vec<(u64, u64)>)| {
-        let pages = ranges.last().map_or(0, |r| r.1.div_ceil(page)).min(MAX_STARTS);
+        let pages = ranges
+            .last()
+            .map_or(0, |r| r.1.div_ceil(page))
+            .min(MAX_STARTS);
         // The least of the draws of a window that slides: candidates in rising order.
         let mut candidates: VecDeque<(u64, u64)> = VecDeque::new();
         let firsts = (0..pages).map(|p| {
-            let drawn =
-                rng::keyed(seed, file, p * page, 0).lognormal(model.rtt_ns as f64, p99_ns as f64).round() as u64;
+            let drawn = rng::keyed(seed, file, p * page, 0)
+                .lognormal(model.rtt_ns as f64, p99_ns as f64)
+                .round() as u64;
             while candidates.back().is_some_and(|(_, ns)| *ns >= drawn) {
                 candidates.pop_back();
             }

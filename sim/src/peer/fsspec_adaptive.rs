@@ -33,11 +33,16 @@ struct Run {
 
 impl Policy for Run {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = wanted(ask) else { return };
+        let Some((start, end)) = wanted(ask) else {
+            return;
+        };
         if self.streak == 0 || !(self.position..=self.end).contains(&start) {
             give_up(ask, plan, self.position, self.end);
             (self.streak, self.bytes, self.end) = (0, 0, end);
@@ -63,8 +68,29 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[
-        Param { key: "max", unit: Unit::Bytes, default: "128M", range: SIZES, help: "most bytes ahead" },
-        Param { key: "from", unit: Unit::Count, default: "3", range: (1, 1 << 20), help: "reads before it starts" },
+        Param {
+            key: "max",
+            unit: Unit::Bytes,
+            default: "128M",
+            range: SIZES,
+            help: "most bytes ahead",
+        },
+        Param {
+            key: "from",
+            unit: Unit::Count,
+            default: "3",
+            range: (1, 1 << 20),
+            help: "reads before it starts",
+        },
     ],
-    build: |v| Box::new(Run { max: v[0], from: v[1], streak: 0, bytes: 0, position: 0, end: 0 }),
+    build: |v| {
+        Box::new(Run {
+            max: v[0],
+            from: v[1],
+            streak: 0,
+            bytes: 0,
+            position: 0,
+            end: 0,
+        })
+    },
 };

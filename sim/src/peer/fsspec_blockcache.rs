@@ -24,11 +24,16 @@ struct Blocks {
 
 impl Policy for Blocks {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = wanted(ask) else { return };
+        let Some((start, end)) = wanted(ask) else {
+            return;
+        };
         let (from, to) = round_out(start, end, self.block);
         for at in (from..to).step_by(self.block as usize) {
             let before = self.kept.len();
@@ -53,8 +58,23 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[
-        Param { range: (64 << 10, 1 << 40), ..BLOCK },
-        Param { key: "blocks", unit: Unit::Count, default: "32", range: (1, 1024), help: "blocks that are kept" },
+        Param {
+            range: (64 << 10, 1 << 40),
+            ..BLOCK
+        },
+        Param {
+            key: "blocks",
+            unit: Unit::Count,
+            default: "32",
+            range: (1, 1024),
+            help: "blocks that are kept",
+        },
     ],
-    build: |v| Box::new(Blocks { block: v[0], most: v[1] as usize, kept: Vec::new() }),
+    build: |v| {
+        Box::new(Blocks {
+            block: v[0],
+            most: v[1] as usize,
+            kept: Vec::new(),
+        })
+    },
 };

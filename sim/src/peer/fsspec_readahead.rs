@@ -25,17 +25,27 @@ struct OneBuffer {
 
 impl Policy for OneBuffer {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = wanted(ask) else { return };
+        let Some((start, end)) = wanted(ask) else {
+            return;
+        };
         if self.start <= start && end <= self.end {
             return;
         }
         let begins_inside = (self.start..self.end).contains(&start);
         let from = if begins_inside { self.end } else { start };
-        give_up(ask, plan, self.start, if begins_inside { start } else { self.end });
+        give_up(
+            ask,
+            plan,
+            self.start,
+            if begins_inside { start } else { self.end },
+        );
         (self.start, self.end) = (start, (end + self.block).min(ask.file_size));
         read(plan, from, self.end);
     }
@@ -49,5 +59,11 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[BLOCK],
-    build: |v| Box::new(OneBuffer { block: v[0], start: 0, end: 0 }),
+    build: |v| {
+        Box::new(OneBuffer {
+            block: v[0],
+            start: 0,
+            end: 0,
+        })
+    },
 };

@@ -39,11 +39,17 @@ struct Request {
 
 impl Policy for Request {
     fn wants(&self) -> Wants {
-        Wants { read: true, outcome: true, ..Wants::default() }
+        Wants {
+            read: true,
+            outcome: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = wanted(ask) else { return };
+        let Some((start, end)) = wanted(ask) else {
+            return;
+        };
         let near = start <= self.position + self.forward && start + self.back >= self.position;
         if self.window == 0 || !near {
             (self.window, self.position, self.end) = (self.first, end, start);
@@ -82,10 +88,34 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: None,
     params: &[
-        Param { key: "first", unit: Unit::Bytes, default: "1152K", range: SIZES, help: "first request" },
-        Param { key: "max", unit: Unit::Bytes, default: "2G", range: SIZES, help: "largest window" },
-        Param { key: "forward", unit: Unit::Bytes, default: "16M", range: SIZES, help: "how far a read may skip" },
-        Param { key: "back", unit: Unit::Bytes, default: "1M", range: SIZES, help: "how far a read may go back" },
+        Param {
+            key: "first",
+            unit: Unit::Bytes,
+            default: "1152K",
+            range: SIZES,
+            help: "first request",
+        },
+        Param {
+            key: "max",
+            unit: Unit::Bytes,
+            default: "2G",
+            range: SIZES,
+            help: "largest window",
+        },
+        Param {
+            key: "forward",
+            unit: Unit::Bytes,
+            default: "16M",
+            range: SIZES,
+            help: "how far a read may skip",
+        },
+        Param {
+            key: "back",
+            unit: Unit::Bytes,
+            default: "1M",
+            range: SIZES,
+            help: "how far a read may go back",
+        },
     ],
     build: |v| {
         Box::new(Request {

@@ -31,12 +31,21 @@ struct Filter {
 
 impl Policy for Filter {
     fn wants(&self) -> Wants {
-        Wants { read: true, ..Wants::default() }
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
     }
 
     fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = wanted(ask) else { return };
-        self.window = if self.last_readahead < start { (2 * self.window).min(self.max) } else { self.min };
+        let Some((start, end)) = wanted(ask) else {
+            return;
+        };
+        self.window = if self.last_readahead < start {
+            (2 * self.window).min(self.max)
+        } else {
+            self.min
+        };
         let (from, to) = round_out(start, end, self.block);
         read(plan, from, to);
         if end < ask.file_size {
@@ -55,9 +64,35 @@ pub static INFO: Info = Info {
     scope: Scope::File,
     page_bytes: None,
     params: &[
-        Param { key: "min", unit: Unit::Bytes, default: "32K", range: SIZES, help: "window of a sequential reader" },
-        Param { key: "max", unit: Unit::Bytes, default: "4M", range: SIZES, help: "largest window" },
-        Param { key: "block", unit: Unit::Bytes, default: "64K", range: SIZES, help: "block of the cache filter" },
+        Param {
+            key: "min",
+            unit: Unit::Bytes,
+            default: "32K",
+            range: SIZES,
+            help: "window of a sequential reader",
+        },
+        Param {
+            key: "max",
+            unit: Unit::Bytes,
+            default: "4M",
+            range: SIZES,
+            help: "largest window",
+        },
+        Param {
+            key: "block",
+            unit: Unit::Bytes,
+            default: "64K",
+            range: SIZES,
+            help: "block of the cache filter",
+        },
     ],
-    build: |v| Box::new(Filter { min: v[0], max: v[1], block: v[2], window: v[0], last_readahead: 0 }),
+    build: |v| {
+        Box::new(Filter {
+            min: v[0],
+            max: v[1],
+            block: v[2],
+            window: v[0],
+            last_readahead: 0,
+        })
+    },
 };

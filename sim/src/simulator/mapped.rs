@@ -20,7 +20,10 @@ pub struct Mapped {
 impl Mapped {
     /// Whether a touch of this page is none of the machine's business.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
-        let word = self.tables.get(&(file, open)).and_then(|t| t.get((page / 64) as usize));
+        let word = self
+            .tables
+            .get(&(file, open))
+            .and_then(|t| t.get((page / 64) as usize));
         word.is_some_and(|w| w >> (page % 64) & 1 != 0)
     }
 
@@ -61,10 +64,18 @@ mod tests {
         mapped.map(1, 2, 70);
         mapped.map(2, 3, 70);
         mapped.map(1, 1, 71);
-        assert!(mapped.has(1, 1, 70) && mapped.has(1, 2, 70) && !mapped.has(1, 2, 71) && !mapped.has(1, 1, 6));
+        assert!(
+            mapped.has(1, 1, 70)
+                && mapped.has(1, 2, 70)
+                && !mapped.has(1, 2, 71)
+                && !mapped.has(1, 1, 6)
+        );
         mapped.unmap(1, 1, 1 << 6);
         mapped.unmap(1, 9, u64::MAX);
-        assert!(!mapped.has(1, 1, 70) && !mapped.has(1, 2, 70), "gone from all mappings of the file");
+        assert!(
+            !mapped.has(1, 1, 70) && !mapped.has(1, 2, 70),
+            "gone from all mappings of the file"
+        );
         assert!(mapped.has(1, 1, 71) && mapped.has(2, 3, 70));
         mapped.close(1, 1);
         assert!(!mapped.has(1, 1, 71));

@@ -71,7 +71,10 @@ impl OutcomeMap {
     #[must_use]
     pub fn total(&self) -> Cell {
         let mut total = Cell::default();
-        self.columns.iter().flatten().for_each(|cell| total.add(*cell));
+        self.columns
+            .iter()
+            .flatten()
+            .for_each(|cell| total.add(*cell));
         total
     }
 
@@ -130,7 +133,15 @@ impl Outcomes {
             }
         }
         let bytes = ByteRange::between(first.min(end), end);
-        Outcomes { page, files, bytes, span: 1, served: 0, columns: Vec::new(), cached: BTreeMap::new() }
+        Outcomes {
+            page,
+            files,
+            bytes,
+            span: 1,
+            served: 0,
+            columns: Vec::new(),
+            cached: BTreeMap::new(),
+        }
     }
 
     /// An action of the machine, before it is carried out.
@@ -142,9 +153,18 @@ impl Outcomes {
                 group.used &= !pages;
                 bits(pages).for_each(|page| group.at[page] = served);
             }),
-            Action::Serve { lease, file, range, last, .. } => {
+            Action::Serve {
+                lease,
+                file,
+                range,
+                last,
+                ..
+            } => {
                 self.each_group(file.0, range, |group, pages| group.used |= pages);
-                let Some(verdict) = machine.verdict(lease).filter(|_| last && !range.is_empty()) else { return };
+                let Some(verdict) = machine.verdict(lease).filter(|_| last && !range.is_empty())
+                else {
+                    return;
+                };
                 let cell = self.cell(served, file.0, range.start());
                 match verdict {
                     Verdict::Hit => cell.hits += 1,
@@ -153,8 +173,15 @@ impl Outcomes {
                 }
                 self.served += 1;
             }
-            Action::Drop { file, number, pages, .. } => {
-                let Some(group) = self.cached.get_mut(&(file.0, number)) else { return };
+            Action::Drop {
+                file,
+                number,
+                pages,
+                ..
+            } => {
+                let Some(group) = self.cached.get_mut(&(file.0, number)) else {
+                    return;
+                };
                 let unused = group.here & !group.used & pages;
                 group.here &= !pages;
                 let (at, gone) = (group.at, group.here == 0);
@@ -173,16 +200,33 @@ impl Outcomes {
         for ((file, number), group) in std::mem::take(&mut self.cached) {
             self.unused(file, number, group.here & !group.used, &group.at);
         }
-        OutcomeMap { reads: self.served, column_reads: self.span, bytes: self.bytes, columns: self.columns }
+        OutcomeMap {
+            reads: self.served,
+            column_reads: self.span,
+            bytes: self.bytes,
+            columns: self.columns,
+        }
     }
 
     fn each_group(&mut self, file: u32, range: ByteRange, see: impl Fn(&mut Group, u64)) {
         let pages = self.page.cover(range);
         for number in pages.first / 64..pages.end.div_ceil(64) {
-            let (low, high) = (pages.first.max(number * 64) % 64, pages.end.min(number * 64 + 64) - number * 64);
+            let (low, high) = (
+                pages.first.max(number * 64) % 64,
+                pages.end.min(number * 64 + 64) - number * 64,
+            );
             let mask = (u64::MAX << low) & (u64::MAX >> (64 - high));
-            let empty = || Box::new(Group { here: 0, used: 0, at: [0; 64] });
-            see(self.cached.entry((file, number)).or_insert_with(empty), mask);
+            let empty = || {
+                Box::new(Group {
+                    here: 0,
+                    used: 0,
+                    at: [0; 64],
+                })
+            };
+            see(
+                self.cached.entry((file, number)).or_insert_with(empty),
+                mask,
+            );
         }
     }
 
@@ -200,7 +244,9 @@ impl Outcomes {
             self.span *= 2;
             let both = |pair: &[[Cell; ROWS]]| {
                 let mut sum = pair[0];
-                pair[1..].iter().for_each(|other| sum.iter_mut().zip(other).for_each(|(a, b)| a.add(*b)));
+                pair[1..]
+                    .iter()
+                    .for_each(|other| sum.iter_mut().zip(other).for_each(|(a, b)| a.add(*b)));
                 sum
             };
             self.columns = self.columns.chunks(2).map(both).collect();
@@ -210,7 +256,9 @@ impl Outcomes {
             self.columns.resize(column + 1, [Cell::default(); ROWS]);
         }
         let base = self.files.get(file as usize).map_or(0, |f| f.0);
-        let above = base.saturating_add(offset).saturating_sub(self.bytes.start());
+        let above = base
+            .saturating_add(offset)
+            .saturating_sub(self.bytes.start());
         let row = u128::from(above) * ROWS as u128 / u128::from(self.bytes.len().max(1));
         &mut self.columns[column][(row as usize).min(ROWS - 1)]
     }
@@ -246,43 +294,91 @@ mod tests {
         ];
         for (name, policy, page, cache) in cases {
             let chosen = workload::parse(name).expect("a workload");
-            let workload = chosen.build(chosen.info.least_bytes.max(32 << 20), 3).expect("it fits");
+            let workload = chosen
+                .build(chosen.info.least_bytes.max(32 << 20), 3)
+                .expect("it fits");
             let policy = PolicySpec::parse(policy).expect("a policy");
             let preset = presets::find("rbd").expect("a preset");
             let config = Config::new(PageSize::new(page).expect("a page"), cache).bounded();
-            let setup = Setup { workload: &workload, policy: &policy, config, host_ns_per_kib: 100 };
+            let setup = Setup {
+                workload: &workload,
+                policy: &policy,
+                config,
+                host_ns_per_kib: 100,
+            };
             let plain = run(&setup, preset.build(1));
             let (seen, map) = run_mapped(&setup, preset.build(1));
-            assert_eq!((plain.stats, plain.time_s), (seen.stats, seen.time_s), "{name}");
+            assert_eq!(
+                (plain.stats, plain.time_s),
+                (seen.stats, seen.time_s),
+                "{name}"
+            );
             let (total, stats) = (map.total(), seen.stats);
-            assert_eq!((total.hits, total.late, total.misses), (stats.hits, stats.late_hits, stats.misses), "{name}");
-            assert_eq!(total.unused_bytes, stats.unused_bytes + stats.unresolved_bytes, "{name}");
-            assert!(total.hits + total.misses > 0 && map.columns.len() <= COLUMNS, "{name}");
+            assert_eq!(
+                (total.hits, total.late, total.misses),
+                (stats.hits, stats.late_hits, stats.misses),
+                "{name}"
+            );
+            assert_eq!(
+                total.unused_bytes,
+                stats.unused_bytes + stats.unresolved_bytes,
+                "{name}"
+            );
+            assert!(
+                total.hits + total.misses > 0 && map.columns.len() <= COLUMNS,
+                "{name}"
+            );
             assert_eq!(map.reads, total.hits + total.late + total.misses, "{name}");
-            assert!(map.columns.len() > COLUMNS / 2, "{name}: {} columns", map.columns.len());
+            assert!(
+                map.columns.len() > COLUMNS / 2,
+                "{name}: {} columns",
+                map.columns.len()
+            );
             // Every column has its share of the reads, however long they took: the last one has the rest.
             for column in &map.columns[..map.columns.len() - 1] {
                 let reads: u64 = column.iter().map(|c| c.hits + c.late + c.misses).sum();
                 assert_eq!(reads, map.column_reads, "{name}");
             }
             let spans = map.spans(8);
-            assert!(spans.len() <= 8 && spans.iter().map(|c| c.hits).sum::<u64>() == total.hits, "{name}");
+            assert!(
+                spans.len() <= 8 && spans.iter().map(|c| c.hits).sum::<u64>() == total.hits,
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn many_reads_and_a_far_offset_stay_inside() {
-        let workload = workload::parse("sequential").expect("a workload").build(1 << 20, 1).expect("it fits");
+        let workload = workload::parse("sequential")
+            .expect("a workload")
+            .build(1 << 20, 1)
+            .expect("it fits");
         let mut outcomes = Outcomes::new(&workload, PageSize::new(4096).expect("a page"));
         outcomes.cell(0, 0, 0).hits += 1;
         outcomes.cell(COLUMNS as u64 - 1, 0, (1 << 20) - 1).late += 1;
         assert_eq!((outcomes.columns.len(), outcomes.span), (COLUMNS, 1));
         outcomes.cell(COLUMNS as u64, 0, u64::MAX).misses += 1;
-        assert_eq!((outcomes.columns.len(), outcomes.span), (COLUMNS / 2 + 1, 2));
+        assert_eq!(
+            (outcomes.columns.len(), outcomes.span),
+            (COLUMNS / 2 + 1, 2)
+        );
         outcomes.cell(u64::MAX, 7, 0).misses += 1;
         let map = outcomes.finish();
         assert!(map.columns.len() <= COLUMNS);
-        assert_eq!(map.total(), Cell { hits: 1, late: 1, misses: 2, unused_bytes: 0 });
-        assert_eq!(map.columns[0][0].hits + map.columns[0][ROWS - 1].late + map.columns[0][ROWS - 1].misses, 3);
+        assert_eq!(
+            map.total(),
+            Cell {
+                hits: 1,
+                late: 1,
+                misses: 2,
+                unused_bytes: 0
+            }
+        );
+        assert_eq!(
+            map.columns[0][0].hits
+                + map.columns[0][ROWS - 1].late
+                + map.columns[0][ROWS - 1].misses,
+            3
+        );
     }
 }

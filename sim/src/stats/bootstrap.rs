@@ -19,7 +19,10 @@ const SEED: u64 = 0;
 /// pairs, for samples of unequal length, for values that are not finite, and where a mean of `a` is not above 0.
 #[must_use]
 pub fn ratio_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
-    let fit = a.len() == b.len() && a.len() >= 2 && a.iter().chain(b).all(|v| v.is_finite()) && mean(a) > 0.0;
+    let fit = a.len() == b.len()
+        && a.len() >= 2
+        && a.iter().chain(b).all(|v| v.is_finite())
+        && mean(a) > 0.0;
     if !fit {
         return None;
     }
@@ -56,9 +59,16 @@ mod tests {
     #[test]
     fn pairs_stay_together() {
         let a: Vec<f64> = (1..=20).map(f64::from).collect();
-        let b: Vec<f64> = a.iter().enumerate().map(|(i, v)| v * if i % 2 == 0 { 1.09 } else { 1.11 }).collect();
+        let b: Vec<f64> = a
+            .iter()
+            .enumerate()
+            .map(|(i, v)| v * if i % 2 == 0 { 1.09 } else { 1.11 })
+            .collect();
         let [low, high] = ratio_ci95(&a, &b).expect("defined");
-        assert!((1.09..1.1).contains(&low) && high > 1.1 && high <= 1.11, "{low} {high}");
+        assert!(
+            (1.09..1.1).contains(&low) && high > 1.1 && high <= 1.11,
+            "{low} {high}"
+        );
     }
 
     #[test]
@@ -88,7 +98,14 @@ mod tests {
             holds.count() as f64 / 400.0
         };
         let (five, thirty) = (covers(5), covers(30));
-        println!("covers {:.1} % with 5 pairs, {:.1} % with 30", five * 100.0, thirty * 100.0);
-        assert!((0.75..0.90).contains(&five) && (0.90..0.98).contains(&thirty), "{five} {thirty}");
+        println!(
+            "covers {:.1} % with 5 pairs, {:.1} % with 30",
+            five * 100.0,
+            thirty * 100.0
+        );
+        assert!(
+            (0.75..0.90).contains(&five) && (0.90..0.98).contains(&thirty),
+            "{five} {thirty}"
+        );
     }
 }

@@ -48,19 +48,34 @@ impl Request {
     /// A read without a pause before it.
     #[must_use]
     pub fn read(offset: u64, len: u64) -> Request {
-        Request { offset, len, think_ns: 0, kind: RequestKind::Read }
+        Request {
+            offset,
+            len,
+            think_ns: 0,
+            kind: RequestKind::Read,
+        }
     }
 
     /// A touch of the byte at `offset` without a pause before it.
     #[must_use]
     pub fn touch(offset: u64) -> Request {
-        Request { offset, len: 1, think_ns: 0, kind: RequestKind::Touch }
+        Request {
+            offset,
+            len: 1,
+            think_ns: 0,
+            kind: RequestKind::Touch,
+        }
     }
 
     /// A hint about `len` bytes from `offset` on.
     #[must_use]
     pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
-        Request { offset, len, think_ns: 0, kind: RequestKind::Hint(advice) }
+        Request {
+            offset,
+            len,
+            think_ns: 0,
+            kind: RequestKind::Hint(advice),
+        }
     }
 
     /// Whether the job waits for bytes: every request but a hint.
@@ -101,19 +116,36 @@ impl Job {
     #[must_use]
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
         let (after, links) = (None, Vec::new());
-        Job { file, open, depth: 1, batch: 1, after, links, timed: false, executable: false, requests }
+        Job {
+            file,
+            open,
+            depth: 1,
+            batch: 1,
+            after,
+            links,
+            timed: false,
+            executable: false,
+            requests,
+        }
     }
 
     /// How many served requests go on together when `next` requests have been issued: a batch, or what is left.
     #[must_use]
     pub fn together(&self, next: usize) -> usize {
-        self.requests.len().saturating_sub(next).clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
+        self.requests
+            .len()
+            .saturating_sub(next)
+            .clamp(1, self.batch.clamp(1, self.depth.max(1)) as usize)
     }
 
     /// The mapping that its touches go to, of a file of `size` bytes.
     #[must_use]
     pub fn mapping(&self, size: u64) -> Mapping {
-        Mapping { range: ByteRange::between(0, size), executable: self.executable, advice: Advice::Normal }
+        Mapping {
+            range: ByteRange::between(0, size),
+            executable: self.executable,
+            advice: Advice::Normal,
+        }
     }
 }
 
@@ -138,37 +170,66 @@ impl Workload {
 
     /// A workload of one job on one file.
     pub(crate) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
-        let job = Job { depth, ..Job::new(0, 0, requests) };
-        Workload { name: name.to_string(), files: vec![size], listed: false, page_bytes: PAGE_BYTES, jobs: vec![job] }
+        let job = Job {
+            depth,
+            ..Job::new(0, 0, requests)
+        };
+        Workload {
+            name: name.to_string(),
+            files: vec![size],
+            listed: false,
+            page_bytes: PAGE_BYTES,
+            jobs: vec![job],
+        }
     }
 
     /// A workload of no job yet on these files.
     pub(crate) fn on_files(name: &str, files: Vec<u64>) -> Workload {
-        Workload { name: name.to_string(), files, listed: false, page_bytes: PAGE_BYTES, jobs: Vec::new() }
+        Workload {
+            name: name.to_string(),
+            files,
+            listed: false,
+            page_bytes: PAGE_BYTES,
+            jobs: Vec::new(),
+        }
     }
 
     /// Adds a job to the process whose latest job is `last`.
     pub(super) fn then(&mut self, last: &mut Option<u32>, job: Job) {
         let number = self.jobs.len() as u32;
-        self.jobs.push(Job { after: last.replace(number), ..job });
+        self.jobs.push(Job {
+            after: last.replace(number),
+            ..job
+        });
     }
 
     /// How many requests ask for bytes: reads and touches.
     #[must_use]
     pub fn reads(&self) -> u64 {
-        self.jobs.iter().map(|job| job.requests.iter().filter(|r| r.demands()).count() as u64).sum()
+        self.jobs
+            .iter()
+            .map(|job| job.requests.iter().filter(|r| r.demands()).count() as u64)
+            .sum()
     }
 
     /// How many bytes they ask for, those that are asked for twice counted twice.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.jobs.iter().flat_map(|job| &job.requests).filter(|r| r.demands()).map(|r| r.len).sum()
+        self.jobs
+            .iter()
+            .flat_map(|job| &job.requests)
+            .filter(|r| r.demands())
+            .map(|r| r.len)
+            .sum()
     }
 
     /// Whether any request is a touch.
     #[must_use]
     pub fn touches(&self) -> bool {
-        self.jobs.iter().flat_map(|job| &job.requests).any(|r| r.kind == RequestKind::Touch)
+        self.jobs
+            .iter()
+            .flat_map(|job| &job.requests)
+            .any(|r| r.kind == RequestKind::Touch)
     }
 
     /// How many bytes lie in pages of `page_bytes` that are read or touched at least once: the divisor of overfetch.
@@ -181,7 +242,10 @@ impl Workload {
             let size = self.files[job.file as usize];
             let ranges = of_file.entry(job.file).or_default();
             for r in job.requests.iter().filter(|r| r.demands() && r.len > 0) {
-                let (start, end) = (page_start(r.offset), page_start(r.offset + r.len + page_bytes - 1).min(size));
+                let (start, end) = (
+                    page_start(r.offset),
+                    page_start(r.offset + r.len + page_bytes - 1).min(size),
+                );
                 match ranges.last_mut() {
                     // Most reads go on where the last one ended: that is one longer range.
                     Some(last) if last.0 <= start && start <= last.1 => last.1 = last.1.max(end),
@@ -211,7 +275,13 @@ mod tests {
     #[test]
     fn distinct_bytes_count_each_page_once() {
         let read = Request::read;
-        let reads = vec![read(8192, 4096), read(0, 1), read(100, 5000), read(20_000, 0), read(39_999, 1)];
+        let reads = vec![
+            read(8192, 4096),
+            read(0, 1),
+            read(100, 5000),
+            read(20_000, 0),
+            read(39_999, 1),
+        ];
         let mut workload = Workload::single("", 40_000, 1, reads);
         // Pages 0, 1 and 2, and the last 3,136 bytes from 36,864.
         assert_eq!(workload.distinct_bytes(4096), 3 * 4096 + 3136);
@@ -234,9 +304,20 @@ mod tests {
     fn touches_count_and_hints_do_not() {
         let hint = Request::hint(Advice::WillNeed, 0, 40_000);
         let mut workload = Workload::single("", 40_000, 1, vec![hint, Request::read(0, 100)]);
-        assert_eq!((workload.reads(), workload.bytes(), workload.distinct_bytes(4096)), (1, 100, 4096));
+        assert_eq!(
+            (
+                workload.reads(),
+                workload.bytes(),
+                workload.distinct_bytes(4096)
+            ),
+            (1, 100, 4096)
+        );
         assert!(!workload.touches());
-        workload.jobs[0].requests.extend([Request::touch(39_999), Request::touch(36_864), Request::touch(4096)]);
+        workload.jobs[0].requests.extend([
+            Request::touch(39_999),
+            Request::touch(36_864),
+            Request::touch(4096),
+        ]);
         assert_eq!((workload.reads(), workload.bytes()), (4, 103));
         assert_eq!(workload.distinct_bytes(4096), 4096 + 4096 + 3136);
         assert!(workload.touches());

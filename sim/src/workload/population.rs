@@ -42,30 +42,74 @@ struct Habits {
 }
 
 pub const fn bytes(default: &'static str) -> Param {
-    Param { key: "bytes", unit: Unit::Bytes, default, range: (PAGE_BYTES, 16 << 30), help: "of all files together" }
+    Param {
+        key: "bytes",
+        unit: Unit::Bytes,
+        default,
+        range: (PAGE_BYTES, 16 << 30),
+        help: "of all files together",
+    }
 }
 pub const fn processes(default: &'static str) -> Param {
-    Param { key: "processes", unit: Unit::Count, default, range: (1, 1024), help: "that touch their files at once" }
+    Param {
+        key: "processes",
+        unit: Unit::Count,
+        default,
+        range: (1, 1024),
+        help: "that touch their files at once",
+    }
 }
 
 /// The keys of the habits, in the order of [`Habits`]: pages, and per cents.
 pub const fn stretch(default: &'static str) -> Param {
-    Param { key: "stretch", unit: Unit::Count, default, range: (1, MAX_PAGES), help: "pages touched in a row, mean" }
+    Param {
+        key: "stretch",
+        unit: Unit::Count,
+        default,
+        range: (1, MAX_PAGES),
+        help: "pages touched in a row, mean",
+    }
 }
 pub const fn gap(default: &'static str) -> Param {
     let help = "pages of a short gap, mean, in percent of a stretch";
-    Param { key: "gap-percent", unit: Unit::Count, default, range: (1, 10_000), help }
+    Param {
+        key: "gap-percent",
+        unit: Unit::Count,
+        default,
+        range: (1, 10_000),
+        help,
+    }
 }
 pub const fn long_gap(default: &'static str) -> Param {
-    Param { key: "long-gap", unit: Unit::Count, default, range: (1, MAX_PAGES), help: "pages of a long gap, mean" }
+    Param {
+        key: "long-gap",
+        unit: Unit::Count,
+        default,
+        range: (1, MAX_PAGES),
+        help: "pages of a long gap, mean",
+    }
 }
 pub const fn long_share(default: &'static str) -> Param {
-    Param { key: "long-percent", unit: Unit::Count, default, range: (0, 100), help: "gaps that are long, percent" }
+    Param {
+        key: "long-percent",
+        unit: Unit::Count,
+        default,
+        range: (0, 100),
+        help: "gaps that are long, percent",
+    }
 }
 
 /// The workload of the values of [`bytes`], [`processes`], [`stretch`], [`gap`], [`long_gap`] and [`long_share`].
 pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [bytes, processes, stretch, gap_percent, long_gap, long_percent] = *values else {
+    let [
+        bytes,
+        processes,
+        stretch,
+        gap_percent,
+        long_gap,
+        long_percent,
+    ] = *values
+    else {
         unreachable!("six parameters")
     };
     let habits = Habits {
@@ -75,22 +119,40 @@ pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Worklo
         long_share: long_percent as f64 / 100.0,
     };
     if size < bytes {
-        return Err(too_small(info.name, size, format!("is less than bytes={bytes}")));
+        return Err(too_small(
+            info.name,
+            size,
+            format!("is less than bytes={bytes}"),
+        ));
     }
     let mut rng = Rng::new(seed);
     let files = files(&mut rng, bytes / PAGE_BYTES);
     let mut stretches: Vec<Vec<(u32, u64, u64)>> = vec![Vec::new(); processes as usize];
     for (file, &pages) in files.iter().enumerate() {
-        let touched = habits.touched(&mut rng, pages).into_iter().map(|(first, n)| (file as u32, first, n));
+        let touched = habits
+            .touched(&mut rng, pages)
+            .into_iter()
+            .map(|(first, n)| (file as u32, first, n));
         stretches[file % processes as usize].extend(touched);
     }
-    let mut workload = Workload::on_files(info.name, files.iter().map(|pages| pages * PAGE_BYTES).collect());
+    let mut workload = Workload::on_files(
+        info.name,
+        files.iter().map(|pages| pages * PAGE_BYTES).collect(),
+    );
     for mut of_process in stretches {
         rng.shuffle(&mut of_process);
         let mut last = None;
         for (file, first, n) in of_process {
-            let touches = (first..first + n).map(|page| Request::touch(page * PAGE_BYTES)).collect();
-            workload.then(&mut last, Job { executable: file % 3 < 2, ..Job::new(file, file, touches) });
+            let touches = (first..first + n)
+                .map(|page| Request::touch(page * PAGE_BYTES))
+                .collect();
+            workload.then(
+                &mut last,
+                Job {
+                    executable: file % 3 < 2,
+                    ..Job::new(file, file, touches)
+                },
+            );
         }
     }
     Ok(workload)
@@ -113,11 +175,19 @@ impl Habits {
     fn touched(&self, rng: &mut Rng, pages: u64) -> Vec<(u64, u64)> {
         let mut stretches = Vec::new();
         // Half of the files are touched from their first page on.
-        let mut at = if rng.below(2) == 0 { 0 } else { length(rng, self.gap).min(pages - 1) };
+        let mut at = if rng.below(2) == 0 {
+            0
+        } else {
+            length(rng, self.gap).min(pages - 1)
+        };
         while at < pages {
             let n = length(rng, self.stretch).min(pages - at);
             stretches.push((at, n));
-            let gap = if rng.unit() < self.long_share { self.long_gap } else { self.gap };
+            let gap = if rng.unit() < self.long_share {
+                self.long_gap
+            } else {
+                self.gap
+            };
             at += n + length(rng, gap);
         }
         stretches
@@ -146,13 +216,24 @@ mod tests {
 
     #[test]
     fn stretches_lie_apart_and_in_their_file() {
-        let habits = Habits { stretch: 8.0, gap: 4.0, long_gap: 50.0, long_share: 0.1 };
+        let habits = Habits {
+            stretch: 8.0,
+            gap: 4.0,
+            long_gap: 50.0,
+            long_share: 0.1,
+        };
         let mut rng = Rng::new(2);
         for pages in [1, 2, 1000] {
             let stretches = habits.touched(&mut rng, pages);
             assert!(!stretches.is_empty());
-            assert!(stretches.iter().all(|&(at, n)| n > 0 && at + n <= pages), "{stretches:?}");
-            assert!(stretches.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0), "{stretches:?}");
+            assert!(
+                stretches.iter().all(|&(at, n)| n > 0 && at + n <= pages),
+                "{stretches:?}"
+            );
+            assert!(
+                stretches.windows(2).all(|w| w[0].0 + w[0].1 < w[1].0),
+                "{stretches:?}"
+            );
         }
         assert_eq!(files(&mut rng, 60_000).iter().sum::<u64>(), 60_000);
     }

@@ -102,7 +102,11 @@ impl Shape {
             }
             let together = extent.len() > LONGEST_GROUP || rng.below(100) < self.together_percent;
             let most = if together { self.depth as usize } else { 1 };
-            batches.extend((0..extent.len()).step_by(most).map(|done| most.min(extent.len() - done)));
+            batches.extend(
+                (0..extent.len())
+                    .step_by(most)
+                    .map(|done| most.min(extent.len() - done)),
+            );
         }
         Ok(self.chain(size, &requests, &batches))
     }
@@ -116,23 +120,42 @@ impl Shape {
         let (mut last, mut rest) = (None, requests);
         for &n in batches {
             let (batch, behind) = rest.split_at(n);
-            workload.then(&mut last, Job { depth: n as u32, ..Job::new(0, 0, batch.to_vec()) });
+            workload.then(
+                &mut last,
+                Job {
+                    depth: n as u32,
+                    ..Job::new(0, 0, batch.to_vec())
+                },
+            );
             rest = behind;
         }
         workload
     }
 
     fn long(&self) -> Vec<Extent> {
-        let length = |s: &Streams, i| s.shortest + (s.longest - s.shortest) * i / (s.count - 1).max(1);
-        let lengths = self.streams.iter().flat_map(|s| (0..s.count).map(move |i| length(s, i)));
-        lengths.zip(self.stream_blocks.iter().cycle()).map(|(n, &blocks)| vec![blocks; n as usize]).collect()
+        let length =
+            |s: &Streams, i| s.shortest + (s.longest - s.shortest) * i / (s.count - 1).max(1);
+        let lengths = self
+            .streams
+            .iter()
+            .flat_map(|s| (0..s.count).map(move |i| length(s, i)));
+        lengths
+            .zip(self.stream_blocks.iter().cycle())
+            .map(|(n, &blocks)| vec![blocks; n as usize])
+            .collect()
     }
 
     /// The reads outside streams: sizes and groups as often as their tables say, in drawn order.
     fn groups(&self, streams: &[Extent], rng: &mut Rng) -> Vec<Extent> {
         let reads = self.reads - streams.iter().map(Vec::len).sum::<usize>();
         let blocks = self.blocks - streams.iter().flatten().sum::<u64>();
-        let mut sizes: Vec<u64> = self.other_blocks.iter().copied().cycle().take(reads).collect();
+        let mut sizes: Vec<u64> = self
+            .other_blocks
+            .iter()
+            .copied()
+            .cycle()
+            .take(reads)
+            .collect();
         // The table comes near the total; the rest is a block more for some of the reads.
         let rest = blocks - sizes.iter().sum::<u64>();
         let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
@@ -157,11 +180,18 @@ fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> V
     // One block more than is read, so that no two extents touch.
     let needs: Vec<u64> = extents.iter().map(|e| e.iter().sum::<u64>() + 1).collect();
     let zones = zones(&needs);
-    let spans: Vec<u64> = zones.iter().map(|zone| zone.iter().sum::<u64>() * 100 / zone_percent).collect();
+    let spans: Vec<u64> = zones
+        .iter()
+        .map(|zone| zone.iter().sum::<u64>() * 100 / zone_percent)
+        .collect();
     let zone_starts = spread(&spans, blocks, rng);
     let mut starts = Vec::with_capacity(extents.len());
     for ((zone, &span), zone_start) in zones.iter().zip(&spans).zip(zone_starts) {
-        starts.extend(spread(zone, span, rng).into_iter().map(|start| zone_start + start));
+        starts.extend(
+            spread(zone, span, rng)
+                .into_iter()
+                .map(|start| zone_start + start),
+        );
     }
     starts
 }
@@ -204,7 +234,18 @@ mod tests {
         least_bytes: 64 << 20,
         reads: 200,
         blocks: 1000,
-        streams: &[Streams { count: 3, shortest: 11, longest: 15 }, Streams { count: 1, shortest: 20, longest: 20 }],
+        streams: &[
+            Streams {
+                count: 3,
+                shortest: 11,
+                longest: 15,
+            },
+            Streams {
+                count: 1,
+                shortest: 20,
+                longest: 20,
+            },
+        ],
         stream_blocks: &[4, 8],
         other_blocks: &[1, 2, 8],
         zone_percent: 70,
@@ -214,28 +255,51 @@ mod tests {
 
     fn reads(seed: u64) -> Vec<Request> {
         let workload = SHAPE.build(SHAPE.least_bytes, seed).expect("fits");
-        workload.jobs.into_iter().flat_map(|job| job.requests).collect()
+        workload
+            .jobs
+            .into_iter()
+            .flat_map(|job| job.requests)
+            .collect()
     }
 
     fn sequences(reads: &[Request]) -> Vec<&[Request]> {
-        reads.chunk_by(|a, b| a.offset + a.len == b.offset).collect()
+        reads
+            .chunk_by(|a, b| a.offset + a.len == b.offset)
+            .collect()
     }
 
     #[test]
     fn counts_are_met() {
         let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
-        assert_eq!((workload.reads(), workload.bytes()), (200, 1000 * BLOCK_BYTES));
-        assert_eq!(workload.distinct_bytes(BLOCK_BYTES), workload.bytes(), "a byte is read twice");
-        assert!(reads(1).iter().all(|r| r.offset % BLOCK_BYTES == 0 && r.len % BLOCK_BYTES == 0));
-        assert!(reads(1).iter().all(|r| r.len <= 9 * BLOCK_BYTES), "the table's largest and one");
+        assert_eq!(
+            (workload.reads(), workload.bytes()),
+            (200, 1000 * BLOCK_BYTES)
+        );
+        assert_eq!(
+            workload.distinct_bytes(BLOCK_BYTES),
+            workload.bytes(),
+            "a byte is read twice"
+        );
+        assert!(
+            reads(1)
+                .iter()
+                .all(|r| r.offset % BLOCK_BYTES == 0 && r.len % BLOCK_BYTES == 0)
+        );
+        assert!(
+            reads(1).iter().all(|r| r.len <= 9 * BLOCK_BYTES),
+            "the table's largest and one"
+        );
     }
 
     #[test]
     fn streams_and_groups_are_those_of_the_tables() {
         let reads = reads(2);
         let of_length = |keep: fn(usize) -> bool| {
-            let mut found: Vec<(usize, u64)> =
-                sequences(&reads).iter().filter(|s| keep(s.len())).map(|s| (s.len(), s[0].len / BLOCK_BYTES)).collect();
+            let mut found: Vec<(usize, u64)> = sequences(&reads)
+                .iter()
+                .filter(|s| keep(s.len()))
+                .map(|s| (s.len(), s[0].len / BLOCK_BYTES))
+                .collect();
             found.sort_unstable();
             found
         };
@@ -243,19 +307,31 @@ mod tests {
         // 200 - 59 reads in groups: three times the 38 of the table, and 27 more, of which the last 8 find 7.
         let mut expected = [GROUPS.repeat(3), vec![1, 1, 1, 2, 2, 3, 4, 6, 7]].concat();
         expected.sort_unstable();
-        assert_eq!(of_length(|n| n <= 10).iter().map(|g| g.0).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            of_length(|n| n <= 10)
+                .iter()
+                .map(|g| g.0)
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 
     /// The order of the extents and the sizes within groups are drawn.
     #[test]
     fn nothing_is_in_the_order_of_the_tables() {
-        let lengths = |reads: &[Request]| sequences(reads).iter().map(|s| s.len()).collect::<Vec<_>>();
+        let lengths =
+            |reads: &[Request]| sequences(reads).iter().map(|s| s.len()).collect::<Vec<_>>();
         let (one, two) = (reads(1), reads(2));
-        assert_ne!(lengths(&one)[..4], [11, 13, 15, 20], "the streams come first");
+        assert_ne!(
+            lengths(&one)[..4],
+            [11, 13, 15, 20],
+            "the streams come first"
+        );
         assert_ne!(lengths(&one), lengths(&two));
         let sizes_of_tens = |reads: &[Request]| {
             let tens = sequences(reads).into_iter().filter(|s| s.len() == 10);
-            let mut sizes: Vec<Vec<u64>> = tens.map(|s| s.iter().map(|r| r.len).collect()).collect();
+            let mut sizes: Vec<Vec<u64>> =
+                tens.map(|s| s.iter().map(|r| r.len).collect()).collect();
             sizes.sort_unstable();
             sizes
         };
@@ -269,29 +345,56 @@ mod tests {
         let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
         for (n, job) in workload.jobs.iter().enumerate() {
             assert_eq!(job.after, (n as u32).checked_sub(1));
-            assert_eq!((job.requests.len(), job.open, job.file), (job.depth as usize, 0, 0));
-            assert!(job.requests.windows(2).all(|w| w[0].offset + w[0].len == w[1].offset && job.depth <= 4));
+            assert_eq!(
+                (job.requests.len(), job.open, job.file),
+                (job.depth as usize, 0, 0)
+            );
+            assert!(
+                job.requests
+                    .windows(2)
+                    .all(|w| w[0].offset + w[0].len == w[1].offset && job.depth <= 4)
+            );
         }
         let fours = workload.jobs.iter().filter(|j| j.depth == 4).count();
         // 2 + 3 + 3 + 5 of the streams of 11, 13, 15 and 20 reads.
         assert!(fours > 13 && fours < 13 + 15, "{fours}");
-        let apart = Shape { together_percent: 0, ..SHAPE }.build(SHAPE.least_bytes, 1).expect("fits");
-        assert_eq!(apart.jobs.iter().filter(|j| j.depth == 4).count(), 13, "only the streams");
-        let alone = Shape { depth: 1, ..SHAPE }.build(SHAPE.least_bytes, 1).expect("fits");
-        assert_eq!((alone.jobs.len(), alone.jobs[0].depth, alone.reads()), (1, 1, 200));
+        let apart = Shape {
+            together_percent: 0,
+            ..SHAPE
+        }
+        .build(SHAPE.least_bytes, 1)
+        .expect("fits");
+        assert_eq!(
+            apart.jobs.iter().filter(|j| j.depth == 4).count(),
+            13,
+            "only the streams"
+        );
+        let alone = Shape { depth: 1, ..SHAPE }
+            .build(SHAPE.least_bytes, 1)
+            .expect("fits");
+        assert_eq!(
+            (alone.jobs.len(), alone.jobs[0].depth, alone.reads()),
+            (1, 1, 200)
+        );
     }
 
     /// Blocks read one after the other are within a zone, and the zones are all over the file.
     #[test]
     fn zones_keep_together_what_is_read_together() {
         let needs = [1000, 1048, 2048, 5000, 1, 2];
-        assert_eq!(zones(&needs), [&[1000, 1048][..], &[2048], &[5000], &[1, 2]]);
+        assert_eq!(
+            zones(&needs),
+            [&[1000, 1048][..], &[2048], &[5000], &[1, 2]]
+        );
         let extents: Vec<Extent> = vec![vec![32; 4]; 400];
         let blocks = 1 << 20;
         let starts = place(&extents, 70, blocks, &mut Rng::new(1));
         // 16 extents of 128 + 1 blocks fill a zone, of 16 * 129 / 0.7 = 2948 blocks.
         for zone in starts.chunks(16) {
-            let (low, high) = (zone.iter().min().expect("some"), zone.iter().max().expect("some"));
+            let (low, high) = (
+                zone.iter().min().expect("some"),
+                zone.iter().max().expect("some"),
+            );
             assert!(high + 129 - low <= 2948, "{low} to {high}");
             assert!(!zone.is_sorted());
         }
@@ -299,7 +402,10 @@ mod tests {
         assert!(*starts.iter().max().expect("some") > blocks / 8 * 7);
         let mut sorted = starts.clone();
         sorted.sort_unstable();
-        assert!(sorted.windows(2).all(|w| w[0] + 128 < w[1]), "two extents touch");
+        assert!(
+            sorted.windows(2).all(|w| w[0] + 128 < w[1]),
+            "two extents touch"
+        );
     }
 
     #[test]
@@ -308,7 +414,10 @@ mod tests {
         let mut placed: Vec<(u64, u64)> = starts.into_iter().zip([3, 5, 2]).collect();
         placed.sort_unstable();
         assert_eq!(placed[0].0, 0);
-        assert!(placed.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0), "{placed:?}");
+        assert!(
+            placed.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0),
+            "{placed:?}"
+        );
     }
 
     #[test]
@@ -319,7 +428,13 @@ mod tests {
 
     #[test]
     fn a_file_too_small_is_refused() {
-        let error = SHAPE.build((64 << 20) - 1, 1).expect_err("too small").to_string();
-        assert_eq!(error, "small: size=67108863 is less than the 67108864 bytes that it needs");
+        let error = SHAPE
+            .build((64 << 20) - 1, 1)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "small: size=67108863 is less than the 67108864 bytes that it needs"
+        );
     }
 }

@@ -44,12 +44,24 @@ impl Waits {
     /// Of these jobs, none of which has begun.
     #[must_use]
     pub fn of(jobs: &[Job]) -> Waits {
-        let mut waits =
-            Waits { left: vec![0; jobs.len()], from_ns: vec![0; jobs.len()], waiters: vec![Vec::new(); jobs.len()] };
+        let mut waits = Waits {
+            left: vec![0; jobs.len()],
+            from_ns: vec![0; jobs.len()],
+            waiters: vec![Vec::new(); jobs.len()],
+        };
         for (number, job) in jobs.iter().enumerate() {
-            for Link { job: of, end, delay_ns } in links(job) {
+            for Link {
+                job: of,
+                end,
+                delay_ns,
+            } in links(job)
+            {
                 waits.left[number] += 1;
-                waits.waiters[of as usize].push(Waiter { job: number as u32, end, delay_ns });
+                waits.waiters[of as usize].push(Waiter {
+                    job: number as u32,
+                    end,
+                    delay_ns,
+                });
             }
         }
         waits
@@ -58,7 +70,9 @@ impl Waits {
     /// Jobs that wait for nothing, in their order.
     #[must_use]
     pub fn free(&self) -> Vec<u32> {
-        (0..self.left.len() as u32).filter(|&job| self.left[job as usize] == 0).collect()
+        (0..self.left.len() as u32)
+            .filter(|&job| self.left[job as usize] == 0)
+            .collect()
     }
 
     /// The first request of a job is issued, or, if it has none, it begins. Returns the jobs that may begin by that,
@@ -76,7 +90,10 @@ impl Waits {
     fn happened(&mut self, job: u32, end: bool, now: u64) -> Vec<(u32, u64)> {
         let mut ready = Vec::new();
         for waiter in self.waiters[job as usize].iter().filter(|w| w.end == end) {
-            let (left, from) = (&mut self.left[waiter.job as usize], &mut self.from_ns[waiter.job as usize]);
+            let (left, from) = (
+                &mut self.left[waiter.job as usize],
+                &mut self.from_ns[waiter.job as usize],
+            );
             *left -= 1;
             *from = (*from).max(now.saturating_add(waiter.delay_ns));
             if *left == 0 {
@@ -89,7 +106,11 @@ impl Waits {
 
 /// All that a job waits for: the end of the one that it follows, and its links.
 pub fn links(job: &Job) -> impl Iterator<Item = Link> {
-    let follows = job.after.map(|job| Link { job, end: true, delay_ns: 0 });
+    let follows = job.after.map(|job| Link {
+        job,
+        end: true,
+        delay_ns: 0,
+    });
     follows.into_iter().chain(job.links.iter().copied())
 }
 
@@ -99,13 +120,19 @@ mod tests {
 
     #[test]
     fn the_latest_of_all_sums_counts() {
-        let job = |links: &[Link]| Job { links: links.to_vec(), ..Job::new(0, 0, Vec::new()) };
+        let job = |links: &[Link]| Job {
+            links: links.to_vec(),
+            ..Job::new(0, 0, Vec::new())
+        };
         let link = |job, end, delay_ns| Link { job, end, delay_ns };
         let jobs = [
             job(&[]),
             job(&[]),
             job(&[link(0, false, 100), link(1, true, 5)]),
-            Job { after: Some(0), ..job(&[link(0, true, u64::MAX)]) },
+            Job {
+                after: Some(0),
+                ..job(&[link(0, true, u64::MAX)])
+            },
         ];
         let mut waits = Waits::of(&jobs);
         assert_eq!(waits.free(), [0, 1]);

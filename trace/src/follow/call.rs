@@ -83,7 +83,12 @@ pub struct Entry {
 }
 
 const fn row(name: &'static str, call: Call) -> Entry {
-    Entry { name, call, exit: true, filter: None }
+    Entry {
+        name,
+        call,
+        exit: true,
+        filter: None,
+    }
 }
 
 /// Every call.
@@ -92,15 +97,25 @@ pub static ENTRIES: &[Entry] = &[
     row("openat", Call::OpenAt),
     row("openat2", Call::OpenAt2),
     // A descriptor is free when close begins: another open meanwhile may get its number.
-    Entry { exit: false, ..row("close", Call::Close) },
+    Entry {
+        exit: false,
+        ..row("close", Call::Close)
+    },
     row("close_range", Call::CloseRange),
     row("dup", Call::Dup),
     row("dup2", Call::Dup),
     row("dup3", Call::Dup3),
     // F_DUPFD, F_SETFD, F_SETFL, F_DUPFD_CLOEXEC.
-    Entry { filter: Some("cmd == 0 || cmd == 2 || cmd == 4 || cmd == 1030"), ..row("fcntl", Call::Fcntl) },
+    Entry {
+        filter: Some("cmd == 0 || cmd == 2 || cmd == 4 || cmd == 1030"),
+        ..row("fcntl", Call::Fcntl)
+    },
     // FIONCLEX, FIOCLEX: programs use it for F_SETFD. On an open descriptor it does not fail.
-    Entry { filter: Some("cmd == 0x5450 || cmd == 0x5451"), exit: false, ..row("ioctl", Call::Ioctl) },
+    Entry {
+        filter: Some("cmd == 0x5450 || cmd == 0x5451"),
+        exit: false,
+        ..row("ioctl", Call::Ioctl)
+    },
     row("unshare", Call::Unshare),
     row("lseek", Call::Seek),
     row("read", Call::Read),
@@ -119,12 +134,21 @@ pub static ENTRIES: &[Entry] = &[
     row("fadvise64", Call::Advise),
     row("readahead", Call::Readahead),
     // Files, and what is put in place of something (MAP_FIXED). Memory (MAP_ANONYMOUS) else goes where nothing is.
-    Entry { filter: Some("flags & 0x10 || !(flags & 0x20)"), ..row("mmap", Call::Map) },
+    Entry {
+        filter: Some("flags & 0x10 || !(flags & 0x20)"),
+        ..row("mmap", Call::Map)
+    },
     // As close: the place is free when it begins.
-    Entry { exit: false, ..row("munmap", Call::Unmap) },
+    Entry {
+        exit: false,
+        ..row("munmap", Call::Unmap)
+    },
     row("mremap", Call::Remap),
     // NORMAL, RANDOM, SEQUENTIAL, WILLNEED. Of a file DONTNEED leaves the page cache as it is.
-    Entry { filter: Some("behavior <= 3"), ..row("madvise", Call::AdviseMapped) },
+    Entry {
+        filter: Some("behavior <= 3"),
+        ..row("madvise", Call::AdviseMapped)
+    },
 ];
 
 impl Call {
@@ -132,8 +156,8 @@ impl Call {
     #[must_use]
     pub fn is_data(self) -> bool {
         use Call::{
-            Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2, Readahead, Sendfile,
-            Write, WriteAt, WriteVector, WriteVectorAt, WriteVectorAt2,
+            Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2,
+            Readahead, Sendfile, Write, WriteAt, WriteVector, WriteVectorAt, WriteVectorAt2,
         };
         matches!(
             self,

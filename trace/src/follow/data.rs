@@ -6,7 +6,10 @@ use super::call::Call;
 use super::call::MAX_CALL_BYTES;
 use super::event::FileKey;
 use super::fds::Description;
-use super::{CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, UNKNOWN, UNMAPPED, UNREAD};
+use super::{
+    CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, UNKNOWN, UNMAPPED,
+    UNREAD,
+};
 use crate::check::MAX_END;
 use crate::error::Fault;
 use crate::{Flags, Item, Op, Record};
@@ -35,9 +38,26 @@ enum From {
 
 fn asked(call: Call, args: [u64; 6]) -> RequestedCall {
     let [a, b, c, d, e, _] = args;
-    let of = |op, from, len| RequestedCall { op, descriptor: a as i32, from, len };
-    let at = |offset, minus_one| if minus_one && offset == u64::MAX { From::Position } else { From::At(offset) };
-    let pointed = |pointer| if pointer == 0 { From::Position } else { From::Memory };
+    let of = |op, from, len| RequestedCall {
+        op,
+        descriptor: a as i32,
+        from,
+        len,
+    };
+    let at = |offset, minus_one| {
+        if minus_one && offset == u64::MAX {
+            From::Position
+        } else {
+            From::At(offset)
+        }
+    };
+    let pointed = |pointer| {
+        if pointer == 0 {
+            From::Position
+        } else {
+            From::Memory
+        }
+    };
     match call {
         Call::ReadAt => of(Op::Read, From::At(d), Some(c)),
         Call::ReadVector => of(Op::Read, From::Position, None),
@@ -48,19 +68,32 @@ fn asked(call: Call, args: [u64; 6]) -> RequestedCall {
         Call::WriteVector => of(Op::Write, From::Position, None),
         Call::WriteVectorAt => of(Op::Write, at(d, false), None),
         Call::WriteVectorAt2 => of(Op::Write, at(d, true), None),
-        Call::Sendfile => RequestedCall { descriptor: b as i32, ..of(Op::Read, pointed(c), Some(d)) },
+        Call::Sendfile => RequestedCall {
+            descriptor: b as i32,
+            ..of(Op::Read, pointed(c), Some(d))
+        },
         Call::Copy => of(Op::Read, pointed(b), Some(e)),
         Call::Readahead => of(Op::Hint(Advice::WillNeed), From::At(b), Some(c)),
-        Call::Advise => of(Op::Hint(advice(d).unwrap_or(Advice::Normal)), From::At(b), Some(c)),
+        Call::Advise => of(
+            Op::Hint(advice(d).unwrap_or(Advice::Normal)),
+            From::At(b),
+            Some(c),
+        ),
         _ => of(Op::Read, From::Position, Some(c)),
     }
 }
 
 /// `POSIX_FADV_*`; the fifth, NOREUSE, says nothing about what is read ahead.
 fn advice(number: u64) -> Option<Advice> {
-    [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::DontNeed]
-        .get(usize::try_from(number).ok()?)
-        .copied()
+    [
+        Advice::Normal,
+        Advice::Random,
+        Advice::Sequential,
+        Advice::WillNeed,
+        Advice::DontNeed,
+    ]
+    .get(usize::try_from(number).ok()?)
+    .copied()
 }
 
 impl Follow {
@@ -82,9 +115,14 @@ impl Follow {
         }
         let (open, before) = self.description(thread, asked.descriptor)?;
         let file = self.bind(thread, &asked, open, before, pending.seen, came, out);
-        let position = self.tables.get(thread, asked.descriptor).and_then(|(_, d)| d.position);
+        let position = self
+            .tables
+            .get(thread, asked.descriptor)
+            .and_then(|(_, d)| d.position);
         if asked.from == From::Position {
-            let next = position.filter(|_| !pending.early).and_then(|at| at.checked_add(came));
+            let next = position
+                .filter(|_| !pending.early)
+                .and_then(|at| at.checked_add(came));
             self.put_position(thread, asked.descriptor, next);
         }
         let position = position.filter(|_| !pending.early);
@@ -102,7 +140,11 @@ impl Follow {
             From::Memory => None,
         };
         let (offset, len, returned) = match (offset, pending.seen) {
-            (Some(offset), _) => (offset, asked.len.unwrap_or(came).min(MAX_CALL_BYTES), Some(came)),
+            (Some(offset), _) => (
+                offset,
+                asked.len.unwrap_or(came).min(MAX_CALL_BYTES),
+                Some(came),
+            ),
             (None, Some(seen)) if asked.op == Op::Read => by_page(&mut self.counts, seen, came),
             _ => return Ok(self.pass(UNKNOWN)),
         };
@@ -116,14 +158,28 @@ impl Follow {
             returned: returned.filter(|_| !hint),
             start_ns: Some(pending.start_ns),
             end_ns: Some(at_ns),
-            flags: if direct { Flags::DIRECT } else { Flags::default() },
+            flags: if direct {
+                Flags::DIRECT
+            } else {
+                Flags::default()
+            },
             // A hint of all that follows has no length, or one beyond all files.
-            ..Record::read(file, offset.min(MAX_END), len.min(MAX_END - offset.min(MAX_END)))
+            ..Record::read(
+                file,
+                offset.min(MAX_END),
+                len.min(MAX_END - offset.min(MAX_END)),
+            )
         }))
     }
 
     /// A hint about addresses: of each file that is mapped there; the first is given back.
-    fn advised(&mut self, thread: u32, pending: &Pending, at_ns: u64, out: &mut VecDeque<Item>) -> Option<Record> {
+    fn advised(
+        &mut self,
+        thread: u32,
+        pending: &Pending,
+        at_ns: u64,
+        out: &mut VecDeque<Item>,
+    ) -> Option<Record> {
         let [address, len, number, ..] = pending.args;
         // A text may have DONTNEED, which leaves the page cache as it is.
         let Some(advice) = advice(number).filter(|advice| *advice != Advice::DontNeed) else {
@@ -135,7 +191,11 @@ impl Follow {
         }
         let mut first = None;
         for piece in pieces {
-            let Some(&place) = self.known.get(&piece.open).or_else(|| self.learned.get(&piece.open)) else {
+            let Some(&place) = self
+                .known
+                .get(&piece.open)
+                .or_else(|| self.learned.get(&piece.open))
+            else {
                 self.left_out.count(NO_HINT);
                 continue;
             };
@@ -147,10 +207,19 @@ impl Follow {
                 open: MAPPING | file,
                 start_ns: Some(at_ns),
                 end_ns: Some(at_ns),
-                ..Record::read(file, piece.offset.min(MAX_END), piece.len.min(MAX_END - piece.offset.min(MAX_END)))
+                ..Record::read(
+                    file,
+                    piece.offset.min(MAX_END),
+                    piece.len.min(MAX_END - piece.offset.min(MAX_END)),
+                )
             };
             match first {
-                None => first = Some(Record { start_ns: Some(pending.start_ns), ..record }),
+                None => {
+                    first = Some(Record {
+                        start_ns: Some(pending.start_ns),
+                        ..record
+                    })
+                }
                 Some(_) => self.put(record),
             }
         }
@@ -174,12 +243,23 @@ impl Follow {
     }
 
     /// The description behind a descriptor; one whose open is not in the trace begins here, without a position.
-    pub(super) fn description(&mut self, thread: u32, descriptor: i32) -> Result<(u32, Description), Fault> {
+    pub(super) fn description(
+        &mut self,
+        thread: u32,
+        descriptor: i32,
+    ) -> Result<(u32, Description), Fault> {
         if let Some((open, description)) = self.tables.get(thread, descriptor) {
             return Ok((open, *description));
         }
-        let unknown = Description { name: None, position: None, direct: false };
-        Ok((self.tables.open(thread, descriptor, unknown, false)?, unknown))
+        let unknown = Description {
+            name: None,
+            position: None,
+            direct: false,
+        };
+        Ok((
+            self.tables.open(thread, descriptor, unknown, false)?,
+            unknown,
+        ))
     }
 
     fn put_position(&mut self, thread: u32, descriptor: i32, to: Option<u64>) {
@@ -201,7 +281,9 @@ impl Follow {
         out: &mut VecDeque<Item>,
     ) -> Option<u32> {
         let learned: Option<FileKey> = self.known.get(&open).copied();
-        let file = before.name.or_else(|| learned.map(|place| self.file(place, out)));
+        let file = before
+            .name
+            .or_else(|| learned.map(|place| self.file(place, out)));
         let Some(seen) = seen.filter(|_| asked.op == Op::Read) else {
             // A file of the page cache is asked there for every byte: a call that got bytes without it had another file.
             let other = asked.op == Op::Read && came > 0 && !before.direct;
@@ -218,7 +300,9 @@ impl Follow {
         // The first pages of a read are not told where a later one had to be waited for.
         let page = |byte: u64| if seen.direct { byte } else { byte / PAGE_BYTES };
         let elsewhere = match (asked.from, before.position) {
-            (From::Position, Some(at)) => !(page(at)..=page(at.saturating_add(came))).contains(&page(seen.start)),
+            (From::Position, Some(at)) => {
+                !(page(at)..=page(at.saturating_add(came))).contains(&page(seen.start))
+            }
             _ => false,
         };
         let other = file.is_some_and(|file| file != number);

@@ -21,7 +21,10 @@ impl FileKey {
     /// The file of an inode on the device of these numbers.
     #[must_use]
     pub fn new(major: u32, minor: u32, ino: u64) -> FileKey {
-        FileKey { dev: (major << MINOR_BITS) | minor, ino }
+        FileKey {
+            dev: (major << MINOR_BITS) | minor,
+            ino,
+        }
     }
 
     /// Major and minor number of its device.
@@ -34,7 +37,10 @@ impl FileKey {
     #[must_use]
     pub fn nameless(self) -> FileInfo {
         let (major, minor) = self.device();
-        FileInfo { name: format!("inode {} of {major}:{minor}", self.ino), size: None }
+        FileInfo {
+            name: format!("inode {} of {major}:{minor}", self.ino),
+            size: None,
+        }
     }
 }
 

@@ -83,16 +83,27 @@ impl Tables {
     /// Nothing is known any more of any descriptor, and of no thread which ones it shares.
     pub fn forget(&mut self) {
         let next_open = self.next_open;
-        *self = Tables { next_open, ..Tables::default() };
+        *self = Tables {
+            next_open,
+            ..Tables::default()
+        };
     }
 
     fn table(&mut self, descriptors: HashMap<i32, Descriptor>) -> u32 {
         self.next_table = self.next_table.wrapping_add(1);
         self.descriptors += descriptors.len();
         for descriptor in descriptors.values() {
-            self.open.entry(descriptor.open).and_modify(|(_, users)| *users += 1);
+            self.open
+                .entry(descriptor.open)
+                .and_modify(|(_, users)| *users += 1);
         }
-        self.tables.insert(self.next_table, Table { users: 1, descriptors });
+        self.tables.insert(
+            self.next_table,
+            Table {
+                users: 1,
+                descriptors,
+            },
+        );
         self.next_table
     }
 
@@ -102,8 +113,12 @@ impl Tables {
     /// There are as many as there may be.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
-        let Some(&table) = self.threads.get(&parent) else { return self.begin(child) };
-        let Some(parents) = self.tables.get_mut(&table) else { return self.begin(child) };
+        let Some(&table) = self.threads.get(&parent) else {
+            return self.begin(child);
+        };
+        let Some(parents) = self.tables.get_mut(&table) else {
+            return self.begin(child);
+        };
         let table = if share {
             parents.users += 1;
             let done = self.room(0);
@@ -126,8 +141,12 @@ impl Tables {
     /// # Errors
     /// There are as many descriptors as there may be.
     pub fn unshare(&mut self, thread: u32) -> Result<(), Fault> {
-        let Some(&table) = self.threads.get(&thread) else { return Ok(()) };
-        let Some(shared) = self.tables.get_mut(&table).filter(|t| t.users > 1) else { return Ok(()) };
+        let Some(&table) = self.threads.get(&thread) else {
+            return Ok(());
+        };
+        let Some(shared) = self.tables.get_mut(&table).filter(|t| t.users > 1) else {
+            return Ok(());
+        };
         let copy = shared.descriptors.clone();
         if self.descriptors + copy.len() > MAX_DESCRIPTORS {
             return Err(("over 262144 descriptors at one time", MANY));
@@ -150,12 +169,19 @@ impl Tables {
 
     /// A thread is gone.
     pub fn exit(&mut self, thread: u32) {
-        let Some(number) = self.threads.remove(&thread) else { return };
-        let Some(table) = self.tables.get_mut(&number) else { return };
+        let Some(number) = self.threads.remove(&thread) else {
+            return;
+        };
+        let Some(table) = self.tables.get_mut(&number) else {
+            return;
+        };
         table.users -= 1;
         if table.users == 0 {
             let table = self.tables.remove(&number).unwrap_or_default();
-            table.descriptors.values().for_each(|descriptor| self.release(*descriptor));
+            table
+                .descriptors
+                .values()
+                .for_each(|descriptor| self.release(*descriptor));
         }
     }
 
@@ -176,18 +202,33 @@ impl Tables {
     /// The open description behind a descriptor, with its number.
     pub fn get(&mut self, thread: u32, descriptor: i32) -> Option<(u32, &mut Description)> {
         let open = self.own(thread)?.descriptors.get(&descriptor)?.open;
-        self.open.get_mut(&open).map(|(description, _)| (open, description))
+        self.open
+            .get_mut(&open)
+            .map(|(description, _)| (open, description))
     }
 
     /// A new open description behind a descriptor.
     ///
     /// # Errors
     /// There are [`MAX_DESCRIPTORS`].
-    pub fn open(&mut self, thread: u32, descriptor: i32, what: Description, cloexec: bool) -> Result<u32, Fault> {
+    pub fn open(
+        &mut self,
+        thread: u32,
+        descriptor: i32,
+        what: Description,
+        cloexec: bool,
+    ) -> Result<u32, Fault> {
         let open = self.next_open;
         self.next_open = self.next_open.wrapping_add(1);
         self.open.insert(open, (what, 0));
-        self.put(thread, descriptor, Descriptor { open, close_on_exec: cloexec })?;
+        self.put(
+            thread,
+            descriptor,
+            Descriptor {
+                open,
+                close_on_exec: cloexec,
+            },
+        )?;
         Ok(open)
     }
 
@@ -200,7 +241,14 @@ impl Tables {
             return Ok(());
         }
         match self.get(thread, from) {
-            Some((open, _)) => self.put(thread, to, Descriptor { open, close_on_exec: cloexec }),
+            Some((open, _)) => self.put(
+                thread,
+                to,
+                Descriptor {
+                    open,
+                    close_on_exec: cloexec,
+                },
+            ),
             None => {
                 self.close(thread, to);
                 Ok(())
@@ -212,8 +260,12 @@ impl Tables {
         if self.descriptors >= MAX_DESCRIPTORS {
             return Err(("over 262144 descriptors at one time", MANY));
         }
-        self.open.entry(descriptor.open).and_modify(|(_, users)| *users += 1);
-        let Some(table) = self.own(thread) else { return Ok(()) };
+        self.open
+            .entry(descriptor.open)
+            .and_modify(|(_, users)| *users += 1);
+        let Some(table) = self.own(thread) else {
+            return Ok(());
+        };
         let before = table.descriptors.insert(number, descriptor);
         self.descriptors += 1;
         before.into_iter().for_each(|before| self.release(before));
@@ -222,7 +274,9 @@ impl Tables {
 
     /// A descriptor is closed.
     pub fn close(&mut self, thread: u32, descriptor: i32) {
-        let closed = self.own(thread).and_then(|table| table.descriptors.remove(&descriptor));
+        let closed = self
+            .own(thread)
+            .and_then(|table| table.descriptors.remove(&descriptor));
         closed.into_iter().for_each(|closed| self.release(closed));
     }
 
@@ -232,14 +286,24 @@ impl Tables {
     }
 
     fn close_some(&mut self, thread: u32, closed: impl Fn(i32, &Descriptor) -> bool) {
-        let Some(table) = self.own(thread) else { return };
-        let gone: Vec<Descriptor> = table.descriptors.extract_if(|n, d| closed(*n, d)).map(|(_, d)| d).collect();
-        gone.into_iter().for_each(|descriptor| self.release(descriptor));
+        let Some(table) = self.own(thread) else {
+            return;
+        };
+        let gone: Vec<Descriptor> = table
+            .descriptors
+            .extract_if(|n, d| closed(*n, d))
+            .map(|(_, d)| d)
+            .collect();
+        gone.into_iter()
+            .for_each(|descriptor| self.release(descriptor));
     }
 
     /// Whether a descriptor is closed by [`Tables::exec`].
     pub fn set_close_on_exec(&mut self, thread: u32, descriptor: i32, closed: bool) {
-        if let Some(d) = self.own(thread).and_then(|table| table.descriptors.get_mut(&descriptor)) {
+        if let Some(d) = self
+            .own(thread)
+            .and_then(|table| table.descriptors.get_mut(&descriptor))
+        {
             d.close_on_exec = closed;
         }
     }
@@ -249,10 +313,16 @@ impl Tables {
 mod tests {
     use super::*;
 
-    const FILE: Description = Description { name: Some(0), position: Some(0), direct: false };
+    const FILE: Description = Description {
+        name: Some(0),
+        position: Some(0),
+        direct: false,
+    };
 
     fn position(tables: &mut Tables, thread: u32, descriptor: i32) -> Option<u64> {
-        tables.get(thread, descriptor).and_then(|(_, description)| description.position)
+        tables
+            .get(thread, descriptor)
+            .and_then(|(_, description)| description.position)
     }
 
     #[test]
@@ -263,19 +333,39 @@ mod tests {
         tables.dup(1, 3, 4, false).expect("room");
         tables.fork(1, 2, false).expect("room");
         tables.get(2, 4).expect("copied").1.position = Some(7);
-        assert_eq!((position(&mut tables, 1, 3), position(&mut tables, 2, 3)), (Some(7), Some(7)));
+        assert_eq!(
+            (position(&mut tables, 1, 3), position(&mut tables, 2, 3)),
+            (Some(7), Some(7))
+        );
         tables.exec(2).expect("room");
-        assert_eq!((position(&mut tables, 2, 3), position(&mut tables, 2, 4)), (None, Some(7)));
+        assert_eq!(
+            (position(&mut tables, 2, 3), position(&mut tables, 2, 4)),
+            (None, Some(7))
+        );
         // A copy closes for itself, a shared table for all.
         tables.close(2, 4);
         tables.fork(1, 5, true).expect("room");
         tables.close(5, 3);
-        assert_eq!((position(&mut tables, 1, 3), position(&mut tables, 1, 4)), (None, Some(7)));
+        assert_eq!(
+            (position(&mut tables, 1, 3), position(&mut tables, 1, 4)),
+            (None, Some(7))
+        );
         tables.unshare(5).expect("room");
         tables.close_range(5, 0..=9);
-        assert_eq!((position(&mut tables, 5, 4), position(&mut tables, 1, 4)), (None, Some(7)));
+        assert_eq!(
+            (position(&mut tables, 5, 4), position(&mut tables, 1, 4)),
+            (None, Some(7))
+        );
         [1, 2, 5].into_iter().for_each(|thread| tables.exit(thread));
-        assert_eq!((tables.descriptors, tables.open.len(), tables.tables.len(), tables.threads.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (
+                tables.descriptors,
+                tables.open.len(),
+                tables.tables.len(),
+                tables.threads.len()
+            ),
+            (0, 0, 0, 0)
+        );
     }
 
     #[test]
@@ -284,7 +374,11 @@ mod tests {
         for thread in 0..u32::try_from(MAX_THREADS).expect("small") {
             tables.begin(thread).expect("room");
         }
-        assert!(tables.begin(9999).is_err_and(|(what, _)| what.starts_with("over 4096 threads")));
+        assert!(
+            tables
+                .begin(9999)
+                .is_err_and(|(what, _)| what.starts_with("over 4096 threads"))
+        );
         assert!(tables.fork(0, 9999, true).is_err() && tables.fork(0, 9999, false).is_err());
         tables.exit(0);
         tables.begin(0).expect("room again");
@@ -292,7 +386,11 @@ mod tests {
         for descriptor in 0..most {
             tables.open(0, descriptor, FILE, false).expect("room");
         }
-        assert!(tables.open(0, most, FILE, false).is_err_and(|(what, _)| what.starts_with("over 262144 descriptors")));
+        assert!(
+            tables
+                .open(0, most, FILE, false)
+                .is_err_and(|(what, _)| what.starts_with("over 262144 descriptors"))
+        );
         tables.exit(1);
         assert!(tables.fork(0, 1, false).is_err());
     }

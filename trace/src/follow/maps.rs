@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Mappings of all processes together.
 const MAX_MAPPINGS: usize = 1 << 18;
-const MANY: Fault = ("over 262144 mappings at one time", "trace fewer processes, or cut the trace in parts");
+const MANY: Fault = (
+    "over 262144 mappings at one time",
+    "trace fewer processes, or cut the trace in parts",
+);
 
 /// The address spaces of all threads. Of a thread that is not here nothing is known: whose memory it shares neither.
 #[derive(Default)]
@@ -71,7 +74,9 @@ impl Spaces {
                 space.users += 1;
                 self.threads.insert(child, number);
             }
-            Some((_, space)) if self.mappings + space.mappings.len() > MAX_MAPPINGS => return Err(MANY),
+            Some((_, space)) if self.mappings + space.mappings.len() > MAX_MAPPINGS => {
+                return Err(MANY);
+            }
             Some((_, space)) => {
                 let copy = space.mappings.clone();
                 self.give(child, copy);
@@ -84,11 +89,18 @@ impl Spaces {
 
     /// A thread is gone.
     pub fn exit(&mut self, thread: u32) {
-        let Some(number) = self.threads.remove(&thread) else { return };
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(number) = self.threads.remove(&thread) else {
+            return;
+        };
+        let Some(space) = self.spaces.get_mut(&number) else {
+            return;
+        };
         space.users -= 1;
         if space.users == 0 {
-            self.mappings -= self.spaces.remove(&number).map_or(0, |space| space.mappings.len());
+            self.mappings -= self
+                .spaces
+                .remove(&number)
+                .map_or(0, |space| space.mappings.len());
         }
     }
 
@@ -98,17 +110,33 @@ impl Spaces {
     }
 
     fn own(&mut self, thread: u32) -> Option<&mut BTreeMap<u64, Mapping>> {
-        self.spaces.get_mut(self.threads.get(&thread)?).map(|space| &mut space.mappings)
+        self.spaces
+            .get_mut(self.threads.get(&thread)?)
+            .map(|space| &mut space.mappings)
     }
 
     /// An open description is mapped, over what was there.
-    pub fn map(&mut self, thread: u32, start: u64, len: u64, open: u32, offset: u64) -> Result<(), Fault> {
+    pub fn map(
+        &mut self,
+        thread: u32,
+        start: u64,
+        len: u64,
+        open: u32,
+        offset: u64,
+    ) -> Result<(), Fault> {
         self.unmap(thread, start, len);
         if self.mappings >= MAX_MAPPINGS {
             return Err(MANY);
         }
         if let Some(own) = self.own(thread) {
-            own.insert(start, Mapping { end: end_of(start, len), open, offset });
+            own.insert(
+                start,
+                Mapping {
+                    end: end_of(start, len),
+                    open,
+                    offset,
+                },
+            );
             self.mappings += 1;
         }
         Ok(())
@@ -119,13 +147,29 @@ impl Spaces {
         let end = end_of(start, len);
         let Some(own) = self.own(thread) else { return };
         let before = own.len();
-        while let Some((&from, &mapping)) = own.range(..end).next_back().filter(|(_, mapping)| mapping.end > start) {
+        while let Some((&from, &mapping)) = own
+            .range(..end)
+            .next_back()
+            .filter(|(_, mapping)| mapping.end > start)
+        {
             own.remove(&from);
             if mapping.end > end {
-                own.insert(end, Mapping { offset: mapping.offset.saturating_add(end - from), ..mapping });
+                own.insert(
+                    end,
+                    Mapping {
+                        offset: mapping.offset.saturating_add(end - from),
+                        ..mapping
+                    },
+                );
             }
             if from < start {
-                own.insert(from, Mapping { end: start, ..mapping });
+                own.insert(
+                    from,
+                    Mapping {
+                        end: start,
+                        ..mapping
+                    },
+                );
             }
         }
         let after = own.len();
@@ -133,7 +177,13 @@ impl Spaces {
     }
 
     /// A mapping is moved, or made longer or shorter; with `keep` it stays where it was too.
-    pub fn remap(&mut self, thread: u32, from: (u64, u64), to: (u64, u64), keep: bool) -> Result<(), Fault> {
+    pub fn remap(
+        &mut self,
+        thread: u32,
+        from: (u64, u64),
+        to: (u64, u64),
+        keep: bool,
+    ) -> Result<(), Fault> {
         let Some(piece) = self.pieces(thread, from.0, PAGE_BYTES).into_iter().next() else {
             self.unmap(thread, to.0, to.1);
             return Ok(());
@@ -147,11 +197,20 @@ impl Spaces {
     /// What is known to be mapped in a range.
     pub fn pieces(&mut self, thread: u32, start: u64, len: u64) -> Vec<Piece> {
         let end = end_of(start, len);
-        let Some(own) = self.own(thread) else { return Vec::new() };
-        let all = own.range(..end).rev().take_while(|(_, mapping)| mapping.end > start);
+        let Some(own) = self.own(thread) else {
+            return Vec::new();
+        };
+        let all = own
+            .range(..end)
+            .rev()
+            .take_while(|(_, mapping)| mapping.end > start);
         let piece = |(&from, mapping): (&u64, &Mapping)| {
             let (first, last) = (from.max(start), mapping.end.min(end));
-            Piece { open: mapping.open, offset: mapping.offset.saturating_add(first - from), len: last - first }
+            Piece {
+                open: mapping.open,
+                offset: mapping.offset.saturating_add(first - from),
+                len: last - first,
+            }
         };
         let mut pieces: Vec<Piece> = all.map(piece).collect();
         pieces.reverse();
@@ -167,22 +226,34 @@ mod tests {
 
     fn at(spaces: &mut Spaces, thread: u32, start: u64, len: u64) -> Vec<(u32, u64, u64)> {
         let pieces = spaces.pieces(thread, start * PAGE, len * PAGE);
-        pieces.into_iter().map(|piece| (piece.open, piece.offset / PAGE, piece.len / PAGE)).collect()
+        pieces
+            .into_iter()
+            .map(|piece| (piece.open, piece.offset / PAGE, piece.len / PAGE))
+            .collect()
     }
 
     #[test]
     fn what_is_mapped_over_and_cut_is_gone_and_the_rest_is_not() {
         let mut spaces = Spaces::default();
         spaces.begin(1);
-        spaces.map(1, 100 * PAGE, 10 * PAGE, 7, 50 * PAGE).expect("room");
+        spaces
+            .map(1, 100 * PAGE, 10 * PAGE, 7, 50 * PAGE)
+            .expect("room");
         spaces.unmap(1, 103 * PAGE, 2 * PAGE - 1);
         assert_eq!(at(&mut spaces, 1, 0, 1000), [(7, 50, 3), (7, 55, 5)]);
         spaces.map(1, 108 * PAGE, 4 * PAGE, 8, 0).expect("room");
-        assert_eq!(at(&mut spaces, 1, 102, 8), [(7, 52, 1), (7, 55, 3), (8, 0, 2)]);
-        spaces.remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false).expect("room");
+        assert_eq!(
+            at(&mut spaces, 1, 102, 8),
+            [(7, 52, 1), (7, 55, 3), (8, 0, 2)]
+        );
+        spaces
+            .remap(1, (108 * PAGE, 4 * PAGE), (200 * PAGE, 2 * PAGE), false)
+            .expect("room");
         assert_eq!(at(&mut spaces, 1, 107, 200), [(7, 57, 1), (8, 0, 2)]);
         // Something unknown is mapped over something known.
-        spaces.remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false).expect("room");
+        spaces
+            .remap(1, (500 * PAGE, PAGE), (200 * PAGE, PAGE), false)
+            .expect("room");
         assert_eq!(at(&mut spaces, 1, 200, 9), [(8, 1, 1)]);
         spaces.unmap(1, 0, u64::MAX);
         assert_eq!((at(&mut spaces, 1, 0, 1000).len(), spaces.mappings), (0, 0));
@@ -196,7 +267,13 @@ mod tests {
         spaces.map(2, PAGE, PAGE, 7, 0).expect("room");
         spaces.fork(1, 3, false).expect("room");
         spaces.unmap(1, PAGE, PAGE);
-        assert_eq!((at(&mut spaces, 2, 1, 1).len(), at(&mut spaces, 3, 1, 1).len()), (0, 1));
+        assert_eq!(
+            (
+                at(&mut spaces, 2, 1, 1).len(),
+                at(&mut spaces, 3, 1, 1).len()
+            ),
+            (0, 1)
+        );
         spaces.begin(3);
         assert_eq!((at(&mut spaces, 3, 1, 1).len(), spaces.mappings), (0, 0));
         // After a loss: it is not known which threads share memory, until one gets its own.
@@ -207,8 +284,13 @@ mod tests {
         spaces.fork(4, 5, false).expect("room");
         spaces.map(5, PAGE, PAGE, 7, 0).expect("room");
         assert_eq!(at(&mut spaces, 5, 1, 1).len(), 1);
-        [1, 2, 3, 4, 5].into_iter().for_each(|thread| spaces.exit(thread));
-        assert_eq!((spaces.mappings, spaces.spaces.len(), spaces.threads.len()), (0, 0, 0));
+        [1, 2, 3, 4, 5]
+            .into_iter()
+            .for_each(|thread| spaces.exit(thread));
+        assert_eq!(
+            (spaces.mappings, spaces.spaces.len(), spaces.threads.len()),
+            (0, 0, 0)
+        );
     }
 
     #[test]
@@ -220,6 +302,8 @@ mod tests {
         }
         assert_eq!(spaces.map(1, PAGE, PAGE, 7, 0), Err(MANY));
         assert_eq!(spaces.fork(1, 2, false), Err(MANY));
-        spaces.map(1, 0, 2 * PAGE, 7, 0).expect("in place of another");
+        spaces
+            .map(1, 0, 2 * PAGE, 7, 0)
+            .expect("in place of another");
     }
 }

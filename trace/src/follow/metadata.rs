@@ -31,13 +31,23 @@ type Slots = Held<Option<Record>>;
 impl Waits {
     /// Whether these pages follow those that the thread has begun to read; then they are of that read.
     pub(super) fn goes_on(&mut self, thread: u32, place: FileKey, pages: &Range<u64>) -> bool {
-        let before = self.0.get_mut(&thread).filter(|before| before.place == place && before.pages.end == pages.start);
+        let before = self
+            .0
+            .get_mut(&thread)
+            .filter(|before| before.place == place && before.pages.end == pages.start);
         before.map(|before| before.pages.end = pages.end).is_some()
     }
 
     /// The thread has begun to read.
     pub(super) fn begin(&mut self, thread: u32, place: FileKey, pages: Range<u64>, ticket: u64) {
-        self.0.insert(thread, Wait { place, pages, ticket });
+        self.0.insert(
+            thread,
+            Wait {
+                place,
+                pages,
+                ticket,
+            },
+        );
     }
 
     /// The thread goes on: what it has read is there.
@@ -51,7 +61,9 @@ impl Waits {
 
     /// No more is known of any thread.
     pub(super) fn came_all(&mut self, held: &mut Slots) {
-        self.0.drain().for_each(|(_, wait)| finish(&wait, None, held));
+        self.0
+            .drain()
+            .for_each(|(_, wait)| finish(&wait, None, held));
     }
 }
 
@@ -76,9 +88,24 @@ mod tests {
     #[test]
     fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
         let place = |ino| FileKey { dev: 3, ino };
-        let mut follow = Follow::new(Learned::new(), Box::new(|_| FileInfo::default()), LeftOut::default());
+        let mut follow = Follow::new(
+            Learned::new(),
+            Box::new(|_| FileInfo::default()),
+            LeftOut::default(),
+        );
         let mut out = VecDeque::new();
-        let mut see = |at_ns, thread, what| follow.event(&Event { at_ns, thread, what }, &mut out).expect("few");
+        let mut see = |at_ns, thread, what| {
+            follow
+                .event(
+                    &Event {
+                        at_ns,
+                        thread,
+                        what,
+                    },
+                    &mut out,
+                )
+                .expect("few")
+        };
         see(0, 1, What::Metadata(place(7), 7, 1));
         see(10, 1, What::Metadata(place(7), 8, 1));
         see(15, 2, What::Metadata(place(7), 9, 4));
@@ -87,8 +114,17 @@ mod tests {
         see(90, 1, What::Gone);
         follow.end(&mut out);
         let of = |item: &Item| match item {
-            Item::Record(r) if r.op == Op::Read && r.flags == Flags::AHEAD.with(Flags::METADATA) => {
-                Some((r.thread, r.file, r.offset / PAGE_BYTES, r.len / PAGE_BYTES, r.start_ns, r.end_ns))
+            Item::Record(r)
+                if r.op == Op::Read && r.flags == Flags::AHEAD.with(Flags::METADATA) =>
+            {
+                Some((
+                    r.thread,
+                    r.file,
+                    r.offset / PAGE_BYTES,
+                    r.len / PAGE_BYTES,
+                    r.start_ns,
+                    r.end_ns,
+                ))
             }
             _ => None,
         };

@@ -10,7 +10,11 @@ use crate::error::Fault;
 /// `O_CLOEXEC` and `O_DIRECT` of x86-64 and of arm64, as open(2) has them in the headers of each.
 const O_CLOEXEC: u64 = 0o2_000_000;
 /// See there.
-pub const O_DIRECT: u64 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
+pub const O_DIRECT: u64 = if cfg!(target_arch = "aarch64") {
+    0o200_000
+} else {
+    0o40_000
+};
 /// Commands of fcntl(2).
 const F_DUPFD: u64 = 0;
 const F_SETFD: u64 = 2;
@@ -33,14 +37,21 @@ impl Follow {
             Call::Close => self.tables.close(thread, fd),
             // A text may hold any of them.
             Call::Ioctl if !matches!(args[1], FIONCLEX | FIOCLEX) => {}
-            Call::Ioctl => self.tables.set_close_on_exec(thread, fd, args[1] == FIOCLEX),
+            Call::Ioctl => self
+                .tables
+                .set_close_on_exec(thread, fd, args[1] == FIOCLEX),
             Call::Unmap => self.spaces.unmap(thread, args[0], args[1]),
             _ => return false,
         }
         true
     }
 
-    pub(super) fn state(&mut self, thread: u32, pending: &Pending, value: i64) -> Result<(), Fault> {
+    pub(super) fn state(
+        &mut self,
+        thread: u32,
+        pending: &Pending,
+        value: i64,
+    ) -> Result<(), Fault> {
         let (args, fd) = (pending.args, pending.args[0] as i32);
         let returned = i32::try_from(value).unwrap_or(-1);
         match pending.call {
@@ -49,10 +60,13 @@ impl Follow {
             Call::OpenAt2 => self.opened(thread, returned, 0)?,
             Call::CloseRange if args[2] & CLOSE_RANGE_CLOEXEC == 0 => {
                 let limit = |number: u64| i32::try_from(number as u32).unwrap_or(i32::MAX);
-                self.tables.close_range(thread, limit(args[0])..=limit(args[1]));
+                self.tables
+                    .close_range(thread, limit(args[0])..=limit(args[1]));
             }
             Call::Dup => self.tables.dup(thread, fd, returned, false)?,
-            Call::Dup3 => self.tables.dup(thread, fd, returned, args[2] & O_CLOEXEC != 0)?,
+            Call::Dup3 => self
+                .tables
+                .dup(thread, fd, returned, args[2] & O_CLOEXEC != 0)?,
             Call::Fcntl => match args[1] {
                 F_DUPFD => self.tables.dup(thread, fd, returned, false)?,
                 F_DUPFD_CLOEXEC => self.tables.dup(thread, fd, returned, true)?,
@@ -64,21 +78,27 @@ impl Follow {
                 }
                 _ => {}
             },
-            Call::Unshare if args[0] & super::event::CLONE_FILES != 0 => self.tables.unshare(thread)?,
+            Call::Unshare if args[0] & super::event::CLONE_FILES != 0 => {
+                self.tables.unshare(thread)?
+            }
             Call::Seek => {
                 if let Some((_, description)) = self.tables.get(thread, fd) {
                     description.position = u64::try_from(value).ok();
                 }
             }
-            Call::Map if args[3] & MAP_ANONYMOUS != 0 => self.spaces.unmap(thread, value as u64, args[1]),
+            Call::Map if args[3] & MAP_ANONYMOUS != 0 => {
+                self.spaces.unmap(thread, value as u64, args[1])
+            }
             Call::Map => {
                 let (open, _) = self.description(thread, args[4] as i32)?;
-                self.spaces.map(thread, value as u64, args[1], open, args[5])?;
+                self.spaces
+                    .map(thread, value as u64, args[1], open, args[5])?;
             }
             Call::Remap => {
                 // Of no bytes it makes a second one.
                 let keep = args[3] & MREMAP_DONTUNMAP != 0 || args[1] == 0;
-                self.spaces.remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;
+                self.spaces
+                    .remap(thread, (args[0], args[1]), (value as u64, args[2]), keep)?;
             }
             _ => {}
         }
@@ -86,7 +106,11 @@ impl Follow {
     }
 
     fn opened(&mut self, thread: u32, fd: i32, flags: u64) -> Result<(), Fault> {
-        let what = Description { name: None, position: Some(0), direct: flags & O_DIRECT != 0 };
+        let what = Description {
+            name: None,
+            position: Some(0),
+            direct: flags & O_DIRECT != 0,
+        };
         self.tables.open(thread, fd, what, flags & O_CLOEXEC != 0)?;
         Ok(())
     }

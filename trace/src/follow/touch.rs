@@ -62,7 +62,13 @@ impl Folios {
         if self.count >= MAX_FOLIOS {
             *self = Folios::default();
         }
-        self.count += usize::from(self.files.entry(place).or_default().insert(first, pages).is_none());
+        self.count += usize::from(
+            self.files
+                .entry(place)
+                .or_default()
+                .insert(first, pages)
+                .is_none(),
+        );
     }
 
     /// The page behind the folio that this page is in.
@@ -77,7 +83,13 @@ type Slots = Held<Option<Record>>;
 impl Touches {
     /// A fault begins.
     pub fn address(&mut self, thread: u32, address: u64) {
-        self.threads.insert(thread, Touch { address: Some(address), ..Touch::default() });
+        self.threads.insert(
+            thread,
+            Touch {
+                address: Some(address),
+                ..Touch::default()
+            },
+        );
     }
 
     /// The address of a thread's latest fault.
@@ -103,7 +115,9 @@ impl Touches {
         if last.checked_sub(first)? + 1 == AROUND_PAGES {
             return from_start;
         }
-        let from_end = last.checked_sub(AROUND_PAGES - 1 - within).filter(|page| *page >= first);
+        let from_end = last
+            .checked_sub(AROUND_PAGES - 1 - within)
+            .filter(|page| *page >= first);
         match (from_start, from_end) {
             (Some(a), Some(b)) if a != b => None,
             (a, b) => a.or(b),
@@ -113,25 +127,45 @@ impl Touches {
     /// A fault that found its page, and mapped those up to `last` with it.
     pub fn found(&mut self, thread: u32, place: FileKey, page: u64, last: u64, ticket: u64) {
         let end = last.saturating_add(1);
-        self.threads.entry(thread).or_default().open = Some(Open { place, page, end, ticket });
+        self.threads.entry(thread).or_default().open = Some(Open {
+            place,
+            page,
+            end,
+            ticket,
+        });
     }
 
     /// A fault that went to the file.
     pub fn begin(&mut self, thread: u32, place: FileKey, page: u64, ticket: u64) {
         let touch = self.threads.entry(thread).or_default();
-        (touch.open, touch.went) = (Some(Open { place, page, end: page.saturating_add(1), ticket }), true);
+        (touch.open, touch.went) = (
+            Some(Open {
+                place,
+                page,
+                end: page.saturating_add(1),
+                ticket,
+            }),
+            true,
+        );
     }
 
     /// Whether the open fault of a thread now goes to the file for its page, or does so again.
     pub fn went(&mut self, thread: u32, place: FileKey, page: u64) -> bool {
-        let Some(touch) = self.threads.get_mut(&thread) else { return false };
-        let same = touch.open.is_some_and(|open| open.place == place && open.page == page);
+        let Some(touch) = self.threads.get_mut(&thread) else {
+            return false;
+        };
+        let same = touch
+            .open
+            .is_some_and(|open| open.place == place && open.page == page);
         touch.went |= same;
         same
     }
 
     /// Whether pages that were mapped are those that the thread waited for: then its fault is done.
-    #[expect(clippy::too_many_arguments, reason = "an event's parts and where they go")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an event's parts and where they go"
+    )]
     pub fn again(
         &mut self,
         thread: u32,
@@ -142,31 +176,51 @@ impl Touches {
         held: &mut Slots,
         counts: &mut Counts,
     ) -> bool {
-        let Some(touch) = self.threads.get_mut(&thread) else { return false };
+        let Some(touch) = self.threads.get_mut(&thread) else {
+            return false;
+        };
         let Some(open) = touch.open else { return false };
         if !touch.went || open.place != place || !(first..=last).contains(&open.page) {
             return false;
         }
         touch.open = None;
-        self.done(Open { end: last.saturating_add(1), ..open }, Some(at_ns), held, counts);
+        self.done(
+            Open {
+                end: last.saturating_add(1),
+                ..open
+            },
+            Some(at_ns),
+            held,
+            counts,
+        );
         true
     }
 
     /// A fault is over: its record ends where the last page is that was mapped with its own, or that shares its folio.
     fn done(&self, open: Open, at_ns: Option<u64>, held: &mut Slots, counts: &mut Counts) {
         counts.faults += 1;
-        let end = self.folios.end(open.place, open.page).unwrap_or(0).max(open.end);
+        let end = self
+            .folios
+            .end(open.place, open.page)
+            .unwrap_or(0)
+            .max(open.end);
         held.done(open.ticket, |record| {
             if let Some(record) = record {
                 record.end_ns = at_ns.or(record.end_ns);
-                record.len = (end - open.page).saturating_mul(PAGE_BYTES).min(MAX_END - record.offset.min(MAX_END));
+                record.len = (end - open.page)
+                    .saturating_mul(PAGE_BYTES)
+                    .min(MAX_END - record.offset.min(MAX_END));
             }
         });
     }
 
     /// Something else follows: the fault of a thread is done, and waited for nothing.
     pub fn finish(&mut self, thread: u32, held: &mut Slots, counts: &mut Counts) {
-        if let Some(open) = self.threads.get_mut(&thread).and_then(|touch| touch.open.take()) {
+        if let Some(open) = self
+            .threads
+            .get_mut(&thread)
+            .and_then(|touch| touch.open.take())
+        {
             self.done(open, None, held, counts);
         }
     }
@@ -174,7 +228,9 @@ impl Touches {
     /// The same for all threads.
     pub fn finish_all(&mut self, held: &mut Slots, counts: &mut Counts) {
         let threads: Vec<u32> = self.threads.keys().copied().collect();
-        threads.into_iter().for_each(|thread| self.finish(thread, held, counts));
+        threads
+            .into_iter()
+            .for_each(|thread| self.finish(thread, held, counts));
     }
 }
 
@@ -188,15 +244,28 @@ mod tests {
         let mut counts = Counts::default();
         let (mut touches, mut held) = (Touches::default(), Slots::default());
         let record = |page: u64| Some(Record::read(0, page * PAGE_BYTES, PAGE_BYTES));
-        let mut len = |touches: &mut Touches, page, see: &dyn Fn(&mut Touches, u64, &mut Slots, &mut Counts)| {
-            let ticket = held.open(record(page));
-            see(touches, ticket, &mut held, &mut counts);
-            touches.finish(1, &mut held, &mut counts);
-            held.next(true).and_then(|(_, record, _)| record).map(|record| record.len / PAGE_BYTES)
-        };
+        let mut len =
+            |touches: &mut Touches,
+             page,
+             see: &dyn Fn(&mut Touches, u64, &mut Slots, &mut Counts)| {
+                let ticket = held.open(record(page));
+                see(touches, ticket, &mut held, &mut counts);
+                touches.finish(1, &mut held, &mut counts);
+                held.next(true)
+                    .and_then(|(_, record, _)| record)
+                    .map(|record| record.len / PAGE_BYTES)
+            };
         // Found: to the end of the range that the kernel reports. Alone: its page.
-        assert_eq!(len(&mut touches, 35, &|t, ticket, _, _| t.found(1, place, 35, 47, ticket)), Some(13));
-        assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, place, 64, ticket)), Some(1));
+        assert_eq!(
+            len(&mut touches, 35, &|t, ticket, _, _| t
+                .found(1, place, 35, 47, ticket)),
+            Some(13)
+        );
+        assert_eq!(
+            len(&mut touches, 64, &|t, ticket, _, _| t
+                .begin(1, place, 64, ticket)),
+            Some(1)
+        );
         // It came in by the fault itself: to the end of its folio, or of what was mapped when the fault was taken again.
         let brought = |t: &mut Touches, ticket, held: &mut Slots, counts: &mut Counts| {
             t.begin(1, place, 64, ticket);
@@ -204,12 +273,29 @@ mod tests {
             assert!(t.again(1, place, 64, 79, 9, held, counts));
         };
         assert_eq!(len(&mut touches, 64, &brought), Some(32));
-        assert_eq!(len(&mut touches, 95, &|t, ticket, _, _| t.begin(1, place, 95, ticket)), Some(1));
-        assert_eq!(len(&mut touches, 96, &|t, ticket, _, _| t.begin(1, place, 96, ticket)), Some(1), "behind it");
+        assert_eq!(
+            len(&mut touches, 95, &|t, ticket, _, _| t
+                .begin(1, place, 95, ticket)),
+            Some(1)
+        );
+        assert_eq!(
+            len(&mut touches, 96, &|t, ticket, _, _| t
+                .begin(1, place, 96, ticket)),
+            Some(1),
+            "behind it"
+        );
         let elsewhere = FileKey { dev: 1, ino: 3 };
-        assert_eq!(len(&mut touches, 64, &|t, ticket, _, _| t.begin(1, elsewhere, 64, ticket)), Some(1));
+        assert_eq!(
+            len(&mut touches, 64, &|t, ticket, _, _| t
+                .begin(1, elsewhere, 64, ticket)),
+            Some(1)
+        );
         (0..MAX_FOLIOS as u64).for_each(|n| touches.folio(elsewhere, 2 * n, 2));
-        assert_eq!((touches.folios.count, touches.folios.end(place, 64)), (1, None), "all were forgotten at the limit");
+        assert_eq!(
+            (touches.folios.count, touches.folios.end(place, 64)),
+            (1, None),
+            "all were forgotten at the limit"
+        );
     }
 
     #[test]

@@ -24,10 +24,18 @@ pub static FORMAT: Format = Format {
 };
 
 fn fit(line: &[u8]) -> Fit {
-    let Ok(Row::Record(_, record)) = row(line) else { return Fit::No };
-    let century = record.start_ns.is_some_and(|start| THIS_CENTURY_US.contains(&(start / 1_000)));
+    let Ok(Row::Record(_, record)) = row(line) else {
+        return Fit::No;
+    };
+    let century = record
+        .start_ns
+        .is_some_and(|start| THIS_CENTURY_US.contains(&(start / 1_000)));
     let whole = record.offset.is_multiple_of(SECTOR) && record.len.is_multiple_of(SECTOR);
-    if century && whole { Fit::Sure } else { Fit::Maybe }
+    if century && whole {
+        Fit::Sure
+    } else {
+        Fit::Maybe
+    }
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
@@ -42,7 +50,16 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ],
     };
     let name = |volume: &[u8]| format!("device {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name,
+            sort: true,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -57,7 +74,16 @@ fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
         _ => return Err(("an opcode that is neither R nor W", BAD.1)),
     };
     number(device).ok_or(BAD)?;
-    let start = number(stamp).and_then(|us| us.checked_mul(1_000)).ok_or(BAD)?;
+    let start = number(stamp)
+        .and_then(|us| us.checked_mul(1_000))
+        .ok_or(BAD)?;
     let (offset, len) = (number(offset).ok_or(BAD)?, number(len).ok_or(BAD)?);
-    Ok(Row::Record(device, Record { op, start_ns: Some(start), ..Record::read(0, offset, len) }))
+    Ok(Row::Record(
+        device,
+        Record {
+            op,
+            start_ns: Some(start),
+            ..Record::read(0, offset, len)
+        },
+    ))
 }

@@ -24,9 +24,15 @@ pub static FORMAT: Format = Format {
 };
 
 fn detect(head: &[u8]) -> Fit {
-    let first = head.split(|b| *b == b'\n').next().and_then(words::<4>).and_then(|[_, _, _, n]| number(n));
+    let first = head
+        .split(|b| *b == b'\n')
+        .next()
+        .and_then(words::<4>)
+        .and_then(|[_, _, _, n]| number(n));
     let Some(first) = first else { return Fit::No };
-    let counts = |i: usize, line: &[u8]| words::<4>(line).and_then(|w| number(w[3])) == first.checked_add(i as u64);
+    let counts = |i: usize, line: &[u8]| {
+        words::<4>(line).and_then(|w| number(w[3])) == first.checked_add(i as u64)
+    };
     let fit = lines_fit(head, |i, line| match (row(line).is_ok(), counts(i, line)) {
         (true, true) => Fit::Sure,
         (true, false) => Fit::Maybe,
@@ -41,18 +47,44 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         format: FORMAT.name.to_string(),
         time_unit: "none".to_string(),
         offset_unit: "512 B blocks".to_string(),
-        lacks: Lacks { starts: true, ends: true, opens: true, threads: true, lens: false, ops: true },
+        lacks: Lacks {
+            starts: true,
+            ends: true,
+            opens: true,
+            threads: true,
+            lens: false,
+            ops: true,
+        },
         level: Level::Unknown,
         notes: vec!["Everything is one file; every request counts as a read.".to_string()],
     };
-    table(inputs, &pairs, header, ColumnPlan { row, name: |_| "blocks".to_string(), sort: false })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name: |_| "blocks".to_string(),
+            sort: false,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
-    const BAD: Fault =
-        ("not a line of START BLOCKS IGNORED NUMBER", "the file is damaged or of another format; see --format");
+    const BAD: Fault = (
+        "not a line of START BLOCKS IGNORED NUMBER",
+        "the file is damaged or of another format; see --format",
+    );
     let [start, count, ignored, seq] = words(line).ok_or(BAD)?;
     number(ignored).and(number(seq)).ok_or(BAD)?;
-    let blocks = |text| number(text).ok_or(BAD)?.checked_mul(SECTOR).ok_or(("a block beyond 2^64 bytes", BAD.1));
-    Ok(Row::Record(b"", Record::read(0, blocks(start)?, blocks(count)?)))
+    let blocks = |text| {
+        number(text)
+            .ok_or(BAD)?
+            .checked_mul(SECTOR)
+            .ok_or(("a block beyond 2^64 bytes", BAD.1))
+    };
+    Ok(Row::Record(
+        b"",
+        Record::read(0, blocks(start)?, blocks(count)?),
+    ))
 }

@@ -35,8 +35,13 @@ const BAD: Fault = (
 
 /// Whether a header has the column QUE; nothing where the line is no header.
 fn header(line: &[u8]) -> Option<bool> {
-    let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    const NAMES: [&[u8]; 7] = [b"TIME(s)", b"COMM", b"PID", b"DISK", b"T", b"SECTOR", b"BYTES"];
+    let words: Vec<&[u8]> = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .collect();
+    const NAMES: [&[u8]; 7] = [
+        b"TIME(s)", b"COMM", b"PID", b"DISK", b"T", b"SECTOR", b"BYTES",
+    ];
     match words.strip_prefix(&NAMES)? {
         [b"LAT(ms)"] => Some(false),
         [b"QUE(ms)", b"LAT(ms)"] => Some(true),
@@ -46,17 +51,30 @@ fn header(line: &[u8]) -> Option<bool> {
 
 fn detect(head: &[u8]) -> Fit {
     let first = head.split(|b| *b == b'\n').next().unwrap_or_default();
-    if header(first).is_some() { Fit::Sure } else { Fit::No }
+    if header(first).is_some() {
+        Fit::Sure
+    } else {
+        Fit::No
+    }
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = scan::one(inputs, FORMAT.name)?;
-    let queued = input.head()?.split(|b| *b == b'\n').next().and_then(header).unwrap_or(false);
+    let queued = input
+        .head()?
+        .split(|b| *b == b'\n')
+        .next()
+        .and_then(header)
+        .unwrap_or(false);
     let about = Header {
         format: FORMAT.name.to_string(),
         time_unit: "seconds since the first completion (to the us)".to_string(),
         offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks { opens: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            opens: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
         notes: vec![
             "a start is the issue to the device: the time of the line less LAT".to_string(),
@@ -65,7 +83,16 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
     let row: RowFn = if queued { row::<true> } else { row::<false> };
-    table(vec![input], &pairs, about, ColumnPlan { row, name, sort: true })
+    table(
+        vec![input],
+        &pairs,
+        about,
+        ColumnPlan {
+            row,
+            name,
+            sort: true,
+        },
+    )
 }
 
 fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -84,26 +111,48 @@ fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
     if QUEUED {
         last().and_then(|text| decimal_ns(text, MS_NS)).ok_or(BAD)?;
     }
-    let (bytes, sector, op, disk, pid) =
-        (last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?, last().ok_or(BAD)?);
+    let (bytes, sector, op, disk, pid) = (
+        last().ok_or(BAD)?,
+        last().ok_or(BAD)?,
+        last().ok_or(BAD)?,
+        last().ok_or(BAD)?,
+        last().ok_or(BAD)?,
+    );
     // A process without a name leaves its column empty.
-    number(pid).or_else(|| number(pid.strip_prefix(b"-")?)).ok_or(BAD)?;
+    number(pid)
+        .or_else(|| number(pid.strip_prefix(b"-")?))
+        .ok_or(BAD)?;
     let op = match op {
         b"R" => Op::Read,
         b"W" => Op::Write,
         _ => return Ok(Row::LeftOut("requests that neither read nor write")),
     };
-    let (end, latency) = (decimal_ns(time, SECOND_NS).ok_or(BAD)?, decimal_ns(latency, MS_NS).ok_or(BAD)?);
-    let (Some(sector), Some(len)) = (number(sector), number(bytes)) else { return Err(BAD) };
+    let (end, latency) = (
+        decimal_ns(time, SECOND_NS).ok_or(BAD)?,
+        decimal_ns(latency, MS_NS).ok_or(BAD)?,
+    );
+    let (Some(sector), Some(len)) = (number(sector), number(bytes)) else {
+        return Err(BAD);
+    };
     if len == 0 {
         return Ok(Row::LeftOut("requests without bytes (flushes)"));
     }
-    let offset = sector.checked_mul(SECTOR).ok_or(("a sector beyond 2^64 bytes", BAD.1))?;
+    let offset = sector
+        .checked_mul(SECTOR)
+        .ok_or(("a sector beyond 2^64 bytes", BAD.1))?;
     // The clock of the first completion is 0: what began before it has a negative start.
     let signed = |ns: u64| i64::try_from(ns).map_err(|_| BAD);
     let (end, latency) = (signed(end)?, signed(latency)?);
     let (start, end) = (order::signed(end - latency), order::signed(end));
-    Ok(Row::Record(disk, Record { op, start_ns: Some(start), end_ns: Some(end), ..Record::read(0, offset, len) }))
+    Ok(Row::Record(
+        disk,
+        Record {
+            op,
+            start_ns: Some(start),
+            end_ns: Some(end),
+            ..Record::read(0, offset, len)
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -123,6 +172,9 @@ mod tests {
         let (start, end) = (Some(order::signed(500_000)), Some(order::signed(1_000_000)));
         assert_eq!(of("0.001000 dd 1 vda R 8 4096 0.50"), (start, end));
         let late = row::<false>(b"9300000000.0 dd 1 vda R 8 4096 0.50");
-        assert!(late.is_err_and(|fault| fault == BAD), "2^63 ns are 292 years");
+        assert!(
+            late.is_err_and(|fault| fault == BAD),
+            "2^63 ns are 292 years"
+        );
     }
 }

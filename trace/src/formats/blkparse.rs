@@ -31,13 +31,16 @@ pub static FORMAT: Format = Format {
     export: None,
 };
 
-const DAMAGED: &str = "the trace is damaged or not blkparse's default format; cut it before this line";
+const DAMAGED: &str =
+    "the trace is damaged or not blkparse's default format; cut it before this line";
 const CUT: Fault = ("a line of blkparse that is not whole", DAMAGED);
 
 /// Lines of the head that are certainly whole, without comments.
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    head[..end].split(|b| *b == b'\n').filter(|line| !is_comment(line))
+    head[..end]
+        .split(|b| *b == b'\n')
+        .filter(|line| !is_comment(line))
 }
 
 fn is_comment(line: &[u8]) -> bool {
@@ -53,13 +56,23 @@ fn detect(head: &[u8]) -> Fit {
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = scan::one(inputs, FORMAT.name)?;
-    let first: Vec<Action> = whole_lines(input.head()?).map_while(|l| parse(l).ok()?).map(|e| e.action).collect();
+    let first: Vec<Action> = whole_lines(input.head()?)
+        .map_while(|l| parse(l).ok()?)
+        .map(|e| e.action)
+        .collect();
     let wanted = block::wanted(&mut pairs, FORMAT.name, input.path(), &first)?;
     let left_out = LeftOut::default();
     let requests = Requests::new(wanted, left_out.clone());
-    let lines = Blkparse { sorter: Sorter::new(MAX_DISORDER), requests };
+    let lines = Blkparse {
+        sorter: Sorter::new(MAX_DISORDER),
+        requests,
+    };
     let items = step::items(Text { input, lines });
-    Ok(Import { header: block::header(FORMAT.name, wanted), items, left_out })
+    Ok(Import {
+        header: block::header(FORMAT.name, wanted),
+        items,
+        left_out,
+    })
 }
 
 struct Blkparse {
@@ -72,7 +85,9 @@ impl Lines for Blkparse {
         if is_comment(line) {
             return Ok(true);
         }
-        let Some(event) = parse(line)? else { return Ok(false) };
+        let Some(event) = parse(line)? else {
+            return Ok(false);
+        };
         if event.action != Action::Other
             && let Some(event) = self.sorter.push(event.at_ns, event)?
         {
@@ -113,12 +128,18 @@ fn rwbs(text: &[u8]) -> (BlockKind, bool) {
 /// A line; nothing where it is none of the trace.
 fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     let mut rest = line;
-    let Some(device) = device(scan::word(&mut rest)) else { return Ok(None) };
+    let Some(device) = device(scan::word(&mut rest)) else {
+        return Ok(None);
+    };
     let mut next = || scan::word(&mut rest);
-    let (cpu, sequence, time, pid, action, flags) = (next(), next(), next(), next(), next(), next());
+    let (cpu, sequence, time, pid, action, flags) =
+        (next(), next(), next(), next(), next(), next());
     scan::number(cpu).and(scan::number(sequence)).ok_or(CUT)?;
-    let at_ns = scan::seconds(time).ok_or(("a time that is not seconds with nine decimals", DAMAGED))?;
-    let pid = scan::number(pid).and_then(|pid| u32::try_from(pid).ok()).ok_or(CUT)?;
+    let at_ns =
+        scan::seconds(time).ok_or(("a time that is not seconds with nine decimals", DAMAGED))?;
+    let pid = scan::number(pid)
+        .and_then(|pid| u32::try_from(pid).ok())
+        .ok_or(CUT)?;
     if action.is_empty() || flags.is_empty() {
         return Err(CUT);
     }
@@ -131,8 +152,21 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
         b"A" => Action::Remap { from: (0, 0) },
         _ => Action::Other,
     };
-    let event = Event { at_ns, device, action, kind, ahead, sector: 0, bytes: 0, pid };
-    if action == Action::Other { Ok(Some(event)) } else { extent(event, rest.trim_ascii())?.checked().map(Some) }
+    let event = Event {
+        at_ns,
+        device,
+        action,
+        kind,
+        ahead,
+        sector: 0,
+        bytes: 0,
+        pid,
+    };
+    if action == Action::Other {
+        Ok(Some(event))
+    } else {
+        extent(event, rest.trim_ascii())?.checked().map(Some)
+    }
 }
 
 /// The sectors of a request and the text behind them.
@@ -145,28 +179,53 @@ fn extent(mut event: Event, rest: &[u8]) -> Result<Event, Fault> {
     let Some(sector) = scan::number(scan::word(&mut tail)) else {
         // A flush has none: the process or the errno follows at once.
         event.kind = BlockKind::Nothing;
-        return if rest.starts_with(b"[") { Ok(event) } else { Err(CUT) };
+        return if rest.starts_with(b"[") {
+            Ok(event)
+        } else {
+            Err(CUT)
+        };
     };
     event.sector = sector;
     match scan::word(&mut tail) {
         b"+" => {}
         // The bytes of a command stand in parentheses.
-        [b'(', ..] => return Ok(Event { kind: BlockKind::Command, sector: 0, ..event }),
-        [b'[', ..] => return Ok(Event { kind: BlockKind::Nothing, ..event }),
+        [b'(', ..] => {
+            return Ok(Event {
+                kind: BlockKind::Command,
+                sector: 0,
+                ..event
+            });
+        }
+        [b'[', ..] => {
+            return Ok(Event {
+                kind: BlockKind::Nothing,
+                ..event
+            });
+        }
         _ => return Err(CUT),
     }
     let sectors = scan::number(scan::word(&mut tail)).ok_or(CUT)?;
-    event.bytes = sectors.checked_mul(SECTOR).ok_or(("more sectors than 2^63 bytes", DAMAGED))?;
+    event.bytes = sectors
+        .checked_mul(SECTOR)
+        .ok_or(("more sectors than 2^63 bytes", DAMAGED))?;
     match event.action {
         Action::Remap { .. } => {
             let arrow = scan::word(&mut tail);
-            let from = scan::word(&mut tail).strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
-            scan::number(scan::word(&mut tail)).filter(|_| arrow == b"<-").ok_or(CUT)?;
-            event.action = Action::Remap { from: from.and_then(device).ok_or(CUT)? };
+            let from = scan::word(&mut tail)
+                .strip_prefix(b"(")
+                .and_then(|text| text.strip_suffix(b")"));
+            scan::number(scan::word(&mut tail))
+                .filter(|_| arrow == b"<-")
+                .ok_or(CUT)?;
+            event.action = Action::Remap {
+                from: from.and_then(device).ok_or(CUT)?,
+            };
         }
         Action::Complete { .. } => {
             let errno = tail.iter().rposition(|b| *b == b'[').ok_or(CUT)?;
-            event.action = Action::Complete { failed: &tail[errno..] != b"[0]" };
+            event.action = Action::Complete {
+                failed: &tail[errno..] != b"[0]",
+            };
         }
         _ => {}
     }

@@ -65,16 +65,27 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let path = inputs.first().map_or_else(|| "-".into(), |input| input.path().to_path_buf());
+    let path = inputs
+        .first()
+        .map_or_else(|| "-".into(), |input| input.path().to_path_buf());
     if inputs.len() > MAX_CPUS {
-        return Err(TraceError::new(&path, TracePosition::Whole, "over 8192 files", "name the files of one device"));
+        return Err(TraceError::new(
+            &path,
+            TracePosition::Whole,
+            "over 8192 files",
+            "name the files of one device",
+        ));
     }
     let (mut sources, mut first) = (Vec::new(), Vec::new());
     for mut input in inputs {
         let head = input.head()?;
         let big = order_of(head).is_some_and(|(big, _)| big);
         actions(head, big, &mut first);
-        sources.push(Source { input, big, payload: Vec::new() });
+        sources.push(Source {
+            input,
+            big,
+            payload: Vec::new(),
+        });
     }
     let wanted = block::wanted(&mut pairs, FORMAT.name, &path, &first)?;
     let left_out = LeftOut::default();
@@ -87,7 +98,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         sorter: Sorter::new(MAX_DISORDER),
         requests,
     };
-    Ok(Import { header: block::header(FORMAT.name, wanted), items: step::items(merge), left_out })
+    Ok(Import {
+        header: block::header(FORMAT.name, wanted),
+        items: step::items(merge),
+        left_out,
+    })
 }
 
 /// The actions of the whole records at the beginning of a file.
@@ -95,7 +110,9 @@ fn actions(mut head: &[u8], big: bool, to: &mut Vec<Action>) {
     while let Some(record) = head.first_chunk::<RECORD>() {
         let fields = Fields { record, big };
         to.extend(fields.event(&[]).map(|event| event.action));
-        head = head.get(RECORD + usize::from(fields.u16(46))..).unwrap_or_default();
+        head = head
+            .get(RECORD + usize::from(fields.u16(46))..)
+            .unwrap_or_default();
     }
 }
 
@@ -142,9 +159,13 @@ impl Fields<'_> {
             1 => Action::Queue,
             6 => Action::Requeue,
             7 => Action::Issue,
-            8 => Action::Complete { failed: self.u16(44) != 0 },
+            8 => Action::Complete {
+                failed: self.u16(44) != 0,
+            },
             15 => match payload.first_chunk::<REMAP_PAYLOAD>() {
-                Some([a, b, c, d, ..]) => Action::Remap { from: numbers(u32::from_be_bytes([*a, *b, *c, *d])) },
+                Some([a, b, c, d, ..]) => Action::Remap {
+                    from: numbers(u32::from_be_bytes([*a, *b, *c, *d])),
+                },
                 None => Action::Other,
             },
             _ => Action::Other,
@@ -181,7 +202,9 @@ impl Source {
             if !self.input.record(&mut record)? {
                 return Ok(None);
             }
-            let error = |what: String, remedy: &str| Err(self.input.record_error(RECORD as u64, what, remedy));
+            let error = |what: String, remedy: &str| {
+                Err(self.input.record_error(RECORD as u64, what, remedy))
+            };
             match order_of(&record) {
                 Some((big, VERSION)) if big == self.big => {}
                 Some((big, version)) if big == self.big => {
@@ -193,13 +216,17 @@ impl Source {
                     return error(what, "the file is damaged; cut it before this record");
                 }
             }
-            let fields = Fields { record: &record, big: self.big };
+            let fields = Fields {
+                record: &record,
+                big: self.big,
+            };
             self.payload.resize(usize::from(fields.u16(46)), 0);
             self.input.rest(&mut self.payload)?;
             if let Some(event) = fields.event(&self.payload) {
                 let len = RECORD as u64 + self.payload.len() as u64;
                 let checked = event.checked().map(Some);
-                return checked.map_err(|(what, remedy)| self.input.record_error(len, what, remedy));
+                return checked
+                    .map_err(|(what, remedy)| self.input.record_error(len, what, remedy));
             }
         }
     }
@@ -245,10 +272,19 @@ impl Merge {
         Ok(())
     }
 
-    fn sorted(&mut self, mut event: Event, file: usize, out: &mut VecDeque<Item>) -> Result<(), TraceError> {
+    fn sorted(
+        &mut self,
+        mut event: Event,
+        file: usize,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), TraceError> {
         event.at_ns -= *self.base_ns.get_or_insert(event.at_ns);
         let done = self.requests.event(&event, out);
-        done.map_err(|(what, remedy)| self.sources[file].input.record_error(RECORD as u64, what, remedy))
+        done.map_err(|(what, remedy)| {
+            self.sources[file]
+                .input
+                .record_error(RECORD as u64, what, remedy)
+        })
     }
 }
 
@@ -269,7 +305,11 @@ impl Step for Merge {
         };
         let pushed = self.sorter.push(at_ns, event);
         let (what, remedy) = TOO_LATE;
-        let pushed = pushed.map_err(|TooLate| self.sources[file].input.record_error(RECORD as u64, what, remedy))?;
+        let pushed = pushed.map_err(|TooLate| {
+            self.sources[file]
+                .input
+                .record_error(RECORD as u64, what, remedy)
+        })?;
         if let Some(event) = pushed {
             self.sorted(event, file, out)?;
         }

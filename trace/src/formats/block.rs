@@ -94,7 +94,10 @@ impl Event {
     /// # Errors
     /// Its sectors are beyond any device.
     pub fn checked(self) -> Result<Event, Fault> {
-        let end = self.sector.checked_mul(SECTOR).and_then(|first| first.checked_add(self.bytes));
+        let end = self
+            .sector
+            .checked_mul(SECTOR)
+            .and_then(|first| first.checked_add(self.bytes));
         if end.is_some() { Ok(self) } else { Err(FAR) }
     }
 }
@@ -109,14 +112,21 @@ pub enum Wanted {
 }
 
 /// The keys of both formats.
-pub const KEYS: &[(&str, &str)] =
-    &[("action", "Q, requests as they were queued (the default where there are any), or D, as the device got them")];
+pub const KEYS: &[(&str, &str)] = &[(
+    "action",
+    "Q, requests as they were queued (the default where there are any), or D, as the device got them",
+)];
 
 /// Takes the keys; without one, Q is wanted if there is one among the first events, else D.
 ///
 /// # Errors
 /// An unknown key or value, or neither Q nor D among the first events.
-pub fn wanted(pairs: &mut Pairs, format: &str, path: &Path, first: &[Action]) -> Result<Wanted, TraceError> {
+pub fn wanted(
+    pairs: &mut Pairs,
+    format: &str,
+    path: &Path,
+    first: &[Action],
+) -> Result<Wanted, TraceError> {
     let asked = scan::choice(pairs, "action", &["Q", "D"], path)?;
     pairs.finish(path, format, &["action"])?;
     match asked {
@@ -140,14 +150,22 @@ pub fn wanted(pairs: &mut Pairs, format: &str, path: &Path, first: &[Action]) ->
 #[must_use]
 pub fn header(format: &str, wanted: Wanted) -> Header {
     let note = match wanted {
-        Wanted::Queue => "requests as they were queued (Q); an end is the completion, so time in the queue is in it",
-        Wanted::Issue => "requests as they were issued to the device (D), merged or split; an end is the completion",
+        Wanted::Queue => {
+            "requests as they were queued (Q); an end is the completion, so time in the queue is in it"
+        }
+        Wanted::Issue => {
+            "requests as they were issued to the device (D), merged or split; an end is the completion"
+        }
     };
     Header {
         format: format.to_string(),
         time_unit: "ns".to_string(),
         offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks { opens: true, threads: wanted == Wanted::Issue, ..Lacks::default() },
+        lacks: Lacks {
+            opens: true,
+            threads: wanted == Wanted::Issue,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
         notes: vec![note.to_string()],
     }
@@ -174,7 +192,10 @@ pub struct Requests {
     left_out: LeftOut,
 }
 
-const FAR: Fault = ("a sector beyond 2^63 bytes", "the trace is damaged; cut it before this entry");
+const FAR: Fault = (
+    "a sector beyond 2^63 bytes",
+    "the trace is damaged; cut it before this entry",
+);
 
 impl Requests {
     /// None yet.
@@ -196,7 +217,9 @@ impl Requests {
     /// Its sectors are beyond any device.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         match (event.action, self.wanted) {
-            (Action::Queue, Wanted::Queue) | (Action::Issue, Wanted::Issue) => self.request(event, out)?,
+            (Action::Queue, Wanted::Queue) | (Action::Issue, Wanted::Issue) => {
+                self.request(event, out)?
+            }
             (Action::Complete { failed }, _) => self.complete(event, failed)?,
             (Action::Requeue, Wanted::Issue) => self.requeue(event),
             (Action::Remap { from }, Wanted::Queue) if self.devices.contains_key(&from) => {
@@ -219,7 +242,8 @@ impl Requests {
     fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
         while let Some((ticket, record, complete)) = self.held.next(all) {
             if !complete {
-                self.open.remove(&(record.file, record.op == Op::Write, record.offset, ticket));
+                self.open
+                    .remove(&(record.file, record.op == Op::Write, record.offset, ticket));
             }
             out.push_back(Item::Record(record));
         }
@@ -235,25 +259,46 @@ impl Requests {
         };
         let offset = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
         let end = offset.checked_add(event.bytes).ok_or(FAR)?;
-        if let Some(at) = self.remaps.iter().position(|remap| *remap == (event.device, event.sector)) {
+        if let Some(at) = self
+            .remaps
+            .iter()
+            .position(|remap| *remap == (event.device, event.sector))
+        {
             self.remaps.remove(at);
             return self.pass("requests of a mapped device, seen again below it");
         }
         let next = u32::try_from(self.devices.len()).map_err(|_| FAR)?;
         let device = *self.devices.entry(event.device).or_insert_with(|| {
             let (major, minor) = event.device;
-            out.push_back(Item::File(FileInfo { name: format!("{major},{minor}"), size: None }));
+            out.push_back(Item::File(FileInfo {
+                name: format!("{major},{minor}"),
+                size: None,
+            }));
             next
         });
         let record = Record {
             op,
-            thread: if self.wanted == Wanted::Queue { event.pid } else { 0 },
+            thread: if self.wanted == Wanted::Queue {
+                event.pid
+            } else {
+                0
+            },
             start_ns: Some(event.at_ns),
-            flags: if event.ahead { Flags::AHEAD } else { Flags::default() },
+            flags: if event.ahead {
+                Flags::AHEAD
+            } else {
+                Flags::default()
+            },
             ..Record::read(device, offset, event.bytes)
         };
         let ticket = self.held.open(record);
-        self.open.insert((device, op == Op::Write, offset, ticket), Open { end, left: event.bytes });
+        self.open.insert(
+            (device, op == Op::Write, offset, ticket),
+            Open {
+                end,
+                left: event.bytes,
+            },
+        );
         Ok(())
     }
 
@@ -264,7 +309,9 @@ impl Requests {
 
     /// Each byte that completes is taken off one request only: of two for the same sectors, the earlier one's.
     fn complete(&mut self, event: &Event, failed: bool) -> Result<(), Fault> {
-        let Some(&device) = self.devices.get(&event.device) else { return Ok(()) };
+        let Some(&device) = self.devices.get(&event.device) else {
+            return Ok(());
+        };
         let write = event.kind == BlockKind::Write;
         let first = event.sector.checked_mul(SECTOR).ok_or(FAR)?;
         let last = first.checked_add(event.bytes).ok_or(FAR)?;
@@ -272,11 +319,21 @@ impl Requests {
             return Ok(());
         }
         let low = (device, write, first, 0);
-        let before = self.open.range((device, write, 0, 0)..low).rev().take(LOOK_BACK);
-        let reach = before.filter(|(_, open)| open.end > first).map(|(key, _)| *key).last();
+        let before = self
+            .open
+            .range((device, write, 0, 0)..low)
+            .rev()
+            .take(LOOK_BACK);
+        let reach = before
+            .filter(|(_, open)| open.end > first)
+            .map(|(key, _)| *key)
+            .last();
         let mut at = first;
         let mut ended = Vec::new();
-        for (key, open) in self.open.range_mut(reach.unwrap_or(low)..(device, write, last, 0)) {
+        for (key, open) in self
+            .open
+            .range_mut(reach.unwrap_or(low)..(device, write, last, 0))
+        {
             let (from, to) = (key.2.max(at), open.end.min(last));
             if from >= to {
                 continue;
@@ -296,21 +353,29 @@ impl Requests {
                 self.held.cancel(key.3);
                 self.left_out.count("requests that failed");
             } else {
-                self.held.done(key.3, |record| record.end_ns = Some(event.at_ns));
+                self.held
+                    .done(key.3, |record| record.end_ns = Some(event.at_ns));
             }
         }
         Ok(())
     }
 
     fn requeue(&mut self, event: &Event) {
-        let Some(&device) = self.devices.get(&event.device) else { return };
-        let Some(offset) = event.sector.checked_mul(SECTOR) else { return };
+        let Some(&device) = self.devices.get(&event.device) else {
+            return;
+        };
+        let Some(offset) = event.sector.checked_mul(SECTOR) else {
+            return;
+        };
         let (device, write) = (device, event.kind == BlockKind::Write);
-        let mut same = self.open.range((device, write, offset, 0)..=(device, write, offset, u64::MAX));
+        let mut same = self
+            .open
+            .range((device, write, offset, 0)..=(device, write, offset, u64::MAX));
         if let Some((&key, _)) = same.next() {
             self.open.remove(&key);
             self.held.cancel(key.3);
-            self.left_out.count("requests that went back to the queue, to be issued again");
+            self.left_out
+                .count("requests that went back to the queue, to be issued again");
         }
     }
 }

@@ -18,14 +18,22 @@ use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, LeftOut, Level, order};
 
-const DELIMITERS: [(&str, u8); 4] = [("comma", b','), ("semicolon", b';'), ("tab", b'\t'), ("space", b' ')];
+const DELIMITERS: [(&str, u8); 4] = [
+    ("comma", b','),
+    ("semicolon", b';'),
+    ("tab", b'\t'),
+    ("space", b' '),
+];
 
 /// The format.
 pub static FORMAT: Format = Format {
     name: "csv",
     summary: "CSV: columns by name or by option",
     keys: &[
-        ("offset", "column of the first byte: its name, or its number (#1)"),
+        (
+            "offset",
+            "column of the first byte: its name, or its number (#1)",
+        ),
         ("len", "column of the bytes asked for"),
         ("returned", "column of the bytes that came"),
         ("start", "column of the time when it began"),
@@ -39,11 +47,17 @@ pub static FORMAT: Format = Format {
         ("unit", "of times: ns, us, ms or s"),
         ("offset-unit", "bytes, sectors or a number of bytes (bytes)"),
         ("len-unit", "the same for lengths"),
-        ("reads", "what op calls reads (r, read, pread); several: A|B"),
+        (
+            "reads",
+            "what op calls reads (r, read, pread); several: A|B",
+        ),
         ("writes", "what op calls writes (w, write, pwrite)"),
         ("delimiter", "comma, semicolon, tab or space (comma)"),
         ("header", "yes, or no: the first line is a row (yes)"),
-        ("level", "where it was taken: unknown, program or below-cache (unknown)"),
+        (
+            "level",
+            "where it was taken: unknown, program or below-cache (unknown)",
+        ),
     ],
     detect,
     import: Some(import),
@@ -60,58 +74,117 @@ fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut quoted = read::Quoted::new(delimiter);
-    let names: Option<Vec<String>> =
-        quoted.split(line).ok()?.map(|field| String::from_utf8(field.to_vec()).ok()).collect();
+    let names: Option<Vec<String>> = quoted
+        .split(line)
+        .ok()?
+        .map(|field| String::from_utf8(field.to_vec()).ok())
+        .collect();
     names.filter(|names| names.len() <= MAX_COLUMNS)
 }
 
 fn words(pairs: &mut Pairs, key: &str) -> Vec<String> {
-    pairs.take(key).map_or_else(Vec::new, |text| text.split('|').map(str::to_string).collect())
+    pairs.take(key).map_or_else(Vec::new, |text| {
+        text.split('|').map(str::to_string).collect()
+    })
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
-    let delimiter = choice(&mut pairs, "delimiter", &DELIMITERS.map(|(name, _)| name), &path)?.unwrap_or(0);
+    let delimiter = choice(
+        &mut pairs,
+        "delimiter",
+        &DELIMITERS.map(|(name, _)| name),
+        &path,
+    )?
+    .unwrap_or(0);
     let delimiter = DELIMITERS[delimiter].1;
     let header = choice(&mut pairs, "header", &["yes", "no"], &path)? != Some(1);
-    let level = match choice(&mut pairs, "level", &["unknown", "program", "below-cache"], &path)? {
+    let level = match choice(
+        &mut pairs,
+        "level",
+        &["unknown", "program", "below-cache"],
+        &path,
+    )? {
         Some(1) => Level::Program,
         Some(2) => Level::BelowCache,
         _ => Level::Unknown,
     };
-    let told = Words { reads: words(&mut pairs, "reads"), writes: words(&mut pairs, "writes") };
+    let told = Words {
+        reads: words(&mut pairs, "reads"),
+        writes: words(&mut pairs, "writes"),
+    };
     let first = if header {
         input.line()?.unwrap_or(b"").to_vec()
     } else {
-        input.head()?.split(|b| *b == b'\n').next().unwrap_or(b"").to_vec()
+        input
+            .head()?
+            .split(|b| *b == b'\n')
+            .next()
+            .unwrap_or(b"")
+            .to_vec()
     };
-    let whole = |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
-    let mut names = names(&first, delimiter)
-        .ok_or_else(|| whole("a first line that names no columns".to_string(), "see --format csv:header=no"))?;
+    let whole =
+        |what: String, remedy: &str| TraceError::new(&path, TracePosition::Line(1), what, remedy);
+    let mut names = names(&first, delimiter).ok_or_else(|| {
+        whole(
+            "a first line that names no columns".to_string(),
+            "see --format csv:header=no",
+        )
+    })?;
     if !header {
         names = (1..=names.len()).map(|n| format!("#{n}")).collect();
     }
     let keyed = by_keys(&mut pairs, &names, &path)?;
-    pairs.finish(&path, FORMAT.name, &FORMAT.keys.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
+    pairs.finish(
+        &path,
+        FORMAT.name,
+        &FORMAT.keys.iter().map(|(key, _)| *key).collect::<Vec<_>>(),
+    )?;
     let columns = match keyed {
         Some(columns) => columns,
         None => by_names(&names).map_err(|what| whole(what, &remedy(&names)))?,
     };
     let header = describe(&columns, &names, level);
     let sort = columns.of(Role::Start).is_some() && columns.of(Role::After).is_none();
-    let table = Table { columns, delimiter, words: told, files: Names::default(), pending: Vec::new(), quoted: None };
-    let items = items(Text { input, lines: table });
-    let items = if sort { order::by_start(items, &path) } else { items };
-    Ok(Import { header, items, left_out: LeftOut::default() })
+    let table = Table {
+        columns,
+        delimiter,
+        words: told,
+        files: Names::default(),
+        pending: Vec::new(),
+        quoted: None,
+    };
+    let items = items(Text {
+        input,
+        lines: table,
+    });
+    let items = if sort {
+        order::by_start(items, &path)
+    } else {
+        items
+    };
+    Ok(Import {
+        header,
+        items,
+        left_out: LeftOut::default(),
+    })
 }
 
 fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
     let has = |role| columns.of(role).is_some();
-    let time = columns.of(Role::Start).and_then(|c| TIMES.iter().find(|(_, unit)| *unit == c.unit));
+    let time = columns
+        .of(Role::Start)
+        .and_then(|c| TIMES.iter().find(|(_, unit)| *unit == c.unit));
     let offset = columns.of(Role::Offset).map_or(1, |column| column.unit);
     let mut notes = Vec::new();
-    let unused: Vec<&str> = columns.0.iter().zip(names).filter(|(c, _)| c.is_none()).map(|(_, n)| n.as_str()).collect();
+    let unused: Vec<&str> = columns
+        .0
+        .iter()
+        .zip(names)
+        .filter(|(c, _)| c.is_none())
+        .map(|(_, n)| n.as_str())
+        .collect();
     if !unused.is_empty() {
         let shown: Vec<&str> = unused.iter().take(20).copied().collect();
         notes.push(format!("Columns that were not used: {}.", shown.join(", ")));
@@ -122,7 +195,11 @@ fn describe(columns: &Columns, names: &[String], level: Level) -> Header {
     Header {
         format: FORMAT.name.to_string(),
         time_unit: time.map_or("none", |(name, _)| name).to_string(),
-        offset_unit: if offset == 1 { "bytes".to_string() } else { format!("units of {offset} B") },
+        offset_unit: if offset == 1 {
+            "bytes".to_string()
+        } else {
+            format!("units of {offset} B")
+        },
         lacks: Lacks {
             starts: !has(Role::Start),
             ends: !has(Role::End) && !has(Role::Dur),

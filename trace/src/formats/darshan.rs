@@ -41,21 +41,33 @@ pub const MAX_REQUESTS: usize = 4 << 20;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const REMEDY: &str = "the file is damaged or not of darshan-dxt-parser; see --format";
-const BAD: Fault = ("not a line of MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END", REMEDY);
+const BAD: Fault = (
+    "not a line of MODULE RANK Wt/Rd SEGMENT OFFSET LENGTH START END",
+    REMEDY,
+);
 
 /// Comments of DXT, and nothing but comments and requests.
 fn detect(head: &[u8]) -> Fit {
     let fit = lines_fit(head, |_, line| {
         let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") || request(line).is_ok() { Fit::Sure } else { Fit::No }
+        if line.is_empty() || line.starts_with(b"#") || request(line).is_ok() {
+            Fit::Sure
+        } else {
+            Fit::No
+        }
     });
     let of_dxt = |line: &[u8]| line.starts_with(b"# DXT, ") || line.starts_with(b"# DXT_");
-    if head.split(|b| *b == b'\n').any(of_dxt) { fit } else { Fit::No }
+    if head.split(|b| *b == b'\n').any(of_dxt) {
+        fit
+    } else {
+        Fit::No
+    }
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let input = scan::one(inputs, FORMAT.name)?;
-    let module = scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
+    let module =
+        scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
     pairs.finish(input.path(), FORMAT.name, &["module"])?;
     let header = Header {
         format: FORMAT.name.to_string(),
@@ -81,7 +93,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next: None,
         left_out: left_out.clone(),
     };
-    Ok(Import { header, items: items(darshan), left_out })
+    Ok(Import {
+        header,
+        items: items(darshan),
+        left_out,
+    })
 }
 
 /// A request, as small as it can be held.
@@ -117,14 +133,17 @@ impl Step for Darshan {
         let Some(next) = self.next else {
             while let Some(line) = self.input.line()? {
                 let line = line.trim_ascii().to_vec();
-                self.line(&line).map_err(|(what, remedy)| self.input.error(what, remedy))?;
+                self.line(&line)
+                    .map_err(|(what, remedy)| self.input.error(what, remedy))?;
             }
             self.requests.sort_by_key(|request| request.start_ns);
             self.next = Some(0);
             out.append(&mut self.items);
             return Ok(true);
         };
-        let Some(request) = self.requests.get(next).copied() else { return Ok(false) };
+        let Some(request) = self.requests.get(next).copied() else {
+            return Ok(false);
+        };
         self.next = Some(next + 1);
         self.leave(request, out);
         Ok(true)
@@ -147,12 +166,18 @@ impl Darshan {
         }
         let (module, mut request) = request(line)?;
         if module != self.module {
-            self.left_out.count("requests of another layer (see the key module)");
+            self.left_out
+                .count("requests of another layer (see the key module)");
             return Ok(());
         }
-        request.file = self.file.ok_or(("a request before the first file", REMEDY))?;
+        request.file = self
+            .file
+            .ok_or(("a request before the first file", REMEDY))?;
         if self.requests.len() == MAX_REQUESTS {
-            return Err(("more than 4194304 requests", "print one rank or one file at a time"));
+            return Err((
+                "more than 4194304 requests",
+                "print one rank or one file at a time",
+            ));
         }
         self.requests.push(request);
         Ok(())
@@ -163,13 +188,21 @@ impl Darshan {
         if let Some(number) = self.files.get(name) {
             return Ok(number);
         }
-        self.items.push_back(Item::File(FileInfo { name: String::from_utf8_lossy(name).into_owned(), size: None }));
-        self.files.add(name).ok_or(("file names of over 64 MiB together", "print fewer files"))
+        self.items.push_back(Item::File(FileInfo {
+            name: String::from_utf8_lossy(name).into_owned(),
+            size: None,
+        }));
+        self.files
+            .add(name)
+            .ok_or(("file names of over 64 MiB together", "print fewer files"))
     }
 
     fn leave(&mut self, request: Request, out: &mut VecDeque<Item>) {
         let opens = u32::try_from(self.opens.len()).unwrap_or(u32::MAX);
-        let open = *self.opens.entry((request.file, request.rank)).or_insert(opens);
+        let open = *self
+            .opens
+            .entry((request.file, request.rank))
+            .or_insert(opens);
         let base = self.requests[0].start_ns;
         out.push_back(Item::Record(Record {
             op: if request.write { Op::Write } else { Op::Read },
@@ -197,11 +230,30 @@ fn request(line: &[u8]) -> Result<(&[u8], Request), Fault> {
     if !module.starts_with(b"X_") || scan::number(segment).is_none() {
         return Err(BAD);
     }
-    let rank = scan::number(rank).and_then(|rank| u32::try_from(rank).ok()).ok_or(BAD)?;
-    let (offset, len) = (scan::number(offset).ok_or(BAD)?, scan::number(len).ok_or(BAD)?);
-    let (start_ns, end_ns) = (decimal_ns(start, SECOND_NS).ok_or(BAD)?, decimal_ns(end, SECOND_NS).ok_or(BAD)?);
+    let rank = scan::number(rank)
+        .and_then(|rank| u32::try_from(rank).ok())
+        .ok_or(BAD)?;
+    let (offset, len) = (
+        scan::number(offset).ok_or(BAD)?,
+        scan::number(len).ok_or(BAD)?,
+    );
+    let (start_ns, end_ns) = (
+        decimal_ns(start, SECOND_NS).ok_or(BAD)?,
+        decimal_ns(end, SECOND_NS).ok_or(BAD)?,
+    );
     if end_ns < start_ns {
         return Err(("a request that ends before it starts", REMEDY));
     }
-    Ok((module, Request { start_ns, end_ns, offset, len, file: 0, rank, write }))
+    Ok((
+        module,
+        Request {
+            start_ns,
+            end_ns,
+            offset,
+            len,
+            file: 0,
+            rank,
+            write,
+        },
+    ))
 }

@@ -26,7 +26,10 @@ const DAMAGED: &str = "the file is damaged or of another dialect or format; see 
 pub static FORMAT: Format = Format {
     name: "disksim",
     summary: "DiskSim: text; validate (us), ascii (ms) or mqsim (ns), sectors of 512 bytes",
-    keys: &[("dialect", "validate (R|W LABEL LBN N US US), ascii (times in ms) or mqsim (times in ns)")],
+    keys: &[(
+        "dialect",
+        "validate (R|W LABEL LBN N US US), ascii (times in ms) or mqsim (times in ns)",
+    )],
     detect,
     import: Some(import),
     export: None,
@@ -40,9 +43,22 @@ enum Dialect {
 }
 
 fn detect(head: &[u8]) -> Fit {
-    let validate = lines_fit(head, |_, line| if validate(line).is_ok() { Fit::Sure } else { Fit::No });
-    let five = |line: &[u8]| five(line, Dialect::Ascii).or(five(line, Dialect::Mqsim)).is_ok();
-    let others = lines_fit(head, |_, line| if five(line) { Fit::Maybe } else { Fit::No });
+    let validate = lines_fit(head, |_, line| {
+        if validate(line).is_ok() {
+            Fit::Sure
+        } else {
+            Fit::No
+        }
+    });
+    let five = |line: &[u8]| {
+        five(line, Dialect::Ascii)
+            .or(five(line, Dialect::Mqsim))
+            .is_ok()
+    };
+    let others = lines_fit(
+        head,
+        |_, line| if five(line) { Fit::Maybe } else { Fit::No },
+    );
     validate.max(others)
 }
 
@@ -50,13 +66,22 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, FORMAT.name)?;
     let dialect = choice(&mut pairs, "dialect", DIALECTS, input.path())?;
     pairs.finish(input.path(), FORMAT.name, &["dialect"])?;
-    let first = input.head()?.split(|b| *b == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or(b"");
+    let first = input
+        .head()?
+        .split(|b| *b == b'\n')
+        .find(|line| !line.trim_ascii().is_empty())
+        .unwrap_or(b"");
     let dialect = match dialect {
         None if words::<5>(first.trim_ascii()).is_some() => {
             let what = "two dialects of DiskSim have five columns, with other units";
             let remedy = "name disksim:dialect=ascii (ms, bit 0 of the flags set: a read) or \
                           disksim:dialect=mqsim (ns, 1: a read)";
-            return Err(TraceError::new(input.path(), TracePosition::Whole, what, remedy));
+            return Err(TraceError::new(
+                input.path(),
+                TracePosition::Whole,
+                what,
+                remedy,
+            ));
         }
         None | Some(0) => Dialect::Validate,
         Some(1) => Dialect::Ascii,
@@ -71,14 +96,29 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         }
         .to_string(),
         offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks { ends: dialect != Dialect::Validate, opens: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            ends: dialect != Dialect::Validate,
+            opens: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
-        notes: vec!["Requests to a disk, below whatever cache was above it; a disk is a file.".to_string()],
+        notes: vec![
+            "Requests to a disk, below whatever cache was above it; a disk is a file.".to_string(),
+        ],
     };
     let path = input.path().to_path_buf();
-    let lines = Disks { dialect, time_ns: 0, disks: Names::default() };
+    let lines = Disks {
+        dialect,
+        time_ns: 0,
+        disks: Names::default(),
+    };
     let items = order::by_start(items(Text { input, lines }), &path);
-    Ok(Import { header, items, left_out: LeftOut::default() })
+    Ok(Import {
+        header,
+        items,
+        left_out: LeftOut::default(),
+    })
 }
 
 struct Disks {
@@ -99,7 +139,14 @@ impl Lines for Disks {
             let start = self.time_ns;
             let end = start.checked_add(record.end_ns.unwrap_or(0)).ok_or(late)?;
             self.time_ns = start.checked_add(next_ns).ok_or(late)?;
-            (&b"disk"[..], Record { start_ns: Some(start), end_ns: Some(end), ..record })
+            (
+                &b"disk"[..],
+                Record {
+                    start_ns: Some(start),
+                    end_ns: Some(end),
+                    ..record
+                },
+            )
         } else {
             five(line, self.dialect)?
         };
@@ -107,9 +154,15 @@ impl Lines for Disks {
             Some(file) => file,
             None => {
                 let name = String::from_utf8_lossy(disk);
-                let name = if disk == b"disk" { name.into_owned() } else { format!("disk {name}") };
+                let name = if disk == b"disk" {
+                    name.into_owned()
+                } else {
+                    format!("disk {name}")
+                };
                 out.push_back(Item::File(FileInfo { name, size: None }));
-                self.disks.add(disk).ok_or(("too many names of disks", "cut the trace in parts"))?
+                self.disks
+                    .add(disk)
+                    .ok_or(("too many names of disks", "cut the trace in parts"))?
             }
         };
         (record.file, record.open) = (file, file);
@@ -124,12 +177,17 @@ impl Lines for Disks {
 
 fn sectors(text: &[u8]) -> Result<u64, Fault> {
     let sectors = number(text).ok_or(("a sector or a count that is no number", DAMAGED))?;
-    sectors.checked_mul(SECTOR).ok_or(("a sector beyond 2^64 bytes", DAMAGED))
+    sectors
+        .checked_mul(SECTOR)
+        .ok_or(("a sector beyond 2^64 bytes", DAMAGED))
 }
 
 /// A request whose end is how long it took, and how long until the next one, in nanoseconds.
 fn validate(line: &[u8]) -> Result<(Record, u64), Fault> {
-    const BAD: Fault = ("not a line of R|W LABEL LBN SECTORS SERVICE_US NEXT_US", DAMAGED);
+    const BAD: Fault = (
+        "not a line of R|W LABEL LBN SECTORS SERVICE_US NEXT_US",
+        DAMAGED,
+    );
     let [op, _, lbn, count, service, next] = words(line).ok_or(BAD)?;
     let op = match op {
         b"R" => Op::Read,
@@ -137,7 +195,11 @@ fn validate(line: &[u8]) -> Result<(Record, u64), Fault> {
         _ => return Err(BAD),
     };
     let us = |text| decimal_ns(text, 1_000).ok_or(BAD);
-    let record = Record { op, end_ns: Some(us(service)?), ..Record::read(0, sectors(lbn)?, sectors(count)?) };
+    let record = Record {
+        op,
+        end_ns: Some(us(service)?),
+        ..Record::read(0, sectors(lbn)?, sectors(count)?)
+    };
     Ok((record, us(next)?))
 }
 
@@ -147,8 +209,12 @@ fn five(line: &[u8], dialect: Dialect) -> Result<(&[u8], Record), Fault> {
     let [time, disk, lbn, count, flags] = words(line).ok_or(BAD)?;
     number(disk).ok_or(BAD)?;
     let (start, read) = if dialect == Dialect::Ascii {
-        let flags = std::str::from_utf8(flags).ok().filter(|flags| !flags.starts_with('+'));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags, 16).ok()).ok_or(BAD)?;
+        let flags = std::str::from_utf8(flags)
+            .ok()
+            .filter(|flags| !flags.starts_with('+'));
+        let flags = flags
+            .and_then(|flags| u32::from_str_radix(flags, 16).ok())
+            .ok_or(BAD)?;
         (decimal_ns(time, 1_000_000), flags & 1 == 1)
     } else {
         let read = match flags {
@@ -160,5 +226,12 @@ fn five(line: &[u8], dialect: Dialect) -> Result<(&[u8], Record), Fault> {
     };
     let op = if read { Op::Read } else { Op::Write };
     let start = start.ok_or(BAD)?;
-    Ok((disk, Record { op, start_ns: Some(start), ..Record::read(0, sectors(lbn)?, sectors(count)?) }))
+    Ok((
+        disk,
+        Record {
+            op,
+            start_ns: Some(start),
+            ..Record::read(0, sectors(lbn)?, sectors(count)?)
+        },
+    ))
 }

@@ -16,7 +16,9 @@
 use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::{Exported, Fit, Format, Output, Pairs};
 use super::super::input::Input;
-use super::super::{FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record};
+use super::super::{
+    FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record,
+};
 use super::scan::{self, Names};
 use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
@@ -30,8 +32,14 @@ pub static FORMAT: Format = Format {
     name: "fio",
     summary: "fio's iolog, version 2 (no times) and 3 (us); offsets in bytes",
     keys: &[
-        ("version", "export: 3, or 2 (the default where there are no times)"),
-        ("wait", "import of version 2: absolute-ms as fio does, or relative-us as its manual says"),
+        (
+            "version",
+            "export: 3, or 2 (the default where there are no times)",
+        ),
+        (
+            "wait",
+            "import of version 2: absolute-ms as fio does, or relative-us as its manual says",
+        ),
     ],
     detect,
     import: Some(import),
@@ -39,16 +47,25 @@ pub static FORMAT: Format = Format {
 };
 
 const MAGIC: &[u8] = b"fio version ";
-const SPACES: Fault =
-    ("a line with too many or too few fields", "fio cannot have spaces in file names; rename the file");
+const SPACES: Fault = (
+    "a line with too many or too few fields",
+    "fio cannot have spaces in file names; rename the file",
+);
 const SEVERAL: Fault = (
     "a second log in the file: fio wrote those of several jobs to it",
     "give each job its own write_iolog and import one of them; or cut the file before this line",
 );
-const UNKNOWN: Fault = ("an action that fio does not have", "the file is damaged; cut it before this line");
+const UNKNOWN: Fault = (
+    "an action that fio does not have",
+    "the file is damaged; cut it before this line",
+);
 
 fn detect(head: &[u8]) -> Fit {
-    if head.starts_with(MAGIC) { Fit::Sure } else { Fit::No }
+    if head.starts_with(MAGIC) {
+        Fit::Sure
+    } else {
+        Fit::No
+    }
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
@@ -83,7 +100,12 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         }
         .to_string(),
         offset_unit: "bytes".to_string(),
-        lacks: Lacks { starts: !timed, ends: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            starts: !timed,
+            ends: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::Program,
         notes,
     };
@@ -97,7 +119,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next_open: 0,
         left_out: left_out.clone(),
     };
-    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+    Ok(Import {
+        header,
+        items: step::items(Text { input, lines }),
+        left_out,
+    })
 }
 
 fn is_wait(mut line: &[u8]) -> bool {
@@ -126,9 +152,14 @@ impl Log {
             (b"add", Some(_)) => Ok(()),
             (b"add", None) => {
                 if name.len() > MAX_NAME {
-                    return Err(("a file name of over 255 bytes", "fio cannot read it either; rename the file"));
+                    return Err((
+                        "a file name of over 255 bytes",
+                        "fio cannot read it either; rename the file",
+                    ));
                 }
-                self.names.add(name).ok_or(("file names of over 64 MiB together", "cut the log in parts"))?;
+                self.names
+                    .add(name)
+                    .ok_or(("file names of over 64 MiB together", "cut the log in parts"))?;
                 self.opens.push(self.next_open);
                 self.next_open = self.next_open.wrapping_add(1);
                 let name = String::from_utf8_lossy(name).into_owned();
@@ -147,11 +178,19 @@ impl Log {
     }
 
     fn wait(&mut self, amount: u64) -> Result<(), Fault> {
-        let long = ("a wait of over 500 years", "the file is damaged; cut it before this line");
-        let late = ("the first wait comes late", "say fio:wait=absolute-ms (as fio does) or fio:wait=relative-us");
+        let long = (
+            "a wait of over 500 years",
+            "the file is damaged; cut it before this line",
+        );
+        let late = (
+            "the first wait comes late",
+            "say fio:wait=absolute-ms (as fio does) or fio:wait=relative-us",
+        );
         let clock = self.clock_ns.ok_or(late)?;
         let next = if self.relative {
-            amount.checked_mul(1000).and_then(|ns| clock.checked_add(ns))
+            amount
+                .checked_mul(1000)
+                .and_then(|ns| clock.checked_add(ns))
         } else {
             amount.checked_mul(1_000_000).map(|ns| ns.max(clock))
         };
@@ -160,7 +199,10 @@ impl Log {
     }
 }
 
-const NOT_ADDED: Fault = ("a file that was not added before", "the file is damaged; cut it before this line");
+const NOT_ADDED: Fault = (
+    "a file that was not added before",
+    "the file is damaged; cut it before this line",
+);
 
 impl Lines for Log {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
@@ -170,7 +212,8 @@ impl Lines for Log {
         let mut rest = line;
         if self.version == 3 {
             let us = scan::number(scan::word(&mut rest)).and_then(|us| us.checked_mul(1000));
-            self.clock_ns = Some(us.ok_or(("no time in microseconds at the start of the line", SPACES.1))?);
+            self.clock_ns =
+                Some(us.ok_or(("no time in microseconds at the start of the line", SPACES.1))?);
         }
         let (name, action) = (scan::word(&mut rest), scan::word(&mut rest));
         let (offset, len) = (scan::word(&mut rest), scan::word(&mut rest));
@@ -181,22 +224,38 @@ impl Lines for Log {
             return self.file(name, action, out).map(|()| true);
         }
         let digits = ("an offset or a length that is no number", SPACES.1);
-        let (offset, len) = (scan::number(offset).ok_or(digits)?, scan::number(len).ok_or(digits)?);
+        let (offset, len) = (
+            scan::number(offset).ok_or(digits)?,
+            scan::number(len).ok_or(digits)?,
+        );
         let op = match action {
             b"read" => Op::Read,
             b"write" => Op::Write,
             b"trim" => return Ok(self.leave("trims")),
             b"sync" | b"datasync" => return Ok(self.leave("syncs")),
             b"wait" if self.version == 2 => return self.wait(offset).map(|()| true),
-            b"wait" => return Err(("a wait in a log that has times", "take it out, or make it a version 2 log")),
+            b"wait" => {
+                return Err((
+                    "a wait in a log that has times",
+                    "take it out, or make it a version 2 log",
+                ));
+            }
             _ => return Err(UNKNOWN),
         };
         if len > u64::from(u32::MAX) {
-            return Err(("a length of over 32 bits", "fio cannot read it either; cut the request in parts"));
+            return Err((
+                "a length of over 32 bits",
+                "fio cannot read it either; cut the request in parts",
+            ));
         }
         let file = self.names.get(name).ok_or(NOT_ADDED)?;
         let open = self.opens[file as usize];
-        let record = Record { op, open, start_ns: self.clock_ns, ..Record::read(file, offset, len) };
+        let record = Record {
+            op,
+            open,
+            start_ns: self.clock_ns,
+            ..Record::read(file, offset, len)
+        };
         out.push_back(Item::Record(record));
         Ok(true)
     }
@@ -213,8 +272,17 @@ impl Log {
     }
 }
 
-fn export(header: &Header, mut pairs: Pairs, items: Items, to: Output) -> Result<Exported, TraceError> {
-    let versions = if header.lacks.starts { ["2", "3"] } else { ["3", "2"] };
+fn export(
+    header: &Header,
+    mut pairs: Pairs,
+    items: Items,
+    to: Output,
+) -> Result<Exported, TraceError> {
+    let versions = if header.lacks.starts {
+        ["2", "3"]
+    } else {
+        ["3", "2"]
+    };
     let version = versions[scan::choice(&mut pairs, "version", &versions, &to.path)?.unwrap_or(0)];
     pairs.finish(&to.path, FORMAT.name, &["version"])?;
     let mut log = Writer {
@@ -255,7 +323,12 @@ struct Writer {
 
 impl Writer {
     fn refuse(&self, what: impl Into<String>, remedy: &str) -> TraceError {
-        TraceError::new(&self.path, TracePosition::Record(self.done.records + 1), what, remedy)
+        TraceError::new(
+            &self.path,
+            TracePosition::Record(self.done.records + 1),
+            what,
+            remedy,
+        )
     }
 
     fn put(&mut self, line: std::fmt::Arguments<'_>) -> Result<(), TraceError> {
@@ -264,7 +337,12 @@ impl Writer {
     }
 
     fn leave(&mut self, what: &'static str) {
-        match self.done.left_out.iter_mut().find(|(reason, _)| *reason == what) {
+        match self
+            .done
+            .left_out
+            .iter_mut()
+            .find(|(reason, _)| *reason == what)
+        {
             Some((_, n)) => *n += 1,
             None => self.done.left_out.push((what, 1)),
         }
@@ -281,7 +359,10 @@ impl Writer {
 
     fn add(&mut self, file: FileInfo) -> Result<(), TraceError> {
         let name = file.name;
-        if name.is_empty() || name.len() > MAX_NAME || name.contains(|c: char| c.is_whitespace() || c == '\0') {
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || name.contains(|c: char| c.is_whitespace() || c == '\0')
+        {
             let what = "a file name that fio cannot read (empty, with a space, or over 255 bytes)";
             return Err(self.refuse(what, "rename the file, or export to another format"));
         }
@@ -289,7 +370,12 @@ impl Writer {
             self.leave("files with the name of another one");
         } else {
             let many = || {
-                TraceError::new(&self.path, TracePosition::Whole, "file names of over 64 MiB together", "cut the trace")
+                TraceError::new(
+                    &self.path,
+                    TracePosition::Whole,
+                    "file names of over 64 MiB together",
+                    "cut the trace",
+                )
             };
             self.names.add(name.as_bytes()).ok_or_else(many)?;
             self.of_file(&name, "add")?;
@@ -303,13 +389,20 @@ impl Writer {
     fn time(&mut self, record: &Record, name: &str) -> Result<(), TraceError> {
         let Some(ns) = record.start_ns else {
             if self.timed {
-                return Err(self.refuse("a record without a time", "export it to fio:version=2, which has none"));
+                return Err(self.refuse(
+                    "a record without a time",
+                    "export it to fio:version=2, which has none",
+                ));
             }
             return Ok(());
         };
         let unit = if self.timed { 1000 } else { 1_000_000 };
         if !ns.is_multiple_of(unit) {
-            self.leave(if self.timed { "parts of a microsecond" } else { "parts of a millisecond" });
+            self.leave(if self.timed {
+                "parts of a microsecond"
+            } else {
+                "parts of a millisecond"
+            });
         }
         let time = ns / unit;
         if self.timed {
@@ -339,18 +432,29 @@ impl Writer {
         };
         let (offset, len) = (record.offset, record.len);
         if len > u64::from(u32::MAX) {
-            return Err(self.refuse("a request of 4 GiB or more", "fio keeps 32 bits of it; cut it in parts"));
+            return Err(self.refuse(
+                "a request of 4 GiB or more",
+                "fio keeps 32 bits of it; cut it in parts",
+            ));
         }
         let Some(name) = self.files.get(record.file as usize).cloned() else {
-            return Err(self.refuse("a record of a file that was not named before it", "the trace is damaged"));
+            return Err(self.refuse(
+                "a record of a file that was not named before it",
+                "the trace is damaged",
+            ));
         };
         let lost = [
             (record.end_ns.is_some(), "times of completion"),
-            (record.returned.is_some_and(|n| n != len), "lengths that came"),
+            (
+                record.returned.is_some_and(|n| n != len),
+                "lengths that came",
+            ),
             (record.flags != Flags::default(), "flags"),
             (!record.after.is_empty(), "dependencies"),
         ];
-        lost.iter().filter(|(is, _)| *is).for_each(|(_, what)| self.leave(what));
+        lost.iter()
+            .filter(|(is, _)| *is)
+            .for_each(|(_, what)| self.leave(what));
         self.time(record, &name)?;
         let now = self.now;
         if self.timed {

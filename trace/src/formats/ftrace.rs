@@ -38,7 +38,9 @@ const OTHER: &str = "events of other kinds";
 
 fn detect(head: &[u8]) -> Fit {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let mut lines = head[..end].split(|b| *b == b'\n').filter(|line| !is_comment(line) && !is_loss(line));
+    let mut lines = head[..end]
+        .split(|b| *b == b'\n')
+        .filter(|line| !is_comment(line) && !is_loss(line));
     match lines.next().map(parse) {
         Some(Some((_, Some(_)))) => Fit::Sure,
         // A first event that means nothing to us: the head of the file says what it is.
@@ -66,12 +68,21 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::Program,
         notes: vec![
             "files are named by inode and device: the text has no names".to_string(),
-            "a readv or preadv has the length that it returned, not the length asked for".to_string(),
+            "a readv or preadv has the length that it returned, not the length asked for"
+                .to_string(),
         ],
     };
     step::import(inputs, &pairs, header, |left_out| {
-        let follow = Follow::new(Learned::new(), Box::new(FileKey::nameless), left_out.clone());
-        Ftrace { sorter: Sorter::new(MAX_DISORDER), follow, left_out }
+        let follow = Follow::new(
+            Learned::new(),
+            Box::new(FileKey::nameless),
+            left_out.clone(),
+        );
+        Ftrace {
+            sorter: Sorter::new(MAX_DISORDER),
+            follow,
+            left_out,
+        }
     })
 }
 
@@ -88,10 +99,21 @@ impl Lines for Ftrace {
         }
         if is_loss(line) {
             // It has no time: the gap is at this line. The kernel leaves the number out if it does not fit.
-            let number = line.trim_ascii().rsplit(|b| *b == b' ').nth(1).and_then(scan::number);
+            let number = line
+                .trim_ascii()
+                .rsplit(|b| *b == b' ')
+                .nth(1)
+                .and_then(scan::number);
             self.left_out.count_many(LOST, number.unwrap_or(1));
             self.end(out)?;
-            self.follow.event(&Event { at_ns: 0, thread: 0, what: What::Lost }, out)?;
+            self.follow.event(
+                &Event {
+                    at_ns: 0,
+                    thread: 0,
+                    what: What::Lost,
+                },
+                out,
+            )?;
             return Ok(true);
         }
         let (head, what) = parse(line).ok_or(CUT)?;
@@ -99,7 +121,11 @@ impl Lines for Ftrace {
             self.left_out.count(OTHER);
             return Ok(true);
         };
-        let event = Event { at_ns: head.at_ns, thread: head.thread, what };
+        let event = Event {
+            at_ns: head.at_ns,
+            thread: head.thread,
+            what,
+        };
         if let Some(event) = self.sorter.push(event.at_ns, event)? {
             self.follow.event(&event, out)?;
         }
@@ -126,14 +152,22 @@ fn parse(line: &[u8]) -> Option<(Head, Option<What>)> {
     let at = (0..line.len()).find(|&at| cpu_at(line, at).is_some())?;
     let (task, mut rest) = (line[..at].trim_ascii_end(), &line[at + cpu_at(line, at)?..]);
     // `(-----)` is a thread group that is not known.
-    let task = task.strip_suffix(b")").map_or(task, |task| &task[..task.iter().rposition(|b| *b == b'(').unwrap_or(0)]);
-    let digits = task.trim_ascii_end().rsplit(|b| matches!(b, b' ' | b'-' | b'/')).next()?;
+    let task = task.strip_suffix(b")").map_or(task, |task| {
+        &task[..task.iter().rposition(|b| *b == b'(').unwrap_or(0)]
+    });
+    let digits = task
+        .trim_ascii_end()
+        .rsplit(|b| matches!(b, b' ' | b'-' | b'/'))
+        .next()?;
     let thread = u32::try_from(scan::number(digits)?).ok()?;
     let mut time = scan::word(&mut rest);
     if !time.ends_with(b":") {
         time = scan::word(&mut rest);
     }
-    let head = Head { thread, at_ns: scan::seconds(time.strip_suffix(b":")?)? };
+    let head = Head {
+        thread,
+        at_ns: scan::seconds(time.strip_suffix(b":")?)?,
+    };
     let event = rest.trim_ascii();
     if event.is_empty() {
         return None;
@@ -146,7 +180,8 @@ fn cpu_at(line: &[u8], at: usize) -> Option<usize> {
     let inner = line[at..].strip_prefix(b"[")?;
     let end = inner.iter().position(|b| *b == b']')?;
     let before = at > 0 && line[at - 1].is_ascii_whitespace();
-    (before && inner[..end].len() >= 3 && inner[..end].iter().all(u8::is_ascii_digit)).then_some(end + 2)
+    (before && inner[..end].len() >= 3 && inner[..end].iter().all(u8::is_ascii_digit))
+        .then_some(end + 2)
 }
 
 /// The event; nothing inside where it means nothing here, nothing outside where it is cut.
@@ -178,9 +213,13 @@ fn what(event: &[u8]) -> Option<Option<What>> {
 
 /// `fd: 3, buf: 0x7f.., count: 0x1000`
 fn entered(call: &[u8], arguments: &[u8]) -> Option<Option<What>> {
-    let Some(entry) = ENTRIES.iter().find(|entry| entry.name.as_bytes() == call) else { return Some(None) };
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.name.as_bytes() == call) else {
+        return Some(None);
+    };
     let mut values = [0; 6];
-    let parts = arguments.split(|b| *b == b',').filter(|part| !part.trim_ascii().is_empty());
+    let parts = arguments
+        .split(|b| *b == b',')
+        .filter(|part| !part.trim_ascii().is_empty());
     for (value, part) in values.iter_mut().zip(parts) {
         let colon = part.iter().position(|b| *b == b':')?;
         // Newer kernels print the text behind a pointer.
@@ -190,8 +229,13 @@ fn entered(call: &[u8], arguments: &[u8]) -> Option<Option<What>> {
 }
 
 fn left(call: &[u8], value: &[u8]) -> Option<Option<What>> {
-    let Some(entry) = ENTRIES.iter().find(|entry| entry.name.as_bytes() == call) else { return Some(None) };
-    Some(Some(What::Exit(entry.call, number(value.trim_ascii())? as i64)))
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.name.as_bytes() == call) else {
+        return Some(None);
+    };
+    Some(Some(What::Exit(
+        entry.call,
+        number(value.trim_ascii())? as i64,
+    )))
 }
 
 /// A number in decimal, or in hexadecimal behind 0x; a minus means two's complement.
@@ -220,7 +264,10 @@ fn field<'a>(fields: &'a [u8], key: &str) -> Option<&'a [u8]> {
         if word == key.as_bytes() {
             return Some(scan::word(&mut rest));
         }
-        if let Some(value) = word.strip_prefix(key.as_bytes()).and_then(|value| value.strip_prefix(b"=")) {
+        if let Some(value) = word
+            .strip_prefix(key.as_bytes())
+            .and_then(|value| value.strip_prefix(b"="))
+        {
             return Some(value);
         }
     }
@@ -229,17 +276,26 @@ fn field<'a>(fields: &'a [u8], key: &str) -> Option<&'a [u8]> {
 fn place(fields: &[u8]) -> Option<FileKey> {
     let dev = field(fields, "dev")?;
     let colon = dev.iter().position(|b| *b == b':')?;
-    let (major, minor) = (scan::number(&dev[..colon])?, scan::number(&dev[colon + 1..])?);
+    let (major, minor) = (
+        scan::number(&dev[..colon])?,
+        scan::number(&dev[colon + 1..])?,
+    );
     let ino = field(fields, "ino")?;
     let ino = hex(ino.strip_prefix(b"0x").unwrap_or(ino))?;
-    Some(FileKey { dev: u32::try_from(major.checked_mul(1 << 20)?.checked_add(minor)?).ok()?, ino })
+    Some(FileKey {
+        dev: u32::try_from(major.checked_mul(1 << 20)?.checked_add(minor)?).ok()?,
+        ino,
+    })
 }
 
 /// The pages of `ofs=4096-12287`.
 fn pages(fields: &[u8]) -> Option<(u64, u64)> {
     let range = field(fields, "ofs")?;
     let dash = range.iter().position(|b| *b == b'-')?;
-    let (first, last) = (scan::number(&range[..dash])?, scan::number(&range[dash + 1..])?);
+    let (first, last) = (
+        scan::number(&range[..dash])?,
+        scan::number(&range[dash + 1..])?,
+    );
     (first <= last).then_some((first / PAGE_BYTES, last / PAGE_BYTES))
 }
 
@@ -258,15 +314,28 @@ fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
         b"mm_filemap_fault" => What::Fault(place(fields)?, scan::number(of("ofs")?)? / PAGE_BYTES),
         b"mm_filemap_add_to_page_cache" => {
             let order = of("order").map_or(Some(0), scan::number)?;
-            let pages = 1_u64.checked_shl(u32::try_from(order).ok()?).filter(|_| order < 20)?;
-            What::Ahead(place(fields)?, scan::number(of("ofs")?)? / PAGE_BYTES, pages)
+            let pages = 1_u64
+                .checked_shl(u32::try_from(order).ok()?)
+                .filter(|_| order < 20)?;
+            What::Ahead(
+                place(fields)?,
+                scan::number(of("ofs")?)? / PAGE_BYTES,
+                pages,
+            )
         }
         // Where the kernel knows a name for an address it prints that.
-        b"page_fault_user" | b"page_fault_kernel" => return Some(number(of("address")?).map(What::Address)),
-        b"iomap_dio_rw_begin" if fields.windows(5).any(|part| part == b"WRITE") => return Some(None),
-        b"iomap_dio_rw_begin" => {
-            What::Direct(place(fields)?, number(of("offset")?)?, number(of("length")?)?, number(of("size")?)?)
+        b"page_fault_user" | b"page_fault_kernel" => {
+            return Some(number(of("address")?).map(What::Address));
         }
+        b"iomap_dio_rw_begin" if fields.windows(5).any(|part| part == b"WRITE") => {
+            return Some(None);
+        }
+        b"iomap_dio_rw_begin" => What::Direct(
+            place(fields)?,
+            number(of("offset")?)?,
+            number(of("length")?)?,
+            number(of("size")?)?,
+        ),
         b"task_newtask" => What::Born(thread("pid")?, hex(of("clone_flags")?)?),
         b"sched_process_exit" => What::Gone,
         b"sched_process_exec" => What::Exec(thread("old_pid")?),
@@ -280,25 +349,51 @@ mod tests {
 
     #[test]
     fn lines_of_both_tools() {
-        let of = |line: &str| parse(line.as_bytes()).map(|(head, what)| (head.thread, head.at_ns, what));
-        let read = ENTRIES.iter().find(|entry| entry.name == "read").expect("there").call;
+        let of =
+            |line: &str| parse(line.as_bytes()).map(|(head, what)| (head.thread, head.at_ns, what));
+        let read = ENTRIES
+            .iter()
+            .find(|entry| entry.name == "read")
+            .expect("there")
+            .call;
         let (at, args) = (24_756_942_056_000, [3, 0x7ff0, 0x1000, 0, 0, 0]);
         let ftrace = "   my [0] sh-1-5880    [000] ..... 24756.942056: sys_read(fd: 3, buf: 0x7ff0, count: 0x1000)";
         assert_eq!(of(ftrace), Some((5880, at, Some(What::Enter(read, args)))));
-        let perf =
-            "my sh  5880 [000] 24756.942056: syscalls:sys_enter_read: fd: 0x00000003, buf: 0x7ff0, count: 0x00001000";
+        let perf = "my sh  5880 [000] 24756.942056: syscalls:sys_enter_read: fd: 0x00000003, buf: 0x7ff0, count: 0x00001000";
         assert_eq!(of(perf), Some((5880, at, Some(What::Enter(read, args)))));
         let left = Some((5880, at, Some(What::Exit(read, -2))));
-        assert_eq!(of("sh-5880  ( 5880) [001] ..... 24756.942056: sys_read -> 0xfffffffffffffffe"), left);
-        assert_eq!(of("sh 5880/5880 [001] 24756.942056: syscalls:sys_exit_read: 0xfffffffffffffffe"), left);
-        let pages = "sh-1 [000] ..... 1.0: mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=4096-98303";
-        let file = FileKey { dev: 254 << 20, ino: 0x4fa7d };
-        assert_eq!(of(pages), Some((1, 1_000_000_000, Some(What::Pages(file, 1, 23)))));
+        assert_eq!(
+            of("sh-5880  ( 5880) [001] ..... 24756.942056: sys_read -> 0xfffffffffffffffe"),
+            left
+        );
+        assert_eq!(
+            of("sh 5880/5880 [001] 24756.942056: syscalls:sys_exit_read: 0xfffffffffffffffe"),
+            left
+        );
+        let pages =
+            "sh-1 [000] ..... 1.0: mm_filemap_get_pages: dev=254:0 ino=4fa7d ofs=4096-98303";
+        let file = FileKey {
+            dev: 254 << 20,
+            ino: 0x4fa7d,
+        };
+        assert_eq!(
+            of(pages),
+            Some((1, 1_000_000_000, Some(What::Pages(file, 1, 23))))
+        );
         let added = "sh-1 [000] ..... 1.0: mm_filemap_add_to_page_cache: dev 254:0 ino 4fa7d pfn=0x1 ofs=8192 order=2";
-        assert_eq!(of(added), Some((1, 1_000_000_000, Some(What::Ahead(file, 2, 4)))));
-        assert_eq!(of("sh-1 [000] ..... 1.0: sched_wakeup: comm=x pid=1"), Some((1, 1_000_000_000, None)));
+        assert_eq!(
+            of(added),
+            Some((1, 1_000_000_000, Some(What::Ahead(file, 2, 4))))
+        );
+        assert_eq!(
+            of("sh-1 [000] ..... 1.0: sched_wakeup: comm=x pid=1"),
+            Some((1, 1_000_000_000, None))
+        );
         for cut in 0..pages.len() - 1 {
-            assert!(of(&pages[..cut]).is_none_or(|(.., what)| what != Some(What::Pages(file, 1, 23))), "{cut}");
+            assert!(
+                of(&pages[..cut]).is_none_or(|(.., what)| what != Some(What::Pages(file, 1, 23))),
+                "{cut}"
+            );
         }
     }
 }

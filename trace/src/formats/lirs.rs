@@ -36,10 +36,12 @@ fn detect(head: &[u8]) -> Fit {
         None => Fit::No,
     };
     let mut lines = head.split(|b| *b == b'\n');
-    let (marks, numbers) = lines.by_ref().fold((false, false), |(marks, numbers), line| {
-        let line = line.trim_ascii();
-        (marks || line == b"*", numbers || number(line).is_some())
-    });
+    let (marks, numbers) = lines
+        .by_ref()
+        .fold((false, false), |(marks, numbers), line| {
+            let line = line.trim_ascii();
+            (marks || line == b"*", numbers || number(line).is_some())
+        });
     match lines_fit(head, fits) {
         Fit::Maybe if marks && numbers => Fit::Sure,
         Fit::Maybe if numbers => Fit::Maybe,
@@ -52,11 +54,18 @@ fn detect(head: &[u8]) -> Fit {
 /// # Errors
 /// It is no number from 1 to [`MAX_BLOCK`].
 pub fn block(pairs: &mut Pairs, key: &str, input: &Input) -> Result<Option<u64>, TraceError> {
-    let Some(text) = pairs.take(key) else { return Ok(None) };
+    let Some(text) = pairs.take(key) else {
+        return Ok(None);
+    };
     let block = number(text.as_bytes()).filter(|block| (1..=MAX_BLOCK).contains(block));
     block.map(Some).ok_or_else(|| {
         let what = format!("'{key}={text}' is no number of bytes");
-        TraceError::new(input.path(), TracePosition::Whole, what, format!("{key} is from 1 to {MAX_BLOCK}"))
+        TraceError::new(
+            input.path(),
+            TracePosition::Whole,
+            what,
+            format!("{key} is from 1 to {MAX_BLOCK}"),
+        )
     })
 }
 
@@ -65,7 +74,8 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let given = block(&mut pairs, "block", &input)?;
     pairs.finish(input.path(), FORMAT.name, &["block"])?;
     let block = given.unwrap_or(BLOCK);
-    let mut notes = vec!["Everything is one file; every block counts as a read of one block.".to_string()];
+    let mut notes =
+        vec!["Everything is one file; every block counts as a read of one block.".to_string()];
     if given.is_none() {
         notes.push(
             "The file does not give the block size: 4096 bytes assumed (block=BYTES for another size).".to_string(),
@@ -75,13 +85,28 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         format: FORMAT.name.to_string(),
         time_unit: "none".to_string(),
         offset_unit: format!("blocks of {block} B"),
-        lacks: Lacks { starts: true, ends: true, opens: true, threads: true, lens: true, ops: true },
+        lacks: Lacks {
+            starts: true,
+            ends: true,
+            opens: true,
+            threads: true,
+            lens: true,
+            ops: true,
+        },
         level: Level::Unknown,
         notes,
     };
     let left_out = LeftOut::default();
-    let lines = Blocks { block, named: false, left_out: left_out.clone() };
-    Ok(Import { header, items: items(Text { input, lines }), left_out })
+    let lines = Blocks {
+        block,
+        named: false,
+        left_out: left_out.clone(),
+    };
+    Ok(Import {
+        header,
+        items: items(Text { input, lines }),
+        left_out,
+    })
 }
 
 struct Blocks {
@@ -101,11 +126,19 @@ impl Lines for Blocks {
             }
             _ => {}
         }
-        let block = number(word).ok_or(("neither a block number nor *", "the file is damaged or of another format"))?;
-        let offset = block.checked_mul(self.block).ok_or(("a block beyond 2^64 bytes", "give a smaller block="))?;
+        let block = number(word).ok_or((
+            "neither a block number nor *",
+            "the file is damaged or of another format",
+        ))?;
+        let offset = block
+            .checked_mul(self.block)
+            .ok_or(("a block beyond 2^64 bytes", "give a smaller block="))?;
         if !self.named {
             self.named = true;
-            out.push_back(Item::File(FileInfo { name: "blocks".to_string(), size: None }));
+            out.push_back(Item::File(FileInfo {
+                name: "blocks".to_string(),
+                size: None,
+            }));
         }
         out.push_back(Item::Record(Record::read(0, offset, self.block)));
         Ok(true)

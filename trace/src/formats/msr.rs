@@ -18,7 +18,15 @@ pub static FORMAT: Format = Format {
     name: "msr",
     summary: "MSR Cambridge: CSV without header; 100 ns since 1601, bytes",
     keys: &[],
-    detect: |head| lines_fit(head, |_, line| if row(line).is_ok() { Fit::Sure } else { Fit::No }),
+    detect: |head| {
+        lines_fit(head, |_, line| {
+            if row(line).is_ok() {
+                Fit::Sure
+            } else {
+                Fit::No
+            }
+        })
+    },
     import: Some(import),
     export: None,
 };
@@ -28,12 +36,25 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         format: FORMAT.name.to_string(),
         time_unit: "100 ns since 1601".to_string(),
         offset_unit: "bytes".to_string(),
-        lacks: Lacks { opens: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            opens: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
         notes: vec!["Taken below the file cache of a server; a volume is a file.".to_string()],
     };
     let name = |volume: &[u8]| String::from_utf8_lossy(volume).replace(',', ".");
-    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name,
+            sort: true,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -49,12 +70,23 @@ fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
     };
     let start = number(ticks).ok_or(BAD)?;
     if !TICKS.contains(&start) {
-        return Err(("a time that is not in 100 ns since 1601", "the file is of another format; see --format"));
+        return Err((
+            "a time that is not in 100 ns since 1601",
+            "the file is of another format; see --format",
+        ));
     }
-    let end = start.checked_add(number(response).ok_or(BAD)?).filter(|end| TICKS.contains(end)).ok_or(BAD)?;
+    let end = start
+        .checked_add(number(response).ok_or(BAD)?)
+        .filter(|end| TICKS.contains(end))
+        .ok_or(BAD)?;
     let (offset, len) = (number(offset).ok_or(BAD)?, number(len).ok_or(BAD)?);
     // Host and disk with the comma between them.
     let volume = &line[ticks.len() + 1..ticks.len() + 2 + host.len() + disk.len()];
-    let record = Record { op, start_ns: Some(start * 100), end_ns: Some(end * 100), ..Record::read(0, offset, len) };
+    let record = Record {
+        op,
+        start_ns: Some(start * 100),
+        end_ns: Some(end * 100),
+        ..Record::read(0, offset, len)
+    };
     Ok(Row::Record(volume, record))
 }

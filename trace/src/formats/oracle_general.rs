@@ -32,16 +32,31 @@ pub static FORMAT: Format = Format {
     name: "oracle-general",
     summary: "libCacheSim oracleGeneral: binary; seconds (left out), objects of unit= bytes",
     keys: &[
-        ("unit", "bytes between an object number and the next: 512 if it was a sector"),
-        ("record", "bytes of a record, 24 or 27, where it does not show"),
+        (
+            "unit",
+            "bytes between an object number and the next: 512 if it was a sector",
+        ),
+        (
+            "record",
+            "bytes of a record, 24 or 27, where it does not show",
+        ),
     ],
-    detect: |head| SIZES.map(|size| fits(head, size)).into_iter().max().unwrap_or(Fit::No),
+    detect: |head| {
+        SIZES
+            .map(|size| fits(head, size))
+            .into_iter()
+            .max()
+            .unwrap_or(Fit::No)
+    },
     import: Some(import),
     export: None,
 };
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + N].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    bytes[at..at + N]
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 /// Whether records of this size make sense of the head.
@@ -68,7 +83,14 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let unit = block(&mut pairs, "unit", &input)?;
     let size = choice(&mut pairs, "record", &["24", "27"], input.path())?;
     pairs.finish(input.path(), FORMAT.name, &["unit", "record"])?;
-    let refuse = |what: &str, remedy: &str| Err(TraceError::new(input.path(), TracePosition::Whole, what, remedy));
+    let refuse = |what: &str, remedy: &str| {
+        Err(TraceError::new(
+            input.path(),
+            TracePosition::Whole,
+            what,
+            remedy,
+        ))
+    };
     let Some(unit) = unit else {
         let remedy = "say oracle-general:unit=BYTES (512 where an object was a sector)";
         return refuse("its objects are no offsets", remedy);
@@ -84,7 +106,12 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
                 _ if head.is_empty() => SIZES[0],
                 [true, true] => {
                     let what = "records of 24 and of 27 bytes both make sense of it";
-                    return Err(TraceError::new(&path, TracePosition::Whole, what, "say record=24 or record=27"));
+                    return Err(TraceError::new(
+                        &path,
+                        TracePosition::Whole,
+                        what,
+                        "say record=24 or record=27",
+                    ));
                 }
                 [false, false] => {
                     let what = "records neither of 24 nor of 27 bytes make sense of it";
@@ -109,8 +136,17 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
             "The times are whole seconds that many records share: left out, the order of the file is kept.".to_string(),
         ],
     };
-    let objects = Objects { input, unit, size, spaces: Names::default() };
-    Ok(Import { header, items: items(objects), left_out: LeftOut::default() })
+    let objects = Objects {
+        input,
+        unit,
+        size,
+        spaces: Names::default(),
+    };
+    Ok(Import {
+        header,
+        items: items(objects),
+        left_out: LeftOut::default(),
+    })
 }
 
 struct Objects {
@@ -130,20 +166,39 @@ impl Step for Objects {
         let refuse = |what, remedy| self.input.record_error(self.size as u64, what, remedy);
         let object = number::<8>(record, 4);
         let offset = object.checked_mul(self.unit);
-        let offset = offset
-            .ok_or_else(|| refuse("an object beyond 2^64 bytes", "its objects are no places, or of a smaller unit="))?;
-        let space: &[u8] = if self.size == SIZES[0] { b"" } else { &record[17..19] };
+        let offset = offset.ok_or_else(|| {
+            refuse(
+                "an object beyond 2^64 bytes",
+                "its objects are no places, or of a smaller unit=",
+            )
+        })?;
+        let space: &[u8] = if self.size == SIZES[0] {
+            b""
+        } else {
+            &record[17..19]
+        };
         let file = match self.spaces.get(space) {
             Some(file) => file,
             None => {
-                let space_number = space.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-                let name = if space.is_empty() { "objects".to_string() } else { format!("namespace {space_number}") };
+                let space_number = space
+                    .iter()
+                    .rev()
+                    .fold(0, |value, byte| value << 8 | u64::from(*byte));
+                let name = if space.is_empty() {
+                    "objects".to_string()
+                } else {
+                    format!("namespace {space_number}")
+                };
                 out.push_back(Item::File(FileInfo { name, size: None }));
                 let added = self.spaces.add(space);
                 added.ok_or_else(|| refuse("too many namespaces", "cut the trace in parts"))?
             }
         };
-        out.push_back(Item::Record(Record::read(file, offset, number::<4>(record, 12))));
+        out.push_back(Item::Record(Record::read(
+            file,
+            offset,
+            number::<4>(record, 12),
+        )));
         Ok(true)
     }
 }

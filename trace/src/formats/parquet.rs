@@ -35,7 +35,13 @@ pub static FORMAT: Format = Format {
     name: "parquet",
     summary: "Parquet: columns t_start_ns, file, offset, len_req and others; ns, bytes",
     keys: &[],
-    detect: |head| if head.starts_with(MAGIC) { Fit::Sure } else { Fit::No },
+    detect: |head| {
+        if head.starts_with(MAGIC) {
+            Fit::Sure
+        } else {
+            Fit::No
+        }
+    },
     #[cfg(feature = "parquet")]
     import: Some(read::import),
     #[cfg(feature = "parquet")]
@@ -57,7 +63,12 @@ mod absent {
 
     fn refuse(path: &Path) -> TraceError {
         let what = "Parquet is not built into this foreread";
-        TraceError::new(path, TracePosition::Whole, what, "build it with --features parquet")
+        TraceError::new(
+            path,
+            TracePosition::Whole,
+            what,
+            "build it with --features parquet",
+        )
     }
 
     pub fn import(inputs: Vec<Input>, _: Pairs) -> Result<Import, TraceError> {
@@ -109,11 +120,15 @@ mod columns {
     ];
 
     pub fn op(code: i64) -> Option<Op> {
-        OPS.iter().find(|(known, _)| *known == code).map(|(_, op)| *op)
+        OPS.iter()
+            .find(|(known, _)| *known == code)
+            .map(|(_, op)| *op)
     }
 
     pub fn code(op: Op) -> i32 {
-        OPS.iter().find(|(_, known)| *known == op).map_or(0, |(code, _)| i32::try_from(*code).expect("small"))
+        OPS.iter()
+            .find(|(_, known)| *known == op)
+            .map_or(0, |(code, _)| i32::try_from(*code).expect("small"))
     }
 
     type Lack = (&'static str, fn(&mut Lacks) -> &mut bool);
@@ -128,7 +143,11 @@ mod columns {
     ];
 
     pub fn lacks_text(mut lacks: Lacks) -> String {
-        let names: Vec<&str> = LACKS.iter().filter(|(_, field)| *field(&mut lacks)).map(|(name, _)| *name).collect();
+        let names: Vec<&str> = LACKS
+            .iter()
+            .filter(|(_, field)| *field(&mut lacks))
+            .map(|(name, _)| *name)
+            .collect();
         names.join(" ")
     }
 

@@ -35,7 +35,8 @@ pub static FORMAT: Format = Format {
 };
 
 const MS_NS: u64 = 1_000_000;
-const REMEDY: &str = "record with perf trace -o FILE, so that nothing else is in it, or cut it before this line";
+const REMEDY: &str =
+    "record with perf trace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("a line of perf trace that is not whole", REMEDY);
 const POINTER: &str = "reads from a position that perf does not show (behind a pointer)";
 
@@ -65,33 +66,125 @@ use ArgumentKind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path
 /// The arguments of a call, in strace's order: perf's name of each, and what it is.
 type Arguments = &'static [(&'static str, ArgumentKind)];
 
-const COPY: Arguments =
-    &[("fd_in", Descriptor), ("off_in", Position), ("fd_out", Descriptor), ("off_out", Position), ("len", Number)];
+const COPY: Arguments = &[
+    ("fd_in", Descriptor),
+    ("off_in", Position),
+    ("fd_out", Descriptor),
+    ("off_out", Position),
+    ("len", Number),
+];
 
 /// The calls that matter, by strace's name.
 const CALLS: &[(&str, Arguments)] = &[
-    ("read", &[("fd", Descriptor), ("buf", Any), ("count", Number)]),
-    ("write", &[("fd", Descriptor), ("buf", Any), ("count", Number)]),
-    ("pread64", &[("fd", Descriptor), ("buf", Any), ("count", Number), ("pos", Number)]),
-    ("pwrite64", &[("fd", Descriptor), ("buf", Any), ("count", Number), ("pos", Number)]),
+    (
+        "read",
+        &[("fd", Descriptor), ("buf", Any), ("count", Number)],
+    ),
+    (
+        "write",
+        &[("fd", Descriptor), ("buf", Any), ("count", Number)],
+    ),
+    (
+        "pread64",
+        &[
+            ("fd", Descriptor),
+            ("buf", Any),
+            ("count", Number),
+            ("pos", Number),
+        ],
+    ),
+    (
+        "pwrite64",
+        &[
+            ("fd", Descriptor),
+            ("buf", Any),
+            ("count", Number),
+            ("pos", Number),
+        ],
+    ),
     ("readv", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
     ("writev", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
-    ("preadv", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
-    ("pwritev", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
-    ("preadv2", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
-    ("pwritev2", &[("fd", Descriptor), ("vec", Any), ("vlen", Any), ("pos_l", Number)]),
+    (
+        "preadv",
+        &[
+            ("fd", Descriptor),
+            ("vec", Any),
+            ("vlen", Any),
+            ("pos_l", Number),
+        ],
+    ),
+    (
+        "pwritev",
+        &[
+            ("fd", Descriptor),
+            ("vec", Any),
+            ("vlen", Any),
+            ("pos_l", Number),
+        ],
+    ),
+    (
+        "preadv2",
+        &[
+            ("fd", Descriptor),
+            ("vec", Any),
+            ("vlen", Any),
+            ("pos_l", Number),
+        ],
+    ),
+    (
+        "pwritev2",
+        &[
+            ("fd", Descriptor),
+            ("vec", Any),
+            ("vlen", Any),
+            ("pos_l", Number),
+        ],
+    ),
     ("open", &[("filename", Path), ("flags", Flags("O_"))]),
-    ("openat", &[("dfd", Any), ("filename", Path), ("flags", Flags("O_"))]),
+    (
+        "openat",
+        &[("dfd", Any), ("filename", Path), ("flags", Flags("O_"))],
+    ),
     ("openat2", &[("dfd", Any), ("filename", Path)]),
     ("creat", &[("pathname", Path)]),
     ("close", &[("fd", Descriptor)]),
-    ("close_range", &[("fd", Number), ("max_fd", Number), ("flags", Flags("CLOSE_RANGE_"))]),
+    (
+        "close_range",
+        &[
+            ("fd", Number),
+            ("max_fd", Number),
+            ("flags", Flags("CLOSE_RANGE_")),
+        ],
+    ),
     ("lseek", &[("fd", Descriptor)]),
-    ("mmap", &[("addr", Any), ("len", Any), ("prot", Any), ("flags", Any), ("fd", MaybeDescriptor)]),
+    (
+        "mmap",
+        &[
+            ("addr", Any),
+            ("len", Any),
+            ("prot", Any),
+            ("flags", Any),
+            ("fd", MaybeDescriptor),
+        ],
+    ),
     ("dup", &[("fildes", Descriptor)]),
     ("dup2", &[("oldfd", Descriptor), ("newfd", Descriptor)]),
-    ("dup3", &[("oldfd", Descriptor), ("newfd", Descriptor), ("flags", Flags("O_"))]),
-    ("fcntl", &[("fd", Descriptor), ("cmd", Flags("F_")), ("arg", Flags("FD_"))]),
+    (
+        "dup3",
+        &[
+            ("oldfd", Descriptor),
+            ("newfd", Descriptor),
+            ("flags", Flags("O_")),
+        ],
+    ),
+    (
+        "fcntl",
+        &[
+            ("fd", Descriptor),
+            ("cmd", Flags("F_")),
+            ("arg", Flags("FD_")),
+        ],
+    ),
     ("clone", &[("clone_flags", Flags("CLONE_"))]),
     ("clone3", &[]),
     ("fork", &[]),
@@ -99,17 +192,43 @@ const CALLS: &[(&str, Arguments)] = &[
     ("unshare", &[("unshare_flags", Flags("CLONE_"))]),
     ("execve", &[]),
     ("execveat", &[]),
-    ("sendfile", &[("out_fd", Descriptor), ("in_fd", Descriptor), ("offset", Position), ("count", Number)]),
+    (
+        "sendfile",
+        &[
+            ("out_fd", Descriptor),
+            ("in_fd", Descriptor),
+            ("offset", Position),
+            ("count", Number),
+        ],
+    ),
     ("copy_file_range", COPY),
     ("splice", COPY),
-    ("fadvise64", &[("fd", Descriptor), ("offset", Number), ("len", Number), ("advice", Advice)]),
-    ("readahead", &[("fd", Descriptor), ("offset", Number), ("count", Number)]),
+    (
+        "fadvise64",
+        &[
+            ("fd", Descriptor),
+            ("offset", Number),
+            ("len", Number),
+            ("advice", Advice),
+        ],
+    ),
+    (
+        "readahead",
+        &[("fd", Descriptor), ("offset", Number), ("count", Number)],
+    ),
     ("io_uring_enter", &[]),
     ("io_submit", &[]),
 ];
 
 /// The values of `posix_fadvise`, as Linux counts them.
-const ADVICE: [&str; 6] = ["NORMAL", "RANDOM", "SEQUENTIAL", "WILLNEED", "DONTNEED", "NOREUSE"];
+const ADVICE: [&str; 6] = [
+    "NORMAL",
+    "RANDOM",
+    "SEQUENTIAL",
+    "WILLNEED",
+    "DONTNEED",
+    "NOREUSE",
+];
 
 /// A line, taken apart.
 struct CallLine<'a> {
@@ -128,7 +247,11 @@ struct CallLine<'a> {
 fn parse(line: &[u8]) -> Option<CallLine<'_>> {
     let mut rest = line.trim_ascii();
     let time = scan::word(&mut rest);
-    let at_ns = if time == b"?" { None } else { Some(decimal_ns(time, MS_NS)?) };
+    let at_ns = if time == b"?" {
+        None
+    } else {
+        Some(decimal_ns(time, MS_NS)?)
+    };
     let inner = rest.trim_ascii_start().strip_prefix(b"(")?;
     let close = inner.windows(2).position(|part| part == b"):")?;
     let took = inner[..close].trim_ascii();
@@ -141,32 +264,65 @@ fn parse(line: &[u8]) -> Option<CallLine<'_>> {
     let (thread, call) = thread_and_call(inner[close + 2..].trim_ascii())?;
     if let Some(continued) = call.strip_prefix(b"... [continued]: ") {
         let open = continued.iter().position(|b| *b == b'(')?;
-        let returned = continued[open..].strip_prefix(b"())")?.trim_ascii().strip_prefix(b"=")?;
+        let returned = continued[open..]
+            .strip_prefix(b"())")?
+            .trim_ascii()
+            .strip_prefix(b"=")?;
         let name = &continued[..open];
-        return Some(CallLine { at_ns, took_ns, thread, name, arguments: None, returned: Some(returned.trim_ascii()) });
+        return Some(CallLine {
+            at_ns,
+            took_ns,
+            thread,
+            name,
+            arguments: None,
+            returned: Some(returned.trim_ascii()),
+        });
     }
     let open = call.iter().position(|b| *b == b'(')?;
     let (name, text) = (&call[..open], &call[open + 1..]);
     if let Some(begun) = text.strip_suffix(b"...") {
         let arguments = begun.trim_ascii_end().strip_suffix(b")")?;
-        return Some(CallLine { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: None });
+        return Some(CallLine {
+            at_ns,
+            took_ns,
+            thread,
+            name,
+            arguments: Some(arguments),
+            returned: None,
+        });
     }
     // The last parenthesis before ` = `: a path may hold both.
-    let equals = (0..text.len()).rev().find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
+    let equals = (0..text.len())
+        .rev()
+        .find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
     let arguments = text[..equals].trim_ascii_end().strip_suffix(b")")?;
     let returned = text[equals + 1..].trim_ascii();
-    Some(CallLine { at_ns, took_ns, thread, name, arguments: Some(arguments), returned: Some(returned) })
+    Some(CallLine {
+        at_ns,
+        took_ns,
+        thread,
+        name,
+        arguments: Some(arguments),
+        returned: Some(returned),
+    })
 }
 
 /// `a b/c/742 read(...`: the thread, and what follows it.
 fn thread_and_call(text: &[u8]) -> Option<(u32, &[u8])> {
     for at in (0..text.len()).filter(|&at| text[at] == b'/') {
-        let digits = text[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
+        let digits = text[at + 1..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count();
         let call = text[at + 1 + digits..].strip_prefix(b" ");
         if let (Some(thread), Some(call)) = (scan::number(&text[at + 1..at + 1 + digits]), call) {
             let call = call.trim_ascii_start();
-            let name = call.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
-            if call.starts_with(b"... [continued]: ") || (name > 0 && call.get(name) == Some(&b'(')) {
+            let name = call
+                .iter()
+                .take_while(|b| b.is_ascii_alphanumeric() || **b == b'_')
+                .count();
+            if call.starts_with(b"... [continued]: ") || (name > 0 && call.get(name) == Some(&b'('))
+            {
                 return Some((u32::try_from(thread).ok()?, call));
             }
         }
@@ -176,8 +332,14 @@ fn thread_and_call(text: &[u8]) -> Option<(u32, &[u8])> {
 
 fn detect(head: &[u8]) -> Fit {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let mut lines = head[..end].split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    if lines.next().is_some_and(|line| parse(line).is_some()) { Fit::Sure } else { Fit::No }
+    let mut lines = head[..end]
+        .split(|b| *b == b'\n')
+        .filter(|line| !line.trim_ascii().is_empty());
+    if lines.next().is_some_and(|line| parse(line).is_some()) {
+        Fit::Sure
+    } else {
+        Fit::No
+    }
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
@@ -199,7 +361,12 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     step::import(inputs, &pairs, header, |left_out| {
         let mut calls = Strace::new(Some(Stamp::Epoch(0)), left_out.clone());
         calls.opens_unnamed = true;
-        PerfTrace { calls, latest_ns: 0, text: Vec::new(), left_out }
+        PerfTrace {
+            calls,
+            latest_ns: 0,
+            text: Vec::new(),
+            left_out,
+        }
     })
 }
 
@@ -221,14 +388,25 @@ impl Lines for PerfTrace {
         // A call that was continued has the time of its beginning, in a line behind later ones.
         self.latest_ns = self.latest_ns.max(line.at_ns.unwrap_or(0));
         let at_ns = self.latest_ns;
-        let name = if line.name == b"sendfile64" { b"sendfile" } else { line.name };
+        let name = if line.name == b"sendfile64" {
+            b"sendfile"
+        } else {
+            line.name
+        };
         if matches!(name, b"exit" | b"exit_group") {
-            return self.calls.entry(line.thread, at_ns, Entry::Gone, out).map(|()| true);
+            return self
+                .calls
+                .entry(line.thread, at_ns, Entry::Gone, out)
+                .map(|()| true);
         }
-        let Some((_, arguments)) = CALLS.iter().find(|(call, _)| call.as_bytes() == name) else { return Ok(true) };
+        let Some((_, arguments)) = CALLS.iter().find(|(call, _)| call.as_bytes() == name) else {
+            return Ok(true);
+        };
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        let known = line.arguments.is_none_or(|shown| write_arguments(name, arguments, shown, &mut text));
+        let known = line
+            .arguments
+            .is_none_or(|shown| write_arguments(name, arguments, shown, &mut text));
         if !known {
             self.left_out.count(POINTER);
             self.text = text;
@@ -238,7 +416,11 @@ impl Lines for PerfTrace {
             None => Entry::Begun(name, &text),
             Some(returned) => {
                 write_outcome(returned, line.took_ns, &mut text);
-                if line.arguments.is_some() { Entry::Call(name, &text) } else { Entry::Resumed(name, &text) }
+                if line.arguments.is_some() {
+                    Entry::Call(name, &text)
+                } else {
+                    Entry::Resumed(name, &text)
+                }
             }
         };
         let done = self.calls.entry(line.thread, at_ns, entry, out);
@@ -256,7 +438,10 @@ fn write_outcome(returned: &[u8], took_ns: Option<u64>, text: &mut Vec<u8>) {
     text.extend_from_slice(b") = ");
     let value = if returned.is_empty() { b"?" } else { returned };
     // `742 (cat)` is the number of a process with its name.
-    let end = value.windows(2).position(|part| part == b" (").filter(|_| !value.starts_with(b"-"));
+    let end = value
+        .windows(2)
+        .position(|part| part == b" (")
+        .filter(|_| !value.starts_with(b"-"));
     text.extend_from_slice(&value[..end.unwrap_or(value.len())]);
     if let Some(took) = took_ns {
         let took = format!(" <{}.{:09}>", took / 1_000_000_000, took % 1_000_000_000);
@@ -269,7 +454,10 @@ fn shown<'a>(arguments: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut at = 0;
     loop {
         let rest = &arguments[at..];
-        if let Some(value) = rest.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b": ")) {
+        if let Some(value) = rest
+            .strip_prefix(name.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b": "))
+        {
             return Some(&value[..value_end(value)]);
         }
         let colon = rest.windows(2).position(|part| part == b": ")? + 2;
@@ -281,19 +469,38 @@ fn shown<'a>(arguments: &'a [u8], name: &str) -> Option<&'a [u8]> {
 /// Where a value ends: at the comma before the next argument. Names of files are in angle brackets or quotes.
 fn value_end(value: &[u8]) -> usize {
     let skip = match value.first() {
-        Some(b'"') => value.iter().skip(1).position(|b| *b == b'"').map_or(0, |at| at + 1),
+        Some(b'"') => value
+            .iter()
+            .skip(1)
+            .position(|b| *b == b'"')
+            .map_or(0, |at| at + 1),
         Some(b'0'..=b'9') => {
             let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
             let named = value.get(digits) == Some(&b'<');
-            if named { value.windows(3).position(|part| part == b">, ").unwrap_or(value.len() - 1) } else { 0 }
+            if named {
+                value
+                    .windows(3)
+                    .position(|part| part == b">, ")
+                    .unwrap_or(value.len() - 1)
+            } else {
+                0
+            }
         }
         _ => 0,
     };
-    value[skip..].windows(2).position(|part| part == b", ").map_or(value.len(), |at| skip + at)
+    value[skip..]
+        .windows(2)
+        .position(|part| part == b", ")
+        .map_or(value.len(), |at| skip + at)
 }
 
 /// The arguments in strace's order and words; false where a position is behind a pointer.
-fn write_arguments(name: &[u8], arguments: Arguments, shown_text: &[u8], text: &mut Vec<u8>) -> bool {
+fn write_arguments(
+    name: &[u8],
+    arguments: Arguments,
+    shown_text: &[u8],
+    text: &mut Vec<u8>,
+) -> bool {
     if name == b"clone3" {
         // perf shows the address of its flags.
         text.extend_from_slice(b"CLONE_FILES");
@@ -334,7 +541,9 @@ fn write_arguments(name: &[u8], arguments: Arguments, shown_text: &[u8], text: &
 
 /// Numbers may be hexadecimal; strace's are decimal.
 fn write_number(value: &[u8], text: &mut Vec<u8>) {
-    let digits = value.strip_prefix(b"0x").and_then(|hex| std::str::from_utf8(hex).ok());
+    let digits = value
+        .strip_prefix(b"0x")
+        .and_then(|hex| std::str::from_utf8(hex).ok());
     match digits.and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
         Some(number) => text.extend_from_slice(number.to_string().as_bytes()),
         None => text.extend_from_slice(value),
@@ -342,7 +551,10 @@ fn write_number(value: &[u8], text: &mut Vec<u8>) {
 }
 
 fn write_path(path: &[u8], text: &mut Vec<u8>) {
-    let inner = path.strip_prefix(b"\"").and_then(|path| path.strip_suffix(b"\"")).unwrap_or(path);
+    let inner = path
+        .strip_prefix(b"\"")
+        .and_then(|path| path.strip_suffix(b"\""))
+        .unwrap_or(path);
     text.push(b'"');
     for byte in inner {
         if matches!(byte, b'"' | b'\\') {

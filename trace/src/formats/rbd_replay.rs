@@ -40,14 +40,21 @@ const SURE_ACTIONS: usize = 4;
 pub static FORMAT: Format = Format {
     name: "rbd-replay",
     summary: "reads and writes of RBD images with what each waits for; bytes, no times",
-    keys: &[("aio-deps", "completion (as they were meant) or submit (as rbd-replay takes them)")],
+    keys: &[(
+        "aio-deps",
+        "completion (as they were meant) or submit (as rbd-replay takes them)",
+    )],
     detect,
     import: Some(import),
     export: Some(write::export),
 };
 
 fn detect(head: &[u8]) -> Fit {
-    if head.starts_with(BANNER) { Fit::Sure } else { old(head) }
+    if head.starts_with(BANNER) {
+        Fit::Sure
+    } else {
+        old(head)
+    }
 }
 
 /// Version 0 has no banner, but all of its actions must fit together.
@@ -82,13 +89,20 @@ fn old(head: &[u8]) -> Fit {
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
-    let submit = super::scan::choice(&mut pairs, "aio-deps", &["completion", "submit"], input.path())? == Some(1);
+    let submit = super::scan::choice(
+        &mut pairs,
+        "aio-deps",
+        &["completion", "submit"],
+        input.path(),
+    )? == Some(1);
     pairs.finish(input.path(), FORMAT.name, &["aio-deps"])?;
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
     let deps = match submit {
         true => "A dependency on an asynchronous action is on its submission.",
-        false => "A dependency on an asynchronous action is on its end too (aio-deps=submit for its submission alone).",
+        false => {
+            "A dependency on an asynchronous action is on its end too (aio-deps=submit for its submission alone)."
+        }
     };
     let header = Header {
         format: FORMAT.name.to_string(),
@@ -115,7 +129,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next: Next::default(),
         left_out: left_out.clone(),
     };
-    Ok(Import { header, items: items(replay), left_out })
+    Ok(Import {
+        header,
+        items: items(replay),
+        left_out,
+    })
 }
 
 /// The numbers that come next.
@@ -153,7 +171,12 @@ impl Step for Replay {
             }
             Some(Entry::Action(action)) => {
                 let done = self.action(&action, out);
-                done.map_err(|what| self.reader.error(what, "the file is damaged, or rbd-replay would stop here too"))?;
+                done.map_err(|what| {
+                    self.reader.error(
+                        what,
+                        "the file is damaged, or rbd-replay would stop here too",
+                    )
+                })?;
             }
         }
         Ok(true)
@@ -166,24 +189,44 @@ impl Replay {
             if self.threads.len() == MAX_THREADS {
                 return Err("more than 4096 threads at one time");
             }
-            let thread = Thread { number: self.next.thread, serial: Vec::new() };
+            let thread = Thread {
+                number: self.next.thread,
+                serial: Vec::new(),
+            };
             self.next.thread = self.next.thread.checked_add(1).ok_or("too many threads")?;
             if self.threads.insert(action.thread, thread).is_some() {
                 return Err("a thread that is started twice");
             }
         }
-        let thread = self.threads.get(&action.thread).ok_or("an action of a thread that was not started")?;
+        let thread = self
+            .threads
+            .get(&action.thread)
+            .ok_or("an action of a thread that was not started")?;
         let number = thread.number;
         let waits = self.graph.waits(&action.after, &thread.serial)?;
-        (0..waits.pauses).for_each(|_| self.left_out.count("pauses before the first read or write"));
-        (0..waits.forgotten)
-            .for_each(|_| self.left_out.count("dependencies on actions of long ago or of an unknown kind"));
+        (0..waits.pauses)
+            .for_each(|_| self.left_out.count("pauses before the first read or write"));
+        (0..waits.forgotten).for_each(|_| {
+            self.left_out
+                .count("dependencies on actions of long ago or of an unknown kind")
+        });
         let node = match &action.what {
-            What::Io { io: io @ (Io::Read | Io::Write), aio, image, offset, len } => {
+            What::Io {
+                io: io @ (Io::Read | Io::Write),
+                aio,
+                image,
+                offset,
+                len,
+            } => {
                 let &(file, open) = self.opens.get(image).ok_or("an image that is not open")?;
                 let op = if *io == Io::Read { Op::Read } else { Op::Write };
-                let record =
-                    Record { op, open, thread: number, after: waits.after, ..Record::read(file, *offset, *len) };
+                let record = Record {
+                    op,
+                    open,
+                    thread: number,
+                    after: waits.after,
+                    ..Record::read(file, *offset, *len)
+                };
                 out.push_back(Item::Record(record));
                 self.next.record += 1;
                 Node::Record(self.next.record - 1, *aio)
@@ -198,7 +241,11 @@ impl Replay {
         } else if let Some(thread) = self.threads.get_mut(&action.thread) {
             thread.serial.clear();
             match &node {
-                Node::Record(record, aio) => thread.serial.push(After { record: *record, end: !aio, delay_ns: 0 }),
+                Node::Record(record, aio) => thread.serial.push(After {
+                    record: *record,
+                    end: !aio,
+                    delay_ns: 0,
+                }),
                 Node::Other(others) => thread.serial.extend_from_slice(others),
             }
         }
@@ -214,17 +261,26 @@ impl Replay {
                 self.left_out.count("discards");
             }
             What::Close { image } => {
-                self.opens.remove(image).ok_or("a close of an image that is not open")?;
+                self.opens
+                    .remove(image)
+                    .ok_or("a close of an image that is not open")?;
             }
             What::Open { image, names } => {
                 let [name, snapshot] = names;
-                let parts: &[&[u8]] = if snapshot.is_empty() { &[name] } else { &[name, snapshot] };
+                let parts: &[&[u8]] = if snapshot.is_empty() {
+                    &[name]
+                } else {
+                    &[name, snapshot]
+                };
                 let name = parts.join(&b'@');
                 let file = match self.files.get(&name) {
                     Some(file) => file,
                     None => {
                         let name_text = String::from_utf8_lossy(&name).into_owned();
-                        out.push_back(Item::File(FileInfo { name: name_text, size: None }));
+                        out.push_back(Item::File(FileInfo {
+                            name: name_text,
+                            size: None,
+                        }));
                         self.files.add(&name).ok_or("too many names of images")?
                     }
                 };

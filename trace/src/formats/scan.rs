@@ -12,9 +12,15 @@ pub const MAX_NAMES_BYTES: usize = 64 << 20;
 
 /// Takes the next word, words being parted by spaces and tabs. Empty at the end.
 pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
-    let start = rest.iter().position(|b| !matches!(b, b' ' | b'\t')).unwrap_or(rest.len());
+    let start = rest
+        .iter()
+        .position(|b| !matches!(b, b' ' | b'\t'))
+        .unwrap_or(rest.len());
     let tail = &rest[start..];
-    let end = tail.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(tail.len());
+    let end = tail
+        .iter()
+        .position(|b| matches!(b, b' ' | b'\t'))
+        .unwrap_or(tail.len());
     *rest = &tail[end..];
     &tail[..end]
 }
@@ -41,7 +47,9 @@ pub fn number(text: &[u8]) -> Option<u64> {
 pub fn seconds(text: &[u8]) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = number(&text[..dot])?.checked_mul(1_000_000_000)?;
-    let Some(decimals) = text.get(dot + 1..) else { return Some(whole) };
+    let Some(decimals) = text.get(dot + 1..) else {
+        return Some(whole);
+    };
     if decimals.len() > 9 {
         return None;
     }
@@ -60,9 +68,19 @@ pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
         Some(input) if inputs.is_empty() => Ok(input),
         Some(input) => {
             let what = format!("a trace of the format {format} is one file");
-            Err(TraceError::new(input.path(), whole, what, "import them one by one"))
+            Err(TraceError::new(
+                input.path(),
+                whole,
+                what,
+                "import them one by one",
+            ))
         }
-        None => Err(TraceError::new(std::path::Path::new("-"), whole, "no input", "name a file")),
+        None => Err(TraceError::new(
+            std::path::Path::new("-"),
+            whole,
+            "no input",
+            "name a file",
+        )),
     }
 }
 
@@ -70,17 +88,27 @@ pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
 ///
 /// # Errors
 /// It has another value.
-pub fn choice(pairs: &mut Pairs, key: &str, of: &[&str], path: &std::path::Path) -> Result<Option<usize>, TraceError> {
-    let Some(value) = pairs.take(key) else { return Ok(None) };
-    of.iter().position(|known| *known == value).map(Some).ok_or_else(|| {
-        let what = format!("'{key}={value}' is not known");
-        TraceError::new(
-            path,
-            super::super::error::TracePosition::Whole,
-            what,
-            format!("one of {key}={}", of.join(", ")),
-        )
-    })
+pub fn choice(
+    pairs: &mut Pairs,
+    key: &str,
+    of: &[&str],
+    path: &std::path::Path,
+) -> Result<Option<usize>, TraceError> {
+    let Some(value) = pairs.take(key) else {
+        return Ok(None);
+    };
+    of.iter()
+        .position(|known| *known == value)
+        .map(Some)
+        .ok_or_else(|| {
+            let what = format!("'{key}={value}' is not known");
+            TraceError::new(
+                path,
+                super::super::error::TracePosition::Whole,
+                what,
+                format!("one of {key}={}", of.join(", ")),
+            )
+        })
 }
 
 /// Names in the order they first came, each with its number.
@@ -127,15 +155,34 @@ mod tests {
     #[test]
     fn words_numbers_and_seconds() {
         let mut rest = &b"  one\ttwo  "[..];
-        assert_eq!((word(&mut rest), word(&mut rest), word(&mut rest)), (&b"one"[..], &b"two"[..], &b""[..]));
+        assert_eq!(
+            (word(&mut rest), word(&mut rest), word(&mut rest)),
+            (&b"one"[..], &b"two"[..], &b""[..])
+        );
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
-        for bad in [&b""[..], b"18446744073709551616", b"-1", b"+1", b"1x", b"000000000000000000001"] {
+        for bad in [
+            &b""[..],
+            b"18446744073709551616",
+            b"-1",
+            b"+1",
+            b"1x",
+            b"000000000000000000001",
+        ] {
             assert_eq!(number(bad), None);
         }
-        assert_eq!(seconds(b"1700000000.123456"), Some(1_700_000_000_123_456_000));
+        assert_eq!(
+            seconds(b"1700000000.123456"),
+            Some(1_700_000_000_123_456_000)
+        );
         assert_eq!(seconds(b"0.000001850"), Some(1850));
         assert_eq!(seconds(b"7"), Some(7_000_000_000));
-        for bad in [&b"1."[..], b".5", b"1.1234567890", b"18446744074.0", b"1.-1"] {
+        for bad in [
+            &b"1."[..],
+            b".5",
+            b"1.1234567890",
+            b"18446744074.0",
+            b"1.-1",
+        ] {
             assert_eq!(seconds(bad), None);
         }
     }
@@ -145,7 +192,10 @@ mod tests {
         let mut names = Names::default();
         assert_eq!(names.get(b"a"), None);
         assert_eq!((names.add(b"a"), names.add(b"b")), (Some(0), Some(1)));
-        assert_eq!((names.get(b"b"), names.get(b"b"), names.get(b"a")), (Some(1), Some(1), Some(0)));
+        assert_eq!(
+            (names.get(b"b"), names.get(b"b"), names.get(b"a")),
+            (Some(1), Some(1), Some(0))
+        );
         names.bytes = MAX_NAMES_BYTES - 1;
         assert_eq!((names.add(b"c"), names.add(b"d")), (Some(2), None));
     }

@@ -28,7 +28,14 @@ pub static FORMAT: Format = Format {
 /// Whole seconds could be another table with the same columns.
 fn fit(line: &[u8]) -> Fit {
     match row(line) {
-        Ok(_) if line.rsplit(|b| *b == b',').next().is_some_and(|stamp| stamp.contains(&b'.')) => Fit::Sure,
+        Ok(_)
+            if line
+                .rsplit(|b| *b == b',')
+                .next()
+                .is_some_and(|stamp| stamp.contains(&b'.')) =>
+        {
+            Fit::Sure
+        }
         Ok(_) => Fit::Maybe,
         Err(_) => Fit::No,
     }
@@ -39,17 +46,36 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         format: FORMAT.name.to_string(),
         time_unit: "seconds".to_string(),
         offset_unit: "512 B blocks".to_string(),
-        lacks: Lacks { ends: true, opens: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            ends: true,
+            opens: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
-        notes: vec!["Requests to storage units, below whatever cache was above them; a unit is a file.".to_string()],
+        notes: vec![
+            "Requests to storage units, below whatever cache was above them; a unit is a file."
+                .to_string(),
+        ],
     };
     let name = |volume: &[u8]| format!("ASU {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name,
+            sort: true,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
-    const BAD: Fault =
-        ("not a line of ASU,LBA,Size,Opcode,Timestamp", "the file is damaged or of another format; see --format");
+    const BAD: Fault = (
+        "not a line of ASU,LBA,Size,Opcode,Timestamp",
+        "the file is damaged or of another format; see --format",
+    );
     let [asu, lba, len, op, stamp] = split(line, b',').ok_or(BAD)?;
     let op = match op {
         b"r" | b"R" => Op::Read,
@@ -57,13 +83,28 @@ fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
         _ => return Err(("an opcode that is neither r nor w", BAD.1)),
     };
     number(asu).ok_or(BAD)?;
-    let offset = number(lba).ok_or(BAD)?.checked_mul(SECTOR).ok_or(("a block beyond 2^64 bytes", BAD.1))?;
+    let offset = number(lba)
+        .ok_or(BAD)?
+        .checked_mul(SECTOR)
+        .ok_or(("a block beyond 2^64 bytes", BAD.1))?;
     let start = decimal_ns(stamp, SECOND_NS).ok_or(BAD)?;
     let len = number(len).ok_or(BAD)?;
-    Ok(Row::Record(asu, Record { op, start_ns: Some(start), ..Record::read(0, offset, len) }))
+    Ok(Row::Record(
+        asu,
+        Record {
+            op,
+            start_ns: Some(start),
+            ..Record::read(0, offset, len)
+        },
+    ))
 }
 
-fn export(_header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+fn export(
+    _header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<Exported, TraceError> {
     pairs.finish(&output.path, FORMAT.name, &[])?;
     let mut to = BufWriter::with_capacity(1 << 16, output.to);
     let (mut all, mut written) = (0, 0);
@@ -115,6 +156,10 @@ fn export(_header: &Header, pairs: Pairs, items: Items, output: Output) -> Resul
         line.map_err(|error| TraceError::not_written(&output.path, &error))?;
         written += 1;
     }
-    to.flush().map_err(|error| TraceError::not_written(&output.path, &error))?;
-    Ok(Exported { records: written, left_out: left_out.into_iter().collect() })
+    to.flush()
+        .map_err(|error| TraceError::not_written(&output.path, &error))?;
+    Ok(Exported {
+        records: written,
+        left_out: left_out.into_iter().collect(),
+    })
 }

@@ -30,7 +30,11 @@ struct Steps<S> {
 
 /// The items of an importer. They end after its first error.
 pub fn items<S: Step + 'static>(step: S) -> Items {
-    Box::new(Steps { step, queue: VecDeque::new(), ended: false })
+    Box::new(Steps {
+        step,
+        queue: VecDeque::new(),
+        ended: false,
+    })
 }
 
 impl<S: Step> Iterator for Steps<S> {
@@ -93,7 +97,11 @@ pub fn import<L: Lines + 'static>(
     pairs.finish(input.path(), &header.format, &[])?;
     let left_out = LeftOut::default();
     let lines = lines(left_out.clone());
-    Ok(Import { header, items: items(Text { input, lines }), left_out })
+    Ok(Import {
+        header,
+        items: items(Text { input, lines }),
+        left_out,
+    })
 }
 
 impl<L: Lines> Step for Text<L> {

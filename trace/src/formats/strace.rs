@@ -43,7 +43,8 @@ pub static FORMAT: Format = Format {
 /// Bytes of calls that wait for their rest, all together.
 pub const MAX_UNFINISHED_BYTES: usize = 16 << 20;
 
-const DAMAGED: &str = "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
+const DAMAGED: &str =
+    "record with strace -o FILE, so that nothing else is in it, or cut it before this line";
 const CUT: Fault = ("a line of strace that is not whole", DAMAGED);
 const TIMES: Fault = (
     "another kind of time before the call than in the first line, or no time",
@@ -55,20 +56,32 @@ const SECONDS: &str = "calls of one second have one time: strace wrote whole sec
 /// The first lines that have a call, a signal or an end.
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
     let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let lines = head[..end].split(|b| *b == b'\n').map(|line| line.trim_ascii_end());
-    let of_strace = |line: &&[u8]| line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some();
-    lines.filter(move |line| !of_strace(line)).map_while(|line| {
-        let prefix = text::prefix(line)?;
-        Some((prefix, text::entry(prefix.rest)?))
-    })
+    let lines = head[..end]
+        .split(|b| *b == b'\n')
+        .map(|line| line.trim_ascii_end());
+    let of_strace = |line: &&[u8]| {
+        line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some()
+    };
+    lines
+        .filter(move |line| !of_strace(line))
+        .map_while(|line| {
+            let prefix = text::prefix(line)?;
+            Some((prefix, text::entry(prefix.rest)?))
+        })
 }
 
 fn detect(head: &[u8]) -> Fit {
     let fits = |(_, entry)| match entry {
-        Entry::Call(_, text) => Arguments::of(text).and_then(|arguments| arguments.outcome()).is_some(),
+        Entry::Call(_, text) => Arguments::of(text)
+            .and_then(|arguments| arguments.outcome())
+            .is_some(),
         _ => true,
     };
-    if entries(head).next().is_some_and(fits) { Fit::Sure } else { Fit::No }
+    if entries(head).next().is_some_and(fits) {
+        Fit::Sure
+    } else {
+        Fit::No
+    }
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
@@ -77,15 +90,25 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let path = input.path().to_path_buf();
     let head = input.head()?;
     let Some((first, _)) = entries(head).next() else {
-        return Err(TraceError::new(&path, TracePosition::Line(1), "no call of strace at its beginning", TIMES.1));
+        return Err(TraceError::new(
+            &path,
+            TracePosition::Line(1),
+            "no call of strace at its beginning",
+            TIMES.1,
+        ));
     };
     let timed = first.at.is_some();
     let day = matches!(first.at, Some(Stamp::Day(_)));
-    let seconds = day && !head.split(|b| *b == b'\n').next().unwrap_or_default().contains(&b'.');
+    let seconds = day
+        && !head
+            .split(|b| *b == b'\n')
+            .next()
+            .unwrap_or_default()
+            .contains(&b'.');
     let took = |(_, entry)| match entry {
-        Entry::Call(_, text) | Entry::Resumed(_, text) => {
-            Arguments::of(text).and_then(|a| a.outcome()).is_some_and(|o| o.took_ns.is_some())
-        }
+        Entry::Call(_, text) | Entry::Resumed(_, text) => Arguments::of(text)
+            .and_then(|a| a.outcome())
+            .is_some_and(|o| o.took_ns.is_some()),
         _ => false,
     };
     let header = Header {
@@ -95,7 +118,10 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         lacks: Lacks {
             starts: !timed,
             ends: !timed || !entries(head).any(took),
-            threads: first.pid == 0 && !head.split(|b| *b == b'\n').any(|line| announcement(line).is_some()),
+            threads: first.pid == 0
+                && !head
+                    .split(|b| *b == b'\n')
+                    .any(|line| announcement(line).is_some()),
             ..Lacks::default()
         },
         level: Level::Program,
@@ -113,7 +139,11 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     let left_out = LeftOut::default();
     let lines = Strace::new(first.at, left_out.clone());
-    Ok(Import { header, items: step::items(Text { input, lines }), left_out })
+    Ok(Import {
+        header,
+        items: step::items(Text { input, lines }),
+        left_out,
+    })
 }
 
 /// A call of which the beginning is there.
@@ -208,7 +238,9 @@ impl Strace {
         }
         let prefix = text::prefix(line).ok_or(TIMES)?;
         let at_ns = match (&mut self.clock, prefix.at) {
-            (Some(clock), Some(at)) => clock.at(at, !std::mem::replace(&mut self.begun, true))?.ok_or(TIMES)?,
+            (Some(clock), Some(at)) => clock
+                .at(at, !std::mem::replace(&mut self.begun, true))?
+                .ok_or(TIMES)?,
             (None, None) => 0,
             _ => return Err(TIMES),
         };
@@ -257,7 +289,11 @@ impl Strace {
     /// A thread may be seen before the call that began it returns: then its parent is one whose call is unfinished.
     fn first_seen(&mut self, thread: u32) -> Result<(), Fault> {
         let beginning = |u: &&mut Unfinished| u.call == Call::Clone && !u.begun;
-        let mut parents = self.unfinished.iter_mut().map(|(pid, u)| (*pid, u)).filter(|(_, u)| beginning(u));
+        let mut parents = self
+            .unfinished
+            .iter_mut()
+            .map(|(pid, u)| (*pid, u))
+            .filter(|(_, u)| beginning(u));
         let (parent, others) = (parents.next(), parents.next());
         match (parent, others) {
             (Some((parent, unfinished)), None) => {
@@ -266,7 +302,8 @@ impl Strace {
                 self.tables.fork(parent, thread, share)
             }
             (Some(_), Some(_)) => {
-                self.left_out.count("threads whose parent is not certain (their descriptors are not known)");
+                self.left_out
+                    .count("threads whose parent is not certain (their descriptors are not known)");
                 self.tables.begin(thread)
             }
             _ => self.tables.begin(thread),
@@ -287,9 +324,14 @@ impl Strace {
 
     fn begun(&mut self, thread: u32, name: &[u8], text: &[u8], at_ns: u64) -> Result<(), Fault> {
         self.abandon(thread);
-        let Some(call) = Call::of(name) else { return Ok(()) };
+        let Some(call) = Call::of(name) else {
+            return Ok(());
+        };
         if self.unfinished_bytes + text.len() > MAX_UNFINISHED_BYTES {
-            return Err(("unfinished calls of over 16 MiB together", "record with strace -s 0"));
+            return Err((
+                "unfinished calls of over 16 MiB together",
+                "record with strace -s 0",
+            ));
         }
         // Another open meanwhile may get the number: the beginning of the call counts.
         if call == Call::Close
@@ -300,7 +342,16 @@ impl Strace {
         }
         self.unfinished_bytes += text.len();
         let ticket = call.is_data().then(|| self.held.open(None));
-        self.unfinished.insert(thread, Unfinished { call, text: text.to_vec(), at_ns, ticket, begun: false });
+        self.unfinished.insert(
+            thread,
+            Unfinished {
+                call,
+                text: text.to_vec(),
+                at_ns,
+                ticket,
+                begun: false,
+            },
+        );
         Ok(())
     }
 
@@ -312,7 +363,9 @@ impl Strace {
         at_ns: u64,
         out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
-        let Some(call) = Call::of(name) else { return Ok(()) };
+        let Some(call) = Call::of(name) else {
+            return Ok(());
+        };
         let Some(mut before) = self.unfinished.remove(&thread) else {
             // A thread that runs another program comes back with the number of its process.
             if call == Call::Exec && rest.trim_ascii_start().starts_with(b") = 0") {
@@ -331,9 +384,24 @@ impl Strace {
             return Ok(());
         }
         let start_ns = self.clock.is_some().then_some(before.at_ns);
-        let took = |start: u64| outcome.took_ns.map_or(at_ns, |took| start.saturating_add(took));
+        let took = |start: u64| {
+            outcome
+                .took_ns
+                .map_or(at_ns, |took| start.saturating_add(took))
+        };
         let (end_ns, ticket) = (start_ns.map(took), before.ticket);
-        self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket }, out)
+        self.done(
+            &Whole {
+                call,
+                thread,
+                arguments,
+                outcome,
+                start_ns,
+                end_ns,
+                ticket,
+            },
+            out,
+        )
     }
 
     fn whole(
@@ -345,11 +413,24 @@ impl Strace {
         out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
         self.abandon(thread);
-        let Some(call) = Call::of(name) else { return Ok(()) };
+        let Some(call) = Call::of(name) else {
+            return Ok(());
+        };
         let arguments = Arguments::of(text).ok_or(CUT)?;
         let outcome = arguments.outcome().ok_or(CUT)?;
         let start_ns = self.clock.is_some().then_some(at_ns);
         let end_ns = start_ns.and_then(|start| Some(start.saturating_add(outcome.took_ns?)));
-        self.done(&Whole { call, thread, arguments, outcome, start_ns, end_ns, ticket: None }, out)
+        self.done(
+            &Whole {
+                call,
+                thread,
+                arguments,
+                outcome,
+                start_ns,
+                end_ns,
+                ticket: None,
+            },
+            out,
+        )
     }
 }

@@ -18,7 +18,15 @@ pub static FORMAT: Format = Format {
     name: "systor",
     summary: "SYSTOR '17 virtual desktops: CSV with header; seconds with decimals, bytes",
     keys: &[],
-    detect: |head| lines_fit(head, |i, line| if i > 0 || line == HEADER { Fit::Sure } else { Fit::No }),
+    detect: |head| {
+        lines_fit(head, |i, line| {
+            if i > 0 || line == HEADER {
+                Fit::Sure
+            } else {
+                Fit::No
+            }
+        })
+    },
     import: Some(import),
     export: None,
 };
@@ -36,7 +44,16 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ],
     };
     let name = |volume: &[u8]| format!("LUN {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, ColumnPlan { row, name, sort: true })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name,
+            sort: true,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -60,5 +77,13 @@ fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
         Some(start.checked_add(took).ok_or(BAD)?)
     };
     let (offset, len) = (number(offset).ok_or(BAD)?, number(len).ok_or(BAD)?);
-    Ok(Row::Record(lun, Record { op, start_ns: Some(start), end_ns: end, ..Record::read(0, offset, len) }))
+    Ok(Row::Record(
+        lun,
+        Record {
+            op,
+            start_ns: Some(start),
+            end_ns: end,
+            ..Record::read(0, offset, len)
+        },
+    ))
 }

@@ -47,7 +47,9 @@ pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
 pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
-    let Some(decimals) = text.get(dot + 1..) else { return Some(whole) };
+    let Some(decimals) = text.get(dot + 1..) else {
+        return Some(whole);
+    };
     if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -59,8 +61,14 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
 
 /// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
-    let end = head.iter().rposition(|b| *b == b'\n').map_or(head.len(), |at| at);
-    let lines = head[..end].split(|b| *b == b'\n').take(DETECT_LINES).enumerate();
+    let end = head
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(head.len(), |at| at);
+    let lines = head[..end]
+        .split(|b| *b == b'\n')
+        .take(DETECT_LINES)
+        .enumerate();
     let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
     fits.min().filter(|_| !head.is_empty()).unwrap_or(Fit::No)
 }
@@ -96,8 +104,13 @@ impl Lines for Table {
                 let file = match self.volumes.get(volume) {
                     Some(file) => file,
                     None => {
-                        out.push_back(Item::File(FileInfo { name: (self.name)(volume), size: None }));
-                        self.volumes.add(volume).ok_or(("too many names of volumes", "cut the trace in parts"))?
+                        out.push_back(Item::File(FileInfo {
+                            name: (self.name)(volume),
+                            size: None,
+                        }));
+                        self.volumes
+                            .add(volume)
+                            .ok_or(("too many names of volumes", "cut the trace in parts"))?
                     }
                 };
                 (record.file, record.open) = (file, file);
@@ -128,7 +141,12 @@ pub struct ColumnPlan {
 ///
 /// # Errors
 /// A key is given, or several files.
-pub fn import(inputs: Vec<Input>, pairs: &Pairs, header: Header, plan: ColumnPlan) -> Result<Import, TraceError> {
+pub fn import(
+    inputs: Vec<Input>,
+    pairs: &Pairs,
+    header: Header,
+    plan: ColumnPlan,
+) -> Result<Import, TraceError> {
     let input = Input::only(inputs, &header.format)?;
     pairs.finish(input.path(), &header.format, &[])?;
     Ok(read(input, header, plan))
@@ -140,10 +158,26 @@ pub fn read(input: Input, header: Header, plan: ColumnPlan) -> Import {
     let left_out = LeftOut::default();
     let path = input.path().to_path_buf();
     let volumes = Names::default();
-    let table = Table { row: plan.row, name: plan.name, volumes, left_out: left_out.clone() };
-    let items = items(Text { input, lines: table });
-    let items = if plan.sort { order::by_start(items, &path) } else { items };
-    Import { header, items, left_out }
+    let table = Table {
+        row: plan.row,
+        name: plan.name,
+        volumes,
+        left_out: left_out.clone(),
+    };
+    let items = items(Text {
+        input,
+        lines: table,
+    });
+    let items = if plan.sort {
+        order::by_start(items, &path)
+    } else {
+        items
+    };
+    Import {
+        header,
+        items,
+        left_out,
+    }
 }
 
 #[cfg(test)]
@@ -156,12 +190,23 @@ mod tests {
         assert!(split::<3>(b"a,b", b',').is_none() && split::<3>(b"a,b,c,d", b',').is_none());
         assert_eq!(words::<2>(b"  a\t b "), Some([&b"a"[..], b"b"]));
         assert!(words::<2>(b"a").is_none() && words::<2>(b"a b c").is_none());
-        assert_eq!(decimal_ns(b"1456095145.133076000", 1_000_000_000), Some(1_456_095_145_133_076_000));
+        assert_eq!(
+            decimal_ns(b"1456095145.133076000", 1_000_000_000),
+            Some(1_456_095_145_133_076_000)
+        );
         assert_eq!(decimal_ns(b"663.00000", 1_000), Some(663_000));
         assert_eq!(decimal_ns(b"0.0000000019", 1_000_000_000), Some(1));
         assert_eq!(decimal_ns(b"13670.0005", 1_000), Some(13_670_000));
         assert_eq!(decimal_ns(b"18446744073709551615", 1), Some(u64::MAX));
-        for bad in [&b"1."[..], b".5", b"-1", b"1e9", b"18446744074", b"1.2.3", b""] {
+        for bad in [
+            &b"1."[..],
+            b".5",
+            b"-1",
+            b"1e9",
+            b"18446744074",
+            b"1.2.3",
+            b"",
+        ] {
             assert_eq!(decimal_ns(bad, 1_000_000_000), None);
         }
     }

@@ -16,7 +16,15 @@ pub static FORMAT: Format = Format {
     name: "tencent",
     summary: "Tencent block storage: CSV without header; seconds (left out), sectors of 512 bytes",
     keys: &[],
-    detect: |head| lines_fit(head, |_, line| if row(line).is_ok() { Fit::Maybe } else { Fit::No }),
+    detect: |head| {
+        lines_fit(head, |_, line| {
+            if row(line).is_ok() {
+                Fit::Maybe
+            } else {
+                Fit::No
+            }
+        })
+    },
     import: Some(import),
     export: None,
 };
@@ -35,7 +43,16 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ],
     };
     let name = |volume: &[u8]| format!("volume {}", String::from_utf8_lossy(volume));
-    table(inputs, &pairs, header, ColumnPlan { row, name, sort: false })
+    table(
+        inputs,
+        &pairs,
+        header,
+        ColumnPlan {
+            row,
+            name,
+            sort: false,
+        },
+    )
 }
 
 fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
@@ -49,7 +66,18 @@ fn row(line: &[u8]) -> Result<Row<'_>, Fault> {
         b"1" => Op::Write,
         _ => return Err(("an IOType that is neither 0 nor 1", BAD.1)),
     };
-    let sectors = |text| number(text).ok_or(BAD)?.checked_mul(SECTOR).ok_or(("a sector beyond 2^64 bytes", BAD.1));
+    let sectors = |text| {
+        number(text)
+            .ok_or(BAD)?
+            .checked_mul(SECTOR)
+            .ok_or(("a sector beyond 2^64 bytes", BAD.1))
+    };
     number(stamp).and_then(|_| number(volume)).ok_or(BAD)?;
-    Ok(Row::Record(volume, Record { op, ..Record::read(0, sectors(offset)?, sectors(len)?) }))
+    Ok(Row::Record(
+        volume,
+        Record {
+            op,
+            ..Record::read(0, sectors(offset)?, sectors(len)?)
+        },
+    ))
 }

@@ -22,7 +22,10 @@ use std::collections::VecDeque;
 pub static FORMAT: Format = Format {
     name: "vscsi",
     summary: "binary vscsi traces of CloudPhysics, version 1 and 2; us, 512 B blocks",
-    keys: &[("version", "1 or 2, where it cannot be seen"), ("response", "us, if version 2 has response times in us")],
+    keys: &[
+        ("version", "1 or 2, where it cannot be seen"),
+        ("response", "us, if version 2 has response times in us"),
+    ],
     detect,
     import: Some(import),
     export: None,
@@ -42,7 +45,11 @@ fn fits(head: &[u8], version: u8) -> usize {
     let field = if version == 1 { 14 } else { 2 };
     let mut records = head.chunks_exact(size_of(version)).take(LOOK);
     let count = records.len();
-    if records.all(|record| record[field + 1] == version) { count } else { 0 }
+    if records.all(|record| record[field + 1] == version) {
+        count
+    } else {
+        0
+    }
 }
 
 fn detect(head: &[u8]) -> Fit {
@@ -66,19 +73,33 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         (Some(_), ..) | (None, 0, 1..) => 2,
         _ => {
             let remedy = "if it is one, say vscsi:version=1 or vscsi:version=2";
-            return Err(TraceError::new(&path, TracePosition::Whole, "no version of vscsi at its beginning", remedy));
+            return Err(TraceError::new(
+                &path,
+                TracePosition::Whole,
+                "no version of vscsi at its beginning",
+                remedy,
+            ));
         }
     };
-    let mut notes = vec!["taken below a guest's cache: hits are missing, its readahead is in it".to_string()];
+    let mut notes =
+        vec!["taken below a guest's cache: hits are missing, its readahead is in it".to_string()];
     let ends = version == 2 && response;
     if version == 2 && !response {
-        notes.push("response times have no stated unit and were left out; vscsi:response=us takes them".to_string());
+        notes.push(
+            "response times have no stated unit and were left out; vscsi:response=us takes them"
+                .to_string(),
+        );
     }
     let header = Header {
         format: FORMAT.name.to_string(),
         time_unit: "us".to_string(),
         offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks { ends: !ends, opens: true, threads: true, ..Lacks::default() },
+        lacks: Lacks {
+            ends: !ends,
+            opens: true,
+            threads: true,
+            ..Lacks::default()
+        },
         level: Level::BelowCache,
         notes,
     };
@@ -92,7 +113,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         started: false,
         left_out: left_out.clone(),
     };
-    Ok(Import { header, items: step::items(vscsi), left_out })
+    Ok(Import {
+        header,
+        items: step::items(vscsi),
+        left_out,
+    })
 }
 
 struct Vscsi {
@@ -122,7 +147,8 @@ fn number<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
 impl Vscsi {
     fn error(&self, what: &str) -> TraceError {
         let remedy = "the file is damaged; cut it before this record";
-        self.input.record_error(size_of(self.version) as u64, what, remedy)
+        self.input
+            .record_error(size_of(self.version) as u64, what, remedy)
     }
 
     fn parse(&self, record: &[u8]) -> Result<Option<Request>, TraceError> {
@@ -142,11 +168,24 @@ impl Vscsi {
             }
         };
         let block = u64::from_le_bytes(number(record, block));
-        let offset = block.checked_mul(BLOCK).ok_or_else(|| self.error("a block beyond 2^63 bytes"))?;
+        let offset = block
+            .checked_mul(BLOCK)
+            .ok_or_else(|| self.error("a block beyond 2^63 bytes"))?;
         let len = u64::from(u32::from_le_bytes(number(record, bytes)));
         let us = u64::from_le_bytes(number(record, 24));
-        let response_us = if self.ends { Some(u64::from_le_bytes(number(record, 32))) } else { None };
-        Ok(Some(Request { us, response_us, record: Record { op, ..Record::read(0, offset, len) } }))
+        let response_us = if self.ends {
+            Some(u64::from_le_bytes(number(record, 32)))
+        } else {
+            None
+        };
+        Ok(Some(Request {
+            us,
+            response_us,
+            record: Record {
+                op,
+                ..Record::read(0, offset, len)
+            },
+        }))
     }
 
     /// Puts the times on and lets it go.
@@ -154,13 +193,25 @@ impl Vscsi {
         if !self.started {
             self.started = true;
             self.base_us = request.us;
-            out.push_back(Item::File(FileInfo { name: FORMAT.name.to_string(), size: None }));
+            out.push_back(Item::File(FileInfo {
+                name: FORMAT.name.to_string(),
+                size: None,
+            }));
         }
         let late = || self.error("a time of over 500 years");
-        let start = (request.us - self.base_us).checked_mul(1000).ok_or_else(late)?;
-        let end =
-            request.response_us.map(|us| us.checked_mul(1000).and_then(|ns| start.checked_add(ns)).ok_or_else(late));
-        let record = Record { start_ns: Some(start), end_ns: end.transpose()?, ..request.record };
+        let start = (request.us - self.base_us)
+            .checked_mul(1000)
+            .ok_or_else(late)?;
+        let end = request.response_us.map(|us| {
+            us.checked_mul(1000)
+                .and_then(|ns| start.checked_add(ns))
+                .ok_or_else(late)
+        });
+        let record = Record {
+            start_ns: Some(start),
+            end_ns: end.transpose()?,
+            ..request.record
+        };
         out.push_back(Item::Record(record));
         Ok(())
     }
@@ -176,10 +227,15 @@ impl Step for Vscsi {
             }
             return Ok(false);
         }
-        let Some(request) = self.parse(record)? else { return Ok(true) };
+        let Some(request) = self.parse(record)? else {
+            return Ok(true);
+        };
         let sorted = self.sorter.push(request.us, request);
         let (what, remedy) = TOO_LATE;
-        let sorted = sorted.map_err(|TooLate| self.input.record_error(size_of(self.version) as u64, what, remedy))?;
+        let sorted = sorted.map_err(|TooLate| {
+            self.input
+                .record_error(size_of(self.version) as u64, what, remedy)
+        })?;
         if let Some(request) = sorted {
             self.leave(request, out)?;
         }

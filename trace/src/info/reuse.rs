@@ -32,7 +32,9 @@ pub struct Reuse {
 impl Reuse {
     /// A read of at least one byte; `continues` one that ended where it begins.
     pub fn read(&mut self, file: u32, offset: u64, len: u64, continues: bool) {
-        self.not_followed = self.not_followed.saturating_add(len.saturating_sub(MAX_FOLLOWED));
+        self.not_followed = self
+            .not_followed
+            .saturating_add(len.saturating_sub(MAX_FOLLOWED));
         let len = len.min(MAX_FOLLOWED);
         let half = u64::from(continues && !offset.is_multiple_of(BLOCK));
         let first = offset / BLOCK + half;
@@ -51,16 +53,23 @@ impl Reuse {
         while self.groups.len() > MAX_GROUPS {
             self.level += 1;
             let level = self.level;
-            self.groups.retain(|(file, group), _| mix(u64::from(*file) << 40 ^ group).trailing_zeros() >= level);
+            self.groups.retain(|(file, group), _| {
+                mix(u64::from(*file) << 40 ^ group).trailing_zeros() >= level
+            });
         }
     }
 
     /// Different blocks: exact at level 0, an estimate above.
     #[must_use]
     pub fn distinct(&self) -> u64 {
-        let kept: u64 = self.groups.values().map(|bits| u64::from(bits.count_ones())).sum();
+        let kept: u64 = self
+            .groups
+            .values()
+            .map(|bits| u64::from(bits.count_ones()))
+            .sum();
         // Nothing can be more often different than it was read.
-        kept.saturating_mul(1 << self.level.min(63)).min(self.touched)
+        kept.saturating_mul(1 << self.level.min(63))
+            .min(self.touched)
     }
 }
 
@@ -94,7 +103,11 @@ mod tests {
         }
         let expected = f64::from(1 << 21) * (1.0 - (-0.25_f64).exp());
         let ratio = reuse.distinct() as f64 / expected;
-        assert!(reuse.level == 2 && (0.98..1.02).contains(&ratio), "{} {ratio}", reuse.level);
+        assert!(
+            reuse.level == 2 && (0.98..1.02).contains(&ratio),
+            "{} {ratio}",
+            reuse.level
+        );
         reuse.read(0, 0, u64::MAX, false);
         assert_eq!(reuse.not_followed, u64::MAX - MAX_FOLLOWED);
     }

@@ -59,7 +59,9 @@ impl Spread {
         if self.counts.len() > MAX_VALUES && !self.rounded {
             self.rounded = true;
             let mut counts = HashMap::new();
-            self.counts.drain().for_each(|(value, n)| *counts.entry(rounded(value)).or_default() += n);
+            self.counts
+                .drain()
+                .for_each(|(value, n)| *counts.entry(rounded(value)).or_default() += n);
             self.counts = counts;
         }
     }
@@ -70,7 +72,8 @@ impl Spread {
         if self.number == 0 {
             return None;
         }
-        let mut sorted: Vec<(u64, u64)> = self.counts.iter().map(|(value, n)| (*value, *n)).collect();
+        let mut sorted: Vec<(u64, u64)> =
+            self.counts.iter().map(|(value, n)| (*value, *n)).collect();
         sorted.sort_unstable();
         // The nearest rank: the smallest value that this many are not above.
         let at = |percent: u64| {
@@ -118,17 +121,31 @@ mod tests {
             spread.add(value);
         }
         let s = spread.summary().expect("values");
-        assert_eq!((s.number, s.min, s.p50, s.p95, s.p99, s.max), (103, 1, 49, 95, 99, 100));
+        assert_eq!(
+            (s.number, s.min, s.p50, s.p95, s.p99, s.max),
+            (103, 1, 49, 95, 99, 100)
+        );
         assert_eq!(s.commonest, [(7, 3), (8, 2), (1, 1)]);
         assert!(s.exact);
         for value in 1..=MAX_VALUES as u64 + 1 {
             spread.add(value << 30 | 1);
         }
         let s = spread.summary().expect("values");
-        assert!(!s.exact && spread.counts.len() < MAX_VALUES, "{}", spread.counts.len());
+        assert!(
+            !s.exact && spread.counts.len() < MAX_VALUES,
+            "{}",
+            spread.counts.len()
+        );
         let middle = (MAX_VALUES as f64 / 2.0 - 51.0) * f64::from(1 << 30);
-        assert!((0.99..1.0).contains(&(s.p50 as f64 / middle)), "{} {middle}", s.p50);
+        assert!(
+            (0.99..1.0).contains(&(s.p50 as f64 / middle)),
+            "{} {middle}",
+            s.p50
+        );
         assert_eq!((s.min, s.max), (1, (MAX_VALUES as u64 + 1) << 30 | 1));
-        assert_eq!((rounded(255), rounded(511), rounded(u64::MAX)), (255, 510, 0xff << 56));
+        assert_eq!(
+            (rounded(255), rounded(511), rounded(u64::MAX)),
+            (255, 510, 0xff << 56)
+        );
     }
 }

@@ -50,7 +50,11 @@ impl Streams {
             self.continued = (self.continued.0 + 1, self.continued.1 + bytes);
         }
         self.touches += 1;
-        chain = Chain { reads: chain.reads + 1, bytes: chain.bytes.saturating_add(bytes), touch: self.touches };
+        chain = Chain {
+            reads: chain.reads + 1,
+            bytes: chain.bytes.saturating_add(bytes),
+            touch: self.touches,
+        };
         let end = key(record.offset.saturating_add(bytes));
         // Two chains that meet go on as one.
         if let Some(other) = self.chains.insert(end, chain) {
@@ -63,10 +67,14 @@ impl Streams {
 
     fn bound(&mut self) {
         let alive = |chains: &HashMap<Key, Chain>, entry: &(Key, u64)| {
-            chains.get(&entry.0).is_some_and(|chain| chain.touch == entry.1)
+            chains
+                .get(&entry.0)
+                .is_some_and(|chain| chain.touch == entry.1)
         };
         while self.chains.len() > MAX_CHAINS {
-            let Some(oldest) = self.order.pop_front() else { return };
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
             if alive(&self.chains, &oldest)
                 && let Some(chain) = self.chains.remove(&oldest.0)
             {
@@ -104,7 +112,10 @@ mod tests {
         let mut streams = Streams::default();
         for i in 0..100_u64 {
             for reader in 0..3_u32 {
-                let record = Record { open: reader, ..Record::read(0, i * 10, 10) };
+                let record = Record {
+                    open: reader,
+                    ..Record::read(0, i * 10, 10)
+                };
                 assert_eq!(streams.read(&record), i > 0);
             }
             // Random reads: none continues another.
@@ -112,7 +123,10 @@ mod tests {
         }
         assert_eq!(streams.continued, (297, 2970));
         // A short read goes on where it stopped.
-        streams.read(&Record { returned: Some(4), ..Record::read(2, 0, 10) });
+        streams.read(&Record {
+            returned: Some(4),
+            ..Record::read(2, 0, 10)
+        });
         assert!(streams.read(&Record::read(2, 4, 10)));
         for i in 0..3 * MAX_CHAINS as u64 {
             streams.read(&Record::read(3, i * 1000, 10));
@@ -120,7 +134,10 @@ mod tests {
         }
         assert_eq!(streams.forgotten, 2 * MAX_CHAINS as u64 + 104);
         let bytes = streams.end().expect("streams");
-        assert_eq!((bytes.number, bytes.min, bytes.max, streams.longest_reads), (4, 14, 1000, 100));
+        assert_eq!(
+            (bytes.number, bytes.min, bytes.max, streams.longest_reads),
+            (4, 14, 1000, 100)
+        );
     }
 
     /// One chain that never moves must not keep the queue from being cleared.

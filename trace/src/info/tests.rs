@@ -6,11 +6,18 @@ use foreread_core::event::Advice;
 
 fn import(header: Header, items: Vec<Item>) -> Import {
     let items: Items = Box::new(items.into_iter().map(Ok));
-    Import { header, items, left_out: LeftOut::default() }
+    Import {
+        header,
+        items,
+        left_out: LeftOut::default(),
+    }
 }
 
 fn file(name: &str) -> Item {
-    Item::File(FileInfo { name: name.to_string(), size: None })
+    Item::File(FileInfo {
+        name: name.to_string(),
+        size: None,
+    })
 }
 
 /// Thread 1 reads a file in three pieces of 4K, 1 ms each, and thinks 2 ms; thread 2 reads one of them again meanwhile.
@@ -23,38 +30,112 @@ fn by_hand() -> Vec<Item> {
         end_ns: Some(end * ms),
         ..Record::read(0, offset, 4096)
     };
-    let write = Record { op: Op::Write, ..read(1, 0, 20, 21) };
-    let hint = Record { op: Op::Hint(Advice::Random), len: 0, end_ns: None, ..read(1, 1 << 30, 21, 21) };
-    let ahead = Record { flags: Flags::AHEAD, ..read(2, 8192, 22, 30) };
-    let late = Record { after: vec![After { record: 0, end: true, delay_ns: 0 }], ..read(2, 0, 25, 26) };
-    let records = [read(1, 0, 0, 1), read(1, 4096, 3, 4), read(2, 4096, 5, 6), read(1, 8192, 6, 7)];
+    let write = Record {
+        op: Op::Write,
+        ..read(1, 0, 20, 21)
+    };
+    let hint = Record {
+        op: Op::Hint(Advice::Random),
+        len: 0,
+        end_ns: None,
+        ..read(1, 1 << 30, 21, 21)
+    };
+    let ahead = Record {
+        flags: Flags::AHEAD,
+        ..read(2, 8192, 22, 30)
+    };
+    let late = Record {
+        after: vec![After {
+            record: 0,
+            end: true,
+            delay_ns: 0,
+        }],
+        ..read(2, 0, 25, 26)
+    };
+    let records = [
+        read(1, 0, 0, 1),
+        read(1, 4096, 3, 4),
+        read(2, 4096, 5, 6),
+        read(1, 8192, 6, 7),
+    ];
     let records = records.into_iter().chain([write, hint, ahead, late]);
-    [file("a")].into_iter().chain(records.map(Item::Record)).collect()
+    [file("a")]
+        .into_iter()
+        .chain(records.map(Item::Record))
+        .collect()
 }
 
 #[test]
 fn figures_are_those_counted_by_hand() {
-    let header = Header { format: "f".to_string(), level: Level::Program, ..Header::default() };
+    let header = Header {
+        format: "f".to_string(),
+        level: Level::Program,
+        ..Header::default()
+    };
     let info = of(import(header, by_hand())).expect("whole");
-    assert_eq!((info.files, info.opens, info.threads), (1, Some(2), Some(2)));
-    assert_eq!(info.by_op["read"], Count { records: 6, bytes: 6 * 4096 });
-    assert_eq!(info.by_op["write"], Count { records: 1, bytes: 4096 });
-    assert_eq!(info.by_op["hint"], Count { records: 1, bytes: 0 });
+    assert_eq!(
+        (info.files, info.opens, info.threads),
+        (1, Some(2), Some(2))
+    );
+    assert_eq!(
+        info.by_op["read"],
+        Count {
+            records: 6,
+            bytes: 6 * 4096
+        }
+    );
+    assert_eq!(
+        info.by_op["write"],
+        Count {
+            records: 1,
+            bytes: 4096
+        }
+    );
+    assert_eq!(
+        info.by_op["hint"],
+        Count {
+            records: 1,
+            bytes: 0
+        }
+    );
     assert_eq!((info.ahead.records, info.dependent), (1, 1));
     let sizes = info.read_bytes.as_ref().expect("reads");
-    assert_eq!((sizes.p50, sizes.max, sizes.commonest.as_slice()), (4096, 4096, &[(4096, 6)][..]));
+    assert_eq!(
+        (sizes.p50, sizes.max, sizes.commonest.as_slice()),
+        (4096, 4096, &[(4096, 6)][..])
+    );
     // 4096 and 8192 of thread 1, and 8192 of thread 2 behind its 4096.
-    assert_eq!(info.sequential, Count { records: 3, bytes: 3 * 4096 });
+    assert_eq!(
+        info.sequential,
+        Count {
+            records: 3,
+            bytes: 3 * 4096
+        }
+    );
     assert_eq!(info.sequential_share, Some(0.5));
     let streams = info.streams.bytes.as_ref().expect("streams");
-    assert_eq!((streams.number, streams.min, streams.max, info.streams.longest_reads), (2, 8192, 12288, 3));
-    assert_eq!((info.reuse.distinct_bytes, info.reuse.again_share), (3 * 4096, Some(0.5)));
+    assert_eq!(
+        (
+            streams.number,
+            streams.min,
+            streams.max,
+            info.streams.longest_reads
+        ),
+        (2, 8192, 12288, 3)
+    );
+    assert_eq!(
+        (info.reuse.distinct_bytes, info.reuse.again_share),
+        (3 * 4096, Some(0.5))
+    );
     assert_eq!((info.span_ns, info.span_bytes), (Some(30_000_000), 1 << 30));
     let latency = info.read_latency_ns.as_ref().expect("ends");
     assert_eq!((latency.p50, latency.max), (1_000_000, 8_000_000));
     // Thread 1: 2 and 2 ms; thread 2: 16 ms, then a read that overlaps.
     let think = info.think_ns.as_ref().expect("ends");
-    assert_eq!((think.number, think.p50, think.max, info.overlapping), (3, 2_000_000, 16_000_000, 1));
+    assert_eq!(
+        (think.number, think.p50, think.max, info.overlapping),
+        (3, 2_000_000, 16_000_000, 1)
+    );
     assert!(info.lacks.is_empty(), "{:?}", info.lacks);
     let json: serde_json::Value = serde_json::from_str(&info.to_json()).expect("JSON");
     assert_eq!(json["reuse"]["again_share"], 0.5);
@@ -72,44 +153,124 @@ fn the_file_systems_own_data_is_counted_by_itself() {
         end_ns: Some(90 * ms),
         ..Record::read(1, 1 << 40, 12288)
     };
-    let items = || by_hand().into_iter().chain([file("/dev/sda"), Item::Record(own.clone())]).collect();
+    let items = || {
+        by_hand()
+            .into_iter()
+            .chain([file("/dev/sda"), Item::Record(own.clone())])
+            .collect()
+    };
     let info = of(import(Header::default(), items())).expect("whole");
     let plain = of(import(Header::default(), by_hand())).expect("whole");
-    assert_eq!((info.metadata, plain.metadata), (Count { records: 1, bytes: 12288 }, Count::default()));
-    assert_eq!((info.by_op["read"].records, info.ahead), (plain.by_op["read"].records + 1, plain.ahead));
-    assert_eq!((info.span_ns, info.span_bytes, info.opens), (Some(90 * ms), plain.span_bytes, plain.opens));
+    assert_eq!(
+        (info.metadata, plain.metadata),
+        (
+            Count {
+                records: 1,
+                bytes: 12288
+            },
+            Count::default()
+        )
+    );
+    assert_eq!(
+        (info.by_op["read"].records, info.ahead),
+        (plain.by_op["read"].records + 1, plain.ahead)
+    );
+    assert_eq!(
+        (info.span_ns, info.span_bytes, info.opens),
+        (Some(90 * ms), plain.span_bytes, plain.opens)
+    );
     let reads = |info: &Info| {
-        let max = |summary: &Option<Summary>| summary.as_ref().map(|summary| (summary.number, summary.max));
-        (max(&info.read_bytes), max(&info.read_latency_ns), max(&info.think_ns), info.reuse.distinct_bytes)
+        let max = |summary: &Option<Summary>| {
+            summary
+                .as_ref()
+                .map(|summary| (summary.number, summary.max))
+        };
+        (
+            max(&info.read_bytes),
+            max(&info.read_latency_ns),
+            max(&info.think_ns),
+            info.reuse.distinct_bytes,
+        )
     };
-    assert_eq!((reads(&info), info.overlapping), (reads(&plain), plain.overlapping));
+    assert_eq!(
+        (reads(&info), info.overlapping),
+        (reads(&plain), plain.overlapping)
+    );
 }
 
 #[test]
 fn what_it_lacks_is_said_in_words() {
-    let lacks = Lacks { starts: true, ends: true, opens: true, threads: true, lens: true, ops: true };
-    let header = Header { lacks, level: Level::BelowCache, ..Header::default() };
-    let info = of(import(header, vec![file("a"), Item::Record(Record::read(0, 0, 512))])).expect("whole");
+    let lacks = Lacks {
+        starts: true,
+        ends: true,
+        opens: true,
+        threads: true,
+        lens: true,
+        ops: true,
+    };
+    let header = Header {
+        lacks,
+        level: Level::BelowCache,
+        ..Header::default()
+    };
+    let info = of(import(
+        header,
+        vec![file("a"), Item::Record(Record::read(0, 0, 512))],
+    ))
+    .expect("whole");
     assert_eq!((info.opens, info.threads, info.span_ns), (None, None, None));
     let text = info.lacks.join("\n");
-    for words in ["no times: compare runs it", "not which open file", "not which thread", "no lengths", "not what was"]
-    {
+    for words in [
+        "no times: compare runs it",
+        "not which open file",
+        "not which thread",
+        "no lengths",
+        "not what was",
+    ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    assert!(text.contains("taken below a cache: hits are missing and someone's readahead is already in it"), "{text}");
-    let half = Header { lacks: Lacks { ends: true, ..Lacks::default() }, ..Header::default() };
-    let timed = Record { start_ns: Some(0), ..Record::read(0, 0, 512) };
+    assert!(
+        text.contains(
+            "taken below a cache: hits are missing and someone's readahead is already in it"
+        ),
+        "{text}"
+    );
+    let half = Header {
+        lacks: Lacks {
+            ends: true,
+            ..Lacks::default()
+        },
+        ..Header::default()
+    };
+    let timed = Record {
+        start_ns: Some(0),
+        ..Record::read(0, 0, 512)
+    };
     let info = of(import(half, vec![file("a"), Item::Record(timed)])).expect("whole");
-    assert!(info.lacks[0].starts_with("no end times: no think time is known, so compare runs"), "{:?}", info.lacks);
+    assert!(
+        info.lacks[0].starts_with("no end times: no think time is known, so compare runs"),
+        "{:?}",
+        info.lacks
+    );
     let empty = of(import(Header::default(), Vec::new())).expect("whole");
-    assert_eq!((empty.sequential_share, empty.reuse.again_share), (None, None));
+    assert_eq!(
+        (empty.sequential_share, empty.reuse.again_share),
+        (None, None)
+    );
 }
 
 /// Hostile records cost neither memory nor time.
 #[test]
 fn records_of_any_size_are_counted() {
-    let huge = |i: u64| Record { open: i as u32, thread: i as u32, ..Record::read(0, i, (i64::MAX as u64) - i) };
-    let items = [file("a")].into_iter().chain((0..200).map(|i| Item::Record(huge(i)))).collect();
+    let huge = |i: u64| Record {
+        open: i as u32,
+        thread: i as u32,
+        ..Record::read(0, i, (i64::MAX as u64) - i)
+    };
+    let items = [file("a")]
+        .into_iter()
+        .chain((0..200).map(|i| Item::Record(huge(i))))
+        .collect();
     let info = of(import(Header::default(), items)).expect("whole");
     assert_eq!(info.by_op["read"].bytes, u64::MAX);
 }

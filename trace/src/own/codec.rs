@@ -78,9 +78,13 @@ fn put_record(to: &mut Vec<u8>, state: &mut CodecState, record: &Record, number:
         | bit(record.returned.is_some(), RETURNED)
         | bit(record.flags != Flags::default(), FLAGS)
         | bit(!record.after.is_empty(), AFTER);
-    let same_who = (record.file, record.open, record.thread) == (state.file, state.open, state.thread);
+    let same_who =
+        (record.file, record.open, record.thread) == (state.file, state.open, state.thread);
     let (same_len, follows) = (record.len == state.len, record.offset == state.end);
-    let what = OPS.iter().position(|op| *op == record.op).map_or(0, |at| at as u8 + 1);
+    let what = OPS
+        .iter()
+        .position(|op| *op == record.op)
+        .map_or(0, |at| at as u8 + 1);
     let first = bit(same_who, SAME_WHO) | bit(same_len, SAME_LEN) | bit(follows, FOLLOWS);
     to.push(what | first | bit(shape != state.shape, NEW_SHAPE));
     if shape != state.shape {
@@ -100,16 +104,25 @@ fn put_record(to: &mut Vec<u8>, state: &mut CodecState, record: &Record, number:
     }
     if let Some(start) = record.start_ns {
         put_number(to, start.wrapping_sub(state.start_ns));
-        record.end_ns.into_iter().for_each(|end| put_number(to, end.wrapping_sub(start)));
+        record
+            .end_ns
+            .into_iter()
+            .for_each(|end| put_number(to, end.wrapping_sub(start)));
     }
-    record.returned.into_iter().for_each(|returned| put_difference(to, returned, record.len));
+    record
+        .returned
+        .into_iter()
+        .for_each(|returned| put_difference(to, returned, record.len));
     if record.flags != Flags::default() {
         put_number(to, u64::from(record.flags.0));
     }
     if !record.after.is_empty() {
         put_number(to, record.after.len() as u64);
         for after in &record.after {
-            put_number(to, number.wrapping_sub(after.record) << 1 | u64::from(after.end));
+            put_number(
+                to,
+                number.wrapping_sub(after.record) << 1 | u64::from(after.end),
+            );
             put_number(to, after.delay_ns);
         }
     }
@@ -149,7 +162,9 @@ impl Bytes<'_> {
         match first & WHAT {
             0 => self.file(first).map(Item::File),
             what => {
-                let op = OPS.get(usize::from(what) - 1).ok_or("an item of a kind that there is not")?;
+                let op = OPS
+                    .get(usize::from(what) - 1)
+                    .ok_or("an item of a kind that there is not")?;
                 self.record(*op, first, state, number).map(Item::Record)
             }
         }
@@ -165,12 +180,24 @@ impl Bytes<'_> {
         }
         let name = self.all.get(self.at..self.at + len).ok_or(CUT)?;
         self.at += len;
-        let name = std::str::from_utf8(name).map_err(|_| "a file name that is no UTF-8")?.to_string();
-        let size = if first & HAS_SIZE != 0 { Some(self.number()?) } else { None };
+        let name = std::str::from_utf8(name)
+            .map_err(|_| "a file name that is no UTF-8")?
+            .to_string();
+        let size = if first & HAS_SIZE != 0 {
+            Some(self.number()?)
+        } else {
+            None
+        };
         Ok(FileInfo { name, size })
     }
 
-    fn record(&mut self, op: Op, first: u8, state: &mut CodecState, number: u64) -> Result<Record, Fault> {
+    fn record(
+        &mut self,
+        op: Op,
+        first: u8,
+        state: &mut CodecState,
+        number: u64,
+    ) -> Result<Record, Fault> {
         if first & NEW_SHAPE != 0 {
             state.shape = self.byte()?;
             if state.shape >= AFTER << 1 || state.shape & (START | END) == END {
@@ -184,19 +211,51 @@ impl Bytes<'_> {
             open = self.small(u64::from(file))?;
             thread = self.small(u64::from(thread))?;
         }
-        let offset = if first & FOLLOWS != 0 { state.end } else { self.difference(state.end)? };
-        let len = if first & SAME_LEN != 0 { state.len } else { self.number()? };
+        let offset = if first & FOLLOWS != 0 {
+            state.end
+        } else {
+            self.difference(state.end)?
+        };
+        let len = if first & SAME_LEN != 0 {
+            state.len
+        } else {
+            self.number()?
+        };
         let later = |from: u64, by: u64| from.checked_add(by).ok_or("a time beyond 2^64 ns");
-        let start_ns = if has(START) { Some(later(state.start_ns, self.number()?)?) } else { None };
+        let start_ns = if has(START) {
+            Some(later(state.start_ns, self.number()?)?)
+        } else {
+            None
+        };
         let end_ns = match start_ns {
             Some(start) if has(END) => Some(later(start, self.number()?)?),
             _ => None,
         };
-        let returned = if has(RETURNED) { Some(self.difference(len)?) } else { None };
+        let returned = if has(RETURNED) {
+            Some(self.difference(len)?)
+        } else {
+            None
+        };
         let flags = if has(FLAGS) { self.number()? } else { 0 };
         let flags = Flags(u16::try_from(flags).map_err(|_| "flags of more than 16 bits")?);
-        let after = if has(AFTER) { self.after(number)? } else { Vec::new() };
-        let record = Record { op, file, open, thread, offset, len, returned, start_ns, end_ns, flags, after };
+        let after = if has(AFTER) {
+            self.after(number)?
+        } else {
+            Vec::new()
+        };
+        let record = Record {
+            op,
+            file,
+            open,
+            thread,
+            offset,
+            len,
+            returned,
+            start_ns,
+            end_ns,
+            flags,
+            after,
+        };
         state.follow(&record);
         Ok(record)
     }
@@ -209,8 +268,14 @@ impl Bytes<'_> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
             let word = self.number()?;
-            let record = number.checked_sub(word >> 1).ok_or("a record that waits for one before the first")?;
-            all.push(After { record, end: word & 1 == 1, delay_ns: self.number()? });
+            let record = number
+                .checked_sub(word >> 1)
+                .ok_or("a record that waits for one before the first")?;
+            all.push(After {
+                record,
+                end: word & 1 == 1,
+                delay_ns: self.number()?,
+            });
         }
         Ok(all)
     }
@@ -244,7 +309,8 @@ impl Bytes<'_> {
     }
 
     fn small(&mut self, from: u64) -> Result<u32, Fault> {
-        u32::try_from(self.difference(from)?).map_err(|_| "a file, open or thread number of more than 32 bits")
+        u32::try_from(self.difference(from)?)
+            .map_err(|_| "a file, open or thread number of more than 32 bits")
     }
 }
 

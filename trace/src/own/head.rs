@@ -46,8 +46,17 @@ impl BlockHead {
     /// As it is in the file.
     pub fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
-        let words = [self.tag, self.stored.to_le_bytes(), self.plain.to_le_bytes(), self.items.to_le_bytes()];
-        for (at, word) in words.into_iter().chain([self.crc.to_le_bytes()]).enumerate() {
+        let words = [
+            self.tag,
+            self.stored.to_le_bytes(),
+            self.plain.to_le_bytes(),
+            self.items.to_le_bytes(),
+        ];
+        for (at, word) in words
+            .into_iter()
+            .chain([self.crc.to_le_bytes()])
+            .enumerate()
+        {
             bytes[4 * at..][..4].copy_from_slice(&word);
         }
         bytes
@@ -57,7 +66,13 @@ impl BlockHead {
     pub fn of(bytes: &[u8; HEAD_BYTES]) -> BlockHead {
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         let number = |at: usize| u32::from_le_bytes(word(at));
-        BlockHead { tag: word(0), stored: number(4), plain: number(8), items: number(12), crc: number(16) }
+        BlockHead {
+            tag: word(0),
+            stored: number(4),
+            plain: number(8),
+            items: number(12),
+            crc: number(16),
+        }
     }
 }
 
@@ -112,7 +127,11 @@ pub fn to_json(header: &Header) -> Vec<u8> {
             Level::Program => JsonLevel::Program,
             Level::BelowCache => JsonLevel::BelowCache,
         },
-        lacks: lacks.iter().filter(|(lacking, _)| *lacking).map(|(_, lack)| *lack).collect(),
+        lacks: lacks
+            .iter()
+            .filter(|(lacking, _)| *lacking)
+            .map(|(_, lack)| *lack)
+            .collect(),
         notes: header.notes.clone(),
     };
     serde_json::to_vec(&json).expect("texts can always be written")
@@ -135,8 +154,21 @@ pub fn from_json(json: &[u8]) -> Result<Header, String> {
         JsonLevel::Program => Level::Program,
         JsonLevel::BelowCache => Level::BelowCache,
     };
-    let Json { origin, time_unit, offset_unit, notes, .. } = json;
-    Ok(Header { format: origin, time_unit, offset_unit, lacks, level, notes })
+    let Json {
+        origin,
+        time_unit,
+        offset_unit,
+        notes,
+        ..
+    } = json;
+    Ok(Header {
+        format: origin,
+        time_unit,
+        offset_unit,
+        lacks,
+        level,
+        notes,
+    })
 }
 
 /// What the end says.

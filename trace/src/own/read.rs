@@ -24,34 +24,64 @@ const DAMAGED: &str = "the file is damaged: copy it again, or import the trace a
 pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, super::FORMAT.name)?;
     pairs.finish(input.path(), super::FORMAT.name, &[])?;
-    let whole =
-        |input: &Input, what: String, remedy: &str| TraceError::new(input.path(), TracePosition::Whole, what, remedy);
+    let whole = |input: &Input, what: String, remedy: &str| {
+        TraceError::new(input.path(), TracePosition::Whole, what, remedy)
+    };
     let mut magic = [0; MAGIC.len()];
     if input.fill(&mut magic)? < magic.len() || magic[..7] != MAGIC[..7] {
-        return Err(whole(&input, "this is no foreread trace".to_string(), "see --format"));
+        return Err(whole(
+            &input,
+            "this is no foreread trace".to_string(),
+            "see --format",
+        ));
     }
     if magic[7] != VERSION {
-        let what = format!("a foreread trace of version {}, and version {VERSION} is read here", magic[7]);
-        return Err(whole(&input, what, "import the trace again, or use the foreread that wrote it"));
+        let what = format!(
+            "a foreread trace of version {}, and version {VERSION} is read here",
+            magic[7]
+        );
+        return Err(whole(
+            &input,
+            what,
+            "import the trace again, or use the foreread that wrote it",
+        ));
     }
     let mut head = [0; 8];
     if input.fill(&mut head)? < head.len() {
-        return Err(whole(&input, "it ends within its header".to_string(), DAMAGED));
+        return Err(whole(
+            &input,
+            "it ends within its header".to_string(),
+            DAMAGED,
+        ));
     }
-    let [len, sum] = [0, 4].map(|at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let [len, sum] = [0, 4]
+        .map(|at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
     if len as usize > MAX_JSON_BYTES {
-        return Err(whole(&input, "a header of over 64 KiB".to_string(), DAMAGED));
+        return Err(whole(
+            &input,
+            "a header of over 64 KiB".to_string(),
+            DAMAGED,
+        ));
     }
     let mut json = vec![0; len as usize];
     if input.fill(&mut json)? < json.len() {
-        return Err(whole(&input, "it ends within its header".to_string(), DAMAGED));
+        return Err(whole(
+            &input,
+            "it ends within its header".to_string(),
+            DAMAGED,
+        ));
     }
     let mut crc = flate2::Crc::new();
     crc.update(&json);
     if crc.sum() != sum {
-        return Err(whole(&input, "a header whose checksum differs".to_string(), DAMAGED));
+        return Err(whole(
+            &input,
+            "a header whose checksum differs".to_string(),
+            DAMAGED,
+        ));
     }
-    let header = from_json(&json).map_err(|error| whole(&input, format!("a bad header ({error})"), DAMAGED))?;
+    let header = from_json(&json)
+        .map_err(|error| whole(&input, format!("a bad header ({error})"), DAMAGED))?;
     let left_out = LeftOut::default();
     let reader = Reader {
         input,
@@ -66,7 +96,11 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         left_out: left_out.clone(),
         ended: false,
     };
-    Ok(Import { header, items: Box::new(reader), left_out })
+    Ok(Import {
+        header,
+        items: Box::new(reader),
+        left_out,
+    })
 }
 
 struct Reader {
@@ -88,7 +122,12 @@ struct Reader {
 
 impl Reader {
     fn error(&self, what: impl Into<String>) -> TraceError {
-        TraceError::new(self.input.path(), TracePosition::Record(self.records + 1), what, DAMAGED)
+        TraceError::new(
+            self.input.path(),
+            TracePosition::Record(self.records + 1),
+            what,
+            DAMAGED,
+        )
     }
 
     /// The next block, with at least one item in it; false at the end of the file.
@@ -97,7 +136,11 @@ impl Reader {
         match self.input.fill(&mut bytes)? {
             HEAD_BYTES => {}
             0 => return Err(self.error("the trace stops without its end")),
-            n => return Err(self.error(format!("the trace stops in the head of a block ({n} of {HEAD_BYTES} bytes)"))),
+            n => {
+                return Err(self.error(format!(
+                    "the trace stops in the head of a block ({n} of {HEAD_BYTES} bytes)"
+                )));
+            }
         }
         let head = BlockHead::of(&bytes);
         let (most_stored, most_plain) = match head.tag {
@@ -106,7 +149,10 @@ impl Reader {
             _ => return Err(self.error("no block where one should begin")),
         };
         if head.stored as usize > most_stored || head.plain as usize > most_plain {
-            return Err(self.error(format!("a block that claims {} bytes, {} unpacked", head.stored, head.plain)));
+            return Err(self.error(format!(
+                "a block that claims {} bytes, {} unpacked",
+                head.stored, head.plain
+            )));
         }
         if head.items as usize > MAX_BLOCK_ITEMS || (head.tag == BLOCK) != (head.items > 0) {
             return Err(self.error(format!("a block that claims {} items", head.items)));
@@ -114,20 +160,32 @@ impl Reader {
         self.stored.resize(head.stored as usize, 0);
         let got = self.input.fill(&mut self.stored)?;
         if got < self.stored.len() {
-            let what = format!("the trace stops in the middle of a block ({got} of {} bytes)", self.stored.len());
+            let what = format!(
+                "the trace stops in the middle of a block ({got} of {} bytes)",
+                self.stored.len()
+            );
             return Err(self.error(what));
         }
         if head.sum(&self.stored) != head.crc {
             return Err(self.error("a block whose checksum differs"));
         }
-        if head.tag == DONE { self.end().map(|()| false) } else { self.unpack(head).map(|()| true) }
+        if head.tag == DONE {
+            self.end().map(|()| false)
+        } else {
+            self.unpack(head).map(|()| true)
+        }
     }
 
     fn unpack(&mut self, head: BlockHead) -> Result<(), TraceError> {
         self.plain.resize(head.plain as usize, 0);
-        match self.unpacker.decompress_to_buffer(&self.stored, &mut self.plain[..]) {
+        match self
+            .unpacker
+            .decompress_to_buffer(&self.stored, &mut self.plain[..])
+        {
             Ok(got) if got == self.plain.len() => {}
-            Ok(got) => return Err(self.error(format!("a block of {} bytes unpacks to {got}", head.plain))),
+            Ok(got) => {
+                return Err(self.error(format!("a block of {} bytes unpacks to {got}", head.plain)));
+            }
             // The usual reason is that it yields more than it claims, and nothing beyond that is ever unpacked.
             Err(error) => return Err(self.error(format!("a block that does not unpack ({error})"))),
         }
@@ -136,17 +194,22 @@ impl Reader {
     }
 
     fn end(&mut self) -> Result<(), TraceError> {
-        let end: End =
-            serde_json::from_slice(&self.stored).map_err(|error| self.error(format!("a bad end ({error})")))?;
+        let end: End = serde_json::from_slice(&self.stored)
+            .map_err(|error| self.error(format!("a bad end ({error})")))?;
         let (files, records) = (self.files, self.records);
         if (end.files, end.records) != (files, records) {
-            let what = format!("{records} records of {files} files, and {} of {} are promised", end.records, end.files);
+            let what = format!(
+                "{records} records of {files} files, and {} of {} are promised",
+                end.records, end.files
+            );
             return Err(self.error(what));
         }
         if self.input.fill(&mut [0])? > 0 {
             return Err(self.error("bytes behind the end of the trace"));
         }
-        end.left_out.into_iter().for_each(|(reason, n)| self.left_out.earlier(reason, n));
+        end.left_out
+            .into_iter()
+            .for_each(|(reason, n)| self.left_out.earlier(reason, n));
         Ok(())
     }
 
@@ -159,7 +222,10 @@ impl Reader {
                 return Ok(None);
             }
         }
-        let mut bytes = Bytes { all: &self.plain, at: self.at };
+        let mut bytes = Bytes {
+            all: &self.plain,
+            at: self.at,
+        };
         let item = bytes.item(&mut self.state, self.records);
         self.at = bytes.at;
         let item = item.map_err(|fault| self.error(fault))?;

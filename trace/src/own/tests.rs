@@ -13,7 +13,10 @@ use std::path::Path;
 
 fn written(header: &Header, items: Vec<Item>, left_out: &LeftOut) -> Result<Vec<u8>, TraceError> {
     let to = Shared::default();
-    let output = Output { path: "t.frt".into(), to: Box::new(to.clone()) };
+    let output = Output {
+        path: "t.frt".into(),
+        to: Box::new(to.clone()),
+    };
     let items: Items = Box::new(items.into_iter().map(Ok));
     write(header, items, left_out, output)?;
     let bytes = to.bytes();
@@ -25,7 +28,10 @@ fn bytes_of(items: Vec<Item>) -> Vec<u8> {
 }
 
 fn opened(bytes: &[u8]) -> Result<crate::Import, TraceError> {
-    let input = Input::of(Path::new("t.frt"), Box::new(std::io::Cursor::new(bytes.to_vec())))?;
+    let input = Input::of(
+        Path::new("t.frt"),
+        Box::new(std::io::Cursor::new(bytes.to_vec())),
+    )?;
     open::read(vec![input], None)
 }
 
@@ -42,28 +48,76 @@ fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
     let mut rng = Rng::new(seed);
     let mut items = Vec::new();
     for name in ["/data/a b", "", "ü\u{1b}[31m\n"] {
-        let size = if name.is_empty() { None } else { Some(rng.below(1 << 40)) };
-        items.push(Item::File(FileInfo { name: name.to_string(), size }));
+        let size = if name.is_empty() {
+            None
+        } else {
+            Some(rng.below(1 << 40))
+        };
+        items.push(Item::File(FileInfo {
+            name: name.to_string(),
+            size,
+        }));
     }
-    let ops = [Op::Read, Op::Write, Op::Fault, Op::Hint(Advice::WillNeed), Op::Hint(Advice::Normal)];
+    let ops = [
+        Op::Read,
+        Op::Write,
+        Op::Fault,
+        Op::Hint(Advice::WillNeed),
+        Op::Hint(Advice::Normal),
+    ];
     let (mut now, mut previous) = (0, 0);
     for number in 0..count {
         let some = |rng: &mut Rng, value: u64| if rng.below(2) == 0 { None } else { Some(value) };
         let (op, file) = (ops[rng.below(5) as usize], rng.below(3) as u32);
-        let (open, thread) = (rng.bits() as u32 >> rng.below(32), rng.bits() as u32 >> rng.below(32));
-        let offset = if rng.below(3) > 0 { previous } else { rng.below(1 << 62) };
-        let len = if rng.below(3) > 0 { 4096 } else { rng.below(1 << 33) };
+        let (open, thread) = (
+            rng.bits() as u32 >> rng.below(32),
+            rng.bits() as u32 >> rng.below(32),
+        );
+        let offset = if rng.below(3) > 0 {
+            previous
+        } else {
+            rng.below(1 << 62)
+        };
+        let len = if rng.below(3) > 0 {
+            4096
+        } else {
+            rng.below(1 << 33)
+        };
         previous = offset + len;
         let most = 1 << rng.below(40);
         now += rng.below(most);
         let start_ns = some(&mut rng, now);
         let end_ns = start_ns.and_then(|start| some(&mut rng, start + 5));
         let returned = some(&mut rng, len / 2);
-        let flags = Flags(if rng.below(4) == 0 { rng.bits() as u16 } else { 0 });
-        let waits = if number > 0 && rng.below(8) == 0 { rng.below(4) } else { 0 };
-        let after = |_| After { record: rng.below(number), end: rng.below(2) == 0, delay_ns: rng.below(1 << 50) };
+        let flags = Flags(if rng.below(4) == 0 {
+            rng.bits() as u16
+        } else {
+            0
+        });
+        let waits = if number > 0 && rng.below(8) == 0 {
+            rng.below(4)
+        } else {
+            0
+        };
+        let after = |_| After {
+            record: rng.below(number),
+            end: rng.below(2) == 0,
+            delay_ns: rng.below(1 << 50),
+        };
         let after = (0..waits).map(after).collect();
-        let record = Record { op, file, open, thread, offset, len, returned, start_ns, end_ns, flags, after };
+        let record = Record {
+            op,
+            file,
+            open,
+            thread,
+            offset,
+            len,
+            returned,
+            start_ns,
+            end_ns,
+            flags,
+            after,
+        };
         items.push(Item::Record(record));
     }
     items
@@ -71,7 +125,11 @@ fn all_kinds(count: u64, seed: u64) -> Vec<Item> {
 
 #[test]
 fn whatever_an_importer_says_comes_back() {
-    let lacks = Lacks { ends: true, ops: true, ..Lacks::default() };
+    let lacks = Lacks {
+        ends: true,
+        ops: true,
+        ..Lacks::default()
+    };
     let header = Header {
         format: "msr".to_string(),
         time_unit: "100 ns since 1601".to_string(),
@@ -91,35 +149,80 @@ fn whatever_an_importer_says_comes_back() {
     let back: Vec<Item> = import.items.collect::<Result<_, _>>().expect("whole");
     assert!(back == items);
     assert_eq!(import.left_out.in_all().get("trims"), Some(&3));
-    assert!(items_of(&bytes_of(Vec::new())).expect("an empty trace is one").is_empty());
+    assert!(
+        items_of(&bytes_of(Vec::new()))
+            .expect("an empty trace is one")
+            .is_empty()
+    );
 }
 
 /// The edges of every number, and the items that are largest.
 #[test]
 fn the_edges_come_back() {
     let name = "n".repeat(4096);
-    let mut items = vec![Item::File(FileInfo { name, size: Some(i64::MAX as u64) })];
-    let far = Record { start_ns: Some(0), ..Record::read(0, i64::MAX as u64 - 1, 1) };
-    let late = Record { start_ns: Some(u64::MAX), end_ns: Some(u64::MAX), ..Record::read(0, 0, i64::MAX as u64) };
-    let reader = Record { open: u32::MAX, thread: u32::MAX, returned: Some(0), ..Record::read(0, 0, 0) };
-    let after = vec![After { record: 0, end: true, delay_ns: u64::MAX }; 1024];
-    let waits = Record { after, flags: Flags(u16::MAX), ..Record::read(0, 0, 1) };
+    let mut items = vec![Item::File(FileInfo {
+        name,
+        size: Some(i64::MAX as u64),
+    })];
+    let far = Record {
+        start_ns: Some(0),
+        ..Record::read(0, i64::MAX as u64 - 1, 1)
+    };
+    let late = Record {
+        start_ns: Some(u64::MAX),
+        end_ns: Some(u64::MAX),
+        ..Record::read(0, 0, i64::MAX as u64)
+    };
+    let reader = Record {
+        open: u32::MAX,
+        thread: u32::MAX,
+        returned: Some(0),
+        ..Record::read(0, 0, 0)
+    };
+    let after = vec![
+        After {
+            record: 0,
+            end: true,
+            delay_ns: u64::MAX
+        };
+        1024
+    ];
+    let waits = Record {
+        after,
+        flags: Flags(u16::MAX),
+        ..Record::read(0, 0, 1)
+    };
     items.extend([far, late, reader, waits].map(Item::Record));
     assert!(items_of(&bytes_of(items.clone())).expect("whole") == items);
 }
 
 #[test]
 fn a_steady_reader_costs_little() {
-    let file = Item::File(FileInfo { name: "a".to_string(), size: None });
-    let record = |i: u64| Item::Record(Record { start_ns: Some(i * 1000), ..Record::read(0, i * 4096, 4096) });
+    let file = Item::File(FileInfo {
+        name: "a".to_string(),
+        size: None,
+    });
+    let record = |i: u64| {
+        Item::Record(Record {
+            start_ns: Some(i * 1000),
+            ..Record::read(0, i * 4096, 4096)
+        })
+    };
     let bytes = bytes_of([file].into_iter().chain((0..100_000).map(record)).collect());
-    assert!(bytes.len() < 100_000 / 50, "{} bytes for 100,000 records", bytes.len());
+    assert!(
+        bytes.len() < 100_000 / 50,
+        "{} bytes for 100,000 records",
+        bytes.len()
+    );
 }
 
 /// Where the first block begins, and its head.
 fn first_block(bytes: &[u8]) -> (usize, BlockHead) {
     let at = 16 + u32::from_le_bytes(bytes[8..12].try_into().expect("four")) as usize;
-    (at, BlockHead::of(bytes[at..at + 20].try_into().expect("twenty")))
+    (
+        at,
+        BlockHead::of(bytes[at..at + 20].try_into().expect("twenty")),
+    )
 }
 
 /// The header of an empty trace, then these blocks as given, then the end that fits `records` of 1 file.
@@ -128,7 +231,16 @@ fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
     let mut bytes = empty[..first_block(&empty).0].to_vec();
     let json = format!("{{\"files\":1,\"records\":{records}}}").into_bytes();
     let len = json.len() as u32;
-    let end = (BlockHead { tag: DONE, stored: len, plain: len, items: 0, crc: 0 }, json);
+    let end = (
+        BlockHead {
+            tag: DONE,
+            stored: len,
+            plain: len,
+            items: 0,
+            crc: 0,
+        },
+        json,
+    );
     for (head, body) in blocks.iter().chain([&end]) {
         bytes.extend(head.sealed(body).bytes());
         bytes.extend(body);
@@ -138,7 +250,16 @@ fn forged(blocks: &[(BlockHead, Vec<u8>)], records: u64) -> Vec<u8> {
 
 fn block_of(plain: &[u8], items: u32) -> (BlockHead, Vec<u8>) {
     let body = zstd::bulk::compress(plain, 1).expect("memory");
-    (BlockHead { tag: BLOCK, stored: body.len() as u32, plain: plain.len() as u32, items, crc: 0 }, body)
+    (
+        BlockHead {
+            tag: BLOCK,
+            stored: body.len() as u32,
+            plain: plain.len() as u32,
+            items,
+            crc: 0,
+        },
+        body,
+    )
 }
 
 const SAY: &str = ", record 1; the file is damaged: copy it again, or import the trace again";
@@ -146,31 +267,76 @@ const SAY: &str = ", record 1; the file is damaged: copy it again, or import the
 #[test]
 fn what_is_not_as_it_claims_is_refused_by_record() {
     let say = |what: &str| format!("{what}: t.frt{SAY}");
-    assert_eq!(items_of(&forged(&[block_of(&[0, 1, b'a'], 1)], 0)).expect("the forge is sound").len(), 1);
+    assert_eq!(
+        items_of(&forged(&[block_of(&[0, 1, b'a'], 1)], 0))
+            .expect("the forge is sound")
+            .len(),
+        1
+    );
     // A bomb: a megabyte of zeros that claims to be 100 bytes, or claims to be more than a block may be.
     let (mut head, body) = block_of(&vec![0; 1 << 20], 1);
     head.plain = 100;
-    assert!(refusal(&forged(&[(head, body.clone())], 0)).starts_with("a block that does not unpack (Dest"));
+    assert!(
+        refusal(&forged(&[(head, body.clone())], 0))
+            .starts_with("a block that does not unpack (Dest")
+    );
     head.plain = 1 << 31;
-    let claims = format!("a block that claims {} bytes, 2147483648 unpacked", body.len());
+    let claims = format!(
+        "a block that claims {} bytes, 2147483648 unpacked",
+        body.len()
+    );
     assert_eq!(refusal(&forged(&[(head, body.clone())], 0)), say(&claims));
-    head = BlockHead { plain: 1 << 20, items: 1 << 20, ..head };
-    assert_eq!(refusal(&forged(&[(head, body)], 0)), say("a block that claims 1048576 items"));
+    head = BlockHead {
+        plain: 1 << 20,
+        items: 1 << 20,
+        ..head
+    };
+    assert_eq!(
+        refusal(&forged(&[(head, body)], 0)),
+        say("a block that claims 1048576 items")
+    );
     let (mut head, body) = block_of(&[0, 1, b'a'], 1);
     head.plain = 4;
-    assert_eq!(refusal(&forged(&[(head, body)], 0)), say("a block of 4 bytes unpacks to 3"));
+    assert_eq!(
+        refusal(&forged(&[(head, body)], 0)),
+        say("a block of 4 bytes unpacks to 3")
+    );
     head.plain = 3;
     let zero = BlockHead { items: 0, ..head };
-    assert_eq!(refusal(&forged(&[(zero, Vec::new())], 0)), say("a block that claims 0 items"));
-    assert_eq!(refusal(&forged(&[block_of(&[0, 1, b'a', 0], 1)], 0)), say("a block with bytes behind its last item"));
-    assert_eq!(refusal(&forged(&[block_of(&[0, 2, b'a'], 1)], 0)), say("an item that reaches beyond its block"));
-    assert_eq!(refusal(&forged(&[block_of(&[0, 1, 0xff], 1)], 0)), say("a file name that is no UTF-8"));
-    assert_eq!(refusal(&forged(&[block_of(&[0x0f], 1)], 0)), say("an item of a kind that there is not"));
-    assert_eq!(refusal(&forged(&[block_of(&[0x81, 2], 1)], 0)), say("a record of a shape that there is not"));
+    assert_eq!(
+        refusal(&forged(&[(zero, Vec::new())], 0)),
+        say("a block that claims 0 items")
+    );
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0, 1, b'a', 0], 1)], 0)),
+        say("a block with bytes behind its last item")
+    );
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0, 2, b'a'], 1)], 0)),
+        say("an item that reaches beyond its block")
+    );
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0, 1, 0xff], 1)], 0)),
+        say("a file name that is no UTF-8")
+    );
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0x0f], 1)], 0)),
+        say("an item of a kind that there is not")
+    );
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0x81, 2], 1)], 0)),
+        say("a record of a shape that there is not")
+    );
     let long = [[0xff; 9].as_slice(), &[2]].concat();
-    assert_eq!(refusal(&forged(&[block_of(&[&[0], &long[..]].concat(), 1)], 0)), say("a number of more than 64 bits"));
+    assert_eq!(
+        refusal(&forged(&[block_of(&[&[0], &long[..]].concat(), 1)], 0)),
+        say("a number of more than 64 bits")
+    );
     let promised = "0 records of 1 files, and 7 of 1 are promised";
-    assert_eq!(refusal(&forged(&[block_of(&[0, 1, b'a'], 1)], 7)), say(promised));
+    assert_eq!(
+        refusal(&forged(&[block_of(&[0, 1, b'a'], 1)], 7)),
+        say(promised)
+    );
 }
 
 /// What every trace is checked for, in this format's bytes.
@@ -180,14 +346,30 @@ fn a_large_offset_and_a_backward_time_name_their_record() {
     let offset = |word: &[u8]| [&[0, 1, b'a', 0x11], word, &[1]].concat();
     let minus_2_63 = [[0xff; 9].as_slice(), &[1]].concat();
     let far = refusal(&forged(&[block_of(&offset(&minus_2_63), 2)], 1));
-    assert!(far.starts_with("a record that ends beyond 2^63 bytes: t.frt, record 1; "), "{far}");
-    assert_eq!(items_of(&forged(&[block_of(&offset(&[0]), 2)], 1)).expect("sound").len(), 2);
+    assert!(
+        far.starts_with("a record that ends beyond 2^63 bytes: t.frt, record 1; "),
+        "{far}"
+    );
+    assert_eq!(
+        items_of(&forged(&[block_of(&offset(&[0]), 2)], 1))
+            .expect("sound")
+            .len(),
+        2
+    );
     // Times only grow within a block; the next block may begin anywhere.
     let timed = |start: u8| [0xf1, 1, start];
     let first = block_of(&[&[0, 1, b'a'], &timed(9)[..]].concat(), 2);
     let back = refusal(&forged(&[first.clone(), block_of(&timed(8), 1)], 2));
-    assert_eq!(back, "time goes backwards: t.frt, record 2; sort the trace by time");
-    assert_eq!(items_of(&forged(&[first, block_of(&timed(9), 1)], 2)).expect("sound").len(), 3);
+    assert_eq!(
+        back,
+        "time goes backwards: t.frt, record 2; sort the trace by time"
+    );
+    assert_eq!(
+        items_of(&forged(&[first, block_of(&timed(9), 1)], 2))
+            .expect("sound")
+            .len(),
+        3
+    );
 }
 
 #[test]
@@ -196,14 +378,20 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
     for cut in 0..bytes.len() {
         let said = refusal(&bytes[..cut]);
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(cut < first_block(&bytes).0 || said.contains(", record "), "{cut}: {said}");
+        assert!(
+            cut < first_block(&bytes).0 || said.contains(", record "),
+            "{cut}: {said}"
+        );
     }
     for bit in 0..8 * bytes.len() {
         let mut bytes = bytes.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert!(items_of(&bytes).is_err(), "bit {bit}");
     }
-    assert!(refusal(&[&bytes[..], b"x"].concat()).starts_with("bytes behind the end of the trace: t.frt, record 41"));
+    assert!(
+        refusal(&[&bytes[..], b"x"].concat())
+            .starts_with("bytes behind the end of the trace: t.frt, record 41")
+    );
     let mut other = bytes.clone();
     other[7] = 2;
     assert_eq!(
@@ -218,7 +406,10 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
 
 #[test]
 fn what_is_left_is_left_on_both_sides_of_a_limit() {
-    let header = |len: usize| Header { notes: vec!["kept".to_string(), "x".repeat(len)], ..Header::default() };
+    let header = |len: usize| Header {
+        notes: vec!["kept".to_string(), "x".repeat(len)],
+        ..Header::default()
+    };
     let fits = written(&header(60_000), Vec::new(), &LeftOut::default()).expect("writable");
     assert_eq!(opened(&fits).expect("a trace").header.notes.len(), 2);
     let large = written(&header(70_000), Vec::new(), &LeftOut::default()).expect("writable");

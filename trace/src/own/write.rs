@@ -19,7 +19,12 @@ const LEVEL: i32 = 3;
 ///
 /// # Errors
 /// The items end in one, the file cannot be written, or there are keys.
-pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+pub fn export(
+    header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<Exported, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     write(header, items, &LeftOut::default(), output)
 }
@@ -28,7 +33,12 @@ pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Re
 ///
 /// # Errors
 /// The items end in one, or the file cannot be written.
-pub fn write(header: &Header, items: Items, left_out: &LeftOut, output: Output) -> Result<Exported, TraceError> {
+pub fn write(
+    header: &Header,
+    items: Items,
+    left_out: &LeftOut,
+    output: Output,
+) -> Result<Exported, TraceError> {
     let mut writer = Writer::new(output)?;
     writer.header(header)?;
     // The limits of the format are those of the check.
@@ -44,7 +54,14 @@ pub fn around(plain: &[u8], items: u32) -> Vec<u8> {
     let json = to_json(&Header::default());
     let packed = zstd::bulk::compress(plain, LEVEL).unwrap_or_default();
     let (stored, plain) = (packed.len() as u32, plain.len() as u32);
-    let head = BlockHead { tag: BLOCK, stored, plain, items, crc: 0 }.sealed(&packed);
+    let head = BlockHead {
+        tag: BLOCK,
+        stored,
+        plain,
+        items,
+        crc: 0,
+    }
+    .sealed(&packed);
     let mut crc = flate2::Crc::new();
     crc.update(&json);
     let (len, sum) = ((json.len() as u32).to_le_bytes(), crc.sum().to_le_bytes());
@@ -67,11 +84,23 @@ impl Writer {
         let packer = zstd::bulk::Compressor::new(LEVEL);
         let packer = packer.map_err(|error| TraceError::not_written(&output.path, &error))?;
         let plain = Vec::with_capacity(FULL_BYTES + (64 << 10));
-        Ok(Writer { output, packer, plain, items: 0, state: CodecState::default(), files: 0, records: 0, cut_notes: 0 })
+        Ok(Writer {
+            output,
+            packer,
+            plain,
+            items: 0,
+            state: CodecState::default(),
+            files: 0,
+            records: 0,
+            cut_notes: 0,
+        })
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        self.output.to.write_all(bytes).map_err(|error| TraceError::not_written(&self.output.path, &error))
+        self.output
+            .to
+            .write_all(bytes)
+            .map_err(|error| TraceError::not_written(&self.output.path, &error))
     }
 
     fn header(&mut self, header: &Header) -> Result<(), TraceError> {
@@ -82,8 +111,16 @@ impl Writer {
             json = to_json(&header);
         }
         if json.len() > MAX_JSON_BYTES {
-            let (what, remedy) = ("a header of over 64 KiB", "this is a fault of the importer: please report it");
-            return Err(TraceError::new(&self.output.path, crate::error::TracePosition::Whole, what, remedy));
+            let (what, remedy) = (
+                "a header of over 64 KiB",
+                "this is a fault of the importer: please report it",
+            );
+            return Err(TraceError::new(
+                &self.output.path,
+                crate::error::TracePosition::Whole,
+                what,
+                remedy,
+            ));
         }
         let mut crc = flate2::Crc::new();
         crc.update(&json);
@@ -100,14 +137,25 @@ impl Writer {
             Item::File(_) => self.files += 1,
             Item::Record(_) => self.records += 1,
         }
-        if self.plain.len() >= FULL_BYTES || self.items as usize == MAX_BLOCK_ITEMS { self.block() } else { Ok(()) }
+        if self.plain.len() >= FULL_BYTES || self.items as usize == MAX_BLOCK_ITEMS {
+            self.block()
+        } else {
+            Ok(())
+        }
     }
 
     fn block(&mut self) -> Result<(), TraceError> {
         let packed = self.packer.compress(&self.plain);
         let packed = packed.map_err(|error| TraceError::not_written(&self.output.path, &error))?;
         let (stored, plain) = (packed.len() as u32, self.plain.len() as u32);
-        let head = BlockHead { tag: BLOCK, stored, plain, items: self.items, crc: 0 }.sealed(&packed);
+        let head = BlockHead {
+            tag: BLOCK,
+            stored,
+            plain,
+            items: self.items,
+            crc: 0,
+        }
+        .sealed(&packed);
         self.bytes(&head.bytes())?;
         self.bytes(&packed)?;
         self.plain.clear();
@@ -119,18 +167,39 @@ impl Writer {
         if self.items > 0 {
             self.block()?;
         }
-        let mut end = End { files: self.files, records: self.records, left_out: left_out.in_all() };
+        let mut end = End {
+            files: self.files,
+            records: self.records,
+            left_out: left_out.in_all(),
+        };
         let mut json = serde_json::to_vec(&end).expect("texts and numbers can always be written");
         // Reasons are few and short; only a file made to annoy could have more, and its own end was no larger.
         while json.len() > MAX_JSON_BYTES && end.left_out.pop_last().is_some() {
             json = serde_json::to_vec(&end).expect("texts and numbers can always be written");
         }
         let len = json.len() as u32;
-        let head = BlockHead { tag: DONE, stored: len, plain: len, items: 0, crc: 0 }.sealed(&json);
+        let head = BlockHead {
+            tag: DONE,
+            stored: len,
+            plain: len,
+            items: 0,
+            crc: 0,
+        }
+        .sealed(&json);
         self.bytes(&head.bytes())?;
         self.bytes(&json)?;
-        self.output.to.flush().map_err(|error| TraceError::not_written(&self.output.path, &error))?;
-        let left_out = if self.cut_notes > 0 { vec![("notes", self.cut_notes)] } else { Vec::new() };
-        Ok(Exported { records: self.records, left_out })
+        self.output
+            .to
+            .flush()
+            .map_err(|error| TraceError::not_written(&self.output.path, &error))?;
+        let left_out = if self.cut_notes > 0 {
+            vec![("notes", self.cut_notes)]
+        } else {
+            Vec::new()
+        };
+        Ok(Exported {
+            records: self.records,
+            left_out,
+        })
     }
 }

@@ -35,7 +35,9 @@ const FORMATS: &[&str] = &[
 ];
 
 fn folder(format: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(format)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/traces")
+        .join(format)
 }
 
 fn bytes(path: &Path) -> Vec<u8> {
@@ -44,9 +46,14 @@ fn bytes(path: &Path) -> Vec<u8> {
         return bytes;
     }
     let text = String::from_utf8(bytes).expect("text");
-    let digits: String = text.lines().map(|l| l.split('#').next().unwrap_or("")).collect();
+    let digits: String = text
+        .lines()
+        .map(|l| l.split('#').next().unwrap_or(""))
+        .collect();
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("two digits");
+    let byte = |pair: &[u8]| {
+        u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("two digits")
+    };
     digits.chunks(2).map(byte).collect()
 }
 
@@ -60,10 +67,23 @@ fn header(header: &Header) -> String {
         (l.lens, "lens"),
         (l.ops, "ops"),
     ];
-    let lacks: Vec<&str> = lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, name)| name).collect();
+    let lacks: Vec<&str> = lacks
+        .into_iter()
+        .filter(|(lacks, _)| *lacks)
+        .map(|(_, name)| name)
+        .collect();
     let mut text = format!("header: {}; time {}; ", header.format, header.time_unit);
-    let lacks = if lacks.is_empty() { "nothing".to_string() } else { lacks.join(" ") };
-    writeln!(text, "offset {}; lacks {lacks}; level {:?}", header.offset_unit, header.level).expect("memory");
+    let lacks = if lacks.is_empty() {
+        "nothing".to_string()
+    } else {
+        lacks.join(" ")
+    };
+    writeln!(
+        text,
+        "offset {}; lacks {lacks}; level {:?}",
+        header.offset_unit, header.level
+    )
+    .expect("memory");
     for note in &header.notes {
         writeln!(text, "note: {note}").expect("memory");
     }
@@ -71,10 +91,20 @@ fn header(header: &Header) -> String {
 }
 
 fn record(number: usize, r: &Record) -> String {
-    let mut text = format!("{number} {:?} file {} open {} thread {}", r.op, r.file, r.open, r.thread);
+    let mut text = format!(
+        "{number} {:?} file {} open {} thread {}",
+        r.op, r.file, r.open, r.thread
+    );
     write!(text, " at {} len {}", r.offset, r.len).expect("memory");
-    let known = [("returned", r.returned), ("start", r.start_ns), ("end", r.end_ns)];
-    for (name, value) in known.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+    let known = [
+        ("returned", r.returned),
+        ("start", r.start_ns),
+        ("end", r.end_ns),
+    ];
+    for (name, value) in known
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+    {
         write!(text, " {name} {value}").expect("memory");
     }
     if r.flags.0 != 0 {
@@ -82,14 +112,24 @@ fn record(number: usize, r: &Record) -> String {
     }
     for after in &r.after {
         let what = if after.end { "end" } else { "start" };
-        write!(text, " after {what} of {} + {}", after.record, after.delay_ns).expect("memory");
+        write!(
+            text,
+            " after {what} of {} + {}",
+            after.record, after.delay_ns
+        )
+        .expect("memory");
     }
     text + "\n"
 }
 
 fn read(name: &str, bytes: Vec<u8>, format: Option<&str>) -> String {
-    let input = Input::of(Path::new(name), Box::new(std::io::Cursor::new(bytes))).expect("readable");
-    let Import { header: head, items, left_out } = match open::read(vec![input], format) {
+    let input =
+        Input::of(Path::new(name), Box::new(std::io::Cursor::new(bytes))).expect("readable");
+    let Import {
+        header: head,
+        items,
+        left_out,
+    } = match open::read(vec![input], format) {
         Ok(import) => import,
         Err(error) => return format!("error: {error}\n"),
     };
@@ -97,7 +137,9 @@ fn read(name: &str, bytes: Vec<u8>, format: Option<&str>) -> String {
     for item in items {
         match item {
             Ok(Item::File(file)) => {
-                let size = file.size.map_or(String::new(), |size| format!(" of {size} bytes"));
+                let size = file
+                    .size
+                    .map_or(String::new(), |size| format!(" of {size} bytes"));
                 writeln!(text, "file {files}: {:?}{size}", file.name).expect("memory");
                 files += 1;
             }
@@ -139,7 +181,11 @@ fn every_trace_gives_its_items() {
             if bless {
                 std::fs::write(&path, &got).expect("writable");
             }
-            assert!(bless || got == want, "{}\n--- is\n{got}--- should be\n{want}", path.display());
+            assert!(
+                bless || got == want,
+                "{}\n--- is\n{got}--- should be\n{want}",
+                path.display()
+            );
             seen += 1;
         }
     }
@@ -155,13 +201,28 @@ fn a_cut_is_an_end_or_one_line() {
     for format in FORMATS {
         for path in fixtures(format) {
             let want = std::fs::read_to_string(&path).expect("text");
-            let named = want.lines().next().and_then(|l| l.strip_prefix("format: ")).expect("the format");
+            let named = want
+                .lines()
+                .next()
+                .and_then(|l| l.strip_prefix("format: "))
+                .expect("the format");
             let whole = bytes(&path.with_extension(""));
             for len in 0..whole.len().min(600) {
-                let text = read("t", whole[..len].to_vec(), (named != "detected").then_some(named));
+                let text = read(
+                    "t",
+                    whole[..len].to_vec(),
+                    (named != "detected").then_some(named),
+                );
                 let errors: Vec<&str> = text.lines().filter(|l| l.starts_with("error: ")).collect();
-                assert!(errors.len() <= 1, "{}, cut at {len}:\n{text}", path.display());
-                assert!(errors.iter().all(|e| e.contains(": t") && e.contains("; ")), "{errors:?}");
+                assert!(
+                    errors.len() <= 1,
+                    "{}, cut at {len}:\n{text}",
+                    path.display()
+                );
+                assert!(
+                    errors.iter().all(|e| e.contains(": t") && e.contains("; ")),
+                    "{errors:?}"
+                );
             }
         }
     }
@@ -170,6 +231,10 @@ fn a_cut_is_an_end_or_one_line() {
 #[test]
 fn a_name_is_a_format_once() {
     for (i, format) in ALL.iter().enumerate() {
-        assert!(ALL[..i].iter().all(|other| other.name != format.name), "{} is there twice", format.name);
+        assert!(
+            ALL[..i].iter().all(|other| other.name != format.name),
+            "{} is there twice",
+            format.name
+        );
     }
 }

@@ -58,9 +58,16 @@ struct Fixture {
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder of fixtures").flatten() {
+    for entry in std::fs::read_dir(folder)
+        .expect("a folder of fixtures")
+        .flatten()
+    {
         let path = entry.path();
-        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+        if path.is_dir() {
+            found.extend(files(&path))
+        } else {
+            found.push(path)
+        }
     }
     found.sort();
     found
@@ -71,22 +78,43 @@ fn fixtures() -> Vec<Fixture> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     let mut all = Vec::new();
     for path in files(&root) {
-        let name = path.strip_prefix(&root).expect("below it").display().to_string();
-        if [".txt", ".items", ".md", ".rs"].iter().any(|end| name.ends_with(end)) {
+        let name = path
+            .strip_prefix(&root)
+            .expect("below it")
+            .display()
+            .to_string();
+        if [".txt", ".items", ".md", ".rs"]
+            .iter()
+            .any(|end| name.ends_with(end))
+        {
             continue;
         }
         let known = FORMATS.iter().find(|(start, _)| name.starts_with(start));
         let (_, usual) = known.unwrap_or_else(|| panic!("{name}: name its format in FORMATS"));
-        let items = std::fs::read_to_string(path.with_file_name(format!("{}.items", base(&path)))).unwrap_or_default();
-        let named = items.lines().next().and_then(|line| line.strip_prefix("format: ")).unwrap_or("detected");
-        let (format, pairs) = by_name(if named == "detected" { usual } else { named }).expect("a known format");
-        all.push(Fixture { bytes: bytes(&path), name, format, pairs, named: named != "detected" });
+        let items = std::fs::read_to_string(path.with_file_name(format!("{}.items", base(&path))))
+            .unwrap_or_default();
+        let named = items
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("format: "))
+            .unwrap_or("detected");
+        let (format, pairs) =
+            by_name(if named == "detected" { usual } else { named }).expect("a known format");
+        all.push(Fixture {
+            bytes: bytes(&path),
+            name,
+            format,
+            pairs,
+            named: named != "detected",
+        });
     }
     all
 }
 
 fn base(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).expect("a name")
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .expect("a name")
 }
 
 /// The trace in a file; `.hex` is hexadecimal digits with comments.
@@ -101,7 +129,9 @@ fn bytes(path: &Path) -> Vec<u8> {
         .flat_map(|line| line.split('#').next().unwrap_or("").bytes())
         .filter(u8::is_ascii_hexdigit)
         .collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal");
+    let byte = |pair: &[u8]| {
+        u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hexadecimal")
+    };
     digits.chunks(2).map(byte).collect()
 }
 
@@ -109,7 +139,9 @@ fn bytes(path: &Path) -> Vec<u8> {
 fn every_format_that_is_read_has_a_fixture() {
     let fixtures = fixtures();
     for format in ALL.iter().filter(|format| format.import.is_some()) {
-        let has = fixtures.iter().any(|fixture| std::ptr::eq(fixture.format, *format));
+        let has = fixtures
+            .iter()
+            .any(|fixture| std::ptr::eq(fixture.format, *format));
         assert!(has, "no fixture of {} below tests/traces", format.name);
     }
 }
@@ -119,15 +151,24 @@ fn every_format_that_is_read_has_a_fixture() {
 #[test]
 fn each_fixture_is_detected_as_itself_or_refused() {
     let (mut detected, mut wrong) = (0, Vec::new());
-    for Fixture { name, format, named, bytes, .. } in fixtures() {
-        let mut input = Input::of(Path::new(&name), Box::new(std::io::Cursor::new(bytes))).expect("unpacks");
+    for Fixture {
+        name,
+        format,
+        named,
+        bytes,
+        ..
+    } in fixtures()
+    {
+        let mut input =
+            Input::of(Path::new(&name), Box::new(std::io::Cursor::new(bytes))).expect("unpacks");
         let head = input.head().expect("unpacks").to_vec();
         assert!(head.len() <= HEAD_BYTES);
         match catalog::detect(&head, Path::new(&name)) {
             Ok(found) if found.name == format.name => detected += 1,
             Ok(found) => wrong.push(format!("{name} is taken for {}", found.name)),
             Err(error) => {
-                let may_be_refused = named || name.contains("bad") || (format.detect)(&head) == Fit::Maybe;
+                let may_be_refused =
+                    named || name.contains("bad") || (format.detect)(&head) == Fit::Maybe;
                 if !may_be_refused {
                     wrong.push(error.to_string());
                 }
@@ -179,7 +220,11 @@ fn damaged(bytes: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
             }
             4 | 5 => {
                 let what = NASTY[rng.below(NASTY.len() as u64) as usize];
-                let over = if rng.below(2) == 0 { at } else { (at + what.len()).min(bytes.len()) };
+                let over = if rng.below(2) == 0 {
+                    at
+                } else {
+                    (at + what.len()).min(bytes.len())
+                };
                 bytes.splice(at..over, what.iter().copied());
             }
             _ => {
@@ -193,7 +238,12 @@ fn damaged(bytes: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 /// The first case in which an importer does not pay what it owes, and how many were refused or read before.
-fn hunt(format: &Format, seeds: &[(Pairs, &[u8])], cases: usize, rng: &mut Rng) -> Result<[usize; 2], String> {
+fn hunt(
+    format: &Format,
+    seeds: &[(Pairs, &[u8])],
+    cases: usize,
+    rng: &mut Rng,
+) -> Result<[usize; 2], String> {
     let mut seen = [0; 2];
     for (pairs, seed) in seeds {
         for case in 0..cases {
@@ -216,12 +266,18 @@ fn no_damage_does_more_than_be_refused() {
     let fixtures = fixtures();
     let mut rng = Rng::new(20);
     for format in ALL.iter().filter(|format| format.import.is_some()) {
-        let of_it = fixtures.iter().filter(|fixture| std::ptr::eq(fixture.format, *format));
-        let seeds: Vec<(Pairs, &[u8])> = of_it.map(|f| (f.pairs.clone(), f.bytes.as_slice())).collect();
-        let [refused, read] = hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
+        let of_it = fixtures
+            .iter()
+            .filter(|fixture| std::ptr::eq(fixture.format, *format));
+        let seeds: Vec<(Pairs, &[u8])> = of_it
+            .map(|f| (f.pairs.clone(), f.bytes.as_slice()))
+            .collect();
+        let [refused, read] =
+            hunt(format, &seeds, CASES, &mut rng).unwrap_or_else(|found| panic!("{found}"));
         assert!(refused > 0, "{}: not one case was refused", format.name);
         // An importer that never sees the bytes refuses all of them. (Checksums guard those of our own format.)
-        let none = format.name == "foreread" || format.name == "parquet" && cfg!(not(feature = "parquet"));
+        let none =
+            format.name == "foreread" || format.name == "parquet" && cfg!(not(feature = "parquet"));
         assert!(read > 0 || none, "{}: not one case was read", format.name);
     }
 }
@@ -231,7 +287,14 @@ fn no_damage_does_more_than_be_refused() {
 fn an_undamaged_fixture_is_read_from_its_bytes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
     let mut reached = std::collections::BTreeSet::new();
-    for Fixture { name, format, pairs, bytes, .. } in fixtures().into_iter().filter(|f| !f.name.ends_with(".hex")) {
+    for Fixture {
+        name,
+        format,
+        pairs,
+        bytes,
+        ..
+    } in fixtures().into_iter().filter(|f| !f.name.ends_with(".hex"))
+    {
         let by_bytes = one(format, pairs.clone(), &bytes).expect("what it owes");
         let input = Input::open(&root.join(&name)).expect("a file");
         let import = format.import.expect("it has a fixture");
@@ -247,11 +310,16 @@ fn an_undamaged_fixture_is_read_from_its_bytes() {
                 reached.insert(format.name);
             }
             (None, Outcome::Refused(_)) => {}
-            (by_path, by_bytes) => panic!("{name}: {by_path:?} items by its path, {by_bytes:?} from its bytes"),
+            (by_path, by_bytes) => {
+                panic!("{name}: {by_path:?} items by its path, {by_bytes:?} from its bytes")
+            }
         }
     }
     let parquet = !cfg!(feature = "parquet") || reached.contains("parquet");
-    assert!(parquet && reached.len() > ALL.len() / 2, "only {reached:?} were reached");
+    assert!(
+        parquet && reached.len() > ALL.len() / 2,
+        "only {reached:?} were reached"
+    );
 }
 
 /// Bytes behind a checksum are only reached when it is made anew.
@@ -260,7 +328,9 @@ fn no_sealed_damage_does_more_than_be_refused() {
     let (format, pairs) = by_name("foreread").expect("ours");
     let mut rng = Rng::new(21);
     // A file "a", a read with all fields, reads that follow.
-    let plain = [0, 1, b'a', 0x91, 31, 0, 0, 0, 0, 8, 5, 3, 0, 1, 1, 3, 9, 0x71, 0, 0, 0, 1, 1, 2, 3];
+    let plain = [
+        0, 1, b'a', 0x91, 31, 0, 0, 0, 0, 8, 5, 3, 0, 1, 1, 3, 9, 0x71, 0, 0, 0, 1, 1, 2, 3,
+    ];
     let mut reached = 0;
     for _ in 0..4000 {
         let bytes = sealed(&damaged(&plain, &plain, &mut rng), 1 + rng.below(6) as u32);
@@ -273,14 +343,22 @@ fn no_sealed_damage_does_more_than_be_refused() {
 }
 
 /// An importer that takes the first byte of a line unchecked: broken on purpose.
-fn broken(inputs: Vec<Input>, careless: fn(u8) -> Result<(), String>) -> Result<Import, TraceError> {
+fn broken(
+    inputs: Vec<Input>,
+    careless: fn(u8) -> Result<(), String>,
+) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, "broken")?;
     while let Some(line) = input.line()? {
         let first = line.first().copied().unwrap_or(b'0');
-        careless(first).map_err(|what| TraceError::new(input.path(), TracePosition::Whole, what, "mend it"))?;
+        careless(first)
+            .map_err(|what| TraceError::new(input.path(), TracePosition::Whole, what, "mend it"))?;
     }
     let items = vec![Ok(Item::Record(Record::read(0, 0, 1)))];
-    Ok(Import { header: Header::default(), items: Box::new(items.into_iter()), left_out: LeftOut::default() })
+    Ok(Import {
+        header: Header::default(),
+        items: Box::new(items.into_iter()),
+        left_out: LeftOut::default(),
+    })
 }
 
 static PANICS: Format = Format {
@@ -288,7 +366,9 @@ static PANICS: Format = Format {
     summary: "panics at what is no ASCII",
     keys: &[],
     detect: |_| Fit::No,
-    import: Some(|inputs: Vec<Input>, _: Pairs| broken(inputs, |b| if b < 128 { Ok(()) } else { panic!("found") })),
+    import: Some(|inputs: Vec<Input>, _: Pairs| {
+        broken(inputs, |b| if b < 128 { Ok(()) } else { panic!("found") })
+    }),
     export: None,
 };
 
@@ -298,7 +378,13 @@ static TALKS: Format = Format {
     keys: &[],
     detect: |_| Fit::No,
     import: Some(|inputs: Vec<Input>, _: Pairs| {
-        broken(inputs, |b| if b.is_ascii_digit() { Ok(()) } else { Err(format!("bad letter {}", b as char)) })
+        broken(inputs, |b| {
+            if b.is_ascii_digit() {
+                Ok(())
+            } else {
+                Err(format!("bad letter {}", b as char))
+            }
+        })
     }),
     export: None,
 };
@@ -306,8 +392,17 @@ static TALKS: Format = Format {
 #[test]
 fn broken_importers_are_found() {
     let seed: (Pairs, &[u8]) = (Pairs::default(), b"1,2\n3,4\n5,6\n7,8\n");
-    let found = hunt(&PANICS, std::slice::from_ref(&seed), 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
+    let found = hunt(
+        &PANICS,
+        std::slice::from_ref(&seed),
+        4 * CASES,
+        &mut Rng::new(22),
+    )
+    .expect_err("must be found");
     assert!(found.starts_with("a panic: panics case"), "{found}");
     let found = hunt(&TALKS, &[seed], 4 * CASES, &mut Rng::new(22)).expect_err("must be found");
-    assert!(found.starts_with("an error with control characters: "), "{found}");
+    assert!(
+        found.starts_with("an error with control characters: "),
+        "{found}"
+    );
 }

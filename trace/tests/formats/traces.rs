@@ -20,12 +20,27 @@ pub struct Read {
 
 impl Read {
     pub fn records(&self) -> Vec<&Record> {
-        let records = self.items.iter().filter_map(|item| if let Item::Record(r) = item { Some(r) } else { None });
+        let records = self.items.iter().filter_map(|item| {
+            if let Item::Record(r) = item {
+                Some(r)
+            } else {
+                None
+            }
+        });
         records.collect()
     }
 
     pub fn files(&self) -> Vec<&FileInfo> {
-        self.items.iter().filter_map(|item| if let Item::File(f) = item { Some(f) } else { None }).collect()
+        self.items
+            .iter()
+            .filter_map(|item| {
+                if let Item::File(f) = item {
+                    Some(f)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     pub fn clean(self) -> Read {
@@ -35,13 +50,22 @@ impl Read {
 }
 
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/traces")
+        .join(name)
 }
 
 /// Reads inputs as `format` (a name with its keys).
 pub fn read(format: &str, inputs: Vec<Input>) -> Read {
-    let none = |error: String| Read { header: Header::default(), items: vec![], error: Some(error), left_out: vec![] };
-    let path = inputs.first().map_or_else(PathBuf::new, |input| input.path().to_path_buf());
+    let none = |error: String| Read {
+        header: Header::default(),
+        items: vec![],
+        error: Some(error),
+        left_out: vec![],
+    };
+    let path = inputs
+        .first()
+        .map_or_else(PathBuf::new, |input| input.path().to_path_buf());
     let (format, pairs) = match catalog::parse(format, &path) {
         Ok(known) => known,
         Err(error) => return none(error.to_string()),
@@ -57,11 +81,22 @@ pub fn read(format: &str, inputs: Vec<Input>) -> Read {
             Err(e) => error = Some(e.to_string()),
         }
     }
-    Read { header: import.header, items, error, left_out: import.left_out.so_far() }
+    Read {
+        header: import.header,
+        items,
+        error,
+        left_out: import.left_out.so_far(),
+    }
 }
 
 pub fn read_files(format: &str, paths: &[PathBuf]) -> Read {
-    read(format, paths.iter().map(|path| Input::open(path).expect("a file")).collect())
+    read(
+        format,
+        paths
+            .iter()
+            .map(|path| Input::open(path).expect("a file"))
+            .collect(),
+    )
 }
 
 pub fn read_bytes(format: &str, bytes: impl Into<Vec<u8>>) -> Read {
@@ -72,7 +107,10 @@ pub fn read_bytes(format: &str, bytes: impl Into<Vec<u8>>) -> Read {
 /// The one line that `bytes` are refused with.
 pub fn refusal(format: &str, bytes: impl Into<Vec<u8>>) -> String {
     let error = read_bytes(format, bytes).error.expect("refused");
-    assert!(!error.contains('\n') && error.len() < 400, "one line: {error}");
+    assert!(
+        !error.contains('\n') && error.len() < 400,
+        "one line: {error}"
+    );
     error
 }
 
@@ -84,9 +122,20 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
     let to = Shared::default();
     let path = Path::new("out");
     let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
-    let owned: Items = Box::new(items.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter());
-    let output = Output { path: path.to_path_buf(), to: Box::new(to.clone()) };
-    let done = format.export.expect("it can be written")(header, pairs, owned, output).map_err(|e| e.to_string())?;
+    let owned: Items = Box::new(
+        items
+            .iter()
+            .cloned()
+            .map(Ok)
+            .collect::<Vec<_>>()
+            .into_iter(),
+    );
+    let output = Output {
+        path: path.to_path_buf(),
+        to: Box::new(to.clone()),
+    };
+    let done = format.export.expect("it can be written")(header, pairs, owned, output)
+        .map_err(|e| e.to_string())?;
     let bytes = to.bytes();
     Ok((bytes, done.left_out))
 }
@@ -94,10 +143,23 @@ pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, S
 /// Header, items and what was left out, a line each.
 pub fn shown(read: &Read) -> String {
     let (h, mut lines) = (&read.header, Vec::new());
-    lines.push(format!("header {} times={} offsets={} {:?}", h.format, h.time_unit, h.offset_unit, h.level));
+    lines.push(format!(
+        "header {} times={} offsets={} {:?}",
+        h.format, h.time_unit, h.offset_unit, h.level
+    ));
     let l = h.lacks;
-    let lacks = [(l.starts, "starts"), (l.ends, "ends"), (l.opens, "opens"), (l.threads, "threads"), (l.lens, "lens")];
-    let lacks: Vec<&str> = lacks.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
+    let lacks = [
+        (l.starts, "starts"),
+        (l.ends, "ends"),
+        (l.opens, "opens"),
+        (l.threads, "threads"),
+        (l.lens, "lens"),
+    ];
+    let lacks: Vec<&str> = lacks
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, what)| *what)
+        .collect();
     lines.push(format!("lacks [{}]", lacks.join(" ")));
     lines.extend(h.notes.iter().map(|note| format!("note {note}")));
     for item in &read.items {
@@ -106,7 +168,11 @@ pub fn shown(read: &Read) -> String {
             Item::Record(r) => record(r),
         });
     }
-    lines.extend(read.left_out.iter().map(|(what, n)| format!("left out {n} {what}")));
+    lines.extend(
+        read.left_out
+            .iter()
+            .map(|(what, n)| format!("left out {n} {what}")),
+    );
     lines.extend(read.error.iter().map(|error| format!("error {error}")));
     lines.join("\n") + "\n"
 }
@@ -122,8 +188,16 @@ fn record(r: &Record) -> String {
         Op::Fault => "fault".to_string(),
         Op::Hint(advice) => format!("hint-{advice:?}").to_lowercase(),
     };
-    let flags = [(Flags::AHEAD, " ahead"), (Flags::DIRECT, " direct"), (Flags::EXECUTABLE, " executable")];
-    let flags: String = flags.iter().filter(|(flag, _)| r.flags.has(*flag)).map(|(_, name)| *name).collect();
+    let flags = [
+        (Flags::AHEAD, " ahead"),
+        (Flags::DIRECT, " direct"),
+        (Flags::EXECUTABLE, " executable"),
+    ];
+    let flags: String = flags
+        .iter()
+        .filter(|(flag, _)| r.flags.has(*flag))
+        .map(|(_, name)| *name)
+        .collect();
     let (start, end) = (number(r.start_ns), number(r.end_ns));
     let came = r.returned.map_or(String::new(), |n| format!(" came={n}"));
     format!(
@@ -136,7 +210,10 @@ fn record(r: &Record) -> String {
 pub fn golden(expected: &str, read: &Read) {
     let path = fixture(expected);
     // Errors and notes name the fixture by its path: only its name is the same everywhere.
-    let text = shown(read).replace(&format!("{}/", fixture("").display()).replace("//", "/"), "");
+    let text = shown(read).replace(
+        &format!("{}/", fixture("").display()).replace("//", "/"),
+        "",
+    );
     if std::env::var_os("FOREREAD_BLESS").is_some() {
         std::fs::write(&path, &text).expect("writable");
     }

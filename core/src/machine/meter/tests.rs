@@ -14,7 +14,10 @@ fn four_fetches_together() {
         meter.arrived(sent, 1_000_000, after);
         meter.ended(sent, after);
     }
-    assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000, meter.busy()), (15 * MS, 133, 0));
+    assert_eq!(
+        (meter.latency_ns(), meter.rate() / 1_000_000, meter.busy()),
+        (15 * MS, 133, 0)
+    );
 }
 
 /// Three of 8 MiB go out together and land whole after 120 ms, while one of 4 KiB is in flight for 0.2 ms: 209 MB/s, and not 126 GB/s. The
@@ -64,7 +67,10 @@ fn what_is_left_out_changes_no_figure() {
     meter.leave_out(&mut sent);
     meter.arrived(&mut sent, 1 << 20, 1);
     meter.ended(&sent, 1);
-    assert_eq!((meter.latency_ns(), meter.rate(), meter.outstanding), (0, 0, 0));
+    assert_eq!(
+        (meter.latency_ns(), meter.rate(), meter.outstanding),
+        (0, 0, 0)
+    );
 }
 
 /// A request that was no fetch has a latency until a fetch has one.
@@ -124,14 +130,18 @@ fn a_queue_is_no_latency() {
     meter.arrived(&mut alone, 4096, latency);
     meter.ended(&alone, latency);
     let after = latency + 6 * len * 16;
-    let mut queue: alloc::collections::VecDeque<Sent> = (1..7).map(|n| meter.sent(n, len)).collect();
+    let mut queue: alloc::collections::VecDeque<Sent> =
+        (1..7).map(|n| meter.sent(n, len)).collect();
     for _ in 0..1000 {
         let mut sent = queue.pop_front().expect("six");
         meter.arrived(&mut sent, len, after);
         meter.ended(&sent, after);
         queue.push_back(meter.sent(5, len));
     }
-    assert_eq!((meter.latency_ns(), meter.rate() / 1_000_000), (latency, 59));
+    assert_eq!(
+        (meter.latency_ns(), meter.rate() / 1_000_000),
+        (latency, 59)
+    );
     // The path gets 100 ms longer: no queue explains that.
     for _ in 0..200 {
         let mut sent = queue.pop_front().expect("six");
@@ -139,7 +149,11 @@ fn a_queue_is_no_latency() {
         meter.ended(&sent, after + 100 * MS);
         queue.push_back(meter.sent(5, len));
     }
-    assert!((100 * MS..115 * MS).contains(&meter.latency_ns()), "{}", meter.latency_ns());
+    assert!(
+        (100 * MS..115 * MS).contains(&meter.latency_ns()),
+        "{}",
+        meter.latency_ns()
+    );
 }
 
 /// 15 ms are in the middle of what fetches behind others take, of which some take 5 ms: that is no lower latency. 4 to 9 ms are one.

@@ -69,19 +69,33 @@ impl Auto {
     /// The stream has advanced: its distance is set and its readahead topped up.
     pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, plan: &mut Plan) {
         let (active, clock) = (self.active(), self.clock);
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         let mut stream = file.all[at].clone();
         (stream.seen, stream.clock) = (file.misses, clock);
         let octave = gate::octave(stream.run);
         if octave > stream.octave {
-            self.survival.grew(stream.class, Some(stream.octave), octave);
+            self.survival
+                .grew(stream.class, Some(stream.octave), octave);
             stream.octave = octave;
         }
         let had = core::mem::take(&mut stream.holding);
-        self.credit.change(had, Holding { held: had.held, bet: 0 });
+        self.credit.change(
+            had,
+            Holding {
+                held: had.held,
+                bet: 0,
+            },
+        );
         let unread = had.held.min(stream.ahead());
         self.effort.calm(clock);
-        let others = Others { active, unread, held: had.held, are_disturbed: self.disturbs(ask.open) };
+        let others = Others {
+            active,
+            unread,
+            held: had.held,
+            are_disturbed: self.disturbs(ask.open),
+        };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
         plan.max_fetch = distance::request(reach.ahead, &ask.source);
         if others.are_disturbed {
@@ -93,14 +107,36 @@ impl Auto {
                 if lead.is_some() {
                     plan.max_fetch = ask.source.max_fetch;
                 }
-                top_up(&mut stream, (reach.ahead, reach.wanted, lead), (ask.file_size, ask.probe.page_bytes()), plan);
+                top_up(
+                    &mut stream,
+                    (reach.ahead, reach.wanted, lead),
+                    (ask.file_size, ask.probe.page_bytes()),
+                    plan,
+                );
             }
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
         }
-        let planned: u64 = plan.windows.iter().map(|window| ask.probe.missing(window.range)).sum();
-        let bet = stream.ahead().saturating_sub(reach.safe).saturating_mul(reach.waste) / gate::ONE;
-        stream.holding = Holding { held: unread + planned, bet };
-        self.credit.change(Holding { held: had.held, bet: 0 }, stream.holding);
+        let planned: u64 = plan
+            .windows
+            .iter()
+            .map(|window| ask.probe.missing(window.range))
+            .sum();
+        let bet = stream
+            .ahead()
+            .saturating_sub(reach.safe)
+            .saturating_mul(reach.waste)
+            / gate::ONE;
+        stream.holding = Holding {
+            held: unread + planned,
+            bet,
+        };
+        self.credit.change(
+            Holding {
+                held: had.held,
+                bet: 0,
+            },
+            stream.holding,
+        );
         plan.why = Some(if !plan.windows.is_empty() {
             why
         } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
@@ -114,28 +150,52 @@ impl Auto {
     }
 
     /// Sets the distance of a stream, and says how much of that it may be ahead now.
-    fn reach(&mut self, stream: &mut Stream, (source, now): (&SourceView, Nanos), others: &Others) -> Reach {
+    fn reach(
+        &mut self,
+        stream: &mut Stream,
+        (source, now): (&SourceView, Nanos),
+        others: &Others,
+    ) -> Reach {
         let product = distance::product(source);
-        let mut most = distance::most(source, (stream.len, stream.run), others.active, &self.effort);
+        let mut most = distance::most(
+            source,
+            (stream.len, stream.run),
+            others.active,
+            &self.effort,
+        );
         if others.are_disturbed {
             most = most.min(product.max(stream.len));
         }
         let debt = self.credit.debt_of(product, source.room);
-        let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
+        let (allowed, wasted) = (
+            self.credit.allowed(source, debt),
+            self.credit.wasted(source),
+        );
         let threshold = gate::threshold(stream.len, product, wasted, allowed);
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
         if stream.stride.is_some() {
             // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
-            worth = worth.min(stream.run.max((FIRST_STRIDE * stream.run).min(MAX_FIRST_STRIDE)));
+            worth = worth.min(
+                stream
+                    .run
+                    .max((FIRST_STRIDE * stream.run).min(MAX_FIRST_STRIDE)),
+            );
         }
         let late = core::mem::take(&mut stream.late);
         // A reader that waited because it was taken for a slow one needs no more than its distance.
         let was_slow = stream.pace.is_slow();
         if stream.is_past_hold() && late && !was_slow && stream.distance > 0 {
             let is_alone = others.active.link <= 1;
-            let is_full = is_alone && stream.stride.is_none() && distance::is_filled_by_one(source, stream.distance);
+            let is_full = is_alone
+                && stream.stride.is_none()
+                && distance::is_filled_by_one(source, stream.distance);
             if stream.distance >= most && !is_full {
-                self.effort.late(source.rate, self.clock, others.active.link, is_alone && stream.used >= most);
+                self.effort.late(
+                    source.rate,
+                    self.clock,
+                    others.active.link,
+                    is_alone && stream.used >= most,
+                );
             }
             stream.distance *= 2;
             stream.hold = stream.end;
@@ -152,28 +212,54 @@ impl Auto {
             // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
             let idle = self.credit.held().saturating_sub(others.active.held);
             let idle = idle.saturating_sub(self.credit.available(source, debt));
-            others.unread + (source.room / 2).saturating_sub(source.unread_bytes.min(others.active.held + idle))
+            others.unread
+                + (source.room / 2)
+                    .saturating_sub(source.unread_bytes.min(others.active.held + idle))
         };
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
         let ahead = wanted.min(room);
-        let waste = self.survival.waste(stream.class, stream.run, ahead).max(gate::ONE / MAX_LEVERAGE);
-        let part = if stream.class == Class::Start { 1 } else { BET_PART };
+        let waste = self
+            .survival
+            .waste(stream.class, stream.run, ahead)
+            .max(gate::ONE / MAX_LEVERAGE);
+        let part = if stream.class == Class::Start {
+            1
+        } else {
+            BET_PART
+        };
         let free = (self.credit.available(source, debt) / part).saturating_mul(gate::ONE) / waste;
         let paid = safe.saturating_add(free);
-        Reach { ahead: ahead.min(paid), wanted: wanted.min(paid), safe, waste }
+        Reach {
+            ahead: ahead.min(paid),
+            wanted: wanted.min(paid),
+            safe,
+            waste,
+        }
     }
 }
 
 /// How far ahead is enough for the pace of its reader. Behind the last mark nothing asks again: then it is at least as much more.
 /// A pace that does not count is forgotten, so that it neither limits nor keeps the distance of a reader that waits from growing.
-fn enough(stream: &mut Stream, readers: u64, (source, now): (&SourceView, Nanos), late: bool) -> u64 {
+fn enough(
+    stream: &mut Stream,
+    readers: u64,
+    (source, now): (&SourceView, Nanos),
+    late: bool,
+) -> u64 {
     if stream.stride.is_some() || readers > FEW {
         stream.pace = Pace::default();
         return u64::MAX;
     }
-    let (run, distance) = ((stream.run, now.0), (stream.distance, distance::least(stream.len)));
+    let (run, distance) = (
+        (stream.run, now.0),
+        (stream.distance, distance::least(stream.len)),
+    );
     let enough = stream.pace.at(run, late, distance, source);
-    if stream.has_mark_ahead() { enough } else { enough.max(stream.ahead().saturating_add(enough / 2)) }
+    if stream.has_mark_ahead() {
+        enough
+    } else {
+        enough.max(stream.ahead().saturating_add(enough / 2))
+    }
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
@@ -183,29 +269,59 @@ fn top_up(
     (file_size, page): (u64, u64),
     plan: &mut Plan,
 ) {
-    let eighth = (ahead / 8).checked_next_multiple_of(plan.max_fetch).unwrap_or(ahead);
-    let whole = lead.map_or(eighth.min(ahead / 2), |lead| wanted.saturating_sub(lead)).max(1).next_multiple_of(page);
+    let eighth = (ahead / 8)
+        .checked_next_multiple_of(plan.max_fetch)
+        .unwrap_or(ahead);
+    let whole = lead
+        .map_or(eighth.min(ahead / 2), |lead| wanted.saturating_sub(lead))
+        .max(1)
+        .next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);
     let unit = 1 << plan.max_fetch.max(page).ilog2();
-    let to = stream.pos.saturating_add(ahead).next_multiple_of(page).min(file_size);
-    let until = if to < file_size { aligned(at, to, unit) } else { to };
+    let to = stream
+        .pos
+        .saturating_add(ahead)
+        .next_multiple_of(page)
+        .min(file_size);
+    let until = if to < file_size {
+        aligned(at, to, unit)
+    } else {
+        to
+    };
     // With many readers the part up to a multiple is little at almost any time.
     let (missing, whole_missing) = (until.saturating_sub(at), to.saturating_sub(at));
     let is_last = stream.pace.is_slow() && !stream.has_mark_ahead();
-    let is_little = !is_last && 2 * if lead.is_some() { whole_missing } else { missing } < whole && to < file_size;
+    let is_little = !is_last
+        && 2 * if lead.is_some() {
+            whole_missing
+        } else {
+            missing
+        } < whole
+        && to < file_size;
     if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;
     let is_short = stream.run < missing;
-    let mut window = if is_short { (missing / FIRST_PART).max(page).next_multiple_of(page) } else { whole };
+    let mut window = if is_short {
+        (missing / FIRST_PART).max(page).next_multiple_of(page)
+    } else {
+        whole
+    };
     while at < to {
         // A last part that is less than half of a window goes with the one before it.
-        let len = if to - at < window + window / 2 { to - at } else { aligned(at, at + window, unit) - at };
+        let len = if to - at < window + window / 2 {
+            to - at
+        } else {
+            aligned(at, at + window, unit) - at
+        };
         // The mark is where the next window has to go out: early on, or with the lead that is left.
         let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
         stream.last_mark = at + len - early;
-        plan.urgency = Some(Urgency { stream: stream.id, away: at - stream.pos });
+        plan.urgency = Some(Urgency {
+            stream: stream.id,
+            away: at - stream.pos,
+        });
         plan.read(at, len, Some(stream.last_mark));
         at += len;
         window = (GROWTH * window).min(whole);
@@ -228,8 +344,17 @@ fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &
         return;
     }
     for _ in planned..blocks {
-        let Some(next) = stream.end.checked_add_signed(stride).filter(|next| *next < file_size) else { return };
-        plan.urgency = Some(Urgency { stream: stream.id, away: stream.ahead() });
+        let Some(next) = stream
+            .end
+            .checked_add_signed(stride)
+            .filter(|next| *next < file_size)
+        else {
+            return;
+        };
+        plan.urgency = Some(Urgency {
+            stream: stream.id,
+            away: stream.ahead(),
+        });
         plan.read(next, stream.len, Some(next));
         stream.end = next;
     }
@@ -242,7 +367,11 @@ mod tests {
     /// A reader of 1 MB/s, alone: it is slow after eight spans. When more than four streams go on, it is not any more.
     #[test]
     fn one_of_many_streams_is_not_slow() {
-        let store = SourceView { latency_ns: 30_000_000, single_rate: 1, ..SourceView::default() };
+        let store = SourceView {
+            latency_ns: 30_000_000,
+            single_rate: 1,
+            ..SourceView::default()
+        };
         let mut stream = Stream::new(Class::Start, None, 0, 0, 4096);
         stream.distance = 24_000_000;
         for n in 1..=9 {

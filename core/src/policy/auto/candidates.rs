@@ -101,7 +101,10 @@ impl Candidates {
 
     /// The displaced run in whose readahead, or where it ends, a read begins: it goes on.
     pub fn take_gone(&mut self, start: u64, end: u64) -> Option<Gone> {
-        let at = self.gone.iter().rposition(|gone| (gone.pos..=gone.end).contains(&start))?;
+        let at = self
+            .gone
+            .iter()
+            .rposition(|gone| (gone.pos..=gone.end).contains(&start))?;
         let gone = self.gone.remove(at)?;
         // Two reads may follow each other by chance, three hardly.
         if gone.run >= 2 * (end - start) {
@@ -115,7 +118,10 @@ impl Candidates {
 
     /// A miss that goes on with no stream. `careful` wants one more read before a run counts.
     pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Found {
-        if let Some(found) = self.join(start, end, careful).or_else(|| self.come_back(start, end, careful)) {
+        if let Some(found) = self
+            .join(start, end, careful)
+            .or_else(|| self.come_back(start, end, careful))
+        {
             return found;
         }
         self.is_lone(start, end);
@@ -123,7 +129,13 @@ impl Candidates {
             self.lone = Default::default();
             return Found::Stride(stride);
         }
-        self.push(Candidate { low: start, high: end, bytes: end - start, ups: 0, downs: 0 });
+        self.push(Candidate {
+            low: start,
+            high: end,
+            bytes: end - start,
+            ups: 0,
+            downs: 0,
+        });
         Found::Nothing
     }
 
@@ -136,7 +148,11 @@ impl Candidates {
     fn push(&mut self, candidate: Candidate) {
         if self.all.len() >= CANDIDATES_EACH * self.max_streams() {
             let oldest = self.all.remove(0);
-            self.displaced(Gone { pos: oldest.high, end: oldest.high, run: oldest.bytes });
+            self.displaced(Gone {
+                pos: oldest.high,
+                end: oldest.high,
+                run: oldest.bytes,
+            });
         }
         self.all.push(candidate);
     }
@@ -150,7 +166,13 @@ impl Candidates {
         let gone = self.take_gone(start, end)?;
         let run = gone.run + end.saturating_sub(gone.pos);
         if careful && gone.run < 2 * (end - start) {
-            self.push(Candidate { low: gone.pos.saturating_sub(gone.run), high: end, bytes: run, ups: 1, downs: 0 });
+            self.push(Candidate {
+                low: gone.pos.saturating_sub(gone.run),
+                high: end,
+                bytes: run,
+                ups: 1,
+                downs: 0,
+            });
             return Some(Found::Nothing);
         }
         Some(Found::Run { high: end, run })
@@ -172,9 +194,15 @@ impl Candidates {
 
     /// The candidates that are next, where the latest ones have become streams in turn: as many again, by their ends and bytes.
     pub fn take_next(&mut self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let many = if self.in_turn >= MIN_IN_TURN { self.in_turn } else { 0 };
+        let many = if self.in_turn >= MIN_IN_TURN {
+            self.in_turn
+        } else {
+            0
+        };
         let from = self.next.min(self.all.len());
-        self.all.drain(from..(from + many).min(self.all.len())).map(|c| (c.high, c.bytes.min(c.high - c.low)))
+        self.all
+            .drain(from..(from + many).min(self.all.len()))
+            .map(|c| (c.high, c.bytes.min(c.high - c.low)))
     }
 
     /// A read that goes on with a candidate, exactly or with few holes.
@@ -189,12 +217,18 @@ impl Candidates {
         let found = (0..self.all.len()).filter(|&at| fits(&self.all[at]));
         let at = found.min_by_key(|&at| apart(&self.all[at]))?;
         let c = &mut self.all[at];
-        (c.ups, c.downs) = (c.ups + u32::from(end > c.high), c.downs + u32::from(start < c.low));
+        (c.ups, c.downs) = (
+            c.ups + u32::from(end > c.high),
+            c.downs + u32::from(start < c.low),
+        );
         (c.low, c.high, c.bytes) = (c.low.min(start), c.high.max(end), c.bytes + len);
         let c = *c;
         if 4 * c.bytes >= 3 * (c.high - c.low) && c.ups > u32::from(careful) {
             self.promote(at);
-            return Some(Found::Run { high: c.high, run: c.bytes.min(c.high - c.low) });
+            return Some(Found::Run {
+                high: c.high,
+                run: c.bytes.min(c.high - c.low),
+            });
         }
         let has_no_hole = c.bytes == c.high - c.low && c.bytes == (1 + u64::from(c.downs)) * len;
         if (c.downs >= 3 || c.downs == 2 && has_no_hole) && c.ups == 0 && c.low == start {
@@ -218,24 +252,39 @@ impl Candidates {
 impl Auto {
     /// Streams that were found in turn go on in turn: the next read of each that will be one is read ahead.
     pub(super) fn begin_in_turn(&mut self, ask: &Ask<'_>, len: u64, plan: &mut Plan) {
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         let next: Vec<(u64, u64)> = file.candidates.take_next().collect();
         for (high, run) in next {
-            let debt = self.credit.debt_of(distance::product(&ask.source), ask.source.room);
+            let debt = self
+                .credit
+                .debt_of(distance::product(&ask.source), ask.source.room);
             let end = (high + len).min(ask.file_size);
             let missing = ask.probe.missing(ByteRange::between(high.min(end), end));
-            if missing == 0 || missing / 2 > self.credit.available(&ask.source, debt) / ahead::BET_PART {
+            if missing == 0
+                || missing / 2 > self.credit.available(&ask.source, debt) / ahead::BET_PART
+            {
                 continue;
             }
             let mut stream = Stream::new(Class::Elsewhere, None, high, run, len);
             (stream.end, stream.distance, stream.clock) = (end, len, self.clock);
-            stream.holding = Holding { held: missing, bet: missing / 2 };
+            stream.holding = Holding {
+                held: missing,
+                bet: missing / 2,
+            };
             self.credit.change(Holding::default(), stream.holding);
-            self.survival.grew(Class::Elsewhere, None, gate::octave(run));
-            let Some(file) = self.files.get_mut(&ask.file.0) else { return };
+            self.survival
+                .grew(Class::Elsewhere, None, gate::octave(run));
+            let Some(file) = self.files.get_mut(&ask.file.0) else {
+                return;
+            };
             stream.seen = file.misses;
             let (at, gone) = file.add(stream);
-            plan.urgency = Some(Urgency { stream: file.all[at].id, away: 0 });
+            plan.urgency = Some(Urgency {
+                stream: file.all[at].id,
+                away: 0,
+            });
             gone.iter().for_each(|gone| self.ends(gone, ask.file_size));
             plan.read(high, end - high, Some(high));
         }
@@ -251,8 +300,18 @@ mod tests {
     fn three_reads_are_a_stride() {
         let look = |reads: &[u64]| {
             let mut candidates = Candidates::default();
-            let found = reads.iter().map(|at| candidates.look(at << 10, (at << 10) + (64 << 10), false));
-            found.map(|found| if let Found::Stride(step) = found { step >> 10 } else { 0 }).collect::<Vec<_>>()
+            let found = reads
+                .iter()
+                .map(|at| candidates.look(at << 10, (at << 10) + (64 << 10), false));
+            found
+                .map(|found| {
+                    if let Found::Stride(step) = found {
+                        step >> 10
+                    } else {
+                        0
+                    }
+                })
+                .collect::<Vec<_>>()
         };
         assert_eq!(look(&[0, 512, 1024]), [0, 0, 512]);
         assert_eq!(look(&[1024, 960, 896]), [0, 0, -64]);
@@ -265,8 +324,13 @@ mod tests {
         let next = |order: [u64; 3]| {
             let mut candidates = Candidates::default();
             (0..16).for_each(|place| _ = candidates.look(place << 30, (place << 30) + 4096, false));
-            order.into_iter().for_each(|place| candidates.went_on((place << 30) + 4096));
-            candidates.take_next().map(|(high, run)| (high >> 30, run)).collect::<Vec<_>>()
+            order
+                .into_iter()
+                .for_each(|place| candidates.went_on((place << 30) + 4096));
+            candidates
+                .take_next()
+                .map(|(high, run)| (high >> 30, run))
+                .collect::<Vec<_>>()
         };
         assert_eq!(next([0, 1, 2]), [(3, 4096), (4, 4096), (5, 4096)]);
         assert_eq!(next([0, 2, 1]), []);
@@ -280,10 +344,17 @@ mod tests {
         for turn in 0..6 {
             for reader in 0..100 {
                 let start = (reader << 30) + turn * 4096;
-                runs += usize::from(matches!(candidates.look(start, start + 4096, true), Found::Run { .. }));
+                runs += usize::from(matches!(
+                    candidates.look(start, start + 4096, true),
+                    Found::Run { .. }
+                ));
             }
         }
-        assert!(candidates.max_streams() >= 64 && runs >= 100, "{} {runs}", candidates.max_streams());
+        assert!(
+            candidates.max_streams() >= 64 && runs >= 100,
+            "{} {runs}",
+            candidates.max_streams()
+        );
     }
 
     /// Blocks at random, a few of which follow each other by chance.
@@ -291,7 +362,9 @@ mod tests {
     fn random_reads_do_not_grow_them() {
         let (mut candidates, mut at) = (Candidates::default(), 1_u64);
         for _ in 0..100_000 {
-            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            at = at
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let start = (at >> 33) % 65_536 * 4096;
             _ = candidates.look(start, start + 4096, true);
         }

@@ -35,7 +35,12 @@ pub struct Credit {
 impl Credit {
     /// Nothing held; at most `max_overfetch` thousandths may be fetched for each 1000 bytes, beside the debt.
     pub fn new(max_overfetch: u64) -> Credit {
-        Credit { held: 0, bets: 0, debt: 0, part: max_overfetch.saturating_sub(1000) }
+        Credit {
+            held: 0,
+            bets: 0,
+            debt: 0,
+            part: max_overfetch.saturating_sub(1000),
+        }
     }
 
     /// The debt limit; `product` is rate x latency, `room` the size of the cache.
@@ -67,14 +72,18 @@ impl Credit {
 
     /// Bytes that may be expected to be wasted now.
     pub fn available(&self, source: &SourceView, debt: u64) -> u64 {
-        self.allowed(source, debt).saturating_sub(self.wasted(source) + self.bets)
+        self.allowed(source, debt)
+            .saturating_sub(self.wasted(source) + self.bets)
     }
 
     /// Bytes that may be wasted altogether.
     pub fn allowed(&self, source: &SourceView, debt: u64) -> u64 {
-        let earned =
-            u128::from(self.part) * (16 * u128::from(source.used_bytes) + u128::from(source.demand_bytes)) / 17_000;
-        u64::try_from(earned).unwrap_or(u64::MAX).saturating_add(debt)
+        let earned = u128::from(self.part)
+            * (16 * u128::from(source.used_bytes) + u128::from(source.demand_bytes))
+            / 17_000;
+        u64::try_from(earned)
+            .unwrap_or(u64::MAX)
+            .saturating_add(debt)
     }
 
     /// A stream's part changes.
@@ -107,14 +116,23 @@ mod tests {
     #[test]
     fn what_is_wasted_and_what_is_held_reduce_the_credit() {
         let mut credit = Credit::new(1266);
-        let mut source = SourceView { room: 1 << 30, ..SourceView::default() };
+        let mut source = SourceView {
+            room: 1 << 30,
+            ..SourceView::default()
+        };
         let debt = Credit::debt(0, source.room);
         assert_eq!(credit.available(&source, debt), 4 << 20);
         // A stream holds 3 MiB and expects to lose one of them.
-        let mut stream = Holding { held: 3 << 20, bet: 1 << 20 };
+        let mut stream = Holding {
+            held: 3 << 20,
+            bet: 1 << 20,
+        };
         credit.change(Holding::default(), stream);
         source.unread_bytes = 3 << 20;
-        assert_eq!((credit.wasted(&source), credit.available(&source, debt)), (0, 3 << 20));
+        assert_eq!(
+            (credit.wasted(&source), credit.available(&source, debt)),
+            (0, 3 << 20)
+        );
         // Two are read; the stream ends and leaves one, which is evicted later.
         credit.read(&mut stream, 2 << 20);
         (source.unread_bytes, source.used_bytes, source.demand_bytes) = (1 << 20, 2 << 20, 2 << 20);
@@ -123,8 +141,15 @@ mod tests {
         assert_eq!(credit.wasted(&source), 1 << 20);
         (source.unread_bytes, source.unused_bytes) = (0, 1 << 20);
         assert_eq!(credit.wasted(&source), 1 << 20);
-        assert_eq!(credit.available(&source, debt), (4 << 20) + 266 * 2 * ((2 << 20) * 17 / 2) / 17_000 - (1 << 20));
-        assert_eq!(Credit::new(1000).allowed(&source, debt), 4 << 20, "the debt alone");
+        assert_eq!(
+            credit.available(&source, debt),
+            (4 << 20) + 266 * 2 * ((2 << 20) * 17 / 2) / 17_000 - (1 << 20)
+        );
+        assert_eq!(
+            Credit::new(1000).allowed(&source, debt),
+            4 << 20,
+            "the debt alone"
+        );
         assert_eq!(Credit::debt(30 << 20, source.room), 60 << 20);
     }
 }

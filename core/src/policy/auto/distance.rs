@@ -85,7 +85,11 @@ fn is_known(source: &SourceView) -> bool {
 
 /// Rate x latency in bytes, with the prior while the rate is not known.
 pub fn product(source: &SourceView) -> u64 {
-    let rate = if is_known(source) { source.rate } else { source.rate.max(PRIOR_RATE) };
+    let rate = if is_known(source) {
+        source.rate
+    } else {
+        source.rate.max(PRIOR_RATE)
+    };
     bytes(rate, source.latency_ns)
 }
 
@@ -125,7 +129,12 @@ pub fn least(len: u64) -> u64 {
 
 /// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
 pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort: &Effort) -> u64 {
-    let sharing = if active.are_many(source) { active.room } else { active.link }.max(1);
+    let sharing = if active.are_many(source) {
+        active.room
+    } else {
+        active.link
+    }
+    .max(1);
     let active = active.link.max(1);
     let product = product(source).max(product_to_come(source).min(RUNS * run / PRODUCTS));
     // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
@@ -146,7 +155,11 @@ fn is_serial(source: &SourceView) -> bool {
 /// overhead: then a window is all that a stream may be ahead but for the bytes that its reader needs while the window comes.
 /// These bytes, or none where the readers alone do not keep the source busy.
 pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Option<u64> {
-    active.are_many(source).then(|| (LEAD_PRODUCTS * product(source) / active.room).max(len).min(ahead / 2))
+    active.are_many(source).then(|| {
+        (LEAD_PRODUCTS * product(source) / active.room)
+            .max(len)
+            .min(ahead / 2)
+    })
 }
 
 /// One fetch alone gets nearly all that the source delivers, though there was room for four: requests beside it come no sooner,
@@ -159,10 +172,20 @@ pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
 
 /// Length of a request of a window.
 pub fn request(distance: u64, source: &SourceView) -> u64 {
-    let single = if source.single_rate > 0 { source.single_rate } else { source.rate };
+    let single = if source.single_rate > 0 {
+        source.single_rate
+    } else {
+        source.rate
+    };
     let even = bytes(single, source.latency_ns);
-    let even = if is_serial(source) { SERIAL_PRODUCTS * even } else { even };
-    let part = even.clamp(distance / MAX_REQUESTS, distance / MIN_REQUESTS).max(1);
+    let even = if is_serial(source) {
+        SERIAL_PRODUCTS * even
+    } else {
+        even
+    };
+    let part = even
+        .clamp(distance / MAX_REQUESTS, distance / MIN_REQUESTS)
+        .max(1);
     (part / MIN_REQUEST * MIN_REQUEST).clamp(MIN_REQUEST, source.max_fetch.max(MIN_REQUEST))
 }
 
@@ -172,26 +195,66 @@ mod tests {
     use crate::policy::auto::effort::SHRINKS_AFTER;
 
     fn source(rate: u64, latency_ns: u64, busy: u32) -> SourceView {
-        SourceView { latency_ns, rate, busy, room: 256 << 20, max_fetch: 4 << 20, ..SourceView::default() }
+        SourceView {
+            latency_ns,
+            rate,
+            busy,
+            room: 256 << 20,
+            max_fetch: 4 << 20,
+            ..SourceView::default()
+        }
     }
 
     fn readers(n: u64) -> Readers {
-        Readers { link: n, room: n, held: 0 }
+        Readers {
+            link: n,
+            room: n,
+            held: 0,
+        }
     }
 
     /// The example of the header.
     #[test]
     fn the_limit_grows_with_the_rate() {
         let effort = Effort::default();
-        let most = |source: &SourceView, len, active| most(source, (len, 0), readers(active), &effort);
-        assert_eq!(most(&source(8_000_000, 15_000_000, 0), 128 << 10, 1), 60_000_000, "the prior rate");
-        assert_eq!(most(&source(160_000_000, 15_000_000, 16), 128 << 10, 1), 9_600_000);
-        assert_eq!(most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 1), 66_000_000);
-        assert_eq!(most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 16), 8 << 20, "a 16th of half of the cache");
-        assert_eq!(most(&source(62_500_000, 690_000, 99), 4096, 1), 512 << 10, "four times 43 KB");
-        let store = SourceView { single_rate: 100_000_000, ..source(1_100_000_000, 15_000_000, 16) };
-        assert_eq!(request(66_000_000, &store), 4 << 20, "an eighth, but no more than the largest fetch");
-        assert_eq!((request(8 << 20, &store), request(1 << 20, &store)), (11 << 17, 4 << 17));
+        let most =
+            |source: &SourceView, len, active| most(source, (len, 0), readers(active), &effort);
+        assert_eq!(
+            most(&source(8_000_000, 15_000_000, 0), 128 << 10, 1),
+            60_000_000,
+            "the prior rate"
+        );
+        assert_eq!(
+            most(&source(160_000_000, 15_000_000, 16), 128 << 10, 1),
+            9_600_000
+        );
+        assert_eq!(
+            most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 1),
+            66_000_000
+        );
+        assert_eq!(
+            most(&source(1_100_000_000, 15_000_000, 16), 128 << 10, 16),
+            8 << 20,
+            "a 16th of half of the cache"
+        );
+        assert_eq!(
+            most(&source(62_500_000, 690_000, 99), 4096, 1),
+            512 << 10,
+            "four times 43 KB"
+        );
+        let store = SourceView {
+            single_rate: 100_000_000,
+            ..source(1_100_000_000, 15_000_000, 16)
+        };
+        assert_eq!(
+            request(66_000_000, &store),
+            4 << 20,
+            "an eighth, but no more than the largest fetch"
+        );
+        assert_eq!(
+            (request(8 << 20, &store), request(1 << 20, &store)),
+            (11 << 17, 4 << 17)
+        );
         assert_eq!(request(0, &store), 128 << 10);
     }
 
@@ -202,10 +265,18 @@ mod tests {
         let store = source(1_100_000_000, 15_000_000, 16);
         let most = |effort: &Effort| most(&store, (4096, 0), readers(16), effort);
         assert_eq!(most(&effort), 8 << 20);
-        let lost = |unused_bytes, used_bytes| SourceView { unused_bytes, used_bytes, ..SourceView::default() };
+        let lost = |unused_bytes, used_bytes| SourceView {
+            unused_bytes,
+            used_bytes,
+            ..SourceView::default()
+        };
         effort.thrashed(1, false, &lost(4096, 0));
         effort.thrashed(2, false, &lost(8192, 0));
-        assert_eq!(most(&effort), (8 << 20) * 55 / 64, "one loss within eight decisions counts");
+        assert_eq!(
+            most(&effort),
+            (8 << 20) * 55 / 64,
+            "one loss within eight decisions counts"
+        );
         (3..3 + 9 * 65 + SHRINKS_AFTER).for_each(|clock| effort.calm(clock));
         assert_eq!(most(&effort), 8 << 20);
     }
@@ -214,21 +285,45 @@ mod tests {
     #[test]
     fn a_young_rate_may_grow() {
         let most = |busy, run, single_rate| {
-            let source = SourceView { single_rate, ..source(200_000_000, 15_000_000, busy) };
+            let source = SourceView {
+                single_rate,
+                ..source(200_000_000, 15_000_000, busy)
+            };
             most(&source, (128 << 10, run), readers(1), &Effort::default())
         };
         let known = 12_000_000;
-        assert_eq!((most(16, 1 << 20, 100_000_000), most(128, 1 << 30, 100_000_000)), (known, known));
+        assert_eq!(
+            (
+                most(16, 1 << 20, 100_000_000),
+                most(128, 1 << 30, 100_000_000)
+            ),
+            (known, known)
+        );
         assert_eq!(most(16, 1 << 30, 0), known);
-        assert_eq!((most(16, 8 << 20, 100_000_000), most(16, 1 << 30, 100_000_000)), (16 << 20, 3 * known));
+        assert_eq!(
+            (
+                most(16, 8 << 20, 100_000_000),
+                most(16, 1 << 30, 100_000_000)
+            ),
+            (16 << 20, 3 * known)
+        );
     }
 
     /// The second example of the header: AMP's window and lead, and neither for few readers.
     #[test]
     fn many_readers_have_long_windows() {
-        let disk = SourceView { ahead_slots: 16, ..source(60_000_000, 8_000_000, 99) };
-        let streaming = SourceView { single_rate: 30_000_000, ..disk };
-        assert_eq!(most(&streaming, (32 << 10, 0), readers(100), &Effort::default()), 512 << 10);
+        let disk = SourceView {
+            ahead_slots: 16,
+            ..source(60_000_000, 8_000_000, 99)
+        };
+        let streaming = SourceView {
+            single_rate: 30_000_000,
+            ..disk
+        };
+        assert_eq!(
+            most(&streaming, (32 << 10, 0), readers(100), &Effort::default()),
+            512 << 10
+        );
         let disks = most(&disk, (32 << 10, 0), readers(100), &Effort::default());
         assert_eq!(disks, (128 << 20) / 100, "streams share no rate");
         let mut raised = Effort::default();
@@ -238,11 +333,22 @@ mod tests {
         assert_eq!(most, (128 << 20) / 100);
         assert_eq!(lead(most, 32 << 10, readers(100), &disk), Some(32 << 10));
         assert_eq!(lead(most, 32 << 10, readers(15), &disk), None);
-        let small = SourceView { room: 16 << 20, ..disk };
-        assert_eq!(super::most(&small, (32 << 10, 0), readers(100), &Effort::default()), 128 << 10, "four reads");
+        let small = SourceView {
+            room: 16 << 20,
+            ..disk
+        };
+        assert_eq!(
+            super::most(&small, (32 << 10, 0), readers(100), &Effort::default()),
+            128 << 10,
+            "four reads"
+        );
         // Many readers lose some by chance; a 32nd of what they used is no reason.
         let mut effort = Effort::default();
-        let lost = |unused_bytes| SourceView { unused_bytes, used_bytes: 16 << 20, ..disk };
+        let lost = |unused_bytes| SourceView {
+            unused_bytes,
+            used_bytes: 16 << 20,
+            ..disk
+        };
         effort.thrashed(1, true, &lost(1 << 19));
         assert_eq!(room(&disk, &effort), 128 << 20);
         effort.thrashed(1, true, &lost(3 << 20));

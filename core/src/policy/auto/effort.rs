@@ -53,7 +53,16 @@ pub const ALL: u64 = 64;
 
 impl Default for Effort {
     fn default() -> Effort {
-        Effort { raised: 0, failed: 0, before: None, until: 0, share: ALL, changed: 0, unused: 0, used: 0 }
+        Effort {
+            raised: 0,
+            failed: 0,
+            before: None,
+            until: 0,
+            share: ALL,
+            changed: 0,
+            unused: 0,
+            used: 0,
+        }
     }
 }
 
@@ -71,8 +80,10 @@ impl Effort {
     /// A reader missed what was read ahead for it. An eighth less for all, if since the last time more than a part of what was used
     /// has left the cache unread; otherwise it was refused, or such losses are rare. `are_many`: more readers than requests ahead.
     pub fn thrashed(&mut self, clock: u64, are_many: bool, source: &SourceView) {
-        let (unused, used) =
-            (source.unused_bytes.saturating_sub(self.unused), source.used_bytes.saturating_sub(self.used));
+        let (unused, used) = (
+            source.unused_bytes.saturating_sub(self.unused),
+            source.used_bytes.saturating_sub(self.used),
+        );
         if clock > self.changed && (!are_many || unused > used / TOLERATED) {
             (self.unused, self.used) = (source.unused_bytes, source.used_bytes);
             self.share = (self.share - self.share / 8 - 1).max(1);
@@ -124,6 +135,9 @@ mod tests {
         assert_eq!(effort.raised, 1, "the second raise brought nothing");
         let mut effort = Effort::default();
         (0..4).for_each(|n| effort.late(100, 4 * n, 1, true));
-        assert_eq!(effort.raised, 2, "a stream that has used so much tries three times");
+        assert_eq!(
+            effort.raised, 2,
+            "a stream that has used so much tries three times"
+        );
     }
 }

@@ -41,13 +41,24 @@ impl Auto {
         let is_part = |entry: &Listed| entry.planned < ask.file_size && end < ask.file_size;
         if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
             self.files.entry(ask.file.0).or_default().size = ask.file_size;
-            self.begin(ask, Birth { class: Class::Start, stride: None, pos: end, run: end }, plan);
+            self.begin(
+                ask,
+                Birth {
+                    class: Class::Start,
+                    stride: None,
+                    pos: end,
+                    run: end,
+                },
+                plan,
+            );
         }
     }
 
     /// Reads ahead the files behind the one that is read.
     pub(super) fn follow(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some(next) = ask.probe.next_file(ask.file) else { return };
+        let Some(next) = ask.probe.next_file(ask.file) else {
+            return;
+        };
         let at = match self.walks.position(ask.file) {
             Some(at) => at,
             None if next.planned => self.start_walk(ask.file, 0),
@@ -72,31 +83,57 @@ impl Auto {
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
         let others = source.unread_bytes.saturating_sub(walk.holding.held);
         let rest = ask.file_size.saturating_sub(ask.request.end());
-        let room = distance::room(source, &self.effort).saturating_sub(others).saturating_sub(rest);
+        let room = distance::room(source, &self.effort)
+            .saturating_sub(others)
+            .saturating_sub(rest);
         let limit = most.saturating_sub(rest).min(room);
         let each = self.walks.each(walk);
-        self.credit.change(walk.holding, Holding { bet: 0, ..walk.holding });
+        self.credit.change(
+            walk.holding,
+            Holding {
+                bet: 0,
+                ..walk.holding
+            },
+        );
         let product = distance::product(source);
         let debt = self.credit.debt_of(product, source.room);
-        let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
+        let (allowed, wasted) = (
+            self.credit.allowed(source, debt),
+            self.credit.wasted(source),
+        );
         let free = self.credit.available(source, debt);
         let (mut chance, mean) = chain(each, walk.files);
         let mut bet = walk.holding.held.saturating_mul(gate::ONE - mean) / gate::ONE;
         // With a limit: files that are cached are passed over, and an order may be a circle.
         for _ in 0..MAX_FILES {
-            let Some(NextFile { file, size, planned }) = ask.probe.next_file(walk.end) else { break };
+            let Some(NextFile {
+                file,
+                size,
+                planned,
+            }) = ask.probe.next_file(walk.end)
+            else {
+                break;
+            };
             chance = chance * each / gate::ONE;
             let first = walk.len.clamp(1, size.max(1));
             let threshold = gate::threshold(first, product, wasted, allowed);
             let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
             // Only a file that is larger than all that may be ahead is cut.
-            let len = if walk.bytes == 0 { len.min(limit.max(first)) } else { len };
+            let len = if walk.bytes == 0 {
+                len.min(limit.max(first))
+            } else {
+                len
+            };
             let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
             let far = (len + self.survival.ahead(Class::Start, len, gate::ONE / 2)).min(size);
-            let more =
-                if planned { 0 } else { (len * (gate::ONE - chance) / gate::ONE).max(len / ahead::MAX_LEVERAGE) };
+            let more = if planned {
+                0
+            } else {
+                (len * (gate::ONE - chance) / gate::ONE).max(len / ahead::MAX_LEVERAGE)
+            };
             let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
-            let is_likely = each >= gate::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
+            let is_likely =
+                each >= gate::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
@@ -105,8 +142,15 @@ impl Auto {
                 break;
             }
             walk.end = file;
-            let missing = ask.probe.of(file).missing(ByteRange::between(0, len)).min(len);
-            if missing == 0 || self.files.contains_key(&file.0) || self.walks.listed.contains_key(&file.0) {
+            let missing = ask
+                .probe
+                .of(file)
+                .missing(ByteRange::between(0, len))
+                .min(len);
+            if missing == 0
+                || self.files.contains_key(&file.0)
+                || self.walks.listed.contains_key(&file.0)
+            {
                 continue;
             }
             walk.unmarked += 1;
@@ -115,19 +159,43 @@ impl Auto {
             plan_head(file, (len, size), is_marked, ask.probe.page_bytes(), plan);
             let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
             walk.far += far;
-            (walk.files, bet, walk.holding.held) = (walk.files + 1, bet + more, walk.holding.held + missing);
+            (walk.files, bet, walk.holding.held) =
+                (walk.files + 1, bet + more, walk.holding.held + missing);
             walk.queue.push_back(file.0);
-            self.credit.change(Holding::default(), Holding { held: missing, bet: 0 });
-            let entry = Listed { walk: walk.number, planned: len, held, far, unread: missing, opened: false };
+            self.credit.change(
+                Holding::default(),
+                Holding {
+                    held: missing,
+                    bet: 0,
+                },
+            );
+            let entry = Listed {
+                walk: walk.number,
+                planned: len,
+                held,
+                far,
+                unread: missing,
+                opened: false,
+            };
             self.walks.listed.insert(file.0, entry);
         }
         walk.holding.bet = bet;
-        self.credit.change(Holding { bet: 0, ..walk.holding }, walk.holding);
+        self.credit.change(
+            Holding {
+                bet: 0,
+                ..walk.holding
+            },
+            walk.holding,
+        );
         if plan.max_fetch == 0 {
             plan.max_fetch = distance::request(most, source);
         }
         let known = &self.walks.listed;
-        while walk.queue.front().is_some_and(|file| !known.contains_key(file)) {
+        while walk
+            .queue
+            .front()
+            .is_some_and(|file| !known.contains_key(file))
+        {
             walk.queue.pop_front();
         }
     }
@@ -150,5 +218,12 @@ fn chain(each: u64, files: usize) -> (u64, u64) {
         chance = chance * each / gate::ONE;
         sum += chance;
     }
-    (chance, if files == 0 { gate::ONE } else { sum / files as u64 })
+    (
+        chance,
+        if files == 0 {
+            gate::ONE
+        } else {
+            sum / files as u64
+        },
+    )
 }

@@ -86,7 +86,11 @@ pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
 
 impl Survival {
     pub fn new() -> Survival {
-        Survival { grown: [false; 3], classes: [[Octave::default(); OCTAVES]; 3], over: (0, 0) }
+        Survival {
+            grown: [false; 3],
+            classes: [[Octave::default(); OCTAVES]; 3],
+            over: (0, 0),
+        }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
@@ -123,16 +127,33 @@ impl Survival {
             *gone = (ended + 2 * MIN_GONE.max(*gone)) / u64::from(octave.reached + 2);
             Some((ONE - *gone, octave.reached >= KNOWN_AFTER))
         };
-        self.classes[class as usize].iter().scan(ONE / 2, step).skip(first as usize)
+        self.classes[class as usize]
+            .iter()
+            .scan(ONE / 2, step)
+            .skip(first as usize)
     }
 
     /// Bytes beyond a run of `run` bytes that are worth reading.
     pub fn ahead(&self, class: Class, run: u64, threshold: u64) -> u64 {
-        let most = if class == Class::Start { MAX_AHEAD } else { MAX_AHEAD_ELSEWHERE };
+        let most = if class == Class::Start {
+            MAX_AHEAD
+        } else {
+            MAX_AHEAD_ELSEWHERE
+        };
         let (mut chance, mut octaves) = (ONE, 0);
-        let threshold = if class == Class::Next { threshold.max(MIN_NEXT) } else { threshold };
-        let most = if class == Class::Start || self.grown[class as usize] { most } else { MAX_AHEAD_NEW };
-        for (n, (survives, is_known)) in self.octaves(class, octave(run)).take(MAX_AHEAD).enumerate() {
+        let threshold = if class == Class::Next {
+            threshold.max(MIN_NEXT)
+        } else {
+            threshold
+        };
+        let most = if class == Class::Start || self.grown[class as usize] {
+            most
+        } else {
+            MAX_AHEAD_NEW
+        };
+        for (n, (survives, is_known)) in
+            self.octaves(class, octave(run)).take(MAX_AHEAD).enumerate()
+        {
             if n >= most && (!is_known || survives < PASSED) {
                 break;
             }
@@ -172,14 +193,20 @@ mod tests {
         let mut table = Survival::new();
         let wanted = threshold(128 << 10, 3_840_000, 0, 4 << 20);
         assert_eq!(wanted, 65_536 * 131_072 / (131_072 + 3_840_000));
-        assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 15);
+        assert_eq!(
+            table.ahead(Class::Start, 256 << 10, wanted),
+            (256 << 10) * 15
+        );
         for run in 0..10 {
             table.grew(Class::Start, None, octave(256 << 10));
             if run < 8 {
                 table.ended(Class::Start, octave(256 << 10));
             }
         }
-        assert_eq!(table.ahead(Class::Start, 256 << 10, wanted), (256 << 10) * 3);
+        assert_eq!(
+            table.ahead(Class::Start, 256 << 10, wanted),
+            (256 << 10) * 3
+        );
         assert_eq!(
             table.ahead(Class::Elsewhere, 256 << 10, wanted),
             256 << 10,
@@ -204,7 +231,11 @@ mod tests {
     fn a_single_read_behind_cached_bytes_must_be_likely() {
         let mut table = Survival::new();
         let wanted = threshold(4096, 1 << 30, 0, 1);
-        assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096, "no run of the kind has grown");
+        assert_eq!(
+            table.ahead(Class::Next, 4096, wanted),
+            4096,
+            "no run of the kind has grown"
+        );
         table.grew(Class::Next, Some(0), 0);
         assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096 * 3);
         (0..3).for_each(|_| {

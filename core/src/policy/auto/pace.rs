@@ -74,14 +74,24 @@ impl Pace {
         let now = Point { run, ns };
         if has_waited || source.single_rate == 0 {
             let regrets = (self.regrets + u32::from(self.limit > 0)).min(MAX_DOUBLED);
-            *self = Pace { calm_from: now, from: now, latest: now, regrets, ..Pace::default() };
+            *self = Pace {
+                calm_from: now,
+                from: now,
+                latest: now,
+                regrets,
+                ..Pace::default()
+            };
             return u64::MAX;
         }
         let span_ns = (SPAN * source.latency_ns).max(MIN_SPAN_NS);
         let took_ns = ns.saturating_sub(self.from.ns);
         if took_ns >= span_ns {
             let burst = self.latest.run.saturating_sub(self.from.run);
-            self.greatest = self.greatest.max(burst).max(mul_div(run.saturating_sub(self.from.run), span_ns, took_ns));
+            self.greatest = self.greatest.max(burst).max(mul_div(
+                run.saturating_sub(self.from.run),
+                span_ns,
+                took_ns,
+            ));
             self.spans += 1;
             self.from = now;
         }
@@ -105,8 +115,12 @@ mod tests {
 
     /// A reader of 20 MB/s whose marks are an eighth of what it is ahead apart, at that number of them. Returns what is enough.
     fn paced(pace: &mut Pace, (run, now, enough): &mut (u64, u64, u64), marks: u32) -> u64 {
-        let store =
-            SourceView { latency_ns: 30 * MS, rate: 200_000_000, single_rate: 200_000_000, ..SourceView::default() };
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            rate: 200_000_000,
+            single_rate: 200_000_000,
+            ..SourceView::default()
+        };
         for _ in 0..marks {
             let step = (*enough).min(64_000_000) / 8;
             (*run, *now) = (*run + step, *now + step * 50);
@@ -129,11 +143,22 @@ mod tests {
     /// After a wait nothing limits it, and the next limit takes twice as long.
     #[test]
     fn a_wait_ends_the_limit() {
-        let store = SourceView { latency_ns: 30 * MS, single_rate: 1, ..SourceView::default() };
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            single_rate: 1,
+            ..SourceView::default()
+        };
         let mut pace = Pace::default();
         let mut calm = |from: u64, has_waited: bool| {
             _ = pace.at((from, from * 60 * MS), has_waited, (24_000_000, 1), &store);
-            (1..).find(|n| pace.at((from + n, (from + n) * 60 * MS), false, (24_000_000, 1), &store) < u64::MAX)
+            (1..).find(|n| {
+                pace.at(
+                    (from + n, (from + n) * 60 * MS),
+                    false,
+                    (24_000_000, 1),
+                    &store,
+                ) < u64::MAX
+            })
         };
         assert_eq!(calm(0, true), Some(8));
         assert_eq!(calm(8, true), Some(16));
@@ -143,19 +168,34 @@ mod tests {
     /// 8 MB at once every two seconds are read in one span: the distance stays.
     #[test]
     fn a_burst_is_one_span() {
-        let store = SourceView { latency_ns: 30 * MS, single_rate: 1, ..SourceView::default() };
+        let store = SourceView {
+            latency_ns: 30 * MS,
+            single_rate: 1,
+            ..SourceView::default()
+        };
         let mut pace = Pace::default();
         for n in 0..100 {
             let now = n / 8 * 2000 * MS + n % 8 * MS;
-            assert_eq!(pace.at(((n + 1) * 1_000_000, now), false, (24_000_000, 1), &store), u64::MAX, "mark {n}");
+            assert_eq!(
+                pace.at(((n + 1) * 1_000_000, now), false, (24_000_000, 1), &store),
+                u64::MAX,
+                "mark {n}"
+            );
         }
     }
 
     /// A disk answers one request at a time: shorter ones cost seeks.
     #[test]
     fn a_disk_has_no_limit() {
-        let disk = SourceView { latency_ns: 8 * MS, ..SourceView::default() };
+        let disk = SourceView {
+            latency_ns: 8 * MS,
+            ..SourceView::default()
+        };
         let mut pace = Pace::default();
-        assert!((1..100).all(|n| pace.at((n << 12, n * 100 * MS), false, (24_000_000, 1), &disk) == u64::MAX));
+        assert!(
+            (1..100).all(
+                |n| pace.at((n << 12, n * 100 * MS), false, (24_000_000, 1), &disk) == u64::MAX
+            )
+        );
     }
 }

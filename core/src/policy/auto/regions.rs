@@ -61,7 +61,10 @@ pub struct Regions {
 impl Regions {
     /// Bytes at `at` were demanded: its region if it is live.
     fn demanded(&mut self, at: u64, bytes: u64) -> Option<&mut Region> {
-        let region = self.live.iter_mut().find(|region| region.index == at / REGION)?;
+        let region = self
+            .live
+            .iter_mut()
+            .find(|region| region.index == at / REGION)?;
         self.clock += 1;
         region.seen = self.clock;
         region.read = (region.read + bytes.min(REGION - at % REGION)).min(REGION);
@@ -75,18 +78,31 @@ impl Regions {
         if first > REGION / 2 || self.live.iter().any(|region| region.index == at / REGION) {
             return None;
         }
-        let most = usize::try_from(room / REGION).unwrap_or(MAX_LIVE).clamp(1, MAX_LIVE);
+        let most = usize::try_from(room / REGION)
+            .unwrap_or(MAX_LIVE)
+            .clamp(1, MAX_LIVE);
         let oldest = (0..self.live.len()).min_by_key(|&at| self.live[at].seen);
-        let over = oldest.filter(|_| self.live.len() >= most).map(|at| self.live.swap_remove(at));
+        let over = oldest
+            .filter(|_| self.live.len() >= most)
+            .map(|at| self.live.swap_remove(at));
         if let Some(over) = over {
-            (self.read, self.all) = (self.read + over.read - over.first, self.all + REGION - over.first);
+            (self.read, self.all) = (
+                self.read + over.read - over.first,
+                self.all + REGION - over.first,
+            );
             if self.all >= HALVED_AT * REGION {
                 (self.read, self.all) = (self.read / 2, self.all / 2);
             }
         }
         self.clock += 1;
         let index = at / REGION;
-        self.live.push(Region { index, first, read: first, holding: Holding::default(), seen: self.clock });
+        self.live.push(Region {
+            index,
+            first,
+            read: first,
+            holding: Holding::default(),
+            seen: self.clock,
+        });
         over.map(|over| over.holding)
     }
 
@@ -104,8 +120,13 @@ impl Regions {
 impl Auto {
     /// Bytes of a region were demanded that were cached; true if they are of its readahead.
     pub(super) fn used_by_region(&mut self, file: u32, at: u64, bytes: u64) -> bool {
-        let region = self.files.get_mut(&file).and_then(|file| file.regions.demanded(at, bytes));
-        let Some(region) = region.filter(|region| region.holding.held > 0) else { return false };
+        let region = self
+            .files
+            .get_mut(&file)
+            .and_then(|file| file.regions.demanded(at, bytes));
+        let Some(region) = region.filter(|region| region.holding.held > 0) else {
+            return false;
+        };
         self.credit.read(&mut region.holding, bytes);
         true
     }
@@ -118,9 +139,16 @@ impl Auto {
     }
 
     /// A read that goes on with no stream: true if all of its region is read ahead.
-    pub(super) fn read_region(&mut self, ask: &Ask<'_>, (start, end): (u64, u64), plan: &mut Plan) -> bool {
+    pub(super) fn read_region(
+        &mut self,
+        ask: &Ask<'_>,
+        (start, end): (u64, u64),
+        plan: &mut Plan,
+    ) -> bool {
         let source = &ask.source;
-        let Some(file) = self.files.get_mut(&ask.file.0) else { return false };
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return false;
+        };
         if ask.file_size <= REGION {
             return false;
         }
@@ -129,18 +157,28 @@ impl Auto {
         }
         let (chance, product) = (file.regions.chance(), distance::product(source));
         // The latency of a source whose fetches arrive whole has some of the transfer in it.
-        let least = if source.single_rate == 0 { REGION } else { REGION / 2 };
+        let least = if source.single_rate == 0 {
+            REGION
+        } else {
+            REGION / 2
+        };
         if chance < MIN_CHANCE || product < least || distance::known_rate(source) == 0 {
             return false;
         }
         let debt = self.credit.debt_of(product, source.room);
-        let (allowed, wasted) = (self.credit.allowed(source, debt), self.credit.wasted(source));
+        let (allowed, wasted) = (
+            self.credit.allowed(source, debt),
+            self.credit.wasted(source),
+        );
         if chance < gate::threshold(end - start, product, wasted, allowed) {
             return false;
         }
         let from = start / REGION * REGION;
         let to = (from + REGION).min(ask.file_size);
-        let missing = ask.probe.missing(ByteRange::between(from, to)).saturating_sub(end - start);
+        let missing = ask
+            .probe
+            .missing(ByteRange::between(from, to))
+            .saturating_sub(end - start);
         let bet = missing * (gate::ONE - chance) / gate::ONE;
         let is_little = MIN_MISSING * missing < REGION;
         if is_little
@@ -149,11 +187,19 @@ impl Auto {
         {
             return false;
         }
-        let Some(region) = file.regions.live.iter_mut().find(|region| region.index == start / REGION) else {
+        let Some(region) = file
+            .regions
+            .live
+            .iter_mut()
+            .find(|region| region.index == start / REGION)
+        else {
             return false;
         };
         let had = region.holding;
-        region.holding = Holding { held: had.held + missing, bet: had.bet + bet };
+        region.holding = Holding {
+            held: had.held + missing,
+            bet: had.bet + bet,
+        };
         self.credit.change(had, region.holding);
         plan.max_fetch = REGION;
         plan.read(from, to - from, None);
@@ -173,14 +219,18 @@ mod tests {
         let mut zone = |first: u64, reads: u64| {
             for at in first..first + 80 {
                 _ = regions.begin(at * REGION, 32 << 10, 1 << 30);
-                (0..reads).for_each(|n| _ = regions.demanded(at * REGION + n * (48 << 10), 41 << 10));
+                (0..reads)
+                    .for_each(|n| _ = regions.demanded(at * REGION + n * (48 << 10), 41 << 10));
             }
             regions.chance()
         };
         assert_eq!(zone(0, 10) * 100 / gate::ONE, 67, "16 of 80 are over");
         assert!(zone(1000, 10) * 100 / gate::ONE > 80);
         _ = zone(2000, 0);
-        assert!(zone(3000, 0) < MIN_CHANCE, "blocks at random: one read each");
+        assert!(
+            zone(3000, 0) < MIN_CHANCE,
+            "blocks at random: one read each"
+        );
     }
 
     /// A long read says nothing of what is near it, and a small cache keeps few regions.

@@ -114,7 +114,12 @@ impl Stream {
     /// Its reader has passed what was ahead when its distance last grew.
     pub fn is_past_hold(&self) -> bool {
         let forward = self.stride.is_none_or(|s| s > 0);
-        self.hold == 0 || if forward { self.pos >= self.hold } else { self.pos <= self.hold }
+        self.hold == 0
+            || if forward {
+                self.pos >= self.hold
+            } else {
+                self.pos <= self.hold
+            }
     }
 
     /// A stream in order is asked about again before its reader has passed all of it.
@@ -135,15 +140,23 @@ impl Stream {
         match self.stride {
             None => {
                 let read = self.touched + self.touched / 2;
-                let jump = start.saturating_sub(self.pos.min(self.end)).min(self.end.saturating_sub(self.pos));
+                let jump = start
+                    .saturating_sub(self.pos.min(self.end))
+                    .min(self.end.saturating_sub(self.pos));
                 start + near(self.len) >= self.pos
                     && start <= self.end.max(self.pos) + gap
                     && jump <= read + near(self.len)
             }
             Some(stride) => {
                 let (step, away) = (stride.unsigned_abs(), start.abs_diff(self.pos));
-                let onward = if stride > 0 { start > self.pos } else { start < self.pos };
-                onward && away.is_multiple_of(step) && away <= self.end.abs_diff(self.pos) + 2 * step
+                let onward = if stride > 0 {
+                    start > self.pos
+                } else {
+                    start < self.pos
+                };
+                onward
+                    && away.is_multiple_of(step)
+                    && away <= self.end.abs_diff(self.pos) + 2 * step
             }
         }
     }
@@ -166,12 +179,20 @@ impl Stream {
                 self.end = self.end.max(self.pos);
             }
             Some(stride) => {
-                let planned = if stride > 0 { start <= self.end } else { start >= self.end };
+                let planned = if stride > 0 {
+                    start <= self.end
+                } else {
+                    start >= self.end
+                };
                 self.used += if planned { end - start } else { 0 };
                 self.run += end - start;
                 self.touched = self.touched.saturating_sub(self.len);
                 self.pos = start;
-                self.end = if stride > 0 { self.end.max(start) } else { self.end.min(start) };
+                self.end = if stride > 0 {
+                    self.end.max(start)
+                } else {
+                    self.end.min(start)
+                };
             }
         }
         self.hit = true;
@@ -179,15 +200,22 @@ impl Stream {
 
     /// Whether readahead at `at` is one of its, or was a few reads ago.
     pub fn holds(&self, at: u64) -> bool {
-        (self.pos.min(self.end).saturating_sub(near(self.len))..=self.pos.max(self.end)).contains(&at)
+        (self.pos.min(self.end).saturating_sub(near(self.len))..=self.pos.max(self.end))
+            .contains(&at)
     }
 }
 
 impl Streams {
     /// The stream that a read at `start` goes on with: the nearest one. `gap` is of the run's own length at most a quarter.
     pub fn find(&self, start: u64, max_gap: u64) -> Option<usize> {
-        let taking = self.all.iter().enumerate().filter(|(_, s)| s.takes(start, max_gap.min(s.run / 4)));
-        taking.min_by_key(|(_, s)| s.pos.abs_diff(start)).map(|(at, _)| at)
+        let taking = self
+            .all
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.takes(start, max_gap.min(s.run / 4)));
+        taking
+            .min_by_key(|(_, s)| s.pos.abs_diff(start))
+            .map(|(at, _)| at)
     }
 
     /// The stream whose readahead holds the mark at `at`.
@@ -200,11 +228,17 @@ impl Streams {
         self.made = self.made.wrapping_add(1);
         stream.id = self.made;
         let gone = (self.all.len() >= self.candidates.max_streams()).then(|| {
-            let oldest = (0..self.all.len()).min_by_key(|&at| (self.all[at].hit, self.all[at].seen)).unwrap_or(0);
+            let oldest = (0..self.all.len())
+                .min_by_key(|&at| (self.all[at].hit, self.all[at].seen))
+                .unwrap_or(0);
             self.all.swap_remove(oldest)
         });
         if let Some(gone) = gone.as_ref().filter(|gone| gone.stride.is_none()) {
-            self.candidates.displaced(Gone { pos: gone.pos, end: gone.end, run: gone.run });
+            self.candidates.displaced(Gone {
+                pos: gone.pos,
+                end: gone.end,
+                run: gone.run,
+            });
         }
         self.all.push(stream);
         (self.all.len() - 1, gone)

@@ -16,7 +16,9 @@ impl Auto {
     pub(super) fn view(&self, source: &SourceView) -> Tuning {
         let active = self.active();
         let all = self.files.values().flat_map(|file| &file.all);
-        let farthest = all.filter(|s| s.clock + ACTIVE > self.clock).max_by_key(|s| s.distance);
+        let farthest = all
+            .filter(|s| s.clock + ACTIVE > self.clock)
+            .max_by_key(|s| s.distance);
         let debt = self.credit.debt_now(distance::product(source), source.room);
         let credit_bytes = self.credit.available(source, debt);
         let (len, run) = farthest.map_or((1, 0), |s| (s.len, s.run));
@@ -35,7 +37,9 @@ impl Auto {
             cache_share: self.effort.share(),
             runs: runs.into(),
             runs_went_on: runs_went_on.into(),
-            limit: farthest.map_or(Limit::Idle, |stream| limit(stream, source, max_distance_bytes, credit_bytes)),
+            limit: farthest.map_or(Limit::Idle, |stream| {
+                limit(stream, source, max_distance_bytes, credit_bytes)
+            }),
         }
     }
 }
@@ -46,7 +50,11 @@ fn limit(stream: &Stream, source: &SourceView, most: u64, credit_bytes: u64) -> 
     if credit_bytes == 0 && falls_short {
         Limit::Credit
     } else if stream.distance >= most {
-        if most < distance::product(source) { Limit::Cache } else { Limit::Source }
+        if most < distance::product(source) {
+            Limit::Cache
+        } else {
+            Limit::Source
+        }
     } else if falls_short {
         Limit::Evidence
     } else {

@@ -68,7 +68,10 @@ impl Walk {
     /// The reader has come to a file, or has passed it.
     fn reached(&mut self, entry: &Listed) {
         self.files = self.files.saturating_sub(1);
-        (self.bytes, self.far) = (self.bytes.saturating_sub(entry.held), self.far.saturating_sub(entry.far));
+        (self.bytes, self.far) = (
+            self.bytes.saturating_sub(entry.held),
+            self.far.saturating_sub(entry.far),
+        );
     }
 }
 
@@ -106,7 +109,9 @@ impl Walks {
 
     /// Bytes at `start` of this file were read ahead by a walk.
     pub fn has(&self, file: FileId, start: u64) -> bool {
-        self.listed.get(&file.0).is_some_and(|entry| start < entry.planned)
+        self.listed
+            .get(&file.0)
+            .is_some_and(|entry| start < entry.planned)
     }
 
     pub fn walk(&mut self, number: u32) -> Option<&mut Walk> {
@@ -116,7 +121,9 @@ impl Walks {
     /// The walk that this file is of.
     pub fn position(&self, file: FileId) -> Option<usize> {
         let number = self.listed.get(&file.0).map(|listed| listed.walk);
-        self.all.iter().position(|walk| number.map_or(walk.at == file, |number| walk.number == number))
+        self.all
+            .iter()
+            .position(|walk| number.map_or(walk.at == file, |number| walk.number == number))
     }
 }
 
@@ -127,7 +134,8 @@ impl Auto {
         let follows = before.is_some_and(|before| walks.recent.contains(&before));
         walks.opened += 1;
         if before.is_some() {
-            (walks.judged, walks.followed) = (walks.judged + 1, walks.followed + u64::from(follows));
+            (walks.judged, walks.followed) =
+                (walks.judged + 1, walks.followed + u64::from(follows));
             if walks.judged >= HALVED_AT {
                 (walks.judged, walks.followed) = (walks.judged / 2, walks.followed / 2);
             }
@@ -145,7 +153,12 @@ impl Auto {
 
     /// A walk opens a file.
     fn go_to(&mut self, at: usize, (file, before): (FileId, Option<FileId>), follows: bool) {
-        let Walks { all, listed, opened, .. } = &mut self.walks;
+        let Walks {
+            all,
+            listed,
+            opened,
+            ..
+        } = &mut self.walks;
         let walk = &mut all[at];
         (walk.at, walk.seen) = (file, *opened);
         walk.run = if follows { walk.run + 1 } else { walk.run / 2 };
@@ -160,10 +173,22 @@ impl Auto {
             None => {}
         }
         // Files that it has passed without opening them are not waited for.
-        let here = walk.queue.iter().position(|other| *other == file.0).unwrap_or(0);
-        let passed: Vec<u32> = walk.queue.iter().take(here.saturating_sub(RECENT)).copied().collect();
+        let here = walk
+            .queue
+            .iter()
+            .position(|other| *other == file.0)
+            .unwrap_or(0);
+        let passed: Vec<u32> = walk
+            .queue
+            .iter()
+            .take(here.saturating_sub(RECENT))
+            .copied()
+            .collect();
         walk.queue.drain(..passed.len());
-        passed.into_iter().filter(|other| *other != file.0).for_each(|other| self.give_up(FileId(other), false));
+        passed
+            .into_iter()
+            .filter(|other| *other != file.0)
+            .for_each(|other| self.give_up(FileId(other), false));
     }
 
     /// A new walk, in place of the one that went on longest ago where there are too many. Walks that have ended go.
@@ -172,11 +197,14 @@ impl Auto {
         let opened = walks.opened;
         let oldest = walks.all.iter().map(|walk| walk.seen).min().unwrap_or(0);
         let is_full = walks.all.len() == MAX_WALKS;
-        let is_over = |walk: &mut Walk| walk.seen + IDLE_OPENS < opened || (is_full && walk.seen == oldest);
+        let is_over =
+            |walk: &mut Walk| walk.seen + IDLE_OPENS < opened || (is_full && walk.seen == oldest);
         let gone: Vec<Walk> = walks.all.extract_if(.., is_over).collect();
         for walk in gone {
             self.credit.change(walk.holding, Holding::default());
-            walk.queue.iter().for_each(|file| _ = walks.listed.remove(file));
+            walk.queue
+                .iter()
+                .for_each(|file| _ = walks.listed.remove(file));
         }
         walks.number += 1;
         walks.all.push(Walk {
@@ -199,7 +227,9 @@ impl Auto {
 
     /// What was read ahead of a file is expected no more. With `learns` how far it was read counts as a run from its start.
     pub(super) fn give_up(&mut self, file: FileId, learns: bool) {
-        let Some(entry) = self.walks.listed.remove(&file.0) else { return };
+        let Some(entry) = self.walks.listed.remove(&file.0) else {
+            return;
+        };
         let read = entry.planned.saturating_sub(entry.unread);
         if learns && read > 0 {
             self.survival.grew(Class::Start, None, gate::octave(read));
@@ -207,7 +237,9 @@ impl Auto {
                 self.survival.ended(Class::Start, gate::octave(read));
             }
         }
-        let Some(walk) = self.walks.walk(entry.walk) else { return };
+        let Some(walk) = self.walks.walk(entry.walk) else {
+            return;
+        };
         self.credit.read(&mut walk.holding, entry.unread);
         if !entry.opened {
             walk.reached(&entry);
@@ -216,7 +248,14 @@ impl Auto {
 
     /// Bytes that were read ahead of a file by its walk were demanded.
     pub(super) fn used_by_walk(&mut self, file: FileId, bytes: u64) {
-        let Some(entry) = self.walks.listed.get_mut(&file.0).filter(|entry| entry.unread > 0) else { return };
+        let Some(entry) = self
+            .walks
+            .listed
+            .get_mut(&file.0)
+            .filter(|entry| entry.unread > 0)
+        else {
+            return;
+        };
         let (bytes, number) = (bytes.min(entry.unread), entry.walk);
         entry.unread -= bytes;
         if let Some(walk) = self.walks.walk(number) {
@@ -227,8 +266,16 @@ impl Auto {
 
     /// A stream in this file takes over what its walk has read ahead behind `pos`: up to where, and the unread bytes.
     pub(super) fn take_over(&mut self, file: FileId, pos: u64) -> Option<(u64, u64)> {
-        let entry = self.walks.listed.get_mut(&file.0).filter(|entry| entry.planned > pos)?;
-        let (end, held, number) = (entry.planned, core::mem::take(&mut entry.unread), entry.walk);
+        let entry = self
+            .walks
+            .listed
+            .get_mut(&file.0)
+            .filter(|entry| entry.planned > pos)?;
+        let (end, held, number) = (
+            entry.planned,
+            core::mem::take(&mut entry.unread),
+            entry.walk,
+        );
         let walk = self.walks.walk(number)?;
         let held = held.min(walk.holding.held);
         walk.holding.held -= held;
@@ -250,7 +297,10 @@ mod tests {
         let each = |auto: &Auto| auto.walks.each(&auto.walks.all[0]);
         assert_eq!((auto.walks.all.len(), each(&auto)), (1, gate::ONE * 2 / 3));
         (2..21).for_each(|file| auto.opened(FileId(file), Some(FileId(file - 1))));
-        assert_eq!((auto.walks.all.len(), auto.walks.all[0].run, each(&auto)), (1, 20, gate::ONE * 21 / 22));
+        assert_eq!(
+            (auto.walks.all.len(), auto.walks.all[0].run, each(&auto)),
+            (1, 20, gate::ONE * 21 / 22)
+        );
         // Files at random are no walk, and lower the rate.
         (0..200).for_each(|n| auto.opened(FileId(1000 + 100 * n), Some(FileId(999 + 100 * n))));
         assert_eq!(auto.walks.all.len(), 1);

@@ -35,10 +35,20 @@ impl Queues {
     }
 
     /// Wakes a sleeping caller for each queue without a reaper. False when a queue has no such caller.
-    pub fn wake_reapers(&mut self, now: Nanos, reads: &mut Reads, notifications: &mut Notifications) -> bool {
+    pub fn wake_reapers(
+        &mut self,
+        now: Nanos,
+        reads: &mut Reads,
+        notifications: &mut Notifications,
+    ) -> bool {
         let mut all = true;
         for (number, queue) in self.table.queues.iter_mut().enumerate() {
-            let Some(queue) = queue.as_mut().filter(|queue| queue.is_unattended() && !queue.called) else { continue };
+            let Some(queue) = queue
+                .as_mut()
+                .filter(|queue| queue.is_unattended() && !queue.called)
+            else {
+                continue;
+            };
             if queue.poller.attends(now) {
                 // A thread that sleeps does not depend on a task.
                 queue.called = reads.notify_one_of(FileId(number as u32), notifications);
@@ -51,7 +61,9 @@ impl Queues {
             if queue.reaper_thread.here {
                 let condvar = queue.reaper_thread.condvar.take();
                 queue.called = condvar.is_some();
-                condvar.into_iter().for_each(|condvar| notifications.notify(condvar));
+                condvar
+                    .into_iter()
+                    .for_each(|condvar| notifications.notify(condvar));
                 continue;
             }
             queue.called = reads.notify_one_of(FileId(number as u32), notifications);
@@ -63,18 +75,29 @@ impl Queues {
     // ---- tasks that poll ----
 
     /// How the task of this slot, which has nothing yet, goes on.
-    pub fn task_waits(&mut self, file: FileId, slot: u32, now: Nanos, notifications: &mut Notifications) -> TaskWait {
+    pub fn task_waits(
+        &mut self,
+        file: FileId,
+        slot: u32,
+        now: Nanos,
+        notifications: &mut Notifications,
+    ) -> TaskWait {
         let full = self.table.polled.len() >= self.max_polled as usize;
         let wait = self.table.update(file, |queue| {
             let poller = &mut queue.poller;
             if poller.is(slot) {
-                return if poller.look(now) { TaskWait::Polls } else { TaskWait::Leaves };
+                return if poller.look(now) {
+                    TaskWait::Polls
+                } else {
+                    TaskWait::Leaves
+                };
             }
             if poller.attends(now) {
                 return TaskWait::Leaves;
             }
             let by_another = queue.reaped && !queue.reaped_for_tasks;
-            if queue.closed || by_another || full && !poller.is_active() || !poller.begin(slot, now) {
+            if queue.closed || by_another || full && !poller.is_active() || !poller.begin(slot, now)
+            {
                 return TaskWait::Leaves;
             }
             if queue.reaped {
@@ -89,7 +112,9 @@ impl Queues {
 
     /// The task of this slot polls the file's queue.
     pub fn is_polled_by(&self, file: FileId, slot: u32) -> bool {
-        self.table.get(file).is_some_and(|queue| queue.poller.is(slot))
+        self.table
+            .get(file)
+            .is_some_and(|queue| queue.poller.is(slot))
     }
 
     /// The task that polls has found something.
@@ -112,7 +137,8 @@ impl Queues {
         self.table.update(file, |queue| {
             queue.poller.end();
             let next = reads.wake_task_of(file, notifications);
-            next.into_iter().for_each(|next| queue.poller.pass_on(next, now));
+            next.into_iter()
+                .for_each(|next| queue.poller.pass_on(next, now));
         });
     }
 
@@ -123,7 +149,10 @@ impl Queues {
         self.table.update(file, |queue| {
             queue.reaper_thread.wanted = true;
             if !std::mem::replace(&mut queue.reaper_thread.here, true) {
-                notifications.start_reaper(QueueKey { file, number: queue.number });
+                notifications.start_reaper(QueueKey {
+                    file,
+                    number: queue.number,
+                });
             }
         });
     }
@@ -151,7 +180,10 @@ impl Queues {
 
     /// Whether that thread is on standby, because a task polls.
     pub fn thread_on_standby(&self, key: QueueKey, now: Nanos) -> bool {
-        let queue = self.table.get(key.file).filter(|queue| queue.number == key.number);
+        let queue = self
+            .table
+            .get(key.file)
+            .filter(|queue| queue.number == key.number);
         queue.is_some_and(|queue| queue.poller.is_fresh(now))
     }
 
@@ -177,6 +209,10 @@ impl Queues {
 
     /// Every such thread looks up.
     pub fn interrupt_threads(&mut self, notifications: &mut Notifications) {
-        self.table.queues.iter_mut().flatten().for_each(|queue| queue.interrupt_thread(notifications));
+        self.table
+            .queues
+            .iter_mut()
+            .flatten()
+            .for_each(|queue| queue.interrupt_thread(notifications));
     }
 }

@@ -85,7 +85,8 @@ impl Poller {
     /// It looks once more. False when its moment is over.
     pub fn look(&mut self, now: Nanos) -> bool {
         (self.last, self.looks) = (now, self.looks + 1);
-        let goes_on = self.looks < MAX_LOOKS && (cfg!(shuttle) || is_within(now, self.since, MOMENT));
+        let goes_on =
+            self.looks < MAX_LOOKS && (cfg!(shuttle) || is_within(now, self.since, MOMENT));
         if !goes_on {
             // Nothing is expected of it any more.
             (self.slot, self.last) = (None, Nanos(0));

@@ -16,15 +16,21 @@ const KILL: u64 = 1 << 8;
 /// A signal waits for the thread with this number that ends it, or that it wants to see.
 pub fn is_ending(thread: u32) -> bool {
     // Where it cannot be read nothing is known.
-    thread > 0 && std::fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|status| ends(&status))
+    thread > 0
+        && std::fs::read_to_string(format!("/proc/{thread}/status"))
+            .is_ok_and(|status| ends(&status))
 }
 
 fn ends(status: &str) -> bool {
     let mask = |name: &str| {
-        let text = status.lines().find_map(|line| line.strip_prefix(name))?.strip_prefix(':')?;
+        let text = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))?
+            .strip_prefix(':')?;
         u64::from_str_radix(text.trim(), 16).ok()
     };
-    let [own, shared, blocked, ignored] = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn"].map(|name| mask(name).unwrap_or(0));
+    let [own, shared, blocked, ignored] =
+        ["SigPnd", "ShdPnd", "SigBlk", "SigIgn"].map(|name| mask(name).unwrap_or(0));
     let pending = own | shared;
     pending & (KILL | ENDS & !blocked & !ignored) != 0
 }

@@ -58,8 +58,11 @@ impl Control {
     /// # Errors
     /// The place is taken, or may not be written.
     pub fn start(path: &Path, planner: Planner) -> std::io::Result<Control> {
-        let control =
-            Control { listener: Arc::new(UnixSocket::bind(path)?), path: path.to_path_buf(), state: Arc::default() };
+        let control = Control {
+            listener: Arc::new(UnixSocket::bind(path)?),
+            path: path.to_path_buf(),
+            state: Arc::default(),
+        };
         let (listener, state) = (Arc::clone(&control.listener), Arc::clone(&control.state));
         system::spawn("foreread-control", None, move || {
             for (number, client) in (0..).zip(listener.socket.incoming()) {
@@ -91,11 +94,18 @@ impl Drop for Control {
 
 /// Serves a client on another thread, with another order, so that none waits for another.
 fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<State>) {
-    let refuse = |mut client: &UnixStream, why: &str| drop(client.write_all(format!("error: {why}\n").as_bytes()));
-    let Ok(copy) = client.try_clone() else { return refuse(&client, "too many files are open (ulimit -n)") };
+    let refuse = |mut client: &UnixStream, why: &str| {
+        drop(client.write_all(format!("error: {why}\n").as_bytes()))
+    };
+    let Ok(copy) = client.try_clone() else {
+        return refuse(&client, "too many files are open (ulimit -n)");
+    };
     let is_full = state.clients().len() >= MAX_CLIENTS;
     if is_full {
-        return refuse(&client, &format!("{MAX_CLIENTS} other clients are sending lists; try again"));
+        return refuse(
+            &client,
+            &format!("{MAX_CLIENTS} other clients are sending lists; try again"),
+        );
     }
     state.clients().insert(number, copy);
     let (planner, own) = (planner.clone(), Arc::clone(state));
@@ -113,7 +123,9 @@ fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<State>)
 
 /// A list is taken in, and answered with one line. A client that does not wait for the answer is let go.
 fn serve(mut client: UnixStream, planner: &Planner) {
-    let taken = client.set_read_timeout(Some(PATIENCE)).and_then(|()| client.set_write_timeout(Some(PATIENCE)));
+    let taken = client
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| client.set_write_timeout(Some(PATIENCE)));
     let line = match taken.and_then(|()| take(&client, planner.begin())) {
         Ok(order) => format!("{} files, {} unknown\n", order.files(), order.unknown()),
         Err(error) => format!("error: {error}\n"),
@@ -137,8 +149,12 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
             )));
         }
         let name = PathBuf::from(OsString::from_vec(name));
-        let refused =
-            |error| std::io::Error::other(format!("{}: the storage cannot be asked: {error}", name.display()));
+        let refused = |error| {
+            std::io::Error::other(format!(
+                "{}: the storage cannot be asked: {error}",
+                name.display()
+            ))
+        };
         if !name.as_os_str().is_empty() && !order.push(&name).map_err(refused)? {
             let most = super::MAX_PLANNED;
             return Err(std::io::Error::other(format!(
@@ -152,7 +168,10 @@ fn take(client: &UnixStream, mut order: FileOrder) -> std::io::Result<FileOrder>
 ///
 /// # Errors
 /// No mount listens there, it refuses the list, or it ended meanwhile.
-pub fn send(path: &Path, names: &mut dyn Iterator<Item = std::io::Result<OsString>>) -> std::io::Result<String> {
+pub fn send(
+    path: &Path,
+    names: &mut dyn Iterator<Item = std::io::Result<OsString>>,
+) -> std::io::Result<String> {
     let mut server = knock(path)?;
     for name in names {
         let mut bytes = name?.into_vec();

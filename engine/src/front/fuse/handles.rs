@@ -35,13 +35,19 @@ pub struct Listed {
 impl Listed {
     /// Nothing yet.
     pub fn new(seen: Instant) -> Listed {
-        Listed { entries: Vec::new(), seen, bytes: NameBytes::default() }
+        Listed {
+            entries: Vec::new(),
+            seen,
+            bytes: NameBytes::default(),
+        }
     }
 
     /// One name more. False: there is no room for it.
     pub fn push(&mut self, entry: Entry) -> bool {
         let heap = entry.meta.as_ref().map_or(0, |meta| meta.heap_bytes());
-        let fits = self.bytes.grow(ENTRY_BYTES + entry.name.len() as u64 + heap);
+        let fits = self
+            .bytes
+            .grow(ENTRY_BYTES + entry.name.len() as u64 + heap);
         if fits {
             self.entries.push(entry);
         }

@@ -17,9 +17,10 @@ use super::view::{Refusal, View, is_root};
 use super::{FuseSettings, MountError};
 use crate::source::tree::{Kind, Meta, while_needed};
 use fuser::{
-    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request, Session, SessionACL, SessionUnmounter,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, Request,
+    Session, SessionACL, SessionUnmounter,
 };
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -60,11 +61,28 @@ impl Mounted {
         dir: &Path,
         settings: &FuseSettings,
     ) -> Result<Mounted, MountError> {
-        let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let kernel = Kernel { view, stopped, pool: RequestPool::default(), settings: settings.clone(), owner };
+        let owner = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        let kernel = Kernel {
+            view,
+            stopped,
+            pool: RequestPool::default(),
+            settings: settings.clone(),
+            owner,
+        };
         // A comma would begin another option.
-        let name: String =
-            what.chars().map(|c| if c.is_control() || c == ',' || c == '\\' { '_' } else { c }).collect();
+        let name: String = what
+            .chars()
+            .map(|c| {
+                if c.is_control() || c == ',' || c == '\\' {
+                    '_'
+                } else {
+                    c
+                }
+            })
+            .collect();
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(name),
@@ -75,13 +93,19 @@ impl Mounted {
             // Other users are held to the owner and the permissions of a file, too.
             MountOption::DefaultPermissions,
         ];
-        config.acl = if settings.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.acl = if settings.allow_other {
+            SessionACL::All
+        } else {
+            SessionACL::Owner
+        };
         config.n_threads = Some(DISPATCHERS);
         config.clone_fd = true;
         // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
             .map_err(|error| MountError::no_threads(dir, &error))?;
-        Session::new(kernel, dir, &config).map(Mounted).map_err(|error| MountError::refused(dir, &error))
+        Session::new(kernel, dir, &config)
+            .map(Mounted)
+            .map_err(|error| MountError::refused(dir, &error))
     }
 
     pub fn unmounter(&mut self) -> Unmounter {
@@ -108,7 +132,11 @@ impl Unmounter {
 /// What was given up since nothing needs it is an interrupted call to the program, which may make it again after its handler.
 fn errno(refusal: Refusal) -> Errno {
     let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
-    if refusal == cancelled { Errno::EINTR } else { Errno::from_i32(refusal) }
+    if refusal == cancelled {
+        Errno::EINTR
+    } else {
+        Errno::from_i32(refusal)
+    }
 }
 
 impl Kernel {
@@ -188,7 +216,9 @@ impl Filesystem for Kernel {
         let owner = self.owner;
         let name = name.to_os_string();
         self.ask(request, move |view| match view.lookup(parent.0, &name) {
-            Ok((number, meta, ttl)) => reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0)),
+            Ok((number, meta, ttl)) => {
+                reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0))
+            }
             Err(refusal) => reply.error(errno(refusal)),
         });
     }
@@ -271,10 +301,21 @@ impl Filesystem for Kernel {
         }
     }
 
-    fn readdir(&self, request: &Request, number: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectory) {
+    fn readdir(
+        &self,
+        request: &Request,
+        number: INodeNo,
+        fh: FileHandle,
+        from: u64,
+        mut reply: ReplyDirectory,
+    ) {
         self.ask(request, move |view| {
             let listed = view.list(fh.0, from, |place, kind, name| {
-                let number = if name == "." || is_root(number.0) && name == ".." { number } else { UNKNOWN };
+                let number = if name == "." || is_root(number.0) && name == ".." {
+                    number
+                } else {
+                    UNKNOWN
+                };
                 !reply.add(number, place, file_type(kind), name)
             });
             match listed {
@@ -284,12 +325,26 @@ impl Filesystem for Kernel {
         });
     }
 
-    fn readdirplus(&self, request: &Request, _: INodeNo, fh: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        fh: FileHandle,
+        from: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let owner = self.owner;
         self.ask(request, move |view| {
             let listed = view.list_known(fh.0, from, |known| {
                 let attributes = attributes(known.number, known.meta, owner);
-                !reply.add(INodeNo(known.number), known.place, known.name, &known.ttl, &attributes, Generation(0))
+                !reply.add(
+                    INodeNo(known.number),
+                    known.place,
+                    known.name,
+                    &known.ttl,
+                    &attributes,
+                    Generation(0),
+                )
             });
             match listed {
                 Ok(()) => reply.ok(),

@@ -24,7 +24,8 @@ pub const ROOT: u64 = 1;
 
 /// Bytes of a number, beside the letters of its path and those of its version: the node, its places in two tables that are half full at
 /// worst, and what the allocator adds to the node and the path.
-const NODE_BYTES: u64 = (size_of::<Node>() + 2 * size_of::<(u64, Box<Node>, Arc<Path>, u64)>() + 3 * 16) as u64;
+const NODE_BYTES: u64 =
+    (size_of::<Node>() + 2 * size_of::<(u64, Box<Node>, Arc<Path>, u64)>() + 3 * 16) as u64;
 
 /// One number.
 pub struct Node {
@@ -135,7 +136,13 @@ impl Nodes {
     /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same. False: no number has
     /// this path.
     pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) -> bool {
-        let Some(node) = self.newest.get(path).and_then(|number| self.by_number.get_mut(number)) else { return false };
+        let Some(node) = self
+            .newest
+            .get(path)
+            .and_then(|number| self.by_number.get_mut(number))
+        else {
+            return false;
+        };
         if node.meta.kind == meta.kind && node.meta.version == meta.version {
             node.seen = Some(seen);
         }
@@ -145,12 +152,22 @@ impl Nodes {
     /// What is known of a number may be wrong: it is asked for before it is believed again. `failed` is a reader of another version by
     /// now, which is not kept. Returns what has to be dropped.
     pub fn doubt(&mut self, number: u64, failed: Option<&Weak<Reader>>) -> Unused {
-        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        let Some(node) = self.by_number.get_mut(&number) else {
+            return Unused::default();
+        };
         node.seen = None;
-        let is_failed =
-            |base: &Arc<Reader>| failed.is_some_and(|failed| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr()));
-        let base = if node.base.as_ref().is_some_and(is_failed) { node.base.take() } else { None };
-        Unused { _base: base, _listed: None }
+        let is_failed = |base: &Arc<Reader>| {
+            failed.is_some_and(|failed| std::ptr::eq(Arc::as_ptr(base), failed.as_ptr()))
+        };
+        let base = if node.base.as_ref().is_some_and(is_failed) {
+            node.base.take()
+        } else {
+            None
+        };
+        Unused {
+            _base: base,
+            _listed: None,
+        }
     }
 
     /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. The path when there are too
@@ -177,24 +194,32 @@ impl Nodes {
         let (number, path) = (self.next, Arc::<Path>::from(path));
         self.next += 1;
         self.newest.insert(Arc::clone(&path), number);
-        self.by_number.insert(number, Box::new(Node::new(path, meta, Some(seen))));
+        self.by_number
+            .insert(number, Box::new(Node::new(path, meta, Some(seen))));
         Ok(number)
     }
 
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
     pub fn forget(&mut self, number: u64, times: u64) -> Unused {
-        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        let Some(node) = self.by_number.get_mut(&number) else {
+            return Unused::default();
+        };
         node.told = node.told.saturating_sub(times);
         if node.told > 0 || node.opens > 0 || number == ROOT {
             return Unused::default();
         }
-        let Some(node) = self.by_number.remove(&number) else { return Unused::default() };
+        let Some(node) = self.by_number.remove(&number) else {
+            return Unused::default();
+        };
         self.bytes.shrink(bytes_of(&node.path, &node.meta));
         if self.newest.get(&node.path) == Some(&number) {
             self.newest.remove(&node.path);
         }
         self.idle.retain(|&n| n != number);
-        Unused { _base: node.base, _listed: node.listed }
+        Unused {
+            _base: node.base,
+            _listed: node.listed,
+        }
     }
 
     // ---- the order of a listing ----
@@ -212,7 +237,9 @@ impl Nodes {
     /// The caller will open `number` behind `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
     /// are planned, the oldest one is not any more.
     pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> Unused {
-        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        let Some(node) = self.by_number.get_mut(&number) else {
+            return Unused::default();
+        };
         if std::mem::replace(&mut node.planned, true) {
             // It is counted already, and has a new place.
             node.told -= 1;
@@ -222,7 +249,11 @@ impl Nodes {
         if let Some(node) = before.and_then(|before| self.by_number.get_mut(&before)) {
             node.next = Some(number);
         }
-        let oldest = if self.planned.len() > most { self.planned.pop_front() } else { None };
+        let oldest = if self.planned.len() > most {
+            self.planned.pop_front()
+        } else {
+            None
+        };
         oldest.map_or_else(Unused::default, |oldest| self.unplan(oldest))
     }
 
@@ -247,12 +278,24 @@ impl Nodes {
     pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> Unused {
         match self.by_number.get_mut(&number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
-            _ => return Unused { _base: None, _listed: Some(file) },
+            _ => {
+                return Unused {
+                    _base: None,
+                    _listed: Some(file),
+                };
+            }
         }
         self.listed.push_back(number);
-        let oldest = if self.listed.len() > most { self.listed.pop_front() } else { None };
+        let oldest = if self.listed.len() > most {
+            self.listed.pop_front()
+        } else {
+            None
+        };
         let oldest = oldest.and_then(|oldest| self.by_number.get_mut(&oldest));
-        Unused { _base: None, _listed: oldest.and_then(|node| node.listed.take()) }
+        Unused {
+            _base: None,
+            _listed: oldest.and_then(|node| node.listed.take()),
+        }
     }
 
     // ---- open files ----
@@ -267,14 +310,23 @@ impl Nodes {
             node.told = node.told.saturating_sub(1);
         }
         self.idle.retain(|&n| n != number);
-        let unused = Unused { _base: None, _listed: node.listed.take() };
-        Some((Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))), unused))
+        let unused = Unused {
+            _base: None,
+            _listed: node.listed.take(),
+        };
+        Some((
+            Arc::clone(node.base.get_or_insert_with(|| Arc::clone(base))),
+            unused,
+        ))
     }
 
     /// A handle is gone. Returns what has to be dropped: the file that has been idle for longest, if there are too many.
     #[must_use]
     pub fn released(&mut self, number: u64) -> Option<Arc<Reader>> {
-        let current = self.by_number.get(&number).is_some_and(|n| self.newest.get(&n.path) == Some(&number));
+        let current = self
+            .by_number
+            .get(&number)
+            .is_some_and(|n| self.newest.get(&n.path) == Some(&number));
         let node = self.by_number.get_mut(&number)?;
         node.opens = node.opens.saturating_sub(1);
         if node.opens > 0 {
@@ -295,15 +347,26 @@ impl Nodes {
     #[must_use]
     pub fn drop_idle(&mut self) -> Vec<Arc<Reader>> {
         let idle = std::mem::take(&mut self.idle);
-        idle.into_iter().filter_map(|number| self.by_number.get_mut(&number)?.base.take()).collect()
+        idle.into_iter()
+            .filter_map(|number| self.by_number.get_mut(&number)?.base.take())
+            .collect()
     }
 
     /// What was opened is not the version of this number any more.
     pub fn outdated(&mut self, number: u64) -> Unused {
-        let Some(node) = self.by_number.get_mut(&number) else { return Unused::default() };
+        let Some(node) = self.by_number.get_mut(&number) else {
+            return Unused::default();
+        };
         node.seen = None;
-        let base = if node.opens == 0 { node.base.take() } else { None };
-        Unused { _base: base, _listed: node.listed.take() }
+        let base = if node.opens == 0 {
+            node.base.take()
+        } else {
+            None
+        };
+        Unused {
+            _base: base,
+            _listed: node.listed.take(),
+        }
     }
 }
 
@@ -314,7 +377,14 @@ mod tests {
     use crate::{Engine, Options};
 
     fn meta(kind: Kind, version: u8) -> Meta {
-        Meta { kind, size: 9, mtime_ns: 0, permissions: 0o644, owner: None, version: [version].into() }
+        Meta {
+            kind,
+            size: 9,
+            mtime_ns: 0,
+            permissions: 0o644,
+            owner: None,
+            version: [version].into(),
+        }
     }
 
     fn reader() -> Arc<Reader> {
@@ -327,7 +397,11 @@ mod tests {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 10, 2);
         let path = |p: &str| PathBuf::from(p);
         let one = nodes.enter(path("a"), meta(Kind::File, 1), Instant::now());
-        assert_eq!(nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()), one, "the same version");
+        assert_eq!(
+            nodes.enter(path("a"), meta(Kind::File, 1), Instant::now()),
+            one,
+            "the same version"
+        );
         let two = nodes.enter(path("a"), meta(Kind::File, 2), Instant::now());
         assert_ne!(one, two);
         assert_ne!(
@@ -336,9 +410,18 @@ mod tests {
             "a version that comes back is a new one"
         );
         let folder = nodes.enter(path("d"), meta(Kind::Folder, 1), Instant::now());
-        assert_eq!(nodes.enter(path("d"), meta(Kind::Folder, 2), Instant::now()), folder);
-        assert_ne!(nodes.enter(path("d"), meta(Kind::File, 2), Instant::now()), folder);
-        assert_eq!(nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()), Ok(ROOT));
+        assert_eq!(
+            nodes.enter(path("d"), meta(Kind::Folder, 2), Instant::now()),
+            folder
+        );
+        assert_ne!(
+            nodes.enter(path("d"), meta(Kind::File, 2), Instant::now()),
+            folder
+        );
+        assert_eq!(
+            nodes.enter(PathBuf::new(), meta(Kind::Folder, 7), Instant::now()),
+            Ok(ROOT)
+        );
     }
 
     #[test]
@@ -348,21 +431,34 @@ mod tests {
         let (first, second, third) = (enter("a"), enter("b"), enter("c"));
         assert!(first.is_ok() && second.is_ok() && third.is_err() && enter("a") == first);
         let _ = nodes.forget(second.expect("a number"), 1);
-        assert!(nodes.enter("c".into(), meta(Kind::File, 1), Instant::now()).is_ok(), "one that was given back");
+        assert!(
+            nodes
+                .enter("c".into(), meta(Kind::File, 1), Instant::now())
+                .is_ok(),
+            "one that was given back"
+        );
     }
 
     #[test]
     fn forgotten_after_as_many_forgets_as_lookups() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 3, 2);
-        let told = |nodes: &mut Nodes, p: &str| nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now());
+        let told = |nodes: &mut Nodes, p: &str| {
+            nodes.enter(PathBuf::from(p), meta(Kind::File, 1), Instant::now())
+        };
         let a = told(&mut nodes, "a").expect("room");
         told(&mut nodes, "a").expect("room");
-        assert!(told(&mut nodes, "b").is_ok() && told(&mut nodes, "c").is_err(), "three numbers, with the root");
+        assert!(
+            told(&mut nodes, "b").is_ok() && told(&mut nodes, "c").is_err(),
+            "three numbers, with the root"
+        );
         let _ = nodes.forget(a, 1);
         assert!(nodes.get(a).is_some());
         let _ = nodes.forget(a, 1);
         assert!(nodes.get(a).is_none());
-        assert!(told(&mut nodes, "c").is_ok_and(|c| c > a), "numbers are not used again");
+        assert!(
+            told(&mut nodes, "c").is_ok_and(|c| c > a),
+            "numbers are not used again"
+        );
         let _ = nodes.forget(ROOT, 9);
         assert!(nodes.get(ROOT).is_some());
     }
@@ -372,12 +468,18 @@ mod tests {
     fn planned_numbers_are_held_up_to_the_limit() {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
         let enter = |nodes: &mut Nodes, name: &str| {
-            nodes.enter(name.into(), meta(Kind::File, 1), Instant::now()).expect("room")
+            nodes
+                .enter(name.into(), meta(Kind::File, 1), Instant::now())
+                .expect("room")
         };
         let [a, b, c] = ["a", "b", "c"].map(|name| enter(&mut nodes, name));
         let (_, _) = (nodes.plan(None, a, 2), nodes.plan(Some(a), b, 2));
         nodes.follow(a, c);
-        assert_eq!(nodes.next(a).map(|(next, _)| next), Some(b), "a listing does not change the caller's order");
+        assert_eq!(
+            nodes.next(a).map(|(next, _)| next),
+            Some(b),
+            "a listing does not change the caller's order"
+        );
         // The kernel looks it up and forgets it; planned again it is counted once.
         enter(&mut nodes, "b");
         let _ = nodes.forget(b, 1);
@@ -387,9 +489,15 @@ mod tests {
         drop(nodes.opened(b, &reader()).expect("known"));
         drop(nodes.released(b));
         let _ = nodes.forget(b, 1);
-        assert!(nodes.get(a).is_some() && nodes.get(b).is_none(), "opened, it is the kernel's alone");
+        assert!(
+            nodes.get(a).is_some() && nodes.get(b).is_none(),
+            "opened, it is the kernel's alone"
+        );
         let _ = nodes.plan(None, c, 1);
-        assert!(nodes.get(a).is_none() && nodes.get(c).is_some(), "the oldest is not planned any more");
+        assert!(
+            nodes.get(a).is_none() && nodes.get(c).is_some(),
+            "the oldest is not planned any more"
+        );
     }
 
     #[test]
@@ -397,15 +505,28 @@ mod tests {
         let mut nodes = Nodes::new(meta(Kind::Folder, 0), 100, 2);
         let mut numbers = Vec::new();
         for n in 0..4 {
-            let number = nodes.enter(PathBuf::from(n.to_string()), meta(Kind::File, 1), Instant::now()).expect("room");
+            let number = nodes
+                .enter(
+                    PathBuf::from(n.to_string()),
+                    meta(Kind::File, 1),
+                    Instant::now(),
+                )
+                .expect("room");
             drop(nodes.opened(number, &reader()).expect("known"));
             numbers.push(number);
         }
-        let kept = |nodes: &Nodes| numbers.iter().filter(|&&n| nodes.get(n).is_some_and(|n| n.base.is_some())).count();
+        let kept = |nodes: &Nodes| {
+            numbers
+                .iter()
+                .filter(|&&n| nodes.get(n).is_some_and(|n| n.base.is_some()))
+                .count()
+        };
         assert_eq!(kept(&nodes), 4, "open ones are not counted");
         let dropped = numbers.iter().filter_map(|&n| nodes.released(n)).count();
         assert_eq!((dropped, kept(&nodes)), (2, 2));
-        nodes.enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now()).expect("room");
+        nodes
+            .enter(PathBuf::from("3"), meta(Kind::File, 2), Instant::now())
+            .expect("room");
         assert_eq!(kept(&nodes), 1, "an old version is not kept");
         assert_eq!((nodes.drop_idle().len(), kept(&nodes)), (1, 0));
     }

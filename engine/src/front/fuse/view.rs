@@ -93,11 +93,19 @@ pub struct View {
 
 impl View {
     /// A view of a tree through an engine.
-    pub fn new(tree: Arc<dyn Tree>, engine: Engine, settings: &FuseSettings) -> Result<View, SourceError> {
+    pub fn new(
+        tree: Arc<dyn Tree>,
+        engine: Engine,
+        settings: &FuseSettings,
+    ) -> Result<View, SourceError> {
         let root = tree.look(&PathBuf::new())?;
         let count = || AtomicU64::new(0);
         let (lists_versions, observer) = (tree.lists_versions(), settings.observer.clone());
-        let usual = if lists_versions { super::REMOTE_ATTR_TTL } else { super::LOCAL_ATTR_TTL };
+        let usual = if lists_versions {
+            super::REMOTE_ATTR_TTL
+        } else {
+            super::LOCAL_ATTR_TTL
+        };
         Ok(View {
             tree,
             ttl: settings.attr_ttl.unwrap_or(usual),
@@ -138,7 +146,10 @@ impl View {
             return Err(Errno::INVAL.raw_os_error());
         }
         let path = self.path_of(parent)?.join(name);
-        let known = self.nodes().at(&path).map(|node| (node.meta.clone(), node.seen));
+        let known = self
+            .nodes()
+            .at(&path)
+            .map(|node| (node.meta.clone(), node.seen));
         let (meta, seen) = match known.filter(|_| self.lists_versions) {
             Some((meta, Some(seen))) if !self.left(seen).is_zero() => (meta, seen),
             Some(_) => self.look_ahead(&path)?,
@@ -157,7 +168,9 @@ impl View {
     fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
         let asked = Instant::now();
         let mut others = Vec::new();
-        let meta = self.tree.look_ahead(path, &mut |path, meta| others.push((path, meta)));
+        let meta = self
+            .tree
+            .look_ahead(path, &mut |path, meta| others.push((path, meta)));
         let (mut nodes, mut unasked) = (self.nodes(), self.unasked());
         for (path, meta) in others {
             if !nodes.refresh(&path, &meta, asked) {
@@ -186,7 +199,11 @@ impl View {
             return Ok(meta);
         }
         let now = self.tree.look(&path).map_err(|e| self.refuse_source(&e))?;
-        if now.kind == Kind::Folder { Ok(now) } else { Err(Errno::STALE.raw_os_error()) }
+        if now.kind == Kind::Folder {
+            Ok(now)
+        } else {
+            Err(Errno::STALE.raw_os_error())
+        }
     }
 
     /// The text of a link.
@@ -227,23 +244,41 @@ impl View {
         let is_kept = kept.is_some();
         let (base, meta) = match kept {
             Some(base) if believed => (base, known.clone()),
-            Some(base) => (base, self.tree.look(&path).map_err(|e| self.refuse_source(&e))?),
+            Some(base) => (
+                base,
+                self.tree.look(&path).map_err(|e| self.refuse_source(&e))?,
+            ),
             None => self.open_source(&path, listed, ahead.filter(|_| believed), is_exact)?,
         };
-        let is_same = if is_exact { known.version == meta.version } else { self.tree.is_same(&known, &meta) };
+        let is_same = if is_exact {
+            known.version == meta.version
+        } else {
+            self.tree.is_same(&known, &meta)
+        };
         if !is_same {
             let gone = self.nodes().outdated(number);
             drop((gone, base));
             return Err(Errno::STALE.raw_os_error());
         }
-        let (used, unlisted) = self.nodes().opened(number, &base).ok_or(Errno::STALE.raw_os_error())?;
+        let (used, unlisted) = self
+            .nodes()
+            .opened(number, &base)
+            .ok_or(Errno::STALE.raw_os_error())?;
         drop(unlisted);
         self.list_behind(number, &used);
         let handle = used.try_clone().map_err(|e| e.errno()).and_then(|reader| {
             self.opened.fetch_add(1, Ordering::Relaxed);
             self.hand_out(|handles, fh| {
                 let base = Arc::downgrade(&used);
-                handles.files.insert(fh, Arc::new(Handle { number, reader, base, size: meta.size }));
+                handles.files.insert(
+                    fh,
+                    Arc::new(Handle {
+                        number,
+                        reader,
+                        base,
+                        size: meta.size,
+                    }),
+                );
             })
         });
         if let (Some(observer), Ok(fh)) = (&self.observer, &handle) {
@@ -265,7 +300,9 @@ impl View {
         ahead: Option<Arc<ListedFile>>,
         is_exact: bool,
     ) -> Result<(Arc<Reader>, Meta), Refusal> {
-        let ahead = listed.zip(ahead).and_then(|(meta, file)| Some((file.open().ok()?, meta)));
+        let ahead = listed
+            .zip(ahead)
+            .and_then(|(meta, file)| Some((file.open().ok()?, meta)));
         if let Some((reader, meta)) = ahead {
             return Ok((Arc::new(reader.pin_version()), meta.clone()));
         }
@@ -285,7 +322,10 @@ impl View {
             other => other,
         }
         .map_err(|e| self.refuse_source(&e))?;
-        let reader = self.engine.open(source).map_err(|e: OpenError| self.refuse(e.errno()))?;
+        let reader = self
+            .engine
+            .open(source)
+            .map_err(|e: OpenError| self.refuse(e.errno()))?;
         Ok((Arc::new(reader.pin_version()), meta))
     }
 
@@ -302,8 +342,13 @@ impl View {
     /// Calls `send` with all bytes that a file has from `offset` on, up to `len`; no fewer.
     pub fn read(&self, fh: u64, offset: u64, len: u32, send: impl FnOnce(Result<&[u8], Refusal>)) {
         let handle = self.handles().files.get(&fh).map(Arc::clone);
-        let Some(handle) = handle else { return send(Err(Errno::BADF.raw_os_error())) };
-        let taken = self.observer.as_ref().map(|observer| (observer, Instant::now()));
+        let Some(handle) = handle else {
+            return send(Err(Errno::BADF.raw_os_error()));
+        };
+        let taken = self
+            .observer
+            .as_ref()
+            .map(|observer| (observer, Instant::now()));
         let wanted = handle.size.saturating_sub(offset).min(u64::from(len)) as usize;
         let mut buf = self.buffers().pop().unwrap_or_default();
         if buf.len() < wanted {
@@ -313,7 +358,18 @@ impl View {
         if let Some((observer, start)) = taken {
             let done = got.as_ref().is_ok_and(|read| *read == wanted);
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
-            observer.passed(fh, &Passed { asked: RequestKind::Read, offset, len, returned, done, start, end });
+            observer.passed(
+                fh,
+                &Passed {
+                    asked: RequestKind::Read,
+                    offset,
+                    len,
+                    returned,
+                    done,
+                    start,
+                    end,
+                },
+            );
         }
         match got {
             Ok(read) if read == wanted => {
@@ -335,7 +391,9 @@ impl View {
     /// and is not kept for that open, though the version may be there.
     fn failed_read(&self, handle: &Handle, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
         let is_stale = errno == Errno::STALE.raw_os_error();
-        let gone = self.nodes().doubt(handle.number, is_stale.then_some(&handle.base));
+        let gone = self
+            .nodes()
+            .doubt(handle.number, is_stale.then_some(&handle.base));
         drop(gone);
         send(Err(self.refuse(errno)));
     }
@@ -361,7 +419,10 @@ impl View {
     // ---- inside ----
 
     fn path_of(&self, number: u64) -> Result<Arc<Path>, Refusal> {
-        self.nodes().get(number).map(|node| Arc::clone(&node.path)).ok_or(Errno::STALE.raw_os_error())
+        self.nodes()
+            .get(number)
+            .map(|node| Arc::clone(&node.path))
+            .ok_or(Errno::STALE.raw_os_error())
     }
 
     fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, Refusal> {
@@ -423,7 +484,11 @@ fn read_errno(error: &ReadError) -> i32 {
 fn answer(errno: i32) -> Refusal {
     let special = [Errno::NOSYS, Errno::INTR, Errno::AGAIN].map(Errno::raw_os_error);
     // The kernel's own numbers, which no program may see, begin at 512.
-    if (1..512).contains(&errno) && !special.contains(&errno) { errno } else { Errno::IO.raw_os_error() }
+    if (1..512).contains(&errno) && !special.contains(&errno) {
+        errno
+    } else {
+        Errno::IO.raw_os_error()
+    }
 }
 
 /// Is this the number of the root?

@@ -43,11 +43,22 @@ pub struct FrontView {
 #[must_use]
 pub fn text(engine: &Engine, front: FrontView) -> String {
     let mut registry = Registry::with_prefix("foreread");
-    let build = Info::new([("version", env!("CARGO_PKG_VERSION")), ("policy", engine.policy().info.name)]);
-    registry.register("build", "The version of foreread, and the policy that runs", build);
-    registry.register_collector(Box::new(Snapshot { engine: engine.clone(), front }));
+    let build = Info::new([
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("policy", engine.policy().info.name),
+    ]);
+    registry.register(
+        "build",
+        "The version of foreread, and the policy that runs",
+        build,
+    );
+    registry.register_collector(Box::new(Snapshot {
+        engine: engine.clone(),
+        front,
+    }));
     let mut out = String::new();
-    prometheus_client::encoding::text::encode(&mut out, &registry).expect("a string takes whatever is written");
+    prometheus_client::encoding::text::encode(&mut out, &registry)
+        .expect("a string takes whatever is written");
     out
 }
 
@@ -81,7 +92,11 @@ fn number(row: &mut MetricEncoder<'_>, kind: MetricType, value: u64) -> fmt::Res
 }
 
 fn reads(stats: &Stats) -> [(&'static str, u64); 3] {
-    [("hit", stats.hits), ("late", stats.late_hits), ("miss", stats.misses)]
+    [
+        ("hit", stats.hits),
+        ("late", stats.late_hits),
+        ("miss", stats.misses),
+    ]
 }
 
 impl Collector for Snapshot {
@@ -90,19 +105,40 @@ impl Collector for Snapshot {
         reads_and_readahead(&mut encoder, &stats)?;
         let gauges = self.engine.gauges();
         held(&mut encoder, &self.engine, &gauges)?;
-        gauges.tuning.map_or(Ok(()), |tuning| tuned(&mut encoder, &tuning))?;
+        gauges
+            .tuning
+            .map_or(Ok(()), |tuning| tuned(&mut encoder, &tuning))?;
         latencies(&mut encoder, &self.engine.latencies())?;
         streams(&mut encoder, &self.engine)?;
         let front = &self.front;
-        plain(&mut encoder, MetricType::Gauge, &[("front_open", "Clients or files that are open", None, front.open)])?;
+        plain(
+            &mut encoder,
+            MetricType::Gauge,
+            &[(
+                "front_open",
+                "Clients or files that are open",
+                None,
+                front.open,
+            )],
+        )?;
         let bytes = || Some(Unit::Bytes);
         plain(
             &mut encoder,
             MetricType::Counter,
             &[
-                ("front_opened", "Clients or files that ever were open", None, front.opened),
+                (
+                    "front_opened",
+                    "Clients or files that ever were open",
+                    None,
+                    front.opened,
+                ),
                 ("front_requests", "Requests answered", None, front.requests),
-                ("front_failed_requests", "Requests refused or failed", None, front.failed_requests),
+                (
+                    "front_failed_requests",
+                    "Requests refused or failed",
+                    None,
+                    front.failed_requests,
+                ),
                 ("front_sent", "Data sent", bytes(), front.bytes),
             ],
         )
@@ -113,41 +149,144 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
     let help = "Demand reads that ended well, by the worst that a page of theirs met";
     let mut family = encoder.encode_descriptor("reads", help, None, MetricType::Counter)?;
     for (result, count) in reads(stats) {
-        number(&mut family.encode_family(&[("result", result)])?, MetricType::Counter, count)?;
+        number(
+            &mut family.encode_family(&[("result", result)])?,
+            MetricType::Counter,
+            count,
+        )?;
     }
     let help = "Decisions of policies by pattern; their sum is foreread_decisions";
-    let mut family = encoder.encode_descriptor("decisions_by_pattern", help, None, MetricType::Counter)?;
+    let mut family =
+        encoder.encode_descriptor("decisions_by_pattern", help, None, MetricType::Counter)?;
     for pattern in Pattern::ALL {
         let count = stats.decisions.of(pattern);
-        number(&mut family.encode_family(&[("pattern", pattern.name())])?, MetricType::Counter, count)?;
+        number(
+            &mut family.encode_family(&[("pattern", pattern.name())])?,
+            MetricType::Counter,
+            count,
+        )?;
     }
-    let mut stall =
-        encoder.encode_descriptor("stall", "Time demand reads waited", Some(&Unit::Seconds), MetricType::Counter)?;
+    let mut stall = encoder.encode_descriptor(
+        "stall",
+        "Time demand reads waited",
+        Some(&Unit::Seconds),
+        MetricType::Counter,
+    )?;
     stall.encode_counter::<NoLabelSet, _, f64>(&(stats.stall_ns as f64 / 1e9), None)?;
     let bytes = || Some(Unit::Bytes);
     let counters = [
-        ("read", "Asked for by demand reads", bytes(), stats.demand_bytes),
-        ("failed_reads", "Demand reads that failed", None, stats.failed_reads),
-        ("source_reads", "Fetches submitted", None, stats.source_reads),
-        ("source_read", "Submitted to sources", bytes(), stats.source_bytes),
-        ("failed_fetches", "Fetches that failed", None, stats.failed_fetches),
-        ("doomed_fetches", "Fetches invalidated in flight", None, stats.doomed_fetches),
-        ("decisions", "Decisions of policies, of all patterns", None, stats.decisions.all()),
-        ("windows", "Windows a policy asked for", None, stats.ra_planned_ops),
-        ("planned", "Planned beyond the reads", bytes(), stats.ra_planned_bytes),
-        ("readahead_fetches", "Fetches with readahead", None, stats.ra_ops),
+        (
+            "read",
+            "Asked for by demand reads",
+            bytes(),
+            stats.demand_bytes,
+        ),
+        (
+            "failed_reads",
+            "Demand reads that failed",
+            None,
+            stats.failed_reads,
+        ),
+        (
+            "source_reads",
+            "Fetches submitted",
+            None,
+            stats.source_reads,
+        ),
+        (
+            "source_read",
+            "Submitted to sources",
+            bytes(),
+            stats.source_bytes,
+        ),
+        (
+            "failed_fetches",
+            "Fetches that failed",
+            None,
+            stats.failed_fetches,
+        ),
+        (
+            "doomed_fetches",
+            "Fetches invalidated in flight",
+            None,
+            stats.doomed_fetches,
+        ),
+        (
+            "decisions",
+            "Decisions of policies, of all patterns",
+            None,
+            stats.decisions.all(),
+        ),
+        (
+            "windows",
+            "Windows a policy asked for",
+            None,
+            stats.ra_planned_ops,
+        ),
+        (
+            "planned",
+            "Planned beyond the reads",
+            bytes(),
+            stats.ra_planned_bytes,
+        ),
+        (
+            "readahead_fetches",
+            "Fetches with readahead",
+            None,
+            stats.ra_ops,
+        ),
         ("readahead", "Read ahead", bytes(), stats.ra_bytes),
-        ("used", "Read ahead and then read", bytes(), stats.used_bytes),
-        ("late", "Of the used, in flight when read", bytes(), stats.late_bytes),
-        ("unused", "Read ahead, gone before it was read", bytes(), stats.unused_bytes),
-        ("refused", "Planned and refused", bytes(), stats.ra_refused_bytes),
-        ("failed_readahead", "Read ahead and failed or discarded", bytes(), stats.ra_failed_bytes),
-        ("thrash", "Unused, evicted and then read after all", bytes(), stats.thrash_bytes),
-        ("evicted_pages", "Pages evicted for lack of room", None, stats.evicted_pages),
+        (
+            "used",
+            "Read ahead and then read",
+            bytes(),
+            stats.used_bytes,
+        ),
+        (
+            "late",
+            "Of the used, in flight when read",
+            bytes(),
+            stats.late_bytes,
+        ),
+        (
+            "unused",
+            "Read ahead, gone before it was read",
+            bytes(),
+            stats.unused_bytes,
+        ),
+        (
+            "refused",
+            "Planned and refused",
+            bytes(),
+            stats.ra_refused_bytes,
+        ),
+        (
+            "failed_readahead",
+            "Read ahead and failed or discarded",
+            bytes(),
+            stats.ra_failed_bytes,
+        ),
+        (
+            "thrash",
+            "Unused, evicted and then read after all",
+            bytes(),
+            stats.thrash_bytes,
+        ),
+        (
+            "evicted_pages",
+            "Pages evicted for lack of room",
+            None,
+            stats.evicted_pages,
+        ),
     ];
     plain(encoder, MetricType::Counter, &counters)?;
     // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
-    let unresolved = [("unresolved", "Read ahead and not read yet", bytes(), stats.unresolved_bytes)];
+    let unresolved = [(
+        "unresolved",
+        "Read ahead and not read yet",
+        bytes(),
+        stats.unresolved_bytes,
+    )];
     plain(encoder, MetricType::Gauge, &unresolved)
 }
 
@@ -156,29 +295,109 @@ fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -
     let (used, limits) = (budget.usage(), budget.limits());
     let bytes = || Some(Unit::Bytes);
     let rows = [
-        ("reads_waiting", "Demand reads that have not returned", None, gauges.reads),
-        ("fetches_queued", "Fetches not begun", None, gauges.queued_fetches),
-        ("fetches_running", "Fetches being read", None, gauges.running_fetches),
+        (
+            "reads_waiting",
+            "Demand reads that have not returned",
+            None,
+            gauges.reads,
+        ),
+        (
+            "fetches_queued",
+            "Fetches not begun",
+            None,
+            gauges.queued_fetches,
+        ),
+        (
+            "fetches_running",
+            "Fetches being read",
+            None,
+            gauges.running_fetches,
+        ),
         ("threads", "Worker threads", None, gauges.threads),
         ("held", "Memory in buffers", bytes(), gauges.held_bytes),
-        ("spare", "Memory kept to be used again", bytes(), gauges.spare_bytes),
-        ("cache_limit", "Memory of pages there may be", bytes(), engine.cache_bytes()),
-        ("cached_pages", "Pages present or in flight", None, gauges.pages),
+        (
+            "spare",
+            "Memory kept to be used again",
+            bytes(),
+            gauges.spare_bytes,
+        ),
+        (
+            "cache_limit",
+            "Memory of pages there may be",
+            bytes(),
+            engine.cache_bytes(),
+        ),
+        (
+            "cached_pages",
+            "Pages present or in flight",
+            None,
+            gauges.pages,
+        ),
         ("files", "Files that are open", None, gauges.files),
         ("streams", "Open descriptions", None, gauges.opens),
-        ("budget_memory", "Reserved by all engines", bytes(), used.memory_bytes),
-        ("budget_memory_limit", "That they may reserve", bytes(), limits.memory_bytes),
-        ("budget_requests", "Requests of all engines in flight", None, used.requests),
-        ("budget_requests_limit", "Above which readahead is refused", None, limits.requests),
-        ("budget_in_flight", "Of all engines, in flight", bytes(), used.bytes),
-        ("budget_in_flight_limit", "Above which readahead is refused", bytes(), limits.bytes),
+        (
+            "budget_memory",
+            "Reserved by all engines",
+            bytes(),
+            used.memory_bytes,
+        ),
+        (
+            "budget_memory_limit",
+            "That they may reserve",
+            bytes(),
+            limits.memory_bytes,
+        ),
+        (
+            "budget_requests",
+            "Requests of all engines in flight",
+            None,
+            used.requests,
+        ),
+        (
+            "budget_requests_limit",
+            "Above which readahead is refused",
+            None,
+            limits.requests,
+        ),
+        (
+            "budget_in_flight",
+            "Of all engines, in flight",
+            bytes(),
+            used.bytes,
+        ),
+        (
+            "budget_in_flight_limit",
+            "Above which readahead is refused",
+            bytes(),
+            limits.bytes,
+        ),
     ];
     plain(encoder, MetricType::Gauge, &rows)?;
     let counters = [
-        ("missed_calls", "Lost wake-ups recovered (should stay 0)", None, gauges.missed_calls),
-        ("budget_refused_requests", "Readahead refused by the budget", None, used.refused_requests),
-        ("budget_refused", "Readahead refused by the budget", bytes(), used.refused_bytes),
-        ("budget_short_engines", "Engines that got less memory than they wanted", None, used.short_engines),
+        (
+            "missed_calls",
+            "Lost wake-ups recovered (should stay 0)",
+            None,
+            gauges.missed_calls,
+        ),
+        (
+            "budget_refused_requests",
+            "Readahead refused by the budget",
+            None,
+            used.refused_requests,
+        ),
+        (
+            "budget_refused",
+            "Readahead refused by the budget",
+            bytes(),
+            used.refused_bytes,
+        ),
+        (
+            "budget_short_engines",
+            "Engines that got less memory than they wanted",
+            None,
+            used.short_engines,
+        ),
     ];
     plain(encoder, MetricType::Counter, &counters)
 }
@@ -187,37 +406,109 @@ fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -
 fn tuned(encoder: &mut DescriptorEncoder<'_>, tuning: &Tuning) -> fmt::Result {
     let bytes = || Some(Unit::Bytes);
     let rows = [
-        ("auto_rate", "Greatest rate of the source lately, in bytes a second", None, tuning.rate),
-        ("auto_distance", "How far the farthest stream reads ahead", bytes(), tuning.distance_bytes),
-        ("auto_distance_limit", "How far one stream may read ahead", bytes(), tuning.max_distance_bytes),
-        ("auto_request", "Length of a request of the farthest stream", bytes(), tuning.request_bytes),
-        ("auto_streams", "Streams that went on lately", None, tuning.streams),
-        ("auto_wasted", "Readahead wasted since the start", bytes(), tuning.wasted_bytes),
-        ("auto_credit", "Readahead that may be expected to be wasted now", bytes(), tuning.credit_bytes),
-        ("auto_runs", "Runs that are over, the older ones forgotten", None, tuning.runs),
-        ("auto_runs_went_on", "Of these, runs that went on after they were found", None, tuning.runs_went_on),
+        (
+            "auto_rate",
+            "Greatest rate of the source lately, in bytes a second",
+            None,
+            tuning.rate,
+        ),
+        (
+            "auto_distance",
+            "How far the farthest stream reads ahead",
+            bytes(),
+            tuning.distance_bytes,
+        ),
+        (
+            "auto_distance_limit",
+            "How far one stream may read ahead",
+            bytes(),
+            tuning.max_distance_bytes,
+        ),
+        (
+            "auto_request",
+            "Length of a request of the farthest stream",
+            bytes(),
+            tuning.request_bytes,
+        ),
+        (
+            "auto_streams",
+            "Streams that went on lately",
+            None,
+            tuning.streams,
+        ),
+        (
+            "auto_wasted",
+            "Readahead wasted since the start",
+            bytes(),
+            tuning.wasted_bytes,
+        ),
+        (
+            "auto_credit",
+            "Readahead that may be expected to be wasted now",
+            bytes(),
+            tuning.credit_bytes,
+        ),
+        (
+            "auto_runs",
+            "Runs that are over, the older ones forgotten",
+            None,
+            tuning.runs,
+        ),
+        (
+            "auto_runs_went_on",
+            "Of these, runs that went on after they were found",
+            None,
+            tuning.runs_went_on,
+        ),
     ];
     plain(encoder, MetricType::Gauge, &rows)?;
     let help = "Latency of the source while it is idle";
-    let mut latency = encoder.encode_descriptor("auto_latency", help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    let mut latency = encoder.encode_descriptor(
+        "auto_latency",
+        help,
+        Some(&Unit::Seconds),
+        MetricType::Gauge,
+    )?;
     latency.encode_gauge(&(tuning.latency_ns as f64 / 1e9))?;
     let help = "Part of the cache's room for readahead that is used; below 1 after readahead was evicted unread";
-    let mut share = encoder.encode_descriptor("auto_cache_share", help, Some(&Unit::Ratios), MetricType::Gauge)?;
+    let mut share = encoder.encode_descriptor(
+        "auto_cache_share",
+        help,
+        Some(&Unit::Ratios),
+        MetricType::Gauge,
+    )?;
     share.encode_gauge(&(tuning.cache_share as f64 / 64.0))?;
     let help = "1 for what limits the distance, 0 for the others";
     let mut family = encoder.encode_descriptor("auto_limit", help, None, MetricType::Gauge)?;
     for limit in Limit::ALL {
-        family.encode_family(&[("limit", limit.name())])?.encode_gauge(&u64::from(limit == tuning.limit))?;
+        family
+            .encode_family(&[("limit", limit.name())])?
+            .encode_gauge(&u64::from(limit == tuning.limit))?;
     }
     Ok(())
 }
 
 fn latencies(encoder: &mut DescriptorEncoder<'_>, both: &[Latencies; 2]) -> fmt::Result {
     let help = "Time a source took for a fetch";
-    let mut family = encoder.encode_descriptor("source_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
+    let mut family = encoder.encode_descriptor(
+        "source_latency",
+        help,
+        Some(&Unit::Seconds),
+        MetricType::Histogram,
+    )?;
     for (class, latencies) in ["demand", "ahead"].into_iter().zip(both) {
-        let bound = |ns: u64| if ns == u64::MAX { f64::INFINITY } else { ns as f64 / 1e9 };
-        let buckets: Vec<(f64, u64)> = latencies.buckets.iter().map(|&(ns, count)| (bound(ns), count)).collect();
+        let bound = |ns: u64| {
+            if ns == u64::MAX {
+                f64::INFINITY
+            } else {
+                ns as f64 / 1e9
+            }
+        };
+        let buckets: Vec<(f64, u64)> = latencies
+            .buckets
+            .iter()
+            .map(|&(ns, count)| (bound(ns), count))
+            .collect();
         let (sum, count) = (latencies.sum_ns as f64 / 1e9, latencies.count());
         let labels = [("class", class)];
         let mut row = family.encode_family(&labels)?;
@@ -230,21 +521,46 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, both: &[Latencies; 2]) -> fmt:
 fn streams(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fmt::Result {
     let policy = engine.policy().info.name;
     let views = engine.streams(MAX_STREAMS);
-    let name = |source: &str| source.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>();
+    let name = |source: &str| {
+        source
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(MAX_NAME)
+            .collect::<String>()
+    };
     let help = "Whether readahead runs for a stream, and why; of those that read most often";
-    let mut family = encoder.encode_descriptor("stream_readahead", help, None, MetricType::Gauge)?;
+    let mut family =
+        encoder.encode_descriptor("stream_readahead", help, None, MetricType::Gauge)?;
     for view in &views {
         let state = readahead_state(policy, &view.stats);
         let (number, source) = (view.number.to_string(), name(&view.source));
-        let labels = [("stream", number.as_str()), ("source", source.as_str()), ("policy", policy), ("why", state.why)];
-        family.encode_family(&labels)?.encode_gauge(&u64::from(state.on))?;
+        let labels = [
+            ("stream", number.as_str()),
+            ("source", source.as_str()),
+            ("policy", policy),
+            ("why", state.why),
+        ];
+        family
+            .encode_family(&labels)?
+            .encode_gauge(&u64::from(state.on))?;
     }
-    let mut family =
-        encoder.encode_descriptor("stream_reads", "Demand reads of a stream", None, MetricType::Counter)?;
+    let mut family = encoder.encode_descriptor(
+        "stream_reads",
+        "Demand reads of a stream",
+        None,
+        MetricType::Counter,
+    )?;
     for view in &views {
         for (result, count) in reads(&view.stats) {
-            let labels = [("stream", view.number.to_string()), ("result", result.to_string())];
-            number(&mut family.encode_family(&labels)?, MetricType::Counter, count)?;
+            let labels = [
+                ("stream", view.number.to_string()),
+                ("result", result.to_string()),
+            ];
+            number(
+                &mut family.encode_family(&labels)?,
+                MetricType::Counter,
+                count,
+            )?;
         }
     }
     Ok(())

@@ -158,11 +158,17 @@ impl Conn {
         if self.agree().is_err() {
             return false;
         }
-        if let (Some(observer), Some(agreement)) = (&self.shared.settings.observer, self.agreement.get()) {
+        if let (Some(observer), Some(agreement)) =
+            (&self.shared.settings.observer, self.agreement.get())
+        {
             observer.opened(self.number, self.shared.called(), agreement.export.size);
         }
         self.turns().armed = true;
-        match self.shared.workers.add(self.stream.as_fd(), self.number, self.stream.holds_more()) {
+        match self
+            .shared
+            .workers
+            .add(self.stream.as_fd(), self.number, self.stream.holds_more())
+        {
             Ok(then) => self.shared.have_done(then),
             Err(_) => self.end(),
         }
@@ -200,8 +206,14 @@ impl Conn {
     }
 
     fn serve(&self, buffer: &mut Vec<u8>) -> Result<usize, Disconnected> {
-        let Some(agreement) = self.agreement.get() else { return Err(Disconnected) };
-        let turn = RequestGuard { conn: self, aside: Cell::new(false), sent: Cell::new(0) };
+        let Some(agreement) = self.agreement.get() else {
+            return Err(Disconnected);
+        };
+        let turn = RequestGuard {
+            conn: self,
+            aside: Cell::new(false),
+            sent: Cell::new(0),
+        };
         let task = self.next(&turn, &agreement.export, buffer);
         self.turns().taking = false;
         let Some(task) = task? else { return Ok(0) };
@@ -226,7 +238,12 @@ impl Conn {
         if !turns.armed && !turns.taking && !turns.over {
             turns.armed = true;
             let more = self.stream.holds_more();
-            if self.shared.workers.arm(self.stream.as_fd(), self.number, more).is_err() {
+            if self
+                .shared
+                .workers
+                .arm(self.stream.as_fd(), self.number, more)
+                .is_err()
+            {
                 turns.over = true;
                 self.hang_up();
             }
@@ -277,15 +294,26 @@ impl Conn {
             }
         }
         let Agreed { structured, holes } = shake.agreed();
-        let agreement = Agreement { export: Export { knows_holes: holes, ..export }, structured };
+        let agreement = Agreement {
+            export: Export {
+                knows_holes: holes,
+                ..export
+            },
+            structured,
+        };
         self.agreement.set(agreement).map_err(|_| Disconnected)
     }
 
     #[cfg(feature = "tls")]
     fn encrypt(&self, deadline: &mut Deadline) -> Result<(), Disconnected> {
-        let Some(tls) = &self.shared.settings.tls else { return Err(Disconnected) };
+        let Some(tls) = &self.shared.settings.tls else {
+            return Err(Disconnected);
+        };
         self.stream.start_tls(tls, deadline).map_err(|error| {
-            tracing::info!(client = self.number, "NBD client refused: no TLS with it ({error})");
+            tracing::info!(
+                client = self.number,
+                "NBD client refused: no TLS with it ({error})"
+            );
             Disconnected
         })
     }
@@ -304,13 +332,20 @@ impl Conn {
     }
 
     /// Sends all of it; `waits` is called before it has to wait for the client.
-    fn send_all(&self, mut bytes: &[u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Disconnected> {
+    fn send_all(
+        &self,
+        mut bytes: &[u8],
+        deadline: &mut Deadline,
+        waits: impl Fn(),
+    ) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.send_now(bytes, &[]) {
                 Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    self.stream.wait_to_send(deadline).map_err(|_| self.give_up())?;
+                    self.stream
+                        .wait_to_send(deadline)
+                        .map_err(|_| self.give_up())?;
                 }
                 Err(_) => return Err(self.give_up()),
             }
@@ -325,13 +360,20 @@ impl Conn {
     }
 
     /// Fills `bytes` from the socket; `waits` is called when they are not all there yet.
-    fn take(&self, mut bytes: &mut [u8], deadline: &mut Deadline, waits: impl Fn()) -> Result<(), Disconnected> {
+    fn take(
+        &self,
+        mut bytes: &mut [u8],
+        deadline: &mut Deadline,
+        waits: impl Fn(),
+    ) -> Result<(), Disconnected> {
         while !bytes.is_empty() {
             match self.stream.receive_now(bytes) {
                 Ok(got @ 1..) => bytes = &mut bytes[got..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     waits();
-                    self.stream.wait_to_receive(deadline).map_err(|_| Disconnected)?;
+                    self.stream
+                        .wait_to_receive(deadline)
+                        .map_err(|_| Disconnected)?;
                 }
                 _ => return Err(Disconnected),
             }
@@ -356,14 +398,31 @@ impl Conn {
             got => got.ok().filter(|n| *n > 0).ok_or(Disconnected)?,
         };
         // The rest of it is the same request: no other thread reads from here before it is complete.
-        self.take(&mut bytes[got..], &mut self.stall(), || turn.step_aside_alone())?;
+        self.take(&mut bytes[got..], &mut self.stall(), || {
+            turn.step_aside_alone()
+        })?;
         let request = Request::parse(&bytes).ok_or(Disconnected)?;
         let order = validate(&request, export);
-        let taken = self.shared.settings.observer.as_ref().map(|_| Instant::now());
-        let mut task = Task { cookie: request.cookie, taken, order, written: None };
+        let taken = self
+            .shared
+            .settings
+            .observer
+            .as_ref()
+            .map(|_| Instant::now());
+        let mut task = Task {
+            cookie: request.cookie,
+            taken,
+            order,
+            written: None,
+        };
         match task.order {
-            Err(Refusal { payload: payload @ 1.., .. }) => self.throw_away(turn, payload)?,
-            Ok(Order::Write { offset, len, .. }) => task.written = self.payload(turn, offset, len as usize, buffer)?,
+            Err(Refusal {
+                payload: payload @ 1..,
+                ..
+            }) => self.throw_away(turn, payload)?,
+            Ok(Order::Write { offset, len, .. }) => {
+                task.written = self.payload(turn, offset, len as usize, buffer)?
+            }
             Ok(Order::Disconnect) => self.closing.store(true, Ordering::Relaxed),
             _ => {}
         }
@@ -399,7 +458,9 @@ impl Conn {
             buffer.resize(len.min(PIECE_BYTES), 0);
         }
         if len <= PIECE_BYTES {
-            self.take(&mut buffer[..len], &mut self.stall(), || turn.step_aside_alone())?;
+            self.take(&mut buffer[..len], &mut self.stall(), || {
+                turn.step_aside_alone()
+            })?;
             return Ok(None);
         }
         turn.step_aside_alone();

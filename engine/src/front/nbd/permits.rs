@@ -21,12 +21,17 @@ pub struct Permit<'a> {
 
 impl Permits {
     pub fn new(most: u64) -> Permits {
-        Permits { used: AtomicU64::new(0), most }
+        Permits {
+            used: AtomicU64::new(0),
+            most,
+        }
     }
 
     pub fn take(&self, n: u64) -> bool {
         let more = |used: u64| used.checked_add(n).filter(|used| *used <= self.most);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     pub fn give(&self, n: u64) {
@@ -58,7 +63,10 @@ mod tests {
         let permits = Permits::new(10);
         let held = permits.hold(7);
         assert!(held.is_some() && !permits.take(4) && permits.take(3) && !permits.take(u64::MAX));
-        assert!(permits.hold(1).is_none() && permits.used() == 10, "what was refused is not given back");
+        assert!(
+            permits.hold(1).is_none() && permits.used() == 10,
+            "what was refused is not given back"
+        );
         drop(held);
         assert_eq!(permits.used(), 3);
         permits.give(3);

@@ -87,7 +87,11 @@ impl NbdSettings {
     pub(super) fn tls_offer(&self) -> TlsOffer {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            return if tls.is_required() { TlsOffer::Required } else { TlsOffer::Optional };
+            return if tls.is_required() {
+                TlsOffer::Required
+            } else {
+                TlsOffer::Optional
+            };
         }
         TlsOffer::None
     }
@@ -120,11 +124,18 @@ pub fn locked(reader: &Reader, error: &WriteError) -> ServeError {
         errno if errno == again.raw_os_error() => {
             "another program has locked it, to write it or to keep it as it is".to_string()
         }
-        errno if errno == busy.raw_os_error() => "it is mounted, or another program has claimed it".to_string(),
+        errno if errno == busy.raw_os_error() => {
+            "it is mounted, or another program has claimed it".to_string()
+        }
         _ => format!("it cannot be locked ({error})"),
     };
-    let remedy = "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
-    ServeError { what, place: reader.describe(), remedy }
+    let remedy =
+        "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
+    ServeError {
+        what,
+        place: reader.describe(),
+        remedy,
+    }
 }
 
 pub fn short_of_files(error: &std::io::Error) -> ServeError {

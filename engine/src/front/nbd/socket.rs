@@ -40,9 +40,18 @@ pub enum Listener {
 impl Listener {
     pub fn bind(listen: &Listen) -> Result<Listener, ServeError> {
         let (bound, place) = match listen {
-            Listen::Unix(path) => (UnixSocket::bind(path).map(Listener::Unix), path.display().to_string()),
-            Listen::Tcp(address) => (TcpListener::bind(address).map(Listener::Tcp), address.to_string()),
-            Listen::Inherited(socket) => (inherited(socket), "the socket that was passed on".to_string()),
+            Listen::Unix(path) => (
+                UnixSocket::bind(path).map(Listener::Unix),
+                path.display().to_string(),
+            ),
+            Listen::Tcp(address) => (
+                TcpListener::bind(address).map(Listener::Tcp),
+                address.to_string(),
+            ),
+            Listen::Inherited(socket) => (
+                inherited(socket),
+                "the socket that was passed on".to_string(),
+            ),
         };
         let bound = bound.and_then(|listener| {
             match &listener {
@@ -57,7 +66,9 @@ impl Listener {
             remedy: match error.kind() {
                 ErrorKind::AddrInUse => "stop the server that is there, or name another place",
                 ErrorKind::AlreadyExists => "it is not a socket; name another place",
-                ErrorKind::PermissionDenied => "name a place that you may write to (ports below 1024 need root)",
+                ErrorKind::PermissionDenied => {
+                    "name a place that you may write to (ports below 1024 need root)"
+                }
                 _ => "name another place",
             },
         })
@@ -87,9 +98,13 @@ impl Listener {
     pub fn uri(&self, export: &str, tls: bool) -> String {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
-            Listener::Unix(unix) => format!("{scheme}+unix:///{export}?socket={}", unix.path().display()),
+            Listener::Unix(unix) => {
+                format!("{scheme}+unix:///{export}?socket={}", unix.path().display())
+            }
             Listener::Tcp(socket) => {
-                let address = socket.local_addr().map_or_else(|_| String::new(), |a| a.to_string());
+                let address = socket
+                    .local_addr()
+                    .map_or_else(|_| String::new(), |a| a.to_string());
                 format!("{scheme}://{address}/{export}")
             }
         }
@@ -110,7 +125,9 @@ fn inherited(socket: &OwnedFd) -> std::io::Result<Listener> {
     let family = rustix::net::getsockname(socket)?.address_family();
     let socket = socket.try_clone()?;
     if family == AddressFamily::UNIX {
-        Ok(Listener::Unix(UnixSocket::inherited(UnixListener::from(socket))?))
+        Ok(Listener::Unix(UnixSocket::inherited(UnixListener::from(
+            socket,
+        ))?))
     } else {
         Ok(Listener::Tcp(TcpListener::from(socket)))
     }
@@ -127,7 +144,9 @@ impl Socket {
     pub fn peer(&self) -> String {
         match self {
             Socket::Unix(_) => "unix".to_string(),
-            Socket::Tcp(s) => s.peer_addr().map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
+            Socket::Tcp(s) => s
+                .peer_addr()
+                .map_or_else(|_| "tcp".to_string(), |address| address.to_string()),
         }
     }
 
@@ -142,7 +161,12 @@ impl Socket {
 
     /// Whether bytes wait to be read.
     pub fn has_more(&self) -> bool {
-        recv(self.as_fd(), &mut [0_u8; 1][..], RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(got, _)| got > 0)
+        recv(
+            self.as_fd(),
+            &mut [0_u8; 1][..],
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        )
+        .is_ok_and(|(got, _)| got > 0)
     }
 
     /// What is there now; `WouldBlock` when it is nothing. Nothing at the end.
@@ -160,7 +184,12 @@ impl Socket {
     pub fn send_now(&self, parts: &[IoSlice<'_>]) -> std::io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            match sendmsg(self.as_fd(), parts, &mut SendAncillaryBuffer::default(), flags) {
+            match sendmsg(
+                self.as_fd(),
+                parts,
+                &mut SendAncillaryBuffer::default(),
+                flags,
+            ) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent?),
@@ -185,8 +214,14 @@ impl Socket {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-            match poll(&mut [PollFd::from_borrowed_fd(self.as_fd(), what)], Some(&time)) {
+            let time = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            match poll(
+                &mut [PollFd::from_borrowed_fd(self.as_fd(), what)],
+                Some(&time),
+            ) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -212,8 +247,11 @@ mod tests {
     #[test]
     fn a_tcp_client_that_is_gone_is_noticed() {
         let listener = Listener::bind(&Listen::Tcp(([127, 0, 0, 1], 0).into())).expect("a port");
-        let Listener::Tcp(socket) = &listener else { unreachable!("it is one") };
-        let _client = TcpStream::connect(socket.local_addr().expect("an address")).expect("connected");
+        let Listener::Tcp(socket) = &listener else {
+            unreachable!("it is one")
+        };
+        let _client =
+            TcpStream::connect(socket.local_addr().expect("an address")).expect("connected");
         let stream = loop {
             match listener.accept() {
                 Ok(stream) => break stream,

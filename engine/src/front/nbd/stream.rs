@@ -35,7 +35,9 @@ impl Stream {
     #[cfg(feature = "tls")]
     pub fn start_tls(&self, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<()> {
         let session = Session::agree(&self.socket, tls, deadline)?;
-        self.session.set(session).map_err(|_| std::io::ErrorKind::AlreadyExists.into())
+        self.session
+            .set(session)
+            .map_err(|_| std::io::ErrorKind::AlreadyExists.into())
     }
 
     /// No more is received; what was taken can still be answered.
@@ -82,7 +84,8 @@ impl Stream {
         if let Some(session) = self.session.get() {
             return session.send_now(&self.socket, head, data);
         }
-        self.socket.send_now(&[IoSlice::new(head), IoSlice::new(data)])
+        self.socket
+            .send_now(&[IoSlice::new(head), IoSlice::new(data)])
     }
 
     /// Waits until something has come, or the client is gone.

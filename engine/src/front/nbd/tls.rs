@@ -20,7 +20,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::{
+    NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier,
+};
 use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -43,7 +45,9 @@ pub struct NbdTls {
 
 impl fmt::Debug for NbdTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NbdTls").field("required", &self.required).finish_non_exhaustive()
+        f.debug_struct("NbdTls")
+            .field("required", &self.required)
+            .finish_non_exhaustive()
     }
 }
 
@@ -56,8 +60,11 @@ impl NbdTls {
     pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, ServeError> {
         let dir = dir.as_ref();
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let (cert_path, key_path, ca_path) =
-            (dir.join("server-cert.pem"), dir.join("server-key.pem"), dir.join("ca-cert.pem"));
+        let (cert_path, key_path, ca_path) = (
+            dir.join("server-cert.pem"),
+            dir.join("server-key.pem"),
+            dir.join("ca-cert.pem"),
+        );
         let certs = certificates(&cert_path)?;
         let key = pem_text(&key_path).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
         let key = key.map_err(|error| unreadable(&key_path, &error))?;
@@ -67,7 +74,9 @@ impl NbdTls {
         };
         check_dates(&certs, &roots, &provider, &cert_path)?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&cert_path, &error))?;
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&cert_path, &error))?;
         let builder = if verify_peer {
             builder.with_client_cert_verifier(verifier(dir, roots, provider)?)
         } else {
@@ -84,13 +93,19 @@ impl NbdTls {
         // A session is not continued on another connection: there is nothing to keep between connections.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(NbdTls { config: Arc::new(config), required: true })
+        Ok(NbdTls {
+            config: Arc::new(config),
+            required: true,
+        })
     }
 
     /// Clients may go without TLS, too: then neither they nor what they read are protected.
     #[must_use]
     pub fn allow_plain(self) -> NbdTls {
-        NbdTls { required: false, ..self }
+        NbdTls {
+            required: false,
+            ..self
+        }
     }
 
     /// Whether clients without TLS are refused.
@@ -108,15 +123,22 @@ fn pem_text(path: &Path) -> Result<Vec<u8>, pem::Error> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let all = pem_text(path).and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
+    let all = pem_text(path)
+        .and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
     let all = all.map_err(|error| unreadable(path, &error))?;
-    if all.is_empty() { Err(unreadable(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
+    if all.is_empty() {
+        Err(unreadable(path, &pem::Error::NoItemsFound))
+    } else {
+        Ok(all)
+    }
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, ServeError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots.add(certificate).map_err(|error| unusable(path, &error))?;
+        roots
+            .add(certificate)
+            .map_err(|error| unusable(path, &error))?;
     }
     Ok(roots)
 }
@@ -131,9 +153,12 @@ fn verifier(
     let (ca_path, list_path) = (dir.join("ca-cert.pem"), dir.join("ca-crl.pem"));
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     // Of the name alone: a link to a list that is not there is no leave to go without one.
-    let absent = std::fs::symlink_metadata(&list_path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    let absent = std::fs::symlink_metadata(&list_path)
+        .is_err_and(|error| error.kind() == ErrorKind::NotFound);
     if !absent {
-        builder = builder.with_crls(revoked(&list_path)?).enforce_revocation_expiration();
+        builder = builder
+            .with_crls(revoked(&list_path)?)
+            .enforce_revocation_expiration();
     }
     builder.build().map_err(|error| match error {
         VerifierBuilderError::InvalidCrl(_) => unlisted(&list_path, &error),
@@ -142,10 +167,15 @@ fn verifier(
 }
 
 fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServeError> {
-    let all = pem_text(path)
-        .and_then(|text| CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
+    let all = pem_text(path).and_then(|text| {
+        CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>()
+    });
     let all = all.map_err(|error| unlisted(path, &error))?;
-    if all.is_empty() { Err(unlisted(path, &pem::Error::NoItemsFound)) } else { Ok(all) }
+    if all.is_empty() {
+        Err(unlisted(path, &pem::Error::NoItemsFound))
+    } else {
+        Ok(all)
+    }
 }
 
 fn unlisted(path: &Path, error: &dyn fmt::Display) -> ServeError {
@@ -163,20 +193,38 @@ fn check_dates(
     provider: &CryptoProvider,
     path: &Path,
 ) -> Result<(), ServeError> {
-    let Some((own, between)) = certs.split_first() else { return Ok(()) };
+    let Some((own, between)) = certs.split_first() else {
+        return Ok(());
+    };
     let own = ParsedCertificate::try_from(own).map_err(|error| unusable(path, &error))?;
     let algorithms = provider.signature_verification_algorithms.all;
-    let checked = verify_server_cert_signed_by_trust_anchor(&own, roots, between, UnixTime::now(), algorithms);
+    let checked = verify_server_cert_signed_by_trust_anchor(
+        &own,
+        roots,
+        between,
+        UnixTime::now(),
+        algorithms,
+    );
     let (what, remedy) = match checked {
-        Err(rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
-            ("the certificate has expired", "have a new one issued, and start the server again")
-        }
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => (
+            "the certificate has expired",
+            "have a new one issued, and start the server again",
+        ),
         Err(rustls::Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        )) => ("the certificate is not valid yet", "check the clock of this machine, or wait for the day"),
+        )) => (
+            "the certificate is not valid yet",
+            "check the clock of this machine, or wait for the day",
+        ),
         _ => return Ok(()),
     };
-    Err(ServeError { what: what.to_string(), place: path.display().to_string(), remedy })
+    Err(ServeError {
+        what: what.to_string(),
+        place: path.display().to_string(),
+        remedy,
+    })
 }
 
 fn unreadable(path: &Path, error: &pem::Error) -> ServeError {
@@ -185,16 +233,24 @@ fn unreadable(path: &Path, error: &pem::Error) -> ServeError {
             "a file for TLS is missing".to_string(),
             "the directory has to hold server-cert.pem and server-key.pem, for --tls-verify-peer ca-cert.pem too",
         ),
-        pem::Error::Io(error) => {
-            (format!("a file for TLS cannot be read ({error})"), "let the user that serves read it")
-        }
+        pem::Error::Io(error) => (
+            format!("a file for TLS cannot be read ({error})"),
+            "let the user that serves read it",
+        ),
         pem::Error::NoItemsFound => (
             "a file for TLS holds no such thing".to_string(),
             "it has to be PEM text with a certificate, or with a key that has no password",
         ),
-        error => (format!("a file for TLS is no PEM text ({error})"), "write it again"),
+        error => (
+            format!("a file for TLS is no PEM text ({error})"),
+            "write it again",
+        ),
     };
-    ServeError { what, place: path.display().to_string(), remedy }
+    ServeError {
+        what,
+        place: path.display().to_string(),
+        remedy,
+    }
 }
 
 fn unusable(path: &Path, error: &dyn fmt::Display) -> ServeError {
@@ -216,8 +272,15 @@ struct State {
 
 impl Session {
     /// Agrees on keys with a client that has asked for TLS, within the time that is left for its handshake.
-    pub fn agree(socket: &Socket, tls: &NbdTls, deadline: &mut Deadline) -> std::io::Result<Session> {
-        let mut state = State { tls: ServerConnection::new(Arc::clone(&tls.config)).map_err(broken)?, encrypted: 0 };
+    pub fn agree(
+        socket: &Socket,
+        tls: &NbdTls,
+        deadline: &mut Deadline,
+    ) -> std::io::Result<Session> {
+        let mut state = State {
+            tls: ServerConnection::new(Arc::clone(&tls.config)).map_err(broken)?,
+            encrypted: 0,
+        };
         loop {
             match state.flush(socket) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -234,7 +297,9 @@ impl Session {
             }
             match state.receive(socket) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.wait_to_receive(deadline)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    socket.wait_to_receive(deadline)?
+                }
                 other => drop(other?),
             }
         }
@@ -247,10 +312,9 @@ impl Session {
     /// Whether decrypted bytes wait, or the end does.
     pub fn holds_more(&self) -> bool {
         // An error stays one: the next receive returns it.
-        self.state()
-            .tls
-            .process_new_packets()
-            .map_or(true, |now| now.plaintext_bytes_to_read() > 0 || now.peer_has_closed())
+        self.state().tls.process_new_packets().map_or(true, |now| {
+            now.plaintext_bytes_to_read() > 0 || now.peer_has_closed()
+        })
     }
 
     /// As [`Socket::receive_now`], decrypted.
@@ -275,7 +339,10 @@ impl Session {
         if state.encrypted == 0 {
             let head = &head[..head.len().min(SEND_BYTES)];
             let data = &data[..data.len().min(SEND_BYTES - head.len())];
-            state.encrypted = state.tls.writer().write_vectored(&[IoSlice::new(head), IoSlice::new(data)])?;
+            state.encrypted = state
+                .tls
+                .writer()
+                .write_vectored(&[IoSlice::new(head), IoSlice::new(data)])?;
         }
         state.flush(socket)?;
         match std::mem::take(&mut state.encrypted) {

@@ -91,7 +91,15 @@ impl Workers {
         epoll::add(&epoll, &wake_fd, EventData::new_u64(WAKE), EventFlags::IN)?;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let (pool, called, poller) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Ok(Workers { epoll, wake_fd, pool, called, poller, cores, most })
+        Ok(Workers {
+            epoll,
+            wake_fd,
+            pool,
+            called,
+            poller,
+            cores,
+            most,
+        })
     }
 
     fn pool(&self) -> MutexGuard<'_, ThreadPool> {
@@ -101,15 +109,29 @@ impl Workers {
     /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
     /// With `more` the client has a turn without that: TLS has bytes of it that the socket does not report.
     pub fn add(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<Then> {
-        epoll::add(&self.epoll, socket, EventData::new_u64(number), if more { SOON } else { ONCE })?;
+        epoll::add(
+            &self.epoll,
+            socket,
+            EventData::new_u64(number),
+            if more { SOON } else { ONCE },
+        )?;
         let pool = self.pool();
         // The first client has no thread yet.
-        Ok(if pool.at_work == 0 { self.call(pool) } else { Then::Nothing })
+        Ok(if pool.at_work == 0 {
+            self.call(pool)
+        } else {
+            Then::Nothing
+        })
     }
 
     /// Once more.
     pub fn arm(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<()> {
-        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(number), if more { SOON } else { ONCE })?)
+        Ok(epoll::modify(
+            &self.epoll,
+            socket,
+            EventData::new_u64(number),
+            if more { SOON } else { ONCE },
+        )?)
     }
 
     /// The calling thread has to wait: another is called to poll the sockets, if none does.
@@ -117,7 +139,11 @@ impl Workers {
         let mut pool = self.pool();
         pool.at_work -= 1;
         let needed = pool.at_work == 0 || !pool.ready.is_empty();
-        if needed { self.call(pool) } else { Then::Nothing }
+        if needed {
+            self.call(pool)
+        } else {
+            Then::Nothing
+        }
     }
 
     /// The wait is over.
@@ -179,7 +205,8 @@ impl Workers {
                     drop(pool);
                     poller.poll(self, look);
                     pool = self.pool();
-                    pool.ready.extend(poller.came.drain(..).filter(|number| *number != WAKE));
+                    pool.ready
+                        .extend(poller.came.drain(..).filter(|number| *number != WAKE));
                     // Before another thread finds no poller and no request.
                     drop(poller);
                     if pool.ready.len() > 1 {
@@ -215,7 +242,11 @@ impl Workers {
                 pool.resting -= 1;
                 return (pool, false);
             }
-            pool = self.called.wait_timeout(pool, left).unwrap_or_else(PoisonError::into_inner).0;
+            pool = self
+                .called
+                .wait_timeout(pool, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         pool.resting -= 1;
         if pool.calls > 0 {
@@ -245,7 +276,11 @@ impl Poller {
             while self.came.is_empty() && Instant::now() < until {
                 self.wait(workers, Some(&Timespec::default()));
             }
-            self.empty_polls = if self.came.is_empty() { self.empty_polls + 1 } else { 0 };
+            self.empty_polls = if self.came.is_empty() {
+                self.empty_polls + 1
+            } else {
+                0
+            };
             if self.empty_polls >= MAX_EMPTY_POLLS {
                 (self.empty_polls, self.rest) = (0, REST);
             }
@@ -259,7 +294,9 @@ impl Poller {
         // Interrupted is nothing: it is asked again. Anything else would be a bug of this file.
         let mut room = [const { MaybeUninit::uninit() }; BATCH];
         match epoll::wait(&workers.epoll, &mut room, time) {
-            Ok((events, _)) => self.came.extend(events.iter().map(|event| event.data.u64())),
+            Ok((events, _)) => self
+                .came
+                .extend(events.iter().map(|event| event.data.u64())),
             Err(error) => debug_assert_eq!(error, rustix::io::Errno::INTR),
         }
     }
@@ -277,7 +314,11 @@ mod tests {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
             let spawn = workers.add(mine.as_fd(), number, false).expect("added") == Then::Spawn;
-            assert_eq!(spawn, number == 0, "the first needs a thread, and it is the caller");
+            assert_eq!(
+                spawn,
+                number == 0,
+                "the first needs a thread, and it is the caller"
+            );
             (mine, theirs)
         };
         (0..many).map(pair).collect()
@@ -298,13 +339,18 @@ mod tests {
             all[*number as usize].1.write_all(&[1; 10]).expect("sent");
         }
         for _ in 0..3 {
-            let taken: Vec<u64> = order.iter().map(|_| workers.take(Some(0), &no_spawn).expect("a turn")).collect();
+            let taken: Vec<u64> = order
+                .iter()
+                .map(|_| workers.take(Some(0), &no_spawn).expect("a turn"))
+                .collect();
             assert_eq!(taken, order);
             // Armed again in another order, though all of them have sent more long since.
             order.rotate_left(1);
             order.swap(0, 2);
             for number in &order {
-                workers.arm(all[*number as usize].0.as_fd(), *number, false).expect("armed");
+                workers
+                    .arm(all[*number as usize].0.as_fd(), *number, false)
+                    .expect("armed");
             }
         }
         workers.end();
@@ -322,13 +368,22 @@ mod tests {
         let workers = &workers;
         assert!(workers.invite() == Then::Spawn, "a core is free");
         assert!(workers.invite() == Then::Nothing, "no other is");
-        assert!(workers.yield_slot() == Then::Nothing, "one is still at work");
+        assert!(
+            workers.yield_slot() == Then::Nothing,
+            "one is still at work"
+        );
         assert!(workers.yield_slot() == Then::Spawn, "no thread is free");
-        assert!(workers.yield_slot() == Then::Nothing, "there are three threads, and may not be more");
+        assert!(
+            workers.yield_slot() == Then::Nothing,
+            "there are three threads, and may not be more"
+        );
         workers.come_back();
         workers.come_back();
         workers.come_back();
-        let (count, done) = (std::sync::atomic::AtomicU32::new(0), std::sync::atomic::AtomicU32::new(0));
+        let (count, done) = (
+            std::sync::atomic::AtomicU32::new(0),
+            std::sync::atomic::AtomicU32::new(0),
+        );
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -352,6 +407,9 @@ mod tests {
             workers.end();
         });
         let pool = workers.pool();
-        assert_eq!((pool.threads, pool.at_work, pool.resting, pool.calls), (0, 0, 0, 0));
+        assert_eq!(
+            (pool.threads, pool.at_work, pool.resting, pool.calls),
+            (0, 0, 0, 0)
+        );
     }
 }

@@ -69,7 +69,10 @@ pub struct Known {
 
 impl Known {
     pub fn new(identity: Identity) -> Known {
-        Known { identity, ..Known::default() }
+        Known {
+            identity,
+            ..Known::default()
+        }
     }
 
     /// How long this identity, of which only the time is new, may still turn out to be an append. It counts from the first
@@ -106,10 +109,14 @@ impl Pick {
     /// `read` bytes from `at` on are in `bufs`.
     #[inline]
     pub fn look(&mut self, core: &Core, bufs: &[IoSliceMut<'_>], at: u64, read: usize) {
-        if let Some(offset) = self.wanted.filter(|offset| (at..at + read as u64).contains(offset)) {
+        if let Some(offset) = self
+            .wanted
+            .filter(|offset| (at..at + read as u64).contains(offset))
+        {
             self.wanted = None;
             let len = PIECE_BYTES.min(at + read as u64 - offset) as usize;
-            self.found = bytes_at(bufs, (offset - at) as usize, len).map(|bytes| core.piece(offset, bytes));
+            self.found =
+                bytes_at(bufs, (offset - at) as usize, len).map(|bytes| core.piece(offset, bytes));
         }
     }
 }
@@ -135,10 +142,18 @@ impl Core {
         if self.device {
             // The position of this descriptor is not used.
             let size = rustix::fs::seek(&self.file, SeekFrom::End(0))?;
-            return Ok(Identity { size, mtime_ns: 0, inode: stat.st_ino });
+            return Ok(Identity {
+                size,
+                mtime_ns: 0,
+                inode: stat.st_ino,
+            });
         }
         let mtime_ns = i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-        Ok(Identity { size: stat.st_size as u64, mtime_ns, inode: stat.st_ino })
+        Ok(Identity {
+            size: stat.st_size as u64,
+            mtime_ns,
+            inode: stat.st_ino,
+        })
     }
 
     /// What the file is now is the version from here on.
@@ -146,7 +161,11 @@ impl Core {
         let now = self.identity_now();
         let mut known = self.known();
         let identity = now.unwrap_or(known.identity);
-        *known = Known { identity, accepted: known.accepted + 1, ..Known::default() };
+        *known = Known {
+            identity,
+            accepted: known.accepted + 1,
+            ..Known::default()
+        };
         self.reads.store(0, Ordering::Relaxed);
         self.tail_due.store(true, Ordering::Relaxed);
         identity.size
@@ -154,7 +173,10 @@ impl Core {
 
     /// Compares with the version that was accepted; a longer one is taken note of if it is the same. `pick` is what was read.
     pub(super) fn same_version(&self, pick: Pick) -> Result<u64, SourceError> {
-        let ask = || self.identity_now().map_err(|errno| self.io("asking for size and time", errno));
+        let ask = || {
+            self.identity_now()
+                .map_err(|errno| self.io("asking for size and time", errno))
+        };
         let mut now = ask()?;
         let mut pause = FIRST_LOOK;
         loop {
@@ -191,7 +213,12 @@ impl Core {
     }
 
     /// The file is longer than the accepted version: is it the same?
-    fn grown(&self, known: MutexGuard<'_, Known>, now: Identity, pick: Pick) -> Result<u64, SourceError> {
+    fn grown(
+        &self,
+        known: MutexGuard<'_, Known>,
+        now: Identity,
+        pick: Pick,
+    ) -> Result<u64, SourceError> {
         let (accepted, old) = (known.accepted, known.identity.size);
         let sample: Vec<Piece> = known.pieces.iter().chain(&known.tail).copied().collect();
         // Not behind the lock: this reads the file.
@@ -200,9 +227,9 @@ impl Core {
             for piece in sample {
                 if !self.holds(&piece)? {
                     let new = now.size;
-                    return Err(
-                        self.changed(&format!("was replaced: it grew from {old} to {new} bytes, with others in it"))
-                    );
+                    return Err(self.changed(&format!(
+                        "was replaced: it grew from {old} to {new} bytes, with others in it"
+                    )));
                 }
             }
         }
@@ -220,7 +247,9 @@ impl Core {
     }
 
     fn changed(&self, what: &str) -> SourceError {
-        SourceError::Changed { what: format!("{} {what}", self.path.display()) }
+        SourceError::Changed {
+            what: format!("{} {what}", self.path.display()),
+        }
     }
 
     // ---- the sample ----
@@ -236,7 +265,10 @@ impl Core {
         let nth = self.reads.fetch_add(1, Ordering::Relaxed);
         let random = self.hasher.hash_one(nth);
         if random % (nth + 1) >= MAX_PIECES || len == 0 || self.appends() || self.writes.is_open() {
-            return Pick { growths, ..Pick::default() };
+            return Pick {
+                growths,
+                ..Pick::default()
+            };
         }
         let (accepted, size) = {
             let known = self.known();
@@ -245,12 +277,18 @@ impl Core {
         // Where there are bytes to be found: a buffer may reach beyond the end.
         let at = offset + random.rotate_left(32) % len.min(size.saturating_sub(offset)).max(1);
         let start = (at - at % PIECE_BYTES).max(offset);
-        Pick { accepted, growths, wanted: Some(start), found: None }
+        Pick {
+            accepted,
+            growths,
+            wanted: Some(start),
+            found: None,
+        }
     }
 
     /// Reads the last page of a version, once.
     pub(super) fn note_tail(&self) -> Result<(), Errno> {
-        let due = self.tail_due.load(Ordering::Relaxed) && self.tail_due.swap(false, Ordering::Relaxed);
+        let due =
+            self.tail_due.load(Ordering::Relaxed) && self.tail_due.swap(false, Ordering::Relaxed);
         if !due || self.appends() || self.writes.is_open() {
             return Ok(());
         }
@@ -261,9 +299,14 @@ impl Core {
         let offset = size.saturating_sub(1) / PIECE_BYTES * PIECE_BYTES;
         // At least one byte is asked for, though there may be none: this is the trial of direct I/O as well.
         let mut bytes = vec![0; (size - offset).max(1) as usize];
-        let read = self.fill(&mut [IoSliceMut::new(&mut bytes)], offset, &mut Pick::default())?;
+        let read = self.fill(
+            &mut [IoSliceMut::new(&mut bytes)],
+            offset,
+            &mut Pick::default(),
+        )?;
         let mut known = self.known();
-        if known.accepted == accepted && known.identity.size == size && read as u64 == size - offset {
+        if known.accepted == accepted && known.identity.size == size && read as u64 == size - offset
+        {
             known.tail = Some(self.piece(offset, &bytes[..read]));
         }
         Ok(())
@@ -271,7 +314,10 @@ impl Core {
 
     /// Puts what was found into the sample of the accepted version, at the place of another when there are enough.
     fn remember(&self, known: &mut Known, pick: Pick) {
-        let Some(piece) = pick.found.filter(|_| pick.accepted == known.accepted && !self.writes.is_open()) else {
+        let Some(piece) = pick
+            .found
+            .filter(|_| pick.accepted == known.accepted && !self.writes.is_open())
+        else {
             return;
         };
         if (known.pieces.len() as u64) < MAX_PIECES {
@@ -285,18 +331,29 @@ impl Core {
     fn piece(&self, offset: u64, bytes: &[u8]) -> Piece {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(bytes);
-        Piece { offset, len: bytes.len(), hash: hasher.finish() }
+        Piece {
+            offset,
+            len: bytes.len(),
+            hash: hasher.finish(),
+        }
     }
 
     /// After the file grew during a read: does it still hold all of the first `read` bytes in `bufs`?
-    pub(super) fn still_holds(&self, bufs: &[IoSliceMut<'_>], offset: u64, read: usize) -> Result<(), SourceError> {
+    pub(super) fn still_holds(
+        &self,
+        bufs: &[IoSliceMut<'_>],
+        offset: u64,
+        read: usize,
+    ) -> Result<(), SourceError> {
         if self.appends() || self.writes.is_open() {
             return Ok(());
         }
         let mut again = vec![0; COMPARE_BYTES.min(read)];
         let mut done = 0;
         while done < read {
-            let Some(bytes) = bytes_at(bufs, done, again.len().min(read - done)) else { break };
+            let Some(bytes) = bytes_at(bufs, done, again.len().min(read - done)) else {
+                break;
+            };
             let again = &mut again[..bytes.len()];
             let at = offset + done as u64;
             let got = self.fill(&mut [IoSliceMut::new(again)], at, &mut Pick::default());
@@ -312,7 +369,11 @@ impl Core {
     /// Reads a piece again: are its bytes the same?
     fn holds(&self, piece: &Piece) -> Result<bool, SourceError> {
         let mut bytes = vec![0; piece.len];
-        let read = self.fill(&mut [IoSliceMut::new(&mut bytes)], piece.offset, &mut Pick::default());
+        let read = self.fill(
+            &mut [IoSliceMut::new(&mut bytes)],
+            piece.offset,
+            &mut Pick::default(),
+        );
         let read = read.map_err(|errno| self.io("reading again", errno))?;
         Ok(read == piece.len && self.piece(piece.offset, &bytes).hash == piece.hash)
     }
@@ -334,7 +395,9 @@ mod tests {
         core.accept_now();
         let begin = |buf: &mut [u8]| {
             let mut pick = core.pick(0, buf.len() as u64);
-            let done = core.fill(&mut [IoSliceMut::new(buf)], 0, &mut pick).expect("read");
+            let done = core
+                .fill(&mut [IoSliceMut::new(buf)], 0, &mut pick)
+                .expect("read");
             (done, pick)
         };
         let (mut a, mut b) = (vec![0; 16_384], vec![0; 16_384]);
@@ -344,7 +407,10 @@ mod tests {
         let end_b = core.read_on(&mut [IoSliceMut::new(&mut b)], 0, of_b, picked_by_b);
         assert_eq!(end_b.ok(), Some(16_384), "an empty sample refuses nothing");
         let end_a = core.read_on(&mut [IoSliceMut::new(&mut a)], 0, of_a, picked_by_a);
-        assert!(matches!(end_a, Err(SourceError::Changed { .. })), "{end_a:?}");
+        assert!(
+            matches!(end_a, Err(SourceError::Changed { .. })),
+            "{end_a:?}"
+        );
 
         // A file that was appended to under a read is no other.
         core.accept_now();
@@ -356,6 +422,10 @@ mod tests {
             .write_all(&[3; 10])
             .expect("appended");
         assert_eq!(core.same_version(Pick::default()).ok(), Some(200_010));
-        assert_eq!(core.read_on(&mut [IoSliceMut::new(&mut a)], 0, of_a, picked_by_a).ok(), Some(16_384));
+        assert_eq!(
+            core.read_on(&mut [IoSliceMut::new(&mut a)], 0, of_a, picked_by_a)
+                .ok(),
+            Some(16_384)
+        );
     }
 }

@@ -48,20 +48,33 @@ impl Drop for Writes {
     /// begun its program yet holds a copy of the descriptor, and the lock stays as long as one copy does.
     fn drop(&mut self) {
         if let (Some(None), Some(file)) = (self.claim.get(), self.file.get()) {
-            let _ = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_UNLCK)));
+            let _ = nix::fcntl::fcntl(
+                file,
+                nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_UNLCK)),
+            );
         }
     }
 }
 
 /// All of a file, whatever its length.
 fn whole_file(kind: nix::libc::c_int) -> nix::libc::flock {
-    nix::libc::flock { l_type: kind as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 }
+    nix::libc::flock {
+        l_type: kind as _,
+        l_whence: nix::libc::SEEK_SET as _,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
 }
 
 impl Core {
     /// Opens the descriptor that writes, once.
     pub(super) fn open_to_write(&self) -> Result<(), SourceError> {
-        let _turn = self.writes.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self
+            .writes
+            .opening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.writes.file.get().is_some() {
             return Ok(());
         }
@@ -71,7 +84,9 @@ impl Core {
         let (read, written) = (rustix::fs::fstat(&self.file), rustix::fs::fstat(&file));
         let (read, written) = (read.map_err(error)?, written.map_err(error)?);
         if (read.st_dev, read.st_ino) != (written.st_dev, written.st_ino) {
-            return Err(SourceError::Changed { what: format!("{} is another file now", self.path.display()) });
+            return Err(SourceError::Changed {
+                what: format!("{} is another file now", self.path.display()),
+            });
         }
         let _ = self.writes.file.set(file);
         Ok(())
@@ -80,27 +95,43 @@ impl Core {
     /// Keeps others out, as far as they ask: of a file by a lock of its open description, which QEMU takes as well; of a
     /// device by `O_EXCL`, which mounts and other exclusive openers respect.
     pub(super) fn lock_writes(&self) -> Result<(), SourceError> {
-        let _turn = self.writes.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self
+            .writes
+            .opening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.writes.claim.get().is_some() {
             return Ok(());
         }
-        let file = self.writes.file.get().ok_or_else(|| self.io("locking", Errno::BADF))?;
+        let file = self
+            .writes
+            .file
+            .get()
+            .ok_or_else(|| self.io("locking", Errno::BADF))?;
         if self.device {
             let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
             // By descriptor: another device may bear the name by now.
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            let claim = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| self.io("locking", errno))?;
+            let claim = rustix::fs::open(path, flags, Mode::empty())
+                .map_err(|errno| self.io("locking", errno))?;
             let _ = self.writes.claim.set(Some(claim));
             return Ok(());
         }
-        let locked = nix::fcntl::fcntl(file, nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_WRLCK)));
+        let locked = nix::fcntl::fcntl(
+            file,
+            nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_WRLCK)),
+        );
         locked.map_err(|errno| self.io("locking", Errno::from_raw_os_error(errno as i32)))?;
         let _ = self.writes.claim.set(None);
         Ok(())
     }
 
     pub(super) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        let file = self.writes.file.get().ok_or_else(|| self.io("writing", Errno::ROFS))?;
+        let file = self
+            .writes
+            .file
+            .get()
+            .ok_or_else(|| self.io("writing", Errno::ROFS))?;
         self.begin_write(bytes.len() as u64, offset)?;
         let written = write_all(file, bytes, offset);
         let mut known = self.known();
@@ -119,11 +150,18 @@ impl Core {
         loop {
             {
                 let known = self.known();
-                if offset.checked_add(len).is_none_or(|end| end > known.identity.size) {
+                if offset
+                    .checked_add(len)
+                    .is_none_or(|end| end > known.identity.size)
+                {
                     return Err(self.io("writing beyond the end", Errno::NOSPC));
                 }
-                let now = self.identity_now().map_err(|errno| self.io("asking for size and time", errno))?;
-                if now == known.identity || self.writes.under_way() && now.size == known.identity.size {
+                let now = self
+                    .identity_now()
+                    .map_err(|errno| self.io("asking for size and time", errno))?;
+                if now == known.identity
+                    || self.writes.under_way() && now.size == known.identity.size
+                {
                     self.writes.under_way.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -133,7 +171,11 @@ impl Core {
     }
 
     pub(super) fn sync(&self) -> Result<(), SourceError> {
-        let file = self.writes.file.get().ok_or_else(|| self.io("flushing", Errno::ROFS))?;
+        let file = self
+            .writes
+            .file
+            .get()
+            .ok_or_else(|| self.io("flushing", Errno::ROFS))?;
         loop {
             match rustix::fs::fdatasync(file) {
                 Err(Errno::INTR) => {}

@@ -28,7 +28,10 @@ pub struct Blocks {
 
 impl Blocks {
     /// Any request of up to 32 MiB.
-    pub const ANY: Blocks = Blocks { minimum: 1, maximum: MAX_REQUEST };
+    pub const ANY: Blocks = Blocks {
+        minimum: 1,
+        maximum: MAX_REQUEST,
+    };
 
     /// What a server names; nothing where that is against the protocol.
     pub fn of(minimum: u32, maximum: u32) -> Option<Blocks> {
@@ -39,13 +42,30 @@ impl Blocks {
     }
 
     /// The requests for `wanted` of an export of `size` bytes, and whether they have the very bytes that are wanted.
-    pub fn requests(self, wanted: Range<u64>, size: u64) -> (impl Iterator<Item = Range<u64>>, bool) {
+    pub fn requests(
+        self,
+        wanted: Range<u64>,
+        size: u64,
+    ) -> (impl Iterator<Item = Range<u64>>, bool) {
         let start = wanted.start / self.minimum * self.minimum;
-        let end = wanted.end.next_multiple_of(self.minimum).min(size).max(start);
+        let end = wanted
+            .end
+            .next_multiple_of(self.minimum)
+            .min(size)
+            .max(start);
         let fits = (start, end) == (wanted.start, wanted.end);
-        let step = if fits { self.maximum } else { self.maximum.min(BESIDE_BYTES.max(self.minimum)) };
+        let step = if fits {
+            self.maximum
+        } else {
+            self.maximum.min(BESIDE_BYTES.max(self.minimum))
+        };
         let step = usize::try_from(step).unwrap_or(usize::MAX);
-        ((start..end).step_by(step).map(move |at| at..end.min(at + step as u64)), fits)
+        (
+            (start..end)
+                .step_by(step)
+                .map(move |at| at..end.min(at + step as u64)),
+            fits,
+        )
     }
 }
 
@@ -53,7 +73,10 @@ impl Blocks {
 pub fn copy(bytes: &[u8], offset: u64, bufs: &mut [IoSliceMut<'_>], wanted: u64) {
     let mut at = wanted;
     for buf in bufs {
-        let (start, end) = (at.max(offset), (at + buf.len() as u64).min(offset + bytes.len() as u64));
+        let (start, end) = (
+            at.max(offset),
+            (at + buf.len() as u64).min(offset + bytes.len() as u64),
+        );
         if start < end {
             let len = (end - start) as usize;
             let (from, to) = ((start - offset) as usize, (start - at) as usize);
@@ -72,7 +95,12 @@ mod tests {
     /// Their beginnings and ends, and whether they fit.
     fn requests(blocks: Blocks, wanted: Range<u64>, size: u64) -> (Vec<(u64, u64)>, bool) {
         let (requests, fits) = blocks.requests(wanted, size);
-        (requests.map(|request| (request.start, request.end)).collect(), fits)
+        (
+            requests
+                .map(|request| (request.start, request.end))
+                .collect(),
+            fits,
+        )
     }
 
     #[test]
@@ -82,19 +110,37 @@ mod tests {
             requests(blocks, 100 * K..1200 * K, 4 << 20),
             (vec![(64 * K, 1088 * K), (1088 * K, 1216 * K)], false)
         );
-        assert_eq!(requests(blocks, 64 * K..128 * K, 4 << 20), (vec![(64 * K, 128 * K)], true));
+        assert_eq!(
+            requests(blocks, 64 * K..128 * K, 4 << 20),
+            (vec![(64 * K, 128 * K)], true)
+        );
         // The export ends within a block.
-        assert_eq!(requests(blocks, 64 * K..70 * K, 70 * K), (vec![(64 * K, 70 * K)], true));
-        assert_eq!(requests(blocks, 69 * K..70 * K, 70 * K), (vec![(64 * K, 70 * K)], false));
+        assert_eq!(
+            requests(blocks, 64 * K..70 * K, 70 * K),
+            (vec![(64 * K, 70 * K)], true)
+        );
+        assert_eq!(
+            requests(blocks, 69 * K..70 * K, 70 * K),
+            (vec![(64 * K, 70 * K)], false)
+        );
         // A maximum that is no multiple of the minimum is rounded down.
         let blocks = Blocks::of(512, 1300).expect("legal");
-        assert_eq!(requests(blocks, 0..2048, 4096), (vec![(0, 1024), (1024, 2048)], true));
+        assert_eq!(
+            requests(blocks, 0..2048, 4096),
+            (vec![(0, 1024), (1024, 2048)], true)
+        );
         assert_eq!(requests(Blocks::ANY, 3..5, 4096), (vec![(3, 5)], true));
     }
 
     #[test]
     fn sizes_against_the_protocol_are_refused() {
-        for (minimum, maximum) in [(0, 1 << 20), (3, 1 << 20), (128 << 10, 1 << 20), (4096, 0), (4096, 4095)] {
+        for (minimum, maximum) in [
+            (0, 1 << 20),
+            (3, 1 << 20),
+            (128 << 10, 1 << 20),
+            (4096, 0),
+            (4096, 4095),
+        ] {
             assert_eq!(Blocks::of(minimum, maximum), None, "{minimum}, {maximum}");
         }
         assert_eq!(Blocks::of(1, u32::MAX), Some(Blocks::ANY));
@@ -107,6 +153,9 @@ mod tests {
         let mut bufs = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
         copy(&bytes[..10], 1000, &mut bufs, 1003);
         copy(&bytes[10..20], 1010, &mut bufs, 1003);
-        assert_eq!((one, two), ([3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15, 16, 17]));
+        assert_eq!(
+            (one, two),
+            ([3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15, 16, 17])
+        );
     }
 }

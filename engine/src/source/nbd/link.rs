@@ -14,7 +14,9 @@
 use super::blocks::{self, Blocks};
 use super::uri::{Address, Place};
 use crate::nbd::keepalive::keep_alive;
-use crate::nbd::wire::{self, Request, command, errno, handshake_flag, info, option, reply, transmission};
+use crate::nbd::wire::{
+    self, Request, command, errno, handshake_flag, info, option, reply, transmission,
+};
 use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
@@ -49,7 +51,9 @@ impl Broken {
         match error.kind() {
             ErrorKind::WouldBlock => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
             ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is too slow".to_string()),
-            ErrorKind::UnexpectedEof => Broken::Lost(EIO, "the server closed the connection".to_string()),
+            ErrorKind::UnexpectedEof => {
+                Broken::Lost(EIO, "the server closed the connection".to_string())
+            }
             _ => match error.raw_os_error() {
                 Some(errno) => Broken::Lost(errno, errno_text(errno)),
                 // Of the resolver, which has no number.
@@ -59,7 +63,10 @@ impl Broken {
     }
 
     fn odd(what: &str) -> Broken {
-        Broken::Lost(EIO, format!("the server does not keep to the protocol: {what}"))
+        Broken::Lost(
+            EIO,
+            format!("the server does not keep to the protocol: {what}"),
+        )
     }
 
     pub fn open_error(self, what: &SourceName) -> SourceOpenError {
@@ -75,15 +82,23 @@ impl Broken {
             true => "check the host's name, or write its address".to_string(),
             false => "check that the server runs and has this export (nbdinfo --list)".to_string(),
         };
-        SourceOpenError { what: what.clone(), why, remedy, errno }
+        SourceOpenError {
+            what: what.clone(),
+            why,
+            remedy,
+            errno,
+        }
     }
 
     pub fn read_error(self, what: &SourceName) -> SourceError {
         match self {
-            Broken::Lost(errno, why) | Broken::Refused(errno, why) => {
-                SourceError::Io { errno, what: format!("{what}: {why}") }
-            }
-            Broken::Changed(why) => SourceError::Changed { what: format!("{what}: {why}") },
+            Broken::Lost(errno, why) | Broken::Refused(errno, why) => SourceError::Io {
+                errno,
+                what: format!("{what}: {why}"),
+            },
+            Broken::Changed(why) => SourceError::Changed {
+                what: format!("{what}: {why}"),
+            },
         }
     }
 }
@@ -126,17 +141,31 @@ pub struct NbdLink {
 impl NbdLink {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, Broken> {
-        let stream = Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
+        let stream =
+            Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
         let export = agree(&stream, &address.export, Instant::now() + silence)?;
-        let replies =
-            Mutex::new(ReplyState { owner: ReplyOwner::Free, next_cookie: 1, waiting: BTreeMap::new(), owed: 0 });
-        Ok(NbdLink { stream, export, silence, sending: Mutex::default(), replies })
+        let replies = Mutex::new(ReplyState {
+            owner: ReplyOwner::Free,
+            next_cookie: 1,
+            waiting: BTreeMap::new(),
+            owed: 0,
+        });
+        Ok(NbdLink {
+            stream,
+            export,
+            silence,
+            sending: Mutex::default(),
+            replies,
+        })
     }
 
     /// When an answer has to be complete: `silence` for itself, and as much for each [`PACE_BYTES`] that the server owes with it.
     fn until(&self, owed: u64) -> Instant {
         let times = owed.div_ceil(PACE_BYTES).saturating_add(1);
-        Instant::now() + self.silence.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX))
+        Instant::now()
+            + self
+                .silence
+                .saturating_mul(u32::try_from(times).unwrap_or(u32::MAX))
     }
 
     pub fn size(&self) -> u64 {
@@ -165,7 +194,10 @@ impl NbdLink {
     pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);
-        let (requests, fits) = self.export.blocks.requests(offset..offset + wanted as u64, self.size());
+        let (requests, fits) = self
+            .export
+            .blocks
+            .requests(offset..offset + wanted as u64, self.size());
         let mut beside = Vec::new();
         for request in requests {
             let len = (request.end - request.start) as usize;
@@ -181,7 +213,13 @@ impl NbdLink {
     }
 
     /// One request: `len` bytes from `offset` on, into `bufs` from their byte `skip` on.
-    fn request(&self, bufs: &mut [IoSliceMut<'_>], skip: usize, offset: u64, len: usize) -> Result<(), Broken> {
+    fn request(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        skip: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<(), Broken> {
         let bell = Arc::new(Condvar::new());
         let (cookie, until) = {
             let mut replies = self.replies();
@@ -194,7 +232,16 @@ impl NbdLink {
             replies.owed += len as u64;
             (cookie, self.until(replies.owed))
         };
-        let done = self.receive(&Waiter { cookie, until, bell }, bufs, skip, (offset, len));
+        let done = self.receive(
+            &Waiter {
+                cookie,
+                until,
+                bell,
+            },
+            bufs,
+            skip,
+            (offset, len),
+        );
         self.replies().owed -= len as u64;
         done
     }
@@ -207,7 +254,13 @@ impl NbdLink {
         skip: usize,
         (offset, len): (u64, usize),
     ) -> Result<(), Broken> {
-        let request = Request { flags: 0, command: command::READ, cookie: waiter.cookie, offset, len: len as u32 };
+        let request = Request {
+            flags: 0,
+            command: command::READ,
+            cookie: waiter.cookie,
+            offset,
+            len: len as u32,
+        };
         let sent = {
             let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
             self.stream.send(&request.bytes())
@@ -223,7 +276,9 @@ impl NbdLink {
                 Ok(())
             }
             // It serves this version no more: another connection may get the next one.
-            errno::ESHUTDOWN => Err(self.down(Broken::Changed("the server ends this connection".to_string()))),
+            errno::ESHUTDOWN => Err(self.down(Broken::Changed(
+                "the server ends this connection".to_string(),
+            ))),
             error => {
                 self.yield_floor(waiter.cookie);
                 let system = i32::try_from(error).unwrap_or(EIO);
@@ -233,12 +288,22 @@ impl NbdLink {
     }
 
     /// Waits until the head of the answer to the waiter has been read, and holds the floor then. Gives its error number.
-    fn listen(&self, &Waiter { cookie, until, ref bell }: &Waiter) -> Result<u32, Broken> {
+    fn listen(
+        &self,
+        &Waiter {
+            cookie,
+            until,
+            ref bell,
+        }: &Waiter,
+    ) -> Result<u32, Broken> {
         let mut replies = self.replies();
         loop {
             if Instant::now() >= until {
                 drop(replies);
-                return Err(self.down(Broken::Lost(ETIMEDOUT, "the server is too slow".to_string())));
+                return Err(self.down(Broken::Lost(
+                    ETIMEDOUT,
+                    "the server is too slow".to_string(),
+                )));
             }
             match &replies.owner {
                 ReplyOwner::Down(why) => return Err(why.clone()),
@@ -266,7 +331,10 @@ impl NbdLink {
                 }
                 ReplyOwner::Listening | ReplyOwner::For(..) => {
                     let left = until.saturating_duration_since(Instant::now());
-                    replies = bell.wait_timeout(replies, left).unwrap_or_else(PoisonError::into_inner).0;
+                    replies = bell
+                        .wait_timeout(replies, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
                 }
             }
         }
@@ -278,7 +346,10 @@ impl NbdLink {
         if matches!(replies.owner, ReplyOwner::Listening) {
             replies.owner = ReplyOwner::Free;
         }
-        let next = replies.waiting.first_key_value().map(|(_, bell)| Arc::clone(bell));
+        let next = replies
+            .waiting
+            .first_key_value()
+            .map(|(_, bell)| Arc::clone(bell));
         drop(replies);
         if let Some(next) = next {
             next.notify_one();
@@ -288,7 +359,9 @@ impl NbdLink {
     /// The head of the next answer: whose it is, and its error.
     fn head(&self, until: Instant) -> Result<(u64, u32), Broken> {
         let mut bytes = [0; 16];
-        self.stream.receive(&mut bytes, until).map_err(|error| Broken::lost(&error))?;
+        self.stream
+            .receive(&mut bytes, until)
+            .map_err(|error| Broken::lost(&error))?;
         if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
             return Err(Broken::odd("an answer without its magic number"));
         }
@@ -302,7 +375,9 @@ impl NbdLink {
             return first.clone();
         }
         replies.owner = ReplyOwner::Down(why.clone());
-        std::mem::take(&mut replies.waiting).values().for_each(|bell| bell.notify_one());
+        std::mem::take(&mut replies.waiting)
+            .values()
+            .for_each(|bell| bell.notify_one());
         self.stream.hang_up();
         why
     }
@@ -311,7 +386,13 @@ impl NbdLink {
 impl Drop for NbdLink {
     fn drop(&mut self) {
         if self.is_up() {
-            let leave = Request { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 };
+            let leave = Request {
+                flags: 0,
+                command: command::DISC,
+                cookie: 0,
+                offset: 0,
+                len: 0,
+            };
             let _ = self.stream.send(&leave.bytes());
         }
     }
@@ -348,10 +429,16 @@ fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> 
     stream.receive(&mut hello, until).map_err(lost)?;
     let flags = wire::u16_at(&hello, 16);
     if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
-        return Err(Broken::Refused(EIO, "this is no NBD server of the newstyle kind".to_string()));
+        return Err(Broken::Refused(
+            EIO,
+            "this is no NBD server of the newstyle kind".to_string(),
+        ));
     }
     if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
-        return Err(Broken::Refused(EIO, "the server is too old: it lacks the fixed newstyle handshake".to_string()));
+        return Err(Broken::Refused(
+            EIO,
+            "the server is too old: it lacks the fixed newstyle handshake".to_string(),
+        ));
     }
     let ours = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
     let name = export.as_bytes();
@@ -370,14 +457,19 @@ fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> 
         match kind {
             reply::ACK => {
                 let (size, flags) = found.ok_or_else(|| Broken::odd("no size"))?;
-                return Ok(Agreed { size, flags, blocks });
+                return Ok(Agreed {
+                    size,
+                    flags,
+                    blocks,
+                });
             }
             reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
                 found = Some((wire::u64_at(&data, 2), wire::u16_at(&data, 10)));
             }
             reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
                 let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
-                blocks = named.ok_or_else(|| Broken::odd("sizes of requests that it does not allow"))?;
+                blocks =
+                    named.ok_or_else(|| Broken::odd("sizes of requests that it does not allow"))?;
             }
             reply::INFO => {}
             error => return Err(refused(error, &data)),
@@ -404,14 +496,22 @@ fn answer(stream: &Wire, until: Instant) -> Result<(u32, Vec<u8>), Broken> {
 }
 
 fn refused(error: u32, data: &[u8]) -> Broken {
-    let said: String = String::from_utf8_lossy(data).chars().filter(|c| !c.is_control()).take(200).collect();
+    let said: String = String::from_utf8_lossy(data)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
     let what = match error {
         reply::ERR_UNKNOWN => "the server has no export of this name",
         reply::ERR_TLS_REQD => "the server wants TLS, which is not built in",
         reply::ERR_UNSUP => "the server is too old: it does not know the option GO",
         _ => "the server refuses",
     };
-    let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(" ({said})")
+    };
     Broken::Refused(EIO, format!("{what}{said}"))
 }
 
@@ -433,7 +533,9 @@ impl Wire {
             Place::Tcp { host, port } => {
                 let mut last = std::io::Error::from(ErrorKind::NotFound);
                 let found = (host.as_str(), *port).to_socket_addrs();
-                for address in found.map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))? {
+                for address in found
+                    .map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))?
+                {
                     match TcpStream::connect_timeout(&address, silence) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
@@ -494,8 +596,13 @@ mod tests {
     fn a_tcp_server_that_is_gone_is_noticed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let place = Place::Tcp { host: "127.0.0.1".to_string(), port };
-        let Ok(Wire::Tcp(stream)) = Wire::connect(&place, Duration::from_secs(5)) else { panic!("connected") };
+        let place = Place::Tcp {
+            host: "127.0.0.1".to_string(),
+            port,
+        };
+        let Ok(Wire::Tcp(stream)) = Wire::connect(&place, Duration::from_secs(5)) else {
+            panic!("connected")
+        };
         assert_eq!(rustix::net::sockopt::socket_keepalive(&stream), Ok(true));
     }
 }

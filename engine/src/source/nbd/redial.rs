@@ -29,7 +29,10 @@ pub struct Redial {
 impl Redial {
     /// Why no connection is made now, if none is.
     pub fn refuses(&self, now: Instant) -> Option<Broken> {
-        self.next.as_ref().filter(|(next, _)| now < *next).map(|(_, why)| why.clone())
+        self.next
+            .as_ref()
+            .filter(|(next, _)| now < *next)
+            .map(|(_, why)| why.clone())
     }
 
     pub fn connected(&mut self) {
@@ -38,15 +41,23 @@ impl Redial {
 
     /// No connection could be made.
     pub fn failed(&mut self, now: Instant, why: &Broken) {
-        let pause = MIN_PAUSE.saturating_mul(1 << self.failures.min(16)).min(MAX_PAUSE);
+        let pause = MIN_PAUSE
+            .saturating_mul(1 << self.failures.min(16))
+            .min(MAX_PAUSE);
         self.failures += 1;
         self.next = Some((now + pause, why.clone()));
     }
 
     /// How long a read waits that has failed `tries` times before it tries again; nothing where it gives up.
     pub fn pause(&self, now: Instant, tries: u32) -> Option<Duration> {
-        let own = if tries <= 1 { Duration::ZERO } else { MIN_PAUSE.saturating_mul(1 << (tries - 2).min(16)) };
-        let closed = self.next.as_ref().map_or(Duration::ZERO, |(next, _)| next.saturating_duration_since(now));
+        let own = if tries <= 1 {
+            Duration::ZERO
+        } else {
+            MIN_PAUSE.saturating_mul(1 << (tries - 2).min(16))
+        };
+        let closed = self.next.as_ref().map_or(Duration::ZERO, |(next, _)| {
+            next.saturating_duration_since(now)
+        });
         (tries < MAX_TRIES && closed <= MAX_WAIT).then(|| own.max(closed))
     }
 }
@@ -65,20 +76,40 @@ mod tests {
         assert!(redial.refuses(start).is_none());
         for pause in [100, 200, 400, 800, 1600, 2000, 2000] {
             redial.failed(start, &lost());
-            assert!(redial.refuses(start + Duration::from_millis(pause - 1)).is_some(), "{pause}");
-            assert!(redial.refuses(start + Duration::from_millis(pause)).is_none(), "{pause}");
+            assert!(
+                redial
+                    .refuses(start + Duration::from_millis(pause - 1))
+                    .is_some(),
+                "{pause}"
+            );
+            assert!(
+                redial
+                    .refuses(start + Duration::from_millis(pause))
+                    .is_none(),
+                "{pause}"
+            );
         }
-        assert_eq!(redial.pause(start, 1), None, "dead for a while: reads fail at once");
+        assert_eq!(
+            redial.pause(start, 1),
+            None,
+            "dead for a while: reads fail at once"
+        );
         redial.connected();
         assert!(redial.refuses(start).is_none());
         redial.failed(start, &lost());
-        assert_eq!(redial.pause(start, 1), Some(Duration::from_millis(100)), "from the start again");
+        assert_eq!(
+            redial.pause(start, 1),
+            Some(Duration::from_millis(100)),
+            "from the start again"
+        );
     }
 
     #[test]
     fn a_read_tries_five_times() {
         let (now, redial) = (Instant::now(), Redial::default());
-        let pauses: Vec<Option<u128>> = (1..6).map(|tries| redial.pause(now, tries).map(|p| p.as_millis())).collect();
+        let pauses: Vec<Option<u128>> = (1..6)
+            .map(|tries| redial.pause(now, tries).map(|p| p.as_millis()))
+            .collect();
         assert_eq!(pauses, [Some(0), Some(100), Some(200), Some(400), None]);
     }
 }

@@ -79,7 +79,10 @@ impl Brake {
             return None;
         }
         state.under_way += 1;
-        Some(Turn { brake: self, halved: state.halved })
+        Some(Turn {
+            brake: self,
+            halved: state.halved,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -92,7 +95,11 @@ impl Turn<'_> {
     pub fn answered(&self) {
         let mut state = self.brake.lock();
         if let Some(more) = (ONE * ONE).checked_div(state.limit) {
-            state.limit = if state.limit + more < MAX_LIMIT * ONE { state.limit + more } else { 0 };
+            state.limit = if state.limit + more < MAX_LIMIT * ONE {
+                state.limit + more
+            } else {
+                0
+            };
         }
     }
 
@@ -133,7 +140,9 @@ mod tests {
 
     /// As many as may begin now, of readahead or of demand.
     fn begin(brake: &Brake, most: usize, awaited: bool) -> Vec<Turn<'_>> {
-        std::iter::from_fn(|| brake.begin(awaited)).take(most).collect()
+        std::iter::from_fn(|| brake.begin(awaited))
+            .take(most)
+            .collect()
     }
 
     /// The example of the header.
@@ -142,11 +151,17 @@ mod tests {
         let brake = Brake::default();
         let all = begin(&brake, 16, false);
         assert_eq!((all.len(), all[0].refused()), (16, Some(8)));
-        assert!(all[1..].iter().all(|turn| turn.refused().is_none()), "begun before it");
+        assert!(
+            all[1..].iter().all(|turn| turn.refused().is_none()),
+            "begun before it"
+        );
         assert!(brake.begin(true).is_none(), "sixteen are still under way");
         drop(all);
         let eight = begin(&brake, 100, false);
-        assert_eq!((eight.len(), eight[0].refused(), eight[1].refused()), (8, Some(4), None));
+        assert_eq!(
+            (eight.len(), eight[0].refused(), eight[1].refused()),
+            (8, Some(4), None)
+        );
         drop(eight);
         for limit in 4..7 {
             let turns = begin(&brake, 100, false);

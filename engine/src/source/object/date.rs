@@ -13,7 +13,9 @@
 
 use std::time::Duration;
 
-const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 /// Names of the zone that HTTP dates are in.
 const ZONES: [&str; 4] = ["gmt", "utc", "ut", "+0000"];
 
@@ -32,8 +34,14 @@ impl Date {
     /// See the head of this file.
     pub fn of_http(text: &str) -> Option<Date> {
         // The day of the week says nothing more.
-        let rest = text.trim().trim_start_matches(|c: char| c.is_alphabetic()).trim_start_matches([',', ' ']);
-        let parts: Vec<&str> = rest.split([' ', '-', '\t']).filter(|part| !part.is_empty()).collect();
+        let rest = text
+            .trim()
+            .trim_start_matches(|c: char| c.is_alphabetic())
+            .trim_start_matches([',', ' ']);
+        let parts: Vec<&str> = rest
+            .split([' ', '-', '\t'])
+            .filter(|part| !part.is_empty())
+            .collect();
         match parts[..] {
             [day, month, year, time, zone] if is_zone(zone) => Date::new(year, month, day, time),
             [month, day, time, year] => Date::new(year, month, day, time),
@@ -42,7 +50,9 @@ impl Date {
     }
 
     fn new(year: &str, month: &str, day: &str, time: &str) -> Option<Date> {
-        let month = 1 + MONTHS.iter().position(|name| month.eq_ignore_ascii_case(name))? as u32;
+        let month = 1 + MONTHS
+            .iter()
+            .position(|name| month.eq_ignore_ascii_case(name))? as u32;
         let year = match (year.len(), number(year)?) {
             // A year of two digits that is more than 50 years ahead is of the century before.
             (2, short @ 0..=75) => 2000 + short,
@@ -52,22 +62,40 @@ impl Date {
         };
         let mut of_time = time.split(':').map(number);
         let time = [of_time.next()??, of_time.next()??, of_time.next()??];
-        let date = Date { year, month, day: number(day)?, time: [time[0], time[1], time[2].min(59)] };
+        let date = Date {
+            year,
+            month,
+            day: number(day)?,
+            time: [time[0], time[1], time[2].min(59)],
+        };
         let is_one = of_time.next().is_none() && time[0] < 24 && time[1] < 60 && time[2] <= 60;
         (is_one && (1..=days_of(year, month)).contains(&date.day)).then_some(date)
     }
 
     /// As RFC 2822 writes it, without the day of the week.
     pub fn text(self) -> String {
-        let Date { year, month, day, time: [hour, minute, second] } = self;
+        let Date {
+            year,
+            month,
+            day,
+            time: [hour, minute, second],
+        } = self;
         let name = MONTHS[month as usize - 1];
         let (first, rest) = name.split_at(1);
-        format!("{day:02} {}{rest} {year:04} {hour:02}:{minute:02}:{second:02} GMT", first.to_ascii_uppercase())
+        format!(
+            "{day:02} {}{rest} {year:04} {hour:02}:{minute:02}:{second:02} GMT",
+            first.to_ascii_uppercase()
+        )
     }
 
     /// As RFC 3339 writes it.
     pub fn iso_text(self) -> String {
-        let Date { year, month, day, time: [hour, minute, second] } = self;
+        let Date {
+            year,
+            month,
+            day,
+            time: [hour, minute, second],
+        } = self;
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
 
@@ -75,11 +103,17 @@ impl Date {
     pub fn since_1970(self) -> Duration {
         let years_before = u64::from(self.year) - 1;
         let leap_days = years_before / 4 - years_before / 100 + years_before / 400;
-        let days_of_year: u32 = (1..self.month).map(|month| days_of(self.year, month)).sum::<u32>() + self.day - 1;
+        let days_of_year: u32 = (1..self.month)
+            .map(|month| days_of(self.year, month))
+            .sum::<u32>()
+            + self.day
+            - 1;
         // 1970-01-01 is day 719,162 from 0001-01-01 on.
         let days = (years_before * 365 + leap_days + u64::from(days_of_year)).checked_sub(719_162);
         let [hour, minute, second] = self.time.map(u64::from);
-        let Some(days) = days else { return Duration::ZERO };
+        let Some(days) = days else {
+            return Duration::ZERO;
+        };
         Duration::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second)
     }
 }
@@ -89,7 +123,9 @@ fn is_zone(text: &str) -> bool {
 }
 
 fn number(text: &str) -> Option<u32> {
-    (text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok()).flatten()
+    (text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
 }
 
 fn days_of(year: u32, month: u32) -> u32 {

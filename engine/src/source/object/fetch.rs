@@ -44,7 +44,10 @@ const LOOKS_EVERY: Duration = Duration::from_millis(20);
 const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
 /// A body, and its first piece.
-type Begun = (BoxStream<'static, object_store::Result<Bytes>>, Option<object_store::Result<Bytes>>);
+type Begun = (
+    BoxStream<'static, object_store::Result<Bytes>>,
+    Option<object_store::Result<Bytes>>,
+);
 
 /// The front of an object.
 pub struct Front {
@@ -56,7 +59,11 @@ pub struct Front {
 
 impl Front {
     fn empty(version: Version, answered_in: Duration) -> Front {
-        Front { version, bytes: Vec::new(), answered_in }
+        Front {
+            version,
+            bytes: Vec::new(),
+            answered_in,
+        }
     }
 }
 
@@ -81,7 +88,11 @@ pub struct Tries {
 
 impl Tries {
     pub fn within(total: Duration) -> Tries {
-        Tries { made: 0, since: Instant::now(), total }
+        Tries {
+            made: 0,
+            since: Instant::now(),
+            total,
+        }
     }
 
     /// Since the first one.
@@ -96,7 +107,9 @@ impl Tries {
 
 /// By the clock of this machine: for a `Retry-After` that is a date.
 pub fn since_1970() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// Where to ask and how.
@@ -109,21 +122,37 @@ pub struct Asker<'a> {
 
 impl Asker<'_> {
     /// Fills the buffers with the bytes of `range`, which they have room for; long ranges as several parts at once.
-    pub async fn read(&self, version: &Version, bufs: &mut [IoSliceMut<'_>], range: Range<u64>) -> Result<(), Refusal> {
+    pub async fn read(
+        &self,
+        version: &Version,
+        bufs: &mut [IoSliceMut<'_>],
+        range: Range<u64>,
+    ) -> Result<(), Refusal> {
         let total = self.settings.total_for(range.end - range.start);
         let mut parts: Vec<BoxFuture<'_, Result<(), Refusal>>> = Vec::new();
         for part in cut(bufs, range, self.settings.part_bytes) {
             parts.push(Box::pin(self.part(version, part, total)));
         }
-        let all = stream::iter(parts).buffer_unordered(MAX_PARTS).try_for_each(|()| std::future::ready(Ok(())));
-        timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
+        let all = stream::iter(parts)
+            .buffer_unordered(MAX_PARTS)
+            .try_for_each(|()| std::future::ready(Ok(())));
+        timeout(total, all)
+            .await
+            .unwrap_or(Err(Refusal::Total(total)))
     }
 
     /// Gives a sink what is left of `len` bytes as they come, which they do in order: one request.
-    pub async fn stream(&self, version: &Version, place: Stream<'_>, len: u64) -> Result<(), Refusal> {
+    pub async fn stream(
+        &self,
+        version: &Version,
+        place: Stream<'_>,
+        len: u64,
+    ) -> Result<(), Refusal> {
         let total = self.settings.total_for(len);
         let all = self.part(version, place, total);
-        timeout(total, all).await.unwrap_or(Err(Refusal::Total(total)))
+        timeout(total, all)
+            .await
+            .unwrap_or(Err(Refusal::Total(total)))
     }
 
     /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
@@ -146,33 +175,54 @@ impl Asker<'_> {
                 }
             }
         };
-        timeout(total, asked).await.unwrap_or(Err(Refusal::Total(total)))
+        timeout(total, asked)
+            .await
+            .unwrap_or(Err(Refusal::Total(total)))
     }
 
     async fn probe(&self, len: u64) -> Result<Front, Refusal> {
         let asked = Instant::now();
-        let first = GetOptions { range: Some(GetRange::Bounded(0..len)), ..GetOptions::default() };
+        let first = GetOptions {
+            range: Some(GetRange::Bounded(0..len)),
+            ..GetOptions::default()
+        };
         let answer = match self.in_time(self.ask(first)).await {
             Err(Refusal::Empty { etag, modified }) => {
-                return Ok(Front::empty(Version::empty(self.path.clone(), etag, modified), asked.elapsed()));
+                return Ok(Front::empty(
+                    Version::empty(self.path.clone(), etag, modified),
+                    asked.elapsed(),
+                ));
             }
-            Err(refusal) if refusal.may_be_of_nothing() => return self.probe_whole(refusal, asked).await,
+            Err(refusal) if refusal.may_be_of_nothing() => {
+                return self.probe_whole(refusal, asked).await;
+            }
             answer => answer?,
         };
         let (version, answered_in) = (Version::new(answer.meta.clone()), asked.elapsed());
-        let bytes = if len > 1 { self.body(answer, len).await } else { Vec::new() };
-        Ok(Front { version, bytes, answered_in })
+        let bytes = if len > 1 {
+            self.body(answer, len).await
+        } else {
+            Vec::new()
+        };
+        Ok(Front {
+            version,
+            bytes,
+            answered_in,
+        })
     }
 
     /// Nothing has no first byte: a request without a range says whether it is nothing, and returns its ETag.
     async fn probe_whole(&self, refusal: Refusal, asked: Instant) -> Result<Front, Refusal> {
         match self.in_time(self.ask(GetOptions::default())).await {
-            Ok(whole) if whole.meta.size == 0 => Ok(Front::empty(Version::new(whole.meta), asked.elapsed())),
+            Ok(whole) if whole.meta.size == 0 => {
+                Ok(Front::empty(Version::new(whole.meta), asked.elapsed()))
+            }
             Err(other) if other.is_passing() => Err(other),
             // It said so, and says no more.
-            Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => {
-                Ok(Front::empty(Version::empty(self.path.clone(), None, None), asked.elapsed()))
-            }
+            Err(_) if refusal == (Refusal::PastEnd { size: Some(0) }) => Ok(Front::empty(
+                Version::empty(self.path.clone(), None, None),
+                asked.elapsed(),
+            )),
             _ => Err(refusal),
         }
     }
@@ -183,14 +233,27 @@ impl Asker<'_> {
         let mut body = answer.into_stream();
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < wanted {
-            let Ok(Some(Ok(piece))) = timeout(self.settings.stall, body.next()).await else { return Vec::new() };
-            self.tally.bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            let Ok(Some(Ok(piece))) = timeout(self.settings.stall, body.next()).await else {
+                return Vec::new();
+            };
+            self.tally
+                .bytes
+                .fetch_add(piece.len() as u64, Ordering::Relaxed);
             bytes.extend_from_slice(&piece);
         }
-        if bytes.len() as u64 == wanted { bytes } else { Vec::new() }
+        if bytes.len() as u64 == wanted {
+            bytes
+        } else {
+            Vec::new()
+        }
     }
 
-    async fn part(&self, version: &Version, mut place: impl Take, total: Duration) -> Result<(), Refusal> {
+    async fn part(
+        &self,
+        version: &Version,
+        mut place: impl Take,
+        total: Duration,
+    ) -> Result<(), Refusal> {
         let mut tries = Tries::within(total);
         while !place.left().is_empty() {
             let turn = needed(&place, self.store.server.brake.turn(|| place.is_awaited())).await?;
@@ -205,15 +268,24 @@ impl Asker<'_> {
 
     /// One request for what is left, to its end or until nothing needs it.
     async fn attempt(&self, version: &Version, place: &mut impl Take) -> Result<(), Refusal> {
-        let (mut body, mut next) = needed(&*place, self.in_time(self.begin(version, &*place))).await??;
+        let (mut body, mut next) =
+            needed(&*place, self.in_time(self.begin(version, &*place))).await??;
         let stall = self.settings.stall;
         while let Some(piece) = next {
             let bytes = piece.map_err(|error| Refusal::of(&error))?;
-            self.tally.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.tally
+                .bytes
+                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
             place.put(&bytes)?;
-            next = needed(&*place, timeout(stall, body.next())).await?.map_err(|_| Refusal::Stall(stall))?;
+            next = needed(&*place, timeout(stall, body.next()))
+                .await?
+                .map_err(|_| Refusal::Stall(stall))?;
         }
-        if place.left().is_empty() { Ok(()) } else { Err(Refusal::Lost("its end came too early".to_string())) }
+        if place.left().is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::Lost("its end came too early".to_string()))
+        }
     }
 
     /// An answer's first bytes. How long they took is kept where that is needed for the next request.
@@ -224,7 +296,10 @@ impl Asker<'_> {
         }
         let sent = Instant::now();
         let begun = match hedges.due_after() {
-            Some(limit) => self.send_hedged(version, place, limit.max(SHORTEST_LIMIT)).await,
+            Some(limit) => {
+                self.send_hedged(version, place, limit.max(SHORTEST_LIMIT))
+                    .await
+            }
             None => self.send(version, place.left()).await,
         };
         if begun.is_ok() {
@@ -235,7 +310,12 @@ impl Asker<'_> {
 
     /// The first bytes of whichever answer has them first: a second request goes out where the first takes longer than `limit` and
     /// a read waits, or begins to wait.
-    async fn send_hedged(&self, version: &Version, place: &impl Take, limit: Duration) -> Result<Begun, Refusal> {
+    async fn send_hedged(
+        &self,
+        version: &Version,
+        place: &impl Take,
+        limit: Duration,
+    ) -> Result<Begun, Refusal> {
         let mut first = Box::pin(self.send(version, place.left()));
         loop {
             if let Ok(begun) = timeout(limit, &mut first).await {
@@ -254,18 +334,33 @@ impl Asker<'_> {
     async fn send(&self, version: &Version, range: Range<u64>) -> Result<Begun, Refusal> {
         let conditions = &self.store.server.conditions;
         let named = conditions.may_name(version.is_listed());
-        let condition = if named { version.condition() } else { GetOptions::default() };
+        let condition = if named {
+            version.condition()
+        } else {
+            GetOptions::default()
+        };
         let first = self.send_once(version, range.clone(), condition).await;
-        let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else { return first };
-        tracing::debug!("a part of an object is asked for once more, without conditions: {refusal}");
-        let again = self.send_once(version, range, GetOptions::default()).await?;
+        let Some(refusal) = first.as_ref().err().filter(|refusal| refusal.is_change()) else {
+            return first;
+        };
+        tracing::debug!(
+            "a part of an object is asked for once more, without conditions: {refusal}"
+        );
+        let again = self
+            .send_once(version, range, GetOptions::default())
+            .await?;
         if *refusal == Refusal::Unmet {
             conditions.failed(!version.is_as_listed());
         }
         Ok(again)
     }
 
-    async fn send_once(&self, version: &Version, range: Range<u64>, condition: GetOptions) -> Result<Begun, Refusal> {
+    async fn send_once(
+        &self,
+        version: &Version,
+        range: Range<u64>,
+        condition: GetOptions,
+    ) -> Result<Begun, Refusal> {
         let range = Some(GetRange::Bounded(range));
         let answer = self.ask(GetOptions { range, ..condition }).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
@@ -286,15 +381,24 @@ impl Asker<'_> {
     }
 
     /// What has to be done before the first byte is due.
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
         let first_byte = self.settings.first_byte;
-        timeout(first_byte, work).await.unwrap_or(Err(Refusal::FirstByte(first_byte)))
+        timeout(first_byte, work)
+            .await
+            .unwrap_or(Err(Refusal::FirstByte(first_byte)))
     }
 
     /// Sends a request and waits for the head of its answer.
     async fn ask(&self, options: GetOptions) -> Result<GetResult, Refusal> {
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
-        self.store.objects.get_opts(self.path, options).await.map_err(|error| Refusal::of(&error))
+        self.store
+            .objects
+            .get_opts(self.path, options)
+            .await
+            .map_err(|error| Refusal::of(&error))
     }
 }
 
@@ -304,7 +408,10 @@ fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
         Ok(_) => turn.answered(),
         Err(refusal) if refusal.asks_for_fewer() => {
             if let Some(now) = turn.refused() {
-                tracing::debug!(requests = now, "an object's server asks for fewer requests at once: {refusal}");
+                tracing::debug!(
+                    requests = now,
+                    "an object's server asks for fewer requests at once: {refusal}"
+                );
             }
         }
         Err(_) => {}
@@ -325,15 +432,25 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
 
 /// Waits before the next try, or gives the refusal back where there is none, or where the server wants to be left alone for longer than
 /// there is time.
-pub async fn pause(settings: &ObjectSettings, refusal: &Refusal, tries: &mut Tries) -> Result<(), Refusal> {
-    let own = settings.pause.saturating_mul(1 << tries.made.min(16)).min(MAX_PAUSE);
+pub async fn pause(
+    settings: &ObjectSettings,
+    refusal: &Refusal,
+    tries: &mut Tries,
+) -> Result<(), Refusal> {
+    let own = settings
+        .pause
+        .saturating_mul(1 << tries.made.min(16))
+        .min(MAX_PAUSE);
     let wanted = refusal.retry_after().unwrap_or_default();
     if tries.made >= settings.retries || !refusal.is_passing() || wanted >= tries.left() {
         return Err(refusal.clone());
     }
     tries.made += 1;
     if let Some(times) = log::once_a_minute(&refusal.to_string()) {
-        tracing::info!(times, "request to an object's server is made again: {refusal}");
+        tracing::info!(
+            times,
+            "request to an object's server is made again: {refusal}"
+        );
     }
     // Seeded by the system for each value: many readers that were refused together do not come back together.
     let random = RandomState::new().hash_one(tries.made) % 1000;

@@ -33,7 +33,9 @@ impl Room {
     /// Nothing where as many are held as there may be.
     pub fn take() -> Option<Room> {
         let more = |held: u64| Some(held + FIRST_BYTES).filter(|held| *held <= MAX_HELD);
-        HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Room)
+        HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .ok()
+            .map(|_| Room)
     }
 }
 
@@ -58,8 +60,15 @@ struct Held {
 
 impl FirstBytes {
     pub fn new(bytes: Vec<u8>, room: Option<Room>) -> FirstBytes {
-        let held = |room| Held { bytes: bytes.into(), taken: 0, elsewhere: 0, _room: room };
-        FirstBytes(Mutex::new(room.map(held).filter(|held| !held.bytes.is_empty())))
+        let held = |room| Held {
+            bytes: bytes.into(),
+            taken: 0,
+            elsewhere: 0,
+            _room: room,
+        };
+        FirstBytes(Mutex::new(
+            room.map(held).filter(|held| !held.bytes.is_empty()),
+        ))
     }
 
     /// Those of `range` that are held, which are its front, passed to `with`.
@@ -76,7 +85,10 @@ impl FirstBytes {
             }
             (bytes, end)
         };
-        bytes.get(range.start as usize..end as usize).filter(|front| !front.is_empty()).map(with)
+        bytes
+            .get(range.start as usize..end as usize)
+            .filter(|front| !front.is_empty())
+            .map(with)
     }
 
     /// Of another version.
@@ -94,7 +106,11 @@ mod tests {
         let first = || FirstBytes::new((0..100).collect(), Room::take());
         let front = |first: &FirstBytes, range| first.front(&range, <[u8]>::to_vec);
         let held = first();
-        assert_eq!(front(&held, 50..200), Some((50..100).collect()), "the pieces of a read, in any order");
+        assert_eq!(
+            front(&held, 50..200),
+            Some((50..100).collect()),
+            "the pieces of a read, in any order"
+        );
         assert_eq!(front(&held, 0..10), Some((0..10).collect()));
         assert_eq!(front(&held, 10..50), Some((10..50).collect()));
         assert_eq!(front(&held, 0..10), None, "dropped");

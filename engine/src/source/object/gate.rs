@@ -17,8 +17,8 @@ use super::reply::{self, header};
 use futures_util::StreamExt;
 use object_store::HeaderValue;
 use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
-    HttpService, ReqwestConnector,
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService, ReqwestConnector,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -49,8 +49,13 @@ impl std::fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
-        Ok(HttpClient::new(Gate { inner, authorization: self.authorization.clone(), is_s3: self.is_s3 }))
+        let inner =
+            network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
+        Ok(HttpClient::new(Gate {
+            inner,
+            authorization: self.authorization.clone(),
+            is_s3: self.is_s3,
+        }))
     }
 }
 
@@ -83,19 +88,29 @@ impl Gate {
         let range = header(request.headers(), "range").and_then(reply::parse_range);
         let lists = request.extensions().get::<Wanted>().cloned();
         if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert("authorization", authorization.clone());
+            request
+                .headers_mut()
+                .insert("authorization", authorization.clone());
         }
         if range.is_some() {
             // Where nothing is said, any encoding would be allowed.
-            request.headers_mut().insert("accept-encoding", HeaderValue::from_static("identity"));
+            request
+                .headers_mut()
+                .insert("accept-encoding", HeaderValue::from_static("identity"));
         }
         let mut reply = self.inner.execute(request).await?;
         let status = reply.status().as_u16();
         reply::settle_version(reply.headers_mut());
         match (status, range, lists) {
             (200..=299, _, Some(wanted)) => return listed(reply, &wanted).await,
-            (206, Some(range), _) => reply::check_part(reply.headers_mut(), range, self.is_s3).map_err(refuse)?,
-            (200 | 203, Some(range), _) => return reply::part_of_whole(reply, range, self.is_s3).await.map_err(refuse),
+            (206, Some(range), _) => {
+                reply::check_part(reply.headers_mut(), range, self.is_s3).map_err(refuse)?
+            }
+            (200 | 203, Some(range), _) => {
+                return reply::part_of_whole(reply, range, self.is_s3)
+                    .await
+                    .map_err(refuse);
+            }
             (204, Some(_), _) => return Err(refuse(reply::empty(reply.headers()))),
             (200..=299, None, _) => return bounded(reply).await,
             (412, ..) => return Err(refuse(Refusal::Unmet)),
@@ -115,8 +130,12 @@ fn refuse(refusal: Refusal) -> HttpError {
 async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
     let retry_after = reply::retry_after(&parts.headers);
-    let word = |text: &str| text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let region = header(&parts.headers, "x-amz-bucket-region").filter(|text| word(text)).map(str::to_string);
+    let word = |text: &str| {
+        text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let region = header(&parts.headers, "x-amz-bucket-region")
+        .filter(|text| word(text))
+        .map(str::to_string);
     let mut start = Vec::new();
     let mut stream = body.bytes_stream();
     let read = async {
@@ -130,12 +149,23 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     // A body that does not come has no code.
     let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
     let text = String::from_utf8_lossy(&start);
-    let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map(|(code, _)| code);
-    let code = code.filter(|code| word(code)).unwrap_or_default().to_string();
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"))
+        .map(|(code, _)| code);
+    let code = code
+        .filter(|code| word(code))
+        .unwrap_or_default()
+        .to_string();
     if (300..400).contains(&status) && code.is_empty() && region.is_none() {
         return Refusal::Redirects;
     }
-    Refusal::Status { status, code, retry_after, region }
+    Refusal::Status {
+        status,
+        code,
+        retry_after,
+        region,
+    }
 }
 
 /// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
@@ -143,7 +173,10 @@ async fn listed(reply: HttpResponse, wanted: &Wanted) -> Result<HttpResponse, Ht
     let (mut parts, body) = reply.into_parts();
     let page = Page::parse(&whole(body).await?, wanted).map_err(refuse)?;
     parts.extensions.insert(page);
-    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(b"<ListBucketResult/>".to_vec())))
+    Ok(HttpResponse::from_parts(
+        parts,
+        HttpResponseBody::from(b"<ListBucketResult/>".to_vec()),
+    ))
 }
 
 /// A token, or an object of which no part can be asked for, whole and in bounds.
@@ -151,7 +184,9 @@ async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = reply.into_parts();
     let all = whole(body).await?;
     // In chunks, or with a 204, there is no length.
-    parts.headers.insert("content-length", HeaderValue::from(all.len()));
+    parts
+        .headers
+        .insert("content-length", HeaderValue::from(all.len()));
     Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
 }
 
@@ -161,7 +196,9 @@ async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
     while let Some(bytes) = stream.next().await {
         let bytes = bytes?;
         if all.len() + bytes.len() > MAX_LIST_BODY {
-            return Err(refuse(Refusal::Garbled(format!("it is longer than {MAX_LIST_BODY} bytes"))));
+            return Err(refuse(Refusal::Garbled(format!(
+                "it is longer than {MAX_LIST_BODY} bytes"
+            ))));
         }
         all.extend_from_slice(&bytes);
     }

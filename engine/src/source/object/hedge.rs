@@ -91,7 +91,11 @@ mod tests {
         for n in 0..RECENT as u64 {
             hedges.answered(Duration::from_micros(n + 1), 5);
         }
-        assert_eq!(hedges.due_after(), Some(Duration::from_micros(122)), "the older ones are forgotten");
+        assert_eq!(
+            hedges.due_after(),
+            Some(Duration::from_micros(122)),
+            "the older ones are forgotten"
+        );
     }
 
     #[test]

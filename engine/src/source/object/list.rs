@@ -79,27 +79,55 @@ impl Prefix {
     ///
     /// # Errors
     /// The name is none, or the bucket cannot be listed.
-    pub fn open_with(name: impl Into<SourceName>, settings: ObjectSettings) -> Result<Prefix, SourceOpenError> {
+    pub fn open_with(
+        name: impl Into<SourceName>,
+        settings: ObjectSettings,
+    ) -> Result<Prefix, SourceOpenError> {
         let name = name.into();
-        let error = |why: String, remedy: String| SourceOpenError { what: name.clone(), why, remedy, errno: EINVAL };
+        let error = |why: String, remedy: String| SourceOpenError {
+            what: name.clone(),
+            why,
+            remedy,
+            errno: EINVAL,
+        };
         let Place::S3 { bucket, key } = url::parse(&name)? else {
             let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
-            return Err(error("only prefixes of S3 can be listed".to_string(), remedy));
+            return Err(error(
+                "only prefixes of S3 can be listed".to_string(),
+                remedy,
+            ));
         };
-        let (s3, account) = store::s3(&bucket, &settings).map_err(|unfit| error(unfit.why, unfit.remedy))?;
+        let (s3, account) =
+            store::s3(&bucket, &settings).map_err(|unfit| error(unfit.why, unfit.remedy))?;
         let prefix = key.strip_suffix('/').unwrap_or(&key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is no text".to_string();
-            return Err(error(why, "name the prefix above it, or copy the objects to plainer keys".to_string()));
+            let why = "the prefix has an empty part, `.`, `..` or a character that is no text"
+                .to_string();
+            return Err(error(
+                why,
+                "name the prefix above it, or copy the objects to plainer keys".to_string(),
+            ));
         }
         let store = Store::new(s3.clone(), account, &store::server_of(&bucket, &settings));
-        let tree = Prefix { store, s3, prefix, name: name.clone(), settings, odd: Mutex::default() };
+        let tree = Prefix {
+            store,
+            s3,
+            prefix,
+            name: name.clone(),
+            settings,
+            odd: Mutex::default(),
+        };
         let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
         let first = first.map_err(|refusal| refusal.open_error(&name, account))?;
         if !tree.prefix.is_empty() && first.is_none() {
             let remedy = format!("check bucket and prefix (aws s3 ls {name})");
             let why = "no object has a name that begins so".to_string();
-            return Err(SourceOpenError { what: name, why, remedy, errno: Errno::NOENT.raw_os_error() });
+            return Err(SourceOpenError {
+                what: name,
+                why,
+                remedy,
+                errno: Errno::NOENT.raw_os_error(),
+            });
         }
         Ok(tree)
     }
@@ -108,7 +136,9 @@ impl Prefix {
     fn key(&self, path: &Path) -> Option<String> {
         let mut key = self.prefix.clone();
         for part in path.components() {
-            let Component::Normal(part) = part else { return None };
+            let Component::Normal(part) = part else {
+                return None;
+            };
             if !key.is_empty() {
                 key.push('/');
             }
@@ -121,11 +151,18 @@ impl Prefix {
     }
 
     fn name_of(&self, path: &Path) -> SourceName {
-        SourceName::from(&format!("{}/{}", self.name.to_string().trim_end_matches('/'), path.display()))
+        SourceName::from(&format!(
+            "{}/{}",
+            self.name.to_string().trim_end_matches('/'),
+            path.display()
+        ))
     }
 
     fn absent(&self, path: &Path) -> SourceError {
-        SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: format!("{}: {}", self.name, path.display()) }
+        SourceError::Io {
+            errno: Errno::NOENT.raw_os_error(),
+            what: format!("{}: {}", self.name, path.display()),
+        }
     }
 
     fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
@@ -152,10 +189,17 @@ impl Prefix {
         if keys.is_empty() {
             return;
         }
-        let named: Vec<String> = keys.iter().take(MAX_NAMED).map(|key| format!("\"{}\"", key.shown)).collect();
+        let named: Vec<String> = keys
+            .iter()
+            .take(MAX_NAMED)
+            .map(|key| format!("\"{}\"", key.shown))
+            .collect();
         let more = if keys.len() > MAX_NAMED { ", ..." } else { "" };
         let (count, named) = (keys.len(), named.join(", "));
-        tracing::warn!("{}: left out {count} keys that no file can be called by: {named}{more}", self.name);
+        tracing::warn!(
+            "{}: left out {count} keys that no file can be called by: {named}{more}",
+            self.name
+        );
     }
 
     /// Every name in a folder.
@@ -165,7 +209,9 @@ impl Prefix {
         while let Some(page) = pages.next().await? {
             names.there |= page.any;
             for object in page.objects {
-                if let Some(name) = name_in(key, object.location.as_ref()).filter(|name| !names.has(name)) {
+                if let Some(name) =
+                    name_in(key, object.location.as_ref()).filter(|name| !names.has(name))
+                {
                     names.insert(name, file(object))?;
                 }
             }
@@ -183,17 +229,34 @@ impl Prefix {
     async fn ahead(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
         let folder_key = plain.rfind('/').map_or("", |at| &plain[..=at]);
-        let page = self.pages(folder_key, MAX_KEYS, Some(before(plain))).next().await?.unwrap_or_default();
+        let page = self
+            .pages(folder_key, MAX_KEYS, Some(before(plain)))
+            .next()
+            .await?
+            .unwrap_or_default();
         let objects = page.objects.iter().map(|object| object.location.as_ref());
-        let last = objects.chain(page.folders.iter().map(String::as_str)).max().unwrap_or_default().to_string();
+        let last = objects
+            .chain(page.folders.iter().map(String::as_str))
+            .max()
+            .unwrap_or_default()
+            .to_string();
         // A folder of the same name may be on the next page, and is what is shown.
         let whole = |key: &str| page.next == Next::End || format!("{key}/") <= last;
         let mut names = BTreeMap::new();
-        for object in page.objects.iter().filter(|object| whole(object.location.as_ref())) {
+        for object in page
+            .objects
+            .iter()
+            .filter(|object| whole(object.location.as_ref()))
+        {
             let name = name_in(folder_key, object.location.as_ref());
             names.extend(name.map(|name| (name, file(object.clone()))));
         }
-        names.extend(page.folders.iter().filter_map(|key| name_in(folder_key, key)).map(|name| (name, folder())));
+        names.extend(
+            page.folders
+                .iter()
+                .filter_map(|key| name_in(folder_key, key))
+                .map(|name| (name, folder())),
+        );
         self.leave_out(page.odd);
         Ok(names.into_iter().collect())
     }
@@ -206,14 +269,19 @@ impl Prefix {
             return Ok(Some(folder()));
         }
         let mut objects = named.into_iter().flat_map(|page| page.objects);
-        Ok(objects.find(|object| object.location.as_ref() == plain).map(file))
+        Ok(objects
+            .find(|object| object.location.as_ref() == plain)
+            .map(file))
     }
 
     /// A listing that was refused. One that is not found is no name that is not there: the bucket is gone, or another server answers for it.
     fn refused(&self, path: &Path, refusal: &Refusal) -> SourceError {
         match refusal.read_error(&self.name_of(path)) {
             SourceError::Io { errno, what } if errno == Errno::NOENT.raw_os_error() => {
-                SourceError::Io { errno: Errno::REMOTEIO.raw_os_error(), what }
+                SourceError::Io {
+                    errno: Errno::REMOTEIO.raw_os_error(),
+                    what,
+                }
             }
             error => error,
         }
@@ -237,7 +305,9 @@ impl Names {
         }
         self.names.insert(name, meta);
         if self.names.len() > MAX_NAMES {
-            return Err(Refusal::TooMany(format!("it holds more than {MAX_NAMES} names, which is the limit")));
+            return Err(Refusal::TooMany(format!(
+                "it holds more than {MAX_NAMES} names, which is the limit"
+            )));
         }
         Ok(())
     }
@@ -251,19 +321,30 @@ fn bytes_of(name: &OsString, meta: &Meta) -> u64 {
 /// letter follows. Keys between the two are on the page as well, which is no harm.
 fn before(key: &str) -> String {
     let mut text = key.to_string();
-    let less = text.pop().and_then(|last| (0..u32::from(last)).rev().find_map(char::from_u32));
+    let less = text
+        .pop()
+        .and_then(|last| (0..u32::from(last)).rev().find_map(char::from_u32));
     text.extend(less.into_iter().chain(less.map(|_| char::MAX)));
     text
 }
 
 /// The last part of a key directly in a folder. The marker of the folder has none.
 fn name_in(folder: &str, key: &str) -> Option<OsString> {
-    let name = key.strip_prefix(folder).filter(|name| !name.is_empty() && !name.contains('/'))?;
+    let name = key
+        .strip_prefix(folder)
+        .filter(|name| !name.is_empty() && !name.contains('/'))?;
     Some(name.into())
 }
 
 fn folder() -> Meta {
-    Meta { kind: Kind::Folder, size: 0, mtime_ns: 0, permissions: 0o555, owner: None, version: Arc::default() }
+    Meta {
+        kind: Kind::Folder,
+        size: 0,
+        mtime_ns: 0,
+        permissions: 0o555,
+        owner: None,
+        version: Arc::default(),
+    }
 }
 
 fn file(object: ObjectMeta) -> Meta {
@@ -274,7 +355,9 @@ fn of_version(version: &Version) -> Meta {
     Meta {
         kind: Kind::File,
         size: version.size(),
-        mtime_ns: version.modified().map_or(0, |seconds| i128::from(seconds) * 1_000_000_000),
+        mtime_ns: version
+            .modified()
+            .map_or(0, |seconds| i128::from(seconds) * 1_000_000_000),
         permissions: 0o444,
         owner: None,
         version: version.text().into_bytes().into(),
@@ -285,7 +368,11 @@ impl Tree for Prefix {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
         let listed = wait(self.names(&key)).map_err(|refusal| self.refused(folder, &refusal));
-        let Names { names, mut bytes, there } = listed?;
+        let Names {
+            names,
+            mut bytes,
+            there,
+        } = listed?;
         // A folder is there as long as something is in it; the root is there anyway.
         if !there && !folder.as_os_str().is_empty() {
             return Err(self.absent(folder));
@@ -293,7 +380,11 @@ impl Tree for Prefix {
         for (name, meta) in names {
             // The caller counts what it keeps.
             bytes.shrink(bytes_of(&name, &meta));
-            if !each(Entry { name, kind: meta.kind, meta: Some(meta) }) {
+            if !each(Entry {
+                name,
+                kind: meta.kind,
+                meta: Some(meta),
+            }) {
                 break;
             }
         }
@@ -304,10 +395,18 @@ impl Tree for Prefix {
         true
     }
 
-    fn look_ahead(&self, path: &Path, each: &mut dyn FnMut(PathBuf, Meta)) -> Result<Meta, SourceError> {
-        let (Some(key), Some(folder)) = (self.key(path), path.parent()) else { return self.look(path) };
+    fn look_ahead(
+        &self,
+        path: &Path,
+        each: &mut dyn FnMut(PathBuf, Meta),
+    ) -> Result<Meta, SourceError> {
+        let (Some(key), Some(folder)) = (self.key(path), path.parent()) else {
+            return self.look(path);
+        };
         // A server that refuses this may know a plainer question.
-        let Ok(names) = wait(self.ahead(&key)) else { return self.look(path) };
+        let Ok(names) = wait(self.ahead(&key)) else {
+            return self.look(path);
+        };
         let mut found = None;
         for (name, meta) in names {
             if Some(name.as_os_str()) == path.file_name() {
@@ -319,21 +418,42 @@ impl Tree for Prefix {
         found.map_or_else(|| self.look(path), Ok)
     }
 
-    fn open_listed(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        let Some((key, version)) = self.listed(path, meta) else { return self.open(path) };
-        let object = Object::known(self.store.clone(), key, self.name_of(path), self.settings.clone(), version);
+    fn open_listed(
+        &self,
+        path: &Path,
+        meta: &Meta,
+    ) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        let Some((key, version)) = self.listed(path, meta) else {
+            return self.open(path);
+        };
+        let object = Object::known(
+            self.store.clone(),
+            key,
+            self.name_of(path),
+            self.settings.clone(),
+            version,
+        );
         Ok((Arc::new(object), meta.clone()))
     }
 
     fn names_exactly(&self, meta: &Meta) -> bool {
-        let is_exact = Version::of_file(meta, Key::default()).is_some_and(|version| version.is_exact());
+        let is_exact =
+            Version::of_file(meta, Key::default()).is_some_and(|version| version.is_exact());
         is_exact && !self.store.server.conditions.lists_otherwise()
     }
 
     fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        let Some((key, version)) = self.listed(path, meta) else { return self.open(path) };
+        let Some((key, version)) = self.listed(path, meta) else {
+            return self.open(path);
+        };
         let version = version.into_replied();
-        let object = Object::known(self.store.clone(), key, self.name_of(path), self.settings.clone(), version);
+        let object = Object::known(
+            self.store.clone(),
+            key,
+            self.name_of(path),
+            self.settings.clone(),
+            version,
+        );
         Ok((Arc::new(object), meta.clone()))
     }
 
@@ -357,7 +477,10 @@ impl Tree for Prefix {
         let key = Key::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
         let name = self.name_of(path);
         let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
-        let object = object.map_err(|e| SourceError::Io { errno: e.errno, what: format!("{name}: {}", e.why) })?;
+        let object = object.map_err(|e| SourceError::Io {
+            errno: e.errno,
+            what: format!("{name}: {}", e.why),
+        })?;
         let meta = of_version(&object.accepted());
         Ok((Arc::new(object), meta))
     }
@@ -367,7 +490,10 @@ impl Tree for Prefix {
     }
 
     fn left_out(&self) -> u64 {
-        self.odd.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+        self.odd
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len() as u64
     }
 
     fn describe(&self) -> String {

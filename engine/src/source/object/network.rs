@@ -53,12 +53,17 @@ pub struct Conditions {
 impl Conditions {
     /// Whether a version can be named in a request, one of a listing (`is_listed`) or of a reply.
     pub fn may_name(&self, is_listed: bool) -> bool {
-        !(self.refused.load(Ordering::Relaxed) || is_listed && self.listed_refused.load(Ordering::Relaxed))
+        !(self.refused.load(Ordering::Relaxed)
+            || is_listed && self.listed_refused.load(Ordering::Relaxed))
     }
 
     /// A first reply about an object that was listed.
     pub fn replied(&self, is_as_listed: bool) {
-        let flag = if is_as_listed { &self.lists_same } else { &self.lists_other };
+        let flag = if is_as_listed {
+            &self.lists_same
+        } else {
+            &self.lists_other
+        };
         flag.store(true, Ordering::Relaxed);
     }
 
@@ -69,9 +74,16 @@ impl Conditions {
 
     /// A condition failed for a version that is there: the one that was named, or one that a listing named in another way.
     pub fn failed(&self, of_listing_alone: bool) {
-        let flag = if of_listing_alone { &self.listed_refused } else { &self.refused };
+        let flag = if of_listing_alone {
+            &self.listed_refused
+        } else {
+            &self.refused
+        };
         if !flag.swap(true, Ordering::Relaxed) {
-            tracing::info!(of_listing_alone, "an object's server refuses its own ETag or date: it is asked without");
+            tracing::info!(
+                of_listing_alone,
+                "an object's server refuses its own ETag or date: it is asked without"
+            );
         }
     }
 }
@@ -97,7 +109,11 @@ pub struct Client {
 
 impl Client {
     pub fn of(settings: &ObjectSettings, allow_http: bool) -> Client {
-        Client { connect_timeout: settings.first_byte, idle_connections: settings.requests * 4, allow_http }
+        Client {
+            connect_timeout: settings.first_byte,
+            idle_connections: settings.requests * 4,
+            allow_http,
+        }
     }
 }
 
@@ -106,7 +122,11 @@ impl Shared {
     ///
     /// # Errors
     /// Those of `make`.
-    pub fn client<E>(&mut self, of: Client, make: impl FnOnce() -> Result<HttpClient, E>) -> Result<HttpClient, E> {
+    pub fn client<E>(
+        &mut self,
+        of: Client,
+        make: impl FnOnce() -> Result<HttpClient, E>,
+    ) -> Result<HttpClient, E> {
         if let Some((_, client)) = self.clients.iter().find(|(kind, _)| *kind == of) {
             return Ok(client.clone());
         }
@@ -121,10 +141,15 @@ impl Shared {
     /// What is known of that server.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
-        let known = self.servers.iter().find(|(of, _)| of == name).and_then(|(_, server)| server.upgrade());
+        let known = self
+            .servers
+            .iter()
+            .find(|(of, _)| of == name)
+            .and_then(|(_, server)| server.upgrade());
         known.unwrap_or_else(|| {
             let server = Arc::default();
-            self.servers.push((name.to_string(), Arc::downgrade(&server)));
+            self.servers
+                .push((name.to_string(), Arc::downgrade(&server)));
             server
         })
     }
@@ -132,7 +157,11 @@ impl Shared {
 
 /// See [`Shared`]. Also for a thread that is about to fork.
 pub fn hold() -> Network {
-    static SHARED: Mutex<Shared> = Mutex::new(Shared { runtime: None, clients: Vec::new(), servers: Vec::new() });
+    static SHARED: Mutex<Shared> = Mutex::new(Shared {
+        runtime: None,
+        clients: Vec::new(),
+        servers: Vec::new(),
+    });
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -145,7 +174,11 @@ fn network() -> std::io::Result<Handle> {
     // The runtime panics where its threads are refused.
     threads::rehearse("foreread-net", THREADS)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(THREADS).thread_name("foreread-net").enable_all().build()?;
+    let runtime = builder
+        .worker_threads(THREADS)
+        .thread_name("foreread-net")
+        .enable_all()
+        .build()?;
     Ok(network.runtime.insert(runtime).handle().clone())
 }
 
@@ -170,6 +203,8 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
     if may_wait() {
         return wait_here(work);
     }
-    let done = std::thread::scope(|scope| Ok(spawn_scoped(scope, "foreread-wait", || wait_here(work))?.join()));
+    let done = std::thread::scope(|scope| {
+        Ok(spawn_scoped(scope, "foreread-wait", || wait_here(work))?.join())
+    });
     done.and_then(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

@@ -114,7 +114,9 @@ impl Said {
             [_, "Contents", "Size"] => entry.size = std::mem::take(text),
             [_, "Contents", "LastModified"] => entry.modified = std::mem::take(text),
             [_, "Contents", "ETag"] => entry.etag = Some(std::mem::take(text)),
-            [_, "Contents"] | [_, "CommonPrefixes", "Prefix"] if self.is_full() => self.is_too_long = true,
+            [_, "Contents"] | [_, "CommonPrefixes", "Prefix"] if self.is_full() => {
+                self.is_too_long = true
+            }
             [_, "Contents"] => self.entries.push(std::mem::take(entry)),
             [_, "CommonPrefixes", "Prefix"] => self.prefixes.push(std::mem::take(text)),
             [_, "NextContinuationToken"] => self.token = std::mem::take(text),
@@ -131,7 +133,9 @@ impl Said {
         if self.is_url_encoded {
             let keys = self.entries.iter_mut().map(|entry| &mut entry.key);
             for key in keys.chain(&mut self.prefixes).chain([&mut self.marker]) {
-                *key = percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned();
+                *key = percent_decode_str(&key.replace('+', " "))
+                    .decode_utf8_lossy()
+                    .into_owned();
             }
         }
     }
@@ -140,7 +144,9 @@ impl Said {
     /// More follows, and nothing says where.
     fn next(&self, most: usize) -> Result<Next, Refusal> {
         let count = self.entries.len() + self.prefixes.len();
-        let is_full = self.is_truncated.unwrap_or(!self.token.is_empty() || count >= most);
+        let is_full = self
+            .is_truncated
+            .unwrap_or(!self.token.is_empty() || count >= most);
         if !is_full {
             return Ok(Next::End);
         }
@@ -148,14 +154,23 @@ impl Said {
             return Ok(Next::Token(self.token.clone()));
         }
         let folder = self.prefixes.iter().max();
-        let last = self.entries.iter().map(|entry| &entry.key).chain(folder).max();
+        let last = self
+            .entries
+            .iter()
+            .map(|entry| &entry.key)
+            .chain(folder)
+            .max();
         let marker = Some(&self.marker).filter(|marker| !marker.is_empty());
         let Some(last) = marker.or(last) else {
             let why = "IsTruncated is true, with neither a token nor a key to go on from";
             return Err(Refusal::Endless(why.to_string()));
         };
         // What a folder holds comes behind its name.
-        let behind = if Some(last) == folder { char::MAX.to_string() } else { String::new() };
+        let behind = if Some(last) == folder {
+            char::MAX.to_string()
+        } else {
+            String::new()
+        };
         Ok(Next::After(last.clone() + &behind))
     }
 }
@@ -167,17 +182,29 @@ impl Page {
         let (mut said, mut entry) = (Said::default(), Entry::default());
         xml::read(body, |path, text| said.take(path, &mut entry, text))?;
         if said.is_too_long {
-            return Err(Refusal::Garbled(format!("a page of the listing has more than {MAX_PAGE_KEYS} keys")));
+            return Err(Refusal::Garbled(format!(
+                "a page of the listing has more than {MAX_PAGE_KEYS} keys"
+            )));
         }
         said.decode();
         let next = said.next(wanted.most)?;
         let count = said.entries.len() + said.prefixes.len();
         if let Some(more) = said.count.filter(|&more| more > count) {
-            return Err(Refusal::Garbled(format!("the listing says that it has {more} keys, and has {count}")));
+            return Err(Refusal::Garbled(format!(
+                "the listing says that it has {more} keys, and has {count}"
+            )));
         }
-        let keys = said.entries.iter().map(|entry| &entry.key).chain(&said.prefixes);
+        let keys = said
+            .entries
+            .iter()
+            .map(|entry| &entry.key)
+            .chain(&said.prefixes);
         let first = keys.min().cloned();
-        let mut page = Page { next, first, ..Page::default() };
+        let mut page = Page {
+            next,
+            first,
+            ..Page::default()
+        };
         for entry in said.entries {
             page.entry(entry, &wanted.prefix)?;
         }
@@ -186,19 +213,28 @@ impl Page {
         }
         if let Some(other) = page.first.as_deref().filter(|_| !page.any) {
             let (other, wanted) = (one_line(other), one_line(&wanted.prefix));
-            return Err(Refusal::Garbled(format!("the listing of \"{wanted}\" has other keys: \"{other}\"")));
+            return Err(Refusal::Garbled(format!(
+                "the listing of \"{wanted}\" has other keys: \"{other}\""
+            )));
         }
         Ok(page)
     }
 
     fn entry(&mut self, entry: Entry, wanted: &str) -> Result<(), Refusal> {
-        let Some(rest) = entry.key.strip_prefix(wanted) else { return Ok(()) };
+        let Some(rest) = entry.key.strip_prefix(wanted) else {
+            return Ok(());
+        };
         self.any = true;
         if rest.is_empty() && wanted.ends_with('/') {
             return Ok(());
         }
-        let folder = rest.split_once('/').map(|(part, _)| part).filter(|part| !part.is_empty());
-        let folder = folder.map(|part| format!("{wanted}{part}")).filter(|folder| plain(folder).is_some());
+        let folder = rest
+            .split_once('/')
+            .map(|(part, _)| part)
+            .filter(|part| !part.is_empty());
+        let folder = folder
+            .map(|part| format!("{wanted}{part}"))
+            .filter(|folder| plain(folder).is_some());
         if let Some(folder) = folder {
             self.folder(&folder, wanted);
             return Ok(());
@@ -209,11 +245,21 @@ impl Page {
         };
         let size = entry.size.trim().parse().map_err(|_| {
             let (key, size) = (one_line(&entry.key), one_line(&entry.size));
-            Refusal::Garbled(format!("the listing cannot be read: the size of {key}: {size}"))
+            Refusal::Garbled(format!(
+                "the listing cannot be read: the size of {key}: {size}"
+            ))
         })?;
-        let e_tag = entry.etag.filter(|etag| !etag.trim_matches('"').is_empty() && etag.len() <= MAX_ETAG_BYTES);
+        let e_tag = entry
+            .etag
+            .filter(|etag| !etag.trim_matches('"').is_empty() && etag.len() <= MAX_ETAG_BYTES);
         let last_modified = SystemTime::UNIX_EPOCH.into();
-        let object = ObjectMeta { location, last_modified, size, e_tag, version: None };
+        let object = ObjectMeta {
+            location,
+            last_modified,
+            size,
+            e_tag,
+            version: None,
+        };
         self.objects.push(dated(object, entry.modified.trim()));
         Ok(())
     }
@@ -237,14 +283,24 @@ impl Odd {
     fn of(key: &str) -> Odd {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        Odd { hash: hasher.finish(), shown: key.chars().take(MAX_SHOWN).flat_map(char::escape_default).collect() }
+        Odd {
+            hash: hasher.finish(),
+            shown: key
+                .chars()
+                .take(MAX_SHOWN)
+                .flat_map(char::escape_default)
+                .collect(),
+        }
     }
 }
 
 /// An object with its date, where the listing has one that can be read.
 fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
     let of_http = Date::of_http(text).map_or_else(String::new, Date::iso_text);
-    if let Some(date) = [text, &format!("{text}Z"), &of_http].into_iter().find_map(|text| text.parse().ok()) {
+    if let Some(date) = [text, &format!("{text}Z"), &of_http]
+        .into_iter()
+        .find_map(|text| text.parse().ok())
+    {
         object.last_modified = date;
     }
     object
@@ -254,7 +310,9 @@ fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
 pub fn plain(key: &str) -> Option<Path> {
     let fits = !key.is_empty() && key.split('/').all(|part| part.len() <= MAX_NAME_BYTES);
     // It strips a `/` at either end, which makes it another key.
-    Path::parse(key).ok().filter(|path| fits && path.as_ref() == key)
+    Path::parse(key)
+        .ok()
+        .filter(|path| fits && path.as_ref() == key)
 }
 
 #[cfg(test)]
@@ -262,12 +320,18 @@ mod tests {
     use super::*;
 
     fn wanted() -> Wanted {
-        Wanted { prefix: "d/".to_string(), most: 1000 }
+        Wanted {
+            prefix: "d/".to_string(),
+            most: 1000,
+        }
     }
 
     fn parse(inside: &str) -> Result<Page, Refusal> {
         let head = "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name>";
-        Page::parse(format!("{head}{inside}</ListBucketResult>").as_bytes(), &wanted())
+        Page::parse(
+            format!("{head}{inside}</ListBucketResult>").as_bytes(),
+            &wanted(),
+        )
     }
 
     fn object(key: &str) -> String {
@@ -280,24 +344,58 @@ mod tests {
     }
 
     fn names(page: &Page) -> Vec<&str> {
-        page.objects.iter().map(|object| object.location.as_ref()).collect()
+        page.objects
+            .iter()
+            .map(|object| object.location.as_ref())
+            .collect()
     }
 
     #[test]
     fn keys_are_exact_and_odd_ones_are_set_apart() {
-        let keys =
-            ["d/ a ", "d/&amp;&#x26;&lt;", "d/<![CDATA[<c>]]>", "d//c", "d/..", "d/a&#x9;b", "d/a\nb", "x", "d/"];
+        let keys = [
+            "d/ a ",
+            "d/&amp;&#x26;&lt;",
+            "d/<![CDATA[<c>]]>",
+            "d//c",
+            "d/..",
+            "d/a&#x9;b",
+            "d/a\nb",
+            "x",
+            "d/",
+        ];
         let long = format!("d/{}", "n".repeat(2560));
         let prefixes = ["d/sub/", "d//", "d/&#x1;/", "/"].map(folder);
-        let text = keys.map(object).concat() + &object(&long) + &object("d/flat/x") + &prefixes.concat();
+        let text =
+            keys.map(object).concat() + &object(&long) + &object("d/flat/x") + &prefixes.concat();
         let page = parse(&text).expect("a page");
         assert_eq!(names(&page), ["d/ a ", "d/&&<", "d/<c>"]);
-        assert_eq!((page.objects[0].size, page.objects[0].e_tag.as_deref()), (7, Some("\"e\"")));
+        assert_eq!(
+            (page.objects[0].size, page.objects[0].e_tag.as_deref()),
+            (7, Some("\"e\""))
+        );
         assert_eq!(page.objects[0].last_modified.timestamp(), 1_767_323_045);
-        assert_eq!((&page.folders[..], page.next), (&["d/flat".to_string(), "d/sub".to_string()][..], Next::End));
+        assert_eq!(
+            (&page.folders[..], page.next),
+            (&["d/flat".to_string(), "d/sub".to_string()][..], Next::End)
+        );
         let odd: Vec<&str> = page.odd.iter().map(|odd| odd.shown.as_str()).collect();
-        assert_eq!(odd, ["d//c", "d/..", "d/a\\tb", "d/a\\nb", &long[..MAX_SHOWN], "d//", "d/\\u{1}/"]);
-        assert_ne!(page.odd[4], Odd::of(&(long + "n")), "keys with the same front are two");
+        assert_eq!(
+            odd,
+            [
+                "d//c",
+                "d/..",
+                "d/a\\tb",
+                "d/a\\nb",
+                &long[..MAX_SHOWN],
+                "d//",
+                "d/\\u{1}/"
+            ]
+        );
+        assert_ne!(
+            page.odd[4],
+            Odd::of(&(long + "n")),
+            "keys with the same front are two"
+        );
     }
 
     /// What says where the next page begins, in which order.
@@ -309,29 +407,50 @@ mod tests {
         let keys = object("d/a") + &object("d/b");
         let marker = "<NextMarker>d/k</NextMarker>";
         for (inside, next) in [
-            (truncated("true") + &token("t&#61;"), Ok(Next::Token("t=".to_string()))),
+            (
+                truncated("true") + &token("t&#61;"),
+                Ok(Next::Token("t=".to_string())),
+            ),
             (token("t"), Ok(Next::Token("t".to_string()))),
             (truncated("false") + &token("t"), Ok(Next::End)),
             (truncated(" False ") + &keys, Ok(Next::End)),
             (token("") + &keys, Ok(Next::End)),
-            (truncated("true") + "<NextContinuationToken/>" + &keys, after("d/b")),
+            (
+                truncated("true") + "<NextContinuationToken/>" + &keys,
+                after("d/b"),
+            ),
             (truncated("true") + &keys + &folder("d/aa/"), after("d/b")),
-            (truncated("true") + &keys + &folder("d/c/"), after("d/c/\u{10ffff}")),
+            (
+                truncated("true") + &keys + &folder("d/c/"),
+                after("d/c/\u{10ffff}"),
+            ),
             (truncated("true") + &keys + marker, after("d/k")),
             (truncated("true"), Err(())),
             (object("d/a").repeat(1000), after("d/a")),
             (object("d/a").repeat(999), Ok(Next::End)),
         ] {
-            assert_eq!(parse(&inside).map(|page| page.next).map_err(|_| ()), next, "{inside:.100}");
+            assert_eq!(
+                parse(&inside).map(|page| page.next).map_err(|_| ()),
+                next,
+                "{inside:.100}"
+            );
         }
     }
 
     #[test]
     fn keys_are_decoded_where_the_server_wrote_them_as_in_a_url() {
-        let keys = object("d/a%20b%2Bc+d") + "<EncodingType>url</EncodingType>" + &folder("d/%C3%A9/");
+        let keys =
+            object("d/a%20b%2Bc+d") + "<EncodingType>url</EncodingType>" + &folder("d/%C3%A9/");
         let page = parse(&keys).expect("a page");
-        assert_eq!((names(&page), &page.folders[..]), (vec!["d/a b+c d"], &["d/\u{e9}".to_string()][..]));
-        assert_eq!(names(&parse(&object("d/a%20b")).expect("a page")), ["d/a%20b"], "as it is");
+        assert_eq!(
+            (names(&page), &page.folders[..]),
+            (vec!["d/a b+c d"], &["d/\u{e9}".to_string()][..])
+        );
+        assert_eq!(
+            names(&parse(&object("d/a%20b")).expect("a page")),
+            ["d/a%20b"],
+            "as it is"
+        );
     }
 
     /// What a version can be told by may be absent; what is longer than any version is taken for absent.
@@ -339,8 +458,14 @@ mod tests {
     fn dates_and_etags_that_are_none_are_absent() {
         let at = |date: &str, etag: &str| {
             let head = "<Contents><Key>d/a</Key><Size> 7 </Size><LastModified>";
-            let page = parse(&format!("{head}{date}</LastModified><ETag>{etag}</ETag></Contents>")).expect("a page");
-            (page.objects[0].last_modified.timestamp(), page.objects[0].e_tag.clone())
+            let page = parse(&format!(
+                "{head}{date}</LastModified><ETag>{etag}</ETag></Contents>"
+            ))
+            .expect("a page");
+            (
+                page.objects[0].last_modified.timestamp(),
+                page.objects[0].e_tag.clone(),
+            )
         };
         for date in [
             "2026-01-02T03:04:05Z",
@@ -350,14 +475,24 @@ mod tests {
             "2026-01-02 03:04:05",
             "Fri, 02 Jan 2026 03:04:05 GMT",
         ] {
-            assert_eq!(at(date, "e"), (1_767_323_045, Some("e".to_string())), "{date}");
+            assert_eq!(
+                at(date, "e"),
+                (1_767_323_045, Some("e".to_string())),
+                "{date}"
+            );
         }
         let long = "e".repeat(MAX_ETAG_BYTES + 1);
         for (date, etag) in [("", ""), ("yesterday", "&quot;&quot;"), ("0", &long)] {
             assert_eq!(at(date, etag), (0, None));
         }
         let bare = parse("<Contents><Key>d/a</Key><Size>7</Size></Contents>").expect("a page");
-        assert_eq!((bare.objects[0].last_modified.timestamp(), bare.objects[0].e_tag.as_deref()), (0, None));
+        assert_eq!(
+            (
+                bare.objects[0].last_modified.timestamp(),
+                bare.objects[0].e_tag.as_deref()
+            ),
+            (0, None)
+        );
     }
 
     #[test]
@@ -371,13 +506,19 @@ mod tests {
             ("<Contents></Contents>", "other keys"),
             ("<Contents><Key>d/a</Key></Contents>", "the size of d/a"),
             (&missing, "has 2 keys, and has 1"),
-            (&object("other/a"), "the listing of \"d/\" has other keys: \"other/a\""),
+            (
+                &object("other/a"),
+                "the listing of \"d/\" has other keys: \"other/a\"",
+            ),
             (&folder("other/"), "other keys"),
             ("<a></b>", "cannot be read"),
             ("<a>", "cannot be read"),
         ] {
             let error = parse(inside).expect_err(words).to_string();
-            assert!(error.contains(words) && error.len() < 300, "{words}: {error}");
+            assert!(
+                error.contains(words) && error.len() < 300,
+                "{words}: {error}"
+            );
         }
         assert!(!parse("<KeyCount>0</KeyCount>").expect("nothing").any);
         assert!(parse(&object("d/")).expect("a marker").any);

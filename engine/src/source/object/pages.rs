@@ -58,10 +58,25 @@ impl<'a> Pages<'a> {
         most: usize,
         after: Option<String>,
     ) -> Pages<'a> {
-        let (next, clock) = (Some(after.map_or(Next::End, Next::After)), Tries::within(settings.total));
+        let (next, clock) = (
+            Some(after.map_or(Next::End, Next::After)),
+            Tries::within(settings.total),
+        );
         let (tokens, hasher) = (HashSet::new(), RandomState::new());
         let (names, named_at) = (0, Duration::ZERO);
-        Pages { s3, settings, prefix, most, next, pages: 0, tokens, hasher, clock, names, named_at }
+        Pages {
+            s3,
+            settings,
+            prefix,
+            most,
+            next,
+            pages: 0,
+            tokens,
+            hasher,
+            clock,
+            names,
+            named_at,
+        }
     }
 
     /// The caller has this many names now.
@@ -73,10 +88,15 @@ impl<'a> Pages<'a> {
 
     /// The next page; nothing behind the last.
     pub async fn next(&mut self) -> Result<Option<Page>, Refusal> {
-        let Some(next) = self.next.take() else { return Ok(None) };
-        let total = self.settings.total + TIME_OF_A_NAME.saturating_mul(u32::try_from(self.names).unwrap_or(u32::MAX));
+        let Some(next) = self.next.take() else {
+            return Ok(None);
+        };
+        let total = self.settings.total
+            + TIME_OF_A_NAME.saturating_mul(u32::try_from(self.names).unwrap_or(u32::MAX));
         let left = total.saturating_sub(self.clock.elapsed());
-        let page = timeout(left, self.page(&next)).await.unwrap_or(Err(Refusal::Total(total)))?;
+        let page = timeout(left, self.page(&next))
+            .await
+            .unwrap_or(Err(Refusal::Total(total)))?;
         self.pages += 1;
         self.check(&next, &page)?;
         self.next = Some(page.next.clone()).filter(|next| *next != Next::End);
@@ -98,12 +118,16 @@ impl<'a> Pages<'a> {
             Next::End => return Ok(()),
             Next::Token(token) if !self.tokens.insert(self.hasher.hash_one(token)) => {
                 let token = one_line(token);
-                return Err(Refusal::Endless(format!("the server gives the token \"{token}\" a second time")));
+                return Err(Refusal::Endless(format!(
+                    "the server gives the token \"{token}\" a second time"
+                )));
             }
             _ => {}
         }
         if self.pages == MAX_PAGES {
-            return Err(Refusal::TooMany(format!("the listing has more than {MAX_PAGES} pages")));
+            return Err(Refusal::TooMany(format!(
+                "the listing has more than {MAX_PAGES} pages"
+            )));
         }
         let patience = self.settings.stall.saturating_mul(STALLS);
         if self.clock.elapsed().saturating_sub(self.named_at) >= patience {
@@ -123,7 +147,10 @@ impl<'a> Pages<'a> {
             Next::Token(token) => options.page_token = Some(token.clone()),
             Next::After(key) => options.offset = Some(key.clone()),
         }
-        options.extensions.insert(Wanted { prefix: self.prefix.to_string(), most: self.most });
+        options.extensions.insert(Wanted {
+            prefix: self.prefix.to_string(),
+            most: self.most,
+        });
         let prefix = Some(self.prefix).filter(|prefix| !prefix.is_empty());
         let mut tries = Tries::within(self.settings.total);
         loop {

@@ -34,7 +34,11 @@ pub trait Take {
 
 fn check(left: &Range<u64>, bytes: &[u8]) -> Result<(), Refusal> {
     let (got, asked) = (bytes.len() as u64, left.end - left.start);
-    if got > asked { Err(Refusal::Length { got, asked }) } else { Ok(()) }
+    if got > asked {
+        Err(Refusal::Length { got, asked })
+    } else {
+        Ok(())
+    }
 }
 
 /// Buffers that are filled from the front.
@@ -80,7 +84,11 @@ impl Take for Buffers<'_> {
 pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> Vec<Buffers<'b>> {
     let mut parts: Vec<Buffers<'b>> = Vec::new();
     let mut at = range.start;
-    let new = |at: u64| Buffers { slices: Vec::new(), range: at..range.end.min(at.saturating_add(part)), done: 0 };
+    let new = |at: u64| Buffers {
+        slices: Vec::new(),
+        range: at..range.end.min(at.saturating_add(part)),
+        done: 0,
+    };
     for buf in bufs {
         let mut rest = &mut buf[..];
         while !rest.is_empty() && at < range.end {
@@ -88,7 +96,9 @@ pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> 
                 parts.push(new(at));
             }
             let Some(part) = parts.last_mut() else { break };
-            let len = usize::try_from(part.range.end - at).unwrap_or(usize::MAX).min(rest.len());
+            let len = usize::try_from(part.range.end - at)
+                .unwrap_or(usize::MAX)
+                .min(rest.len());
             let (head, tail) = rest.split_at_mut(len);
             part.slices.push(head);
             at += len as u64;
@@ -108,7 +118,11 @@ pub struct Stream<'s> {
 
 impl<'s> Stream<'s> {
     pub fn new(sink: &'s mut dyn Sink, range: Range<u64>) -> Stream<'s> {
-        Stream { sink, left: range, filled: 0 }
+        Stream {
+            sink,
+            left: range,
+            filled: 0,
+        }
     }
 
     /// Takes the first bytes, which were read before.
@@ -139,7 +153,10 @@ impl Take for Stream<'_> {
         self.left.start += bytes.len() as u64;
         while !bytes.is_empty() {
             let Some(room) = self.sink.room() else {
-                return Err(Refusal::Length { got: bytes.len() as u64, asked: 0 });
+                return Err(Refusal::Length {
+                    got: bytes.len() as u64,
+                    asked: 0,
+                });
             };
             let len = bytes.len().min(room.len() - self.filled);
             room[self.filled..self.filled + len].copy_from_slice(&bytes[..len]);
@@ -164,16 +181,23 @@ mod tests {
             place.put(piece).expect("room");
         }
         assert!(place.left().is_empty());
-        assert!(matches!(place.put(&[1]), Err(Refusal::Length { .. })), "one more");
+        assert!(
+            matches!(place.put(&[1]), Err(Refusal::Length { .. })),
+            "one more"
+        );
     }
 
     #[test]
     fn parts_cover_the_range_and_bytes_fall_into_place() {
-        for (lens, range, part) in
-            [(vec![5, 0, 7, 3], 100..115, 4), (vec![10], 0..7, 100), (vec![3, 3, 3], 1..10, 3), (vec![4; 4], 9..10, 1)]
-        {
+        for (lens, range, part) in [
+            (vec![5, 0, 7, 3], 100..115, 4),
+            (vec![10], 0..7, 100),
+            (vec![3, 3, 3], 1..10, 3),
+            (vec![4; 4], 9..10, 1),
+        ] {
             let mut space: Vec<Vec<u8>> = lens.iter().map(|&len| vec![0; len]).collect();
-            let mut bufs: Vec<IoSliceMut<'_>> = space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
+            let mut bufs: Vec<IoSliceMut<'_>> =
+                space.iter_mut().map(|b| IoSliceMut::new(b)).collect();
             let mut at = range.start;
             for mut part in cut(&mut bufs, range.clone(), part) {
                 assert_eq!(part.range.start, at);
@@ -181,7 +205,11 @@ mod tests {
                 feed(&mut part);
             }
             assert_eq!(at, range.end);
-            let filled: Vec<u8> = space.concat().into_iter().take((range.end - range.start) as usize).collect();
+            let filled: Vec<u8> = space
+                .concat()
+                .into_iter()
+                .take((range.end - range.start) as usize)
+                .collect();
             assert_eq!(filled, range.map(|n| n as u8).collect::<Vec<u8>>());
         }
     }
@@ -194,17 +222,25 @@ mod tests {
         }
         impl Sink for Rooms {
             fn room(&mut self) -> Option<&mut [u8]> {
-                self.rooms.get_mut(self.told.len()).map(|room| &mut room[..])
+                self.rooms
+                    .get_mut(self.told.len())
+                    .map(|room| &mut room[..])
             }
             fn filled(&mut self, bytes: usize) {
                 self.told.push(bytes);
             }
         }
         for (end, told) in [(12, vec![5, 5, 2]), (15, vec![5, 5, 5]), (3, vec![3])] {
-            let mut sink = Rooms { rooms: vec![vec![0; 5]; 3], told: Vec::new() };
+            let mut sink = Rooms {
+                rooms: vec![vec![0; 5]; 3],
+                told: Vec::new(),
+            };
             feed(&mut Stream::new(&mut sink, 0..end));
             assert_eq!(sink.told, told);
-            assert_eq!(sink.rooms.concat()[..end as usize], (0..end as u8).collect::<Vec<u8>>());
+            assert_eq!(
+                sink.rooms.concat()[..end as usize],
+                (0..end as u8).collect::<Vec<u8>>()
+            );
         }
     }
 }

@@ -23,7 +23,16 @@ use object_store::{HeaderMap, HeaderValue};
 use std::time::Duration;
 
 /// Codings that change no byte, and words that are no coding and are found in this header all the same.
-const NO_CODINGS: [&str; 8] = ["", "identity", "aws-chunked", "none", "binary", "8bit", "utf-8", "utf8"];
+const NO_CODINGS: [&str; 8] = [
+    "",
+    "identity",
+    "aws-chunked",
+    "none",
+    "binary",
+    "8bit",
+    "utf-8",
+    "utf8",
+];
 
 /// First and last byte of a request.
 pub type Asked = (u64, u64);
@@ -51,11 +60,17 @@ struct Said {
 impl Said {
     fn of(text: &str) -> Option<Said> {
         let text = text.trim();
-        let unit = text.get(..5).filter(|unit| unit.eq_ignore_ascii_case("bytes"))?;
+        let unit = text
+            .get(..5)
+            .filter(|unit| unit.eq_ignore_ascii_case("bytes"))?;
         let rest = text[unit.len()..].trim_start_matches([' ', '\t', '=', ':']);
         let (range, size) = rest.split_once('/')?;
         let number = |text: &str| text.trim().parse::<u64>().ok().filter(|&n| n < u64::MAX);
-        let size = if size.trim() == "*" { None } else { Some(number(size)?) };
+        let size = if size.trim() == "*" {
+            None
+        } else {
+            Some(number(size)?)
+        };
         if range.trim() == "*" {
             return Some(Said { range: None, size });
         }
@@ -81,13 +96,27 @@ pub fn settle_version(headers: &mut HeaderMap) {
 
 /// Are the bytes those of the object? On S3 a coding is what was stored with it, and ranges are of the stored bytes.
 fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
-    let Some(coding) = header(headers, "content-encoding").filter(|_| !is_s3) else { return Ok(()) };
-    let changes_none = |coding: &str| NO_CODINGS.iter().any(|plain| coding.trim().eq_ignore_ascii_case(plain));
-    if coding.split(',').all(changes_none) { Ok(()) } else { Err(Refusal::Encoded(one_line(coding))) }
+    let Some(coding) = header(headers, "content-encoding").filter(|_| !is_s3) else {
+        return Ok(());
+    };
+    let changes_none = |coding: &str| {
+        NO_CODINGS
+            .iter()
+            .any(|plain| coding.trim().eq_ignore_ascii_case(plain))
+    };
+    if coding.split(',').all(changes_none) {
+        Ok(())
+    } else {
+        Err(Refusal::Encoded(one_line(coding)))
+    }
 }
 
 /// Is a 206 what was asked for?
-pub fn check_part(headers: &mut HeaderMap, (first, last): Asked, is_s3: bool) -> Result<(), Refusal> {
+pub fn check_part(
+    headers: &mut HeaderMap,
+    (first, last): Asked,
+    is_s3: bool,
+) -> Result<(), Refusal> {
     check_coding(headers, is_s3)?;
     let text = header(headers, "content-range").ok_or(Refusal::NoContentRange)?;
     let unreadable = || Refusal::ContentRange(one_line(text));
@@ -127,19 +156,28 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let until = Date::of_http(text)?.since_1970();
-    let now = header(headers, "date").and_then(Date::of_http).map_or_else(super::fetch::since_1970, Date::since_1970);
+    let now = header(headers, "date")
+        .and_then(Date::of_http)
+        .map_or_else(super::fetch::since_1970, Date::since_1970);
     Some(until.saturating_sub(now))
 }
 
 /// A 416 says in `bytes */SIZE` how long the object is.
 pub fn past_end(headers: &HeaderMap) -> Refusal {
-    Refusal::PastEnd { size: header(headers, "content-range").and_then(Said::of).and_then(|said| said.size) }
+    Refusal::PastEnd {
+        size: header(headers, "content-range")
+            .and_then(Said::of)
+            .and_then(|said| said.size),
+    }
 }
 
 /// The object has no bytes: what the reply says of its version.
 pub fn empty(headers: &HeaderMap) -> Refusal {
     let modified = header(headers, "last-modified").and_then(Date::of_http);
-    Refusal::Empty { etag: header(headers, "etag").map(str::to_string), modified }
+    Refusal::Empty {
+        etag: header(headers, "etag").map(str::to_string),
+        modified,
+    }
 }
 
 /// A 200 where a part was asked for, as that part: see the head of this file.
@@ -150,7 +188,9 @@ pub async fn part_of_whole(
 ) -> Result<HttpResponse, Refusal> {
     check_coding(reply.headers(), is_s3)?;
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
-    let len = len.transpose().map_err(|_| Refusal::Garbled("its length is no number".to_string()))?;
+    let len = len
+        .transpose()
+        .map_err(|_| Refusal::Garbled("its length is no number".to_string()))?;
     if let Ok(partial) = 206_u16.try_into() {
         *reply.status_mut() = partial;
     }
@@ -165,7 +205,9 @@ pub async fn part_of_whole(
     let all = small_body(body).await?;
     let size = all.len() as u64;
     match len {
-        Some(len) if len != size => return Err(Refusal::Lost("its end came too early".to_string())),
+        Some(len) if len != size => {
+            return Err(Refusal::Lost("its end came too early".to_string()));
+        }
         _ if size == 0 => return Err(empty(&parts.headers)),
         _ if first >= size => return Err(Refusal::PastEnd { size: Some(size) }),
         _ => {}
@@ -173,7 +215,10 @@ pub async fn part_of_whole(
     let last = last.min(size - 1);
     write_part(&mut parts.headers, (first, last), size);
     let part = all[first as usize..=last as usize].to_vec();
-    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(part)))
+    Ok(HttpResponse::from_parts(
+        parts,
+        HttpResponseBody::from(part),
+    ))
 }
 
 async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
@@ -194,35 +239,75 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().fold(HeaderMap::new(), |mut headers, (name, value)| {
-            headers.insert(*name, HeaderValue::from_static(value));
-            headers
-        })
+        pairs
+            .iter()
+            .fold(HeaderMap::new(), |mut headers, (name, value)| {
+                headers.insert(*name, HeaderValue::from_static(value));
+                headers
+            })
     }
 
     #[test]
     fn a_range_is_read_in_any_writing_and_written_in_one() {
-        for text in
-            ["bytes 2-5/10", "Bytes 2-5/10", "bytes=2-5/10", "bytes  2-5/10", "BYTES: 2 - 5 / 10", "\tbytes\t2-5/10"]
-        {
+        for text in [
+            "bytes 2-5/10",
+            "Bytes 2-5/10",
+            "bytes=2-5/10",
+            "bytes  2-5/10",
+            "BYTES: 2 - 5 / 10",
+            "\tbytes\t2-5/10",
+        ] {
             let mut headers = headers(&[("content-range", text)]);
             assert_eq!(check_part(&mut headers, (2, 5), false), Ok(()), "{text}");
             assert_eq!(header(&headers, "content-range"), Some("bytes 2-5/10"));
-            assert_eq!(header(&headers, "content-length"), Some("4"), "in chunks there is none");
+            assert_eq!(
+                header(&headers, "content-length"),
+                Some("4"),
+                "in chunks there is none"
+            );
         }
         for text in ["bytes 0-0/0", "bytes */0", "bytes 0--1/0"] {
-            let refused = check_part(&mut headers(&[("content-range", text), ("etag", "\"e\"")]), (0, 9), false);
-            assert_eq!(refused, Err(Refusal::Empty { etag: Some("\"e\"".to_string()), modified: None }), "{text}");
+            let refused = check_part(
+                &mut headers(&[("content-range", text), ("etag", "\"e\"")]),
+                (0, 9),
+                false,
+            );
+            assert_eq!(
+                refused,
+                Err(Refusal::Empty {
+                    etag: Some("\"e\"".to_string()),
+                    modified: None
+                }),
+                "{text}"
+            );
         }
-        for text in ["bytes 2-5/*", "bytes */10", "items 2-5/10", "2-5/10", "bytes 2-5", "bytes x-5/10", "bytes 2-5/x"]
-        {
+        for text in [
+            "bytes 2-5/*",
+            "bytes */10",
+            "items 2-5/10",
+            "2-5/10",
+            "bytes 2-5",
+            "bytes x-5/10",
+            "bytes 2-5/x",
+        ] {
             let refused = check_part(&mut headers(&[("content-range", text)]), (2, 5), false);
             assert_eq!(refused, Err(Refusal::ContentRange(text.to_string())));
         }
-        for text in ["bytes 1-5/10", "bytes 2-6/10", "bytes 2-5/4", "bytes 5-2/10"] {
-            assert_eq!(check_part(&mut headers(&[("content-range", text)]), (2, 5), false), Err(Refusal::OtherPart));
+        for text in [
+            "bytes 1-5/10",
+            "bytes 2-6/10",
+            "bytes 2-5/4",
+            "bytes 5-2/10",
+        ] {
+            assert_eq!(
+                check_part(&mut headers(&[("content-range", text)]), (2, 5), false),
+                Err(Refusal::OtherPart)
+            );
         }
-        assert_eq!(check_part(&mut headers(&[]), (2, 5), false), Err(Refusal::NoContentRange));
+        assert_eq!(
+            check_part(&mut headers(&[]), (2, 5), false),
+            Err(Refusal::NoContentRange)
+        );
     }
 
     #[test]
@@ -247,10 +332,26 @@ mod tests {
     fn a_time_to_come_back_is_seconds_or_a_date() {
         let after = |pairs: &[(&'static str, &'static str)]| retry_after(&headers(pairs));
         let date = ("date", "Fri, 02 Jan 2026 03:04:05 GMT");
-        assert_eq!(after(&[("retry-after", " 8 ")]), Some(Duration::from_secs(8)));
-        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 2026 03:04:25 GMT"), date]), Some(Duration::from_secs(20)));
-        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 2026 03:04:00 GMT"), date]), Some(Duration::ZERO));
-        assert_eq!(after(&[("retry-after", "Fri, 02 Jan 1970 03:04:00 GMT")]), Some(Duration::ZERO), "by our clock");
-        assert_eq!((after(&[("retry-after", "soon")]), after(&[])), (None, None));
+        assert_eq!(
+            after(&[("retry-after", " 8 ")]),
+            Some(Duration::from_secs(8))
+        );
+        assert_eq!(
+            after(&[("retry-after", "Fri, 02 Jan 2026 03:04:25 GMT"), date]),
+            Some(Duration::from_secs(20))
+        );
+        assert_eq!(
+            after(&[("retry-after", "Fri, 02 Jan 2026 03:04:00 GMT"), date]),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(
+            after(&[("retry-after", "Fri, 02 Jan 1970 03:04:00 GMT")]),
+            Some(Duration::ZERO),
+            "by our clock"
+        );
+        assert_eq!(
+            (after(&[("retry-after", "soon")]), after(&[])),
+            (None, None)
+        );
     }
 }

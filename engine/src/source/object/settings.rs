@@ -50,9 +50,24 @@ pub struct ObjectSettings {
 /// Values are secrets: only what is no variable is shown.
 impl std::fmt::Debug for ObjectSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ObjectSettings { first_byte, stall, total, retries, requests, part_bytes, hedge_percent, .. } = self;
-        write!(f, "first-byte={first_byte:?},stall={stall:?},total={total:?},retries={retries}")?;
-        write!(f, ",requests={requests},part={part_bytes},hedge={hedge_percent}")
+        let ObjectSettings {
+            first_byte,
+            stall,
+            total,
+            retries,
+            requests,
+            part_bytes,
+            hedge_percent,
+            ..
+        } = self;
+        write!(
+            f,
+            "first-byte={first_byte:?},stall={stall:?},total={total:?},retries={retries}"
+        )?;
+        write!(
+            f,
+            ",requests={requests},part={part_bytes},hedge={hedge_percent}"
+        )
     }
 }
 
@@ -75,8 +90,13 @@ impl Default for ObjectSettings {
 
 /// Those of the environment; one that is no text is no key.
 fn variables() -> Vec<(String, String)> {
-    let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-    std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("AWS_")).collect()
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os()
+        .filter_map(text)
+        .filter(|(name, _)| name.starts_with("AWS_"))
+        .collect()
 }
 
 impl ObjectSettings {
@@ -95,10 +115,14 @@ impl ObjectSettings {
     /// A line that says what is wrong with it.
     pub fn with(mut self, text: &str) -> Result<ObjectSettings, String> {
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` has no value"))?;
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("`{pair}` has no value"))?;
             let number = |least: u64, most: u64| {
                 let number = value.parse().ok().filter(|n| (least..=most).contains(n));
-                number.ok_or_else(|| format!("{key} is a whole number from {least} to {most}, not `{value}`"))
+                number.ok_or_else(|| {
+                    format!("{key} is a whole number from {least} to {most}, not `{value}`")
+                })
             };
             match key {
                 "first-byte" => self.first_byte = Duration::from_secs(number(1, 86_400)?),
@@ -117,18 +141,31 @@ impl ObjectSettings {
     /// How objects with these settings are read: a fetch is one part.
     pub fn defaults(&self) -> Defaults {
         let is_set = self.requests != Defaults::OBJECT.requests;
-        let defaults = if is_set { Defaults::OBJECT.with_requests(self.requests) } else { Defaults::OBJECT };
-        Defaults { max_fetch_bytes: self.part_bytes, ..defaults }
+        let defaults = if is_set {
+            Defaults::OBJECT.with_requests(self.requests)
+        } else {
+            Defaults::OBJECT
+        };
+        Defaults {
+            max_fetch_bytes: self.part_bytes,
+            ..defaults
+        }
     }
 
     /// The time that a read of `bytes` may take in all.
     pub fn total_for(&self, bytes: u64) -> Duration {
-        self.total + Duration::from_millis(bytes.saturating_mul(1000) / self.slowest_bytes_per_second.max(1))
+        self.total
+            + Duration::from_millis(
+                bytes.saturating_mul(1000) / self.slowest_bytes_per_second.max(1),
+            )
     }
 
     /// A variable's value, unless it is empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
-        let found = self.variables.iter().find(|(own, value)| own == name && !value.is_empty());
+        let found = self
+            .variables
+            .iter()
+            .find(|(own, value)| own == name && !value.is_empty());
         found.map(|(_, value)| value.as_str())
     }
 }
@@ -144,15 +181,30 @@ mod tests {
             .with("first-byte=1,stall=2,total=3,retries=0,requests=256,part=65536,hedge=5")
             .expect("so");
         let seconds = [set.first_byte, set.stall, set.total].map(|d| d.as_secs());
-        assert_eq!((seconds, set.retries, set.requests, set.part_bytes), ([1, 2, 3], 0, 256, 65536));
+        assert_eq!(
+            (seconds, set.retries, set.requests, set.part_bytes),
+            ([1, 2, 3], 0, 256, 65536)
+        );
         assert_eq!((set.hedge_percent, plain.hedge_percent), (5, 0));
         let one = ObjectSettings::default().with("stall=5").expect("so");
-        assert_eq!((one.first_byte, one.stall.as_secs(), one.retries), (plain.first_byte, 5, plain.retries));
+        assert_eq!(
+            (one.first_byte, one.stall.as_secs(), one.retries),
+            (plain.first_byte, 5, plain.retries)
+        );
         for (text, why) in [
             ("stall", "`stall` has no value"),
-            ("stall=0", "stall is a whole number from 1 to 86400, not `0`"),
-            ("requests=257", "requests is a whole number from 1 to 256, not `257`"),
-            ("part=65535", "part is a whole number from 65536 to 1073741824, not `65535`"),
+            (
+                "stall=0",
+                "stall is a whole number from 1 to 86400, not `0`",
+            ),
+            (
+                "requests=257",
+                "requests is a whole number from 1 to 256, not `257`",
+            ),
+            (
+                "part=65535",
+                "part is a whole number from 65536 to 1073741824, not `65535`",
+            ),
             ("hedge=51", "hedge is a whole number from 0 to 50, not `51`"),
             ("speed=1", "there is no `speed`"),
         ] {

@@ -50,10 +50,20 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
                 "write s3://BUCKET/KEY, and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             ));
         }
-        if bucket.is_empty() || !bucket.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
-            return Err(error("it names no bucket".to_string(), "write s3://BUCKET/KEY"));
+        if bucket.is_empty()
+            || !bucket
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+        {
+            return Err(error(
+                "it names no bucket".to_string(),
+                "write s3://BUCKET/KEY",
+            ));
         }
-        return Ok(Place::S3 { bucket: bucket.to_string(), key: key.to_string() });
+        return Ok(Place::S3 {
+            bucket: bucket.to_string(),
+            key: key.to_string(),
+        });
     }
     let remedy = "write http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH";
     let mut url = Url::parse(text).map_err(|e| error(format!("it is no URL ({e})"), remedy))?;
@@ -62,7 +72,12 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
     }
     let authorization = (!url.username().is_empty() || url.password().is_some()).then(|| {
         let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
-        let both = [decoded(url.username()), b":".to_vec(), decoded(url.password().unwrap_or_default())].concat();
+        let both = [
+            decoded(url.username()),
+            b":".to_vec(),
+            decoded(url.password().unwrap_or_default()),
+        ]
+        .concat();
         format!("Basic {}", base64(&both))
     });
     // Neither can fail for a URL that has a host.
@@ -76,10 +91,16 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let bits = (0..3).fold(0_u32, |bits, i| bits << 8 | u32::from(three.get(i).copied().unwrap_or(0)));
+        let bits = (0..3).fold(0_u32, |bits, i| {
+            bits << 8 | u32::from(three.get(i).copied().unwrap_or(0))
+        });
         for i in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= three.len() { char::from(digit) } else { '=' });
+            text.push(if i <= three.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
         }
     }
     text
@@ -95,11 +116,21 @@ mod tests {
             Place::Http { url, authorization } => (url.to_string(), authorization),
             Place::S3 { .. } => panic!("{text} is no S3"),
         };
-        assert_eq!(http("http://h/a%20b?x=1#y"), ("http://h/a%20b?x=1".to_string(), None));
+        assert_eq!(
+            http("http://h/a%20b?x=1#y"),
+            ("http://h/a%20b?x=1".to_string(), None)
+        );
         assert_eq!(http("https://[::1]:8/").0, "https://[::1]:8/");
         let basic = Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_string());
-        assert_eq!(http("https://Aladdin:open%20sesame@h/x"), ("https://h/x".to_string(), basic), "RFC 7617");
-        let s3 = |bucket: &str, key: &str| Place::S3 { bucket: bucket.into(), key: key.into() };
+        assert_eq!(
+            http("https://Aladdin:open%20sesame@h/x"),
+            ("https://h/x".to_string(), basic),
+            "RFC 7617"
+        );
+        let s3 = |bucket: &str, key: &str| Place::S3 {
+            bucket: bucket.into(),
+            key: key.into(),
+        };
         assert!(parse(&"s3://b.c-d/a b/c#d?e".into()).expect("a key") == s3("b.c-d", "a b/c#d?e"));
         assert!(parse(&"s3://b/x/".into()).expect("a prefix") == s3("b", "x/"));
         assert!(parse(&"s3://b".into()).expect("a bucket") == s3("b", ""));
@@ -128,13 +159,20 @@ mod tests {
     #[test]
     fn prefixes_are_known_by_their_end() {
         let prefixes = ["s3://b", "s3://b/", "S3://b/x/"].map(|name| names_a_prefix(&name.into()));
-        let others = ["s3://b/x", "http://h/x/", "/s3/", "b/"].map(|name| names_a_prefix(&name.into()));
+        let others =
+            ["s3://b/x", "http://h/x/", "/s3/", "b/"].map(|name| names_a_prefix(&name.into()));
         assert_eq!((prefixes, others), ([true; 3], [false; 4]));
     }
 
     #[test]
     fn base64_as_in_rfc_4648() {
-        for (plain, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (plain, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
             assert_eq!(base64(plain.as_bytes()), text);
         }
     }

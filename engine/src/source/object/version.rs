@@ -34,28 +34,56 @@ pub struct Version {
 impl Version {
     /// Of a reply.
     pub fn new(meta: ObjectMeta) -> Version {
-        Version { replied: OnceLock::from(meta.clone()), meta }
+        Version {
+            replied: OnceLock::from(meta.clone()),
+            meta,
+        }
     }
 
     /// Of a listing.
     pub fn listed(meta: ObjectMeta) -> Version {
-        Version { meta, replied: OnceLock::new() }
+        Version {
+            meta,
+            replied: OnceLock::new(),
+        }
     }
 
     /// Of an object without bytes, as far as its server says.
     pub fn empty(location: Path, e_tag: Option<String>, modified: Option<Date>) -> Version {
-        let last_modified = (SystemTime::UNIX_EPOCH + modified.map_or(Duration::ZERO, Date::since_1970)).into();
-        Version::new(ObjectMeta { location, last_modified, size: 0, e_tag, version: None })
+        let last_modified =
+            (SystemTime::UNIX_EPOCH + modified.map_or(Duration::ZERO, Date::since_1970)).into();
+        Version::new(ObjectMeta {
+            location,
+            last_modified,
+            size: 0,
+            e_tag,
+            version: None,
+        })
     }
 
     /// Of the attributes of a file, which a listing had.
     pub fn of_file(meta: &Meta, location: Path) -> Option<Version> {
-        let etag = std::str::from_utf8(&meta.version).ok()?.rsplitn(3, ' ').nth(2)?;
+        let etag = std::str::from_utf8(&meta.version)
+            .ok()?
+            .rsplitn(3, ' ')
+            .nth(2)?;
         let e_tag = Some(etag).filter(|etag| !etag.is_empty());
-        let e_tag = e_tag.map(|etag| if is_strong(etag) { format!("\"{etag}\"") } else { etag.to_string() });
+        let e_tag = e_tag.map(|etag| {
+            if is_strong(etag) {
+                format!("\"{etag}\"")
+            } else {
+                etag.to_string()
+            }
+        });
         let modified = Duration::from_nanos(u64::try_from(meta.mtime_ns).unwrap_or(0));
         let last_modified = (SystemTime::UNIX_EPOCH + modified).into();
-        Some(Version::listed(ObjectMeta { location, last_modified, size: meta.size, e_tag, version: None }))
+        Some(Version::listed(ObjectMeta {
+            location,
+            last_modified,
+            size: meta.size,
+            e_tag,
+            version: None,
+        }))
     }
 
     /// What a listing said, taken for what replies say: each of them has to have this very ETag.
@@ -92,7 +120,11 @@ impl Version {
     pub fn text(&self) -> String {
         let etag = self.meta.e_tag.as_deref().unwrap_or_default();
         // The date of a strong ETag is of no meaning.
-        let date = if is_strong(etag) && !etag.is_empty() { 0 } else { self.meta.last_modified.timestamp() };
+        let date = if is_strong(etag) && !etag.is_empty() {
+            0
+        } else {
+            self.meta.last_modified.timestamp()
+        };
         format!("{} {date} {}", etag.trim_matches('"'), self.meta.size)
     }
 
@@ -115,9 +147,20 @@ impl Version {
     /// Asks for this version only, as far as the server can be asked.
     pub fn condition(&self) -> GetOptions {
         let own = self.now();
-        let strong = own.e_tag.as_deref().filter(|etag| is_strong(etag)).map(|etag| format!("\"{}\"", tag(etag)));
-        let date = self.modified().filter(|_| strong.is_none()).map(|_| own.last_modified);
-        GetOptions { if_match: strong, if_unmodified_since: date, ..GetOptions::default() }
+        let strong = own
+            .e_tag
+            .as_deref()
+            .filter(|etag| is_strong(etag))
+            .map(|etag| format!("\"{}\"", tag(etag)));
+        let date = self
+            .modified()
+            .filter(|_| strong.is_none())
+            .map(|_| own.last_modified);
+        GetOptions {
+            if_match: strong,
+            if_unmodified_since: date,
+            ..GetOptions::default()
+        }
     }
 
     /// Is another answer about the object of this version?
@@ -131,7 +174,9 @@ impl Version {
         let had = self.meta.size;
         match refusal {
             Refusal::Empty { .. } => Refusal::Changed(format!("it is empty, and had {had} bytes")),
-            Refusal::PastEnd { size: None } => Refusal::Changed(format!("it is shorter, and had {had} bytes")),
+            Refusal::PastEnd { size: None } => {
+                Refusal::Changed(format!("it is shorter, and had {had} bytes"))
+            }
             Refusal::PastEnd { size: Some(size) } if size < had => {
                 Refusal::Changed(format!("it has {size} bytes, and had {had}"))
             }
@@ -193,12 +238,17 @@ fn same_size(own: &ObjectMeta, reply: &ObjectMeta) -> Result<(), Refusal> {
     if reply.size == own.size {
         return Ok(());
     }
-    Err(Refusal::Changed(format!("it has {} bytes, and had {}", reply.size, own.size)))
+    Err(Refusal::Changed(format!(
+        "it has {} bytes, and had {}",
+        reply.size, own.size
+    )))
 }
 
 /// Seconds since 1970, in which HTTP counts; nothing where nothing was said.
 fn modified(of: &ObjectMeta) -> Option<u64> {
-    u64::try_from(of.last_modified.timestamp()).ok().filter(|&seconds| seconds > 0)
+    u64::try_from(of.last_modified.timestamp())
+        .ok()
+        .filter(|&seconds| seconds > 0)
 }
 
 fn is_strong(etag: &str) -> bool {
@@ -217,7 +267,13 @@ mod tests {
 
     fn meta(etag: Option<&str>, date: &str, size: u64) -> ObjectMeta {
         let last_modified = date.parse().expect("a date");
-        ObjectMeta { location: Path::from("a"), last_modified, size, e_tag: etag.map(str::to_string), version: None }
+        ObjectMeta {
+            location: Path::from("a"),
+            last_modified,
+            size,
+            e_tag: etag.map(str::to_string),
+            version: None,
+        }
     }
 
     const DAY: &str = "2026-01-02T03:04:05.700Z";
@@ -235,13 +291,22 @@ mod tests {
         ] {
             let listed = Version::listed(meta(etag, DAY, 7));
             let (kind, version) = (Kind::File, listed.text().into_bytes().into());
-            let file =
-                Meta { kind, size: 7, mtime_ns: 1_767_323_045_000_000_000, permissions: 0, owner: None, version };
+            let file = Meta {
+                kind,
+                size: 7,
+                mtime_ns: 1_767_323_045_000_000_000,
+                permissions: 0,
+                owner: None,
+                version,
+            };
             let named = Version::of_file(&file, Path::from("a")).expect("a version");
             let condition = named.condition();
             assert_eq!((condition.if_match.as_deref(), named.size()), (asked, 7));
             assert_eq!(condition.if_unmodified_since.is_some(), asked.is_none());
-            assert!(named.text() == listed.text() && named.is_alike(&listed), "{etag:?}");
+            assert!(
+                named.text() == listed.text() && named.is_alike(&listed),
+                "{etag:?}"
+            );
         }
     }
 
@@ -257,25 +322,51 @@ mod tests {
             (meta(None, DAY, 7), meta(a, "2026-01-02T03:04:05Z", 7), true),
             (meta(a, DAY, 7), meta(None, "2026-01-02T03:04:05Z", 7), true),
             (meta(a, DAY, 7), meta(None, NONE, 7), true),
-            (meta(a, DAY, 7), meta(Some("\"b\""), "2026-01-02T03:04:05Z", 7), true),
-            (meta(a, DAY, 7), meta(Some("\"b\""), "2026-01-02T03:04:06Z", 7), false),
+            (
+                meta(a, DAY, 7),
+                meta(Some("\"b\""), "2026-01-02T03:04:05Z", 7),
+                true,
+            ),
+            (
+                meta(a, DAY, 7),
+                meta(Some("\"b\""), "2026-01-02T03:04:06Z", 7),
+                false,
+            ),
             (meta(a, DAY, 7), meta(Some("\"b\""), NONE, 7), false),
             (meta(a, NONE, 7), meta(Some("\"b\""), NONE, 7), false),
-            (meta(None, DAY, 7), meta(a, "2026-01-02T03:04:06Z", 7), false),
+            (
+                meta(None, DAY, 7),
+                meta(a, "2026-01-02T03:04:06Z", 7),
+                false,
+            ),
             (meta(a, DAY, 7), meta(a, DAY, 8), false),
         ] {
             let version = Version::listed(listed.clone());
-            assert_eq!(version.check(&reply).is_ok(), is_same, "{listed:?} {reply:?}");
-            assert_eq!(version.is_listed(), !is_same, "a reply of another version settles nothing");
+            assert_eq!(
+                version.check(&reply).is_ok(),
+                is_same,
+                "{listed:?} {reply:?}"
+            );
+            assert_eq!(
+                version.is_listed(),
+                !is_same,
+                "a reply of another version settles nothing"
+            );
             if is_same {
                 assert_eq!(version.check(&reply), Ok(()));
-                let other = ObjectMeta { e_tag: Some("\"c\"".to_string()), ..reply };
+                let other = ObjectMeta {
+                    e_tag: Some("\"c\"".to_string()),
+                    ..reply
+                };
                 assert!(version.check(&other).is_err() || version.now().e_tag.is_none());
             }
         }
         let version = Version::new(meta(a, DAY, 7));
         assert_eq!(version.check(&meta(Some("W/a"), NONE, 7)), Ok(()));
         assert_eq!(version.check(&meta(None, DAY, 7)), Err(Refusal::NoEtag));
-        assert!(version.check(&meta(Some("\"b\""), DAY, 7)).is_err(), "what a reply said is no listing");
+        assert!(
+            version.check(&meta(Some("\"b\""), DAY, 7)).is_err(),
+            "what a reply said is no listing"
+        );
     }
 }

@@ -44,9 +44,11 @@ pub fn read(body: &[u8], mut each: impl FnMut(&[&str], &mut String)) -> Result<(
 
 /// Reads a document whose root can be read; the name of the root.
 fn elements(text: &str, mut each: impl FnMut(&[&str], &mut String)) -> Result<String, Refusal> {
-    let garbled = |why: String| Refusal::Garbled(format!("the listing cannot be read: {}", one_line(&why)));
+    let garbled =
+        |why: String| Refusal::Garbled(format!("the listing cannot be read: {}", one_line(&why)));
     let mut reader = Reader::from_str(text);
-    let (mut path, mut depth, mut text_here): (Vec<String>, _, _) = (Vec::new(), 0_usize, String::new());
+    let (mut path, mut depth, mut text_here): (Vec<String>, _, _) =
+        (Vec::new(), 0_usize, String::new());
     let mut root: Option<String> = None;
     loop {
         let event = match reader.read_event() {
@@ -73,13 +75,22 @@ fn elements(text: &str, mut each: impl FnMut(&[&str], &mut String)) -> Result<St
                 }
             }
             Event::End(_) => end(&mut path, &mut depth, &mut text_here, &mut each),
-            Event::Text(part) => text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?),
-            Event::CData(part) => text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?),
+            Event::Text(part) => {
+                text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?)
+            }
+            Event::CData(part) => {
+                text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?)
+            }
             Event::GeneralRef(entity) => {
-                let number = entity.resolve_char_ref().map_err(|error| garbled(error.to_string()))?;
-                let name = entity.decode().map_err(|error| garbled(error.to_string()))?;
+                let number = entity
+                    .resolve_char_ref()
+                    .map_err(|error| garbled(error.to_string()))?;
+                let name = entity
+                    .decode()
+                    .map_err(|error| garbled(error.to_string()))?;
                 let letter = number.or_else(|| letter(&name));
-                text_here.push(letter.ok_or_else(|| garbled(format!("there is no entity {name}")))?);
+                text_here
+                    .push(letter.ok_or_else(|| garbled(format!("there is no entity {name}")))?);
             }
             Event::Eof if depth == 0 => return Ok(root.unwrap_or_default()),
             Event::Eof => return Err(garbled("it ends too early".to_string())),
@@ -92,7 +103,12 @@ fn elements(text: &str, mut each: impl FnMut(&[&str], &mut String)) -> Result<St
 }
 
 /// An element has ended.
-fn end(path: &mut Vec<String>, depth: &mut usize, text: &mut String, each: &mut impl FnMut(&[&str], &mut String)) {
+fn end(
+    path: &mut Vec<String>,
+    depth: &mut usize,
+    text: &mut String,
+    each: &mut impl FnMut(&[&str], &mut String),
+) {
     if *depth <= LEVELS {
         let names: Vec<&str> = path.iter().map(String::as_str).collect();
         each(&names, text);
@@ -124,7 +140,10 @@ fn named(root: &str, text: &str) -> String {
         "" => format!("a text ({})", one_line(&front)),
         "ListAllMyBucketsResult" => "a list of buckets (ListAllMyBucketsResult)".to_string(),
         root if root.eq_ignore_ascii_case("html") => "an HTML page".to_string(),
-        root => format!("<{}>", one_line(root).chars().take(MAX_SHOWN).collect::<String>()),
+        root => format!(
+            "<{}>",
+            one_line(root).chars().take(MAX_SHOWN).collect::<String>()
+        ),
     }
 }
 
@@ -145,15 +164,27 @@ fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
         _ => {}
     }
     let front = String::from_utf8_lossy(&body[..body.len().min(200)]).to_ascii_lowercase();
-    let head = front.split_once("<?xml").and_then(|(_, rest)| rest.split_once("?>")).map_or("", |(head, _)| head);
-    let encoding = head.split_once("encoding").map(|(_, rest)| rest.trim_start_matches([' ', '=', '"', '\'']));
-    let encoding = encoding.map(|rest| rest.split(['"', '\'']).next().unwrap_or_default()).unwrap_or("utf-8");
+    let head = front
+        .split_once("<?xml")
+        .and_then(|(_, rest)| rest.split_once("?>"))
+        .map_or("", |(head, _)| head);
+    let encoding = head
+        .split_once("encoding")
+        .map(|(_, rest)| rest.trim_start_matches([' ', '=', '"', '\'']));
+    let encoding = encoding
+        .map(|rest| rest.split(['"', '\'']).next().unwrap_or_default())
+        .unwrap_or("utf-8");
     match encoding {
-        "utf-8" | "utf8" | "us-ascii" | "ascii" | "" => {
-            std::str::from_utf8(body).map(Cow::Borrowed).map_err(|_| garbled("it is not all UTF-8"))
+        "utf-8" | "utf8" | "us-ascii" | "ascii" | "" => std::str::from_utf8(body)
+            .map(Cow::Borrowed)
+            .map_err(|_| garbled("it is not all UTF-8")),
+        "iso-8859-1" | "latin1" | "latin-1" => {
+            Ok(Cow::Owned(body.iter().copied().map(char::from).collect()))
         }
-        "iso-8859-1" | "latin1" | "latin-1" => Ok(Cow::Owned(body.iter().copied().map(char::from).collect())),
-        other => Err(garbled(&format!("it is in {}, and only UTF-8, UTF-16 and ISO-8859-1 are read", one_line(other)))),
+        other => Err(garbled(&format!(
+            "it is in {}, and only UTF-8, UTF-16 and ISO-8859-1 are read",
+            one_line(other)
+        ))),
     }
 }
 
@@ -182,23 +213,40 @@ mod tests {
             let text = format!("\u{feff}{}", listing("UTF-16"));
             text.encode_utf16().flat_map(pair).collect()
         };
-        let latin: Vec<u8> = listing("ISO-8859-1").chars().map(|c| c as u32 as u8).collect();
-        let prefixed = listing("utf-8").replace("</", "</s3:").replace("<C", "<s3:C").replace("<K", "<s3:K");
+        let latin: Vec<u8> = listing("ISO-8859-1")
+            .chars()
+            .map(|c| c as u32 as u8)
+            .collect();
+        let prefixed = listing("utf-8")
+            .replace("</", "</s3:")
+            .replace("<C", "<s3:C")
+            .replace("<K", "<s3:K");
         let prefixed = prefixed.replace("<L", "<s3:L").replace("<E", "<s3:E");
         for body in [
             listing("UTF-8").into_bytes(),
-            listing("UTF-8").replacen("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "", 1).into_bytes(),
+            listing("UTF-8")
+                .replacen("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "", 1)
+                .into_bytes(),
             format!("\u{feff}{}", listing("utf-8")).into_bytes(),
             format!("\n\n  {}", listing("utf-8")).into_bytes(),
-            listing("utf-8").replace("?>", "?><!DOCTYPE x>").into_bytes(),
-            listing("utf-8").replace("<Key>", "<Key><!-- c -->").into_bytes(),
+            listing("utf-8")
+                .replace("?>", "?><!DOCTYPE x>")
+                .into_bytes(),
+            listing("utf-8")
+                .replace("<Key>", "<Key><!-- c -->")
+                .into_bytes(),
             prefixed.into_bytes(),
             utf16(u16::to_le_bytes),
             utf16(u16::to_be_bytes),
             utf16(u16::to_be_bytes)[2..].to_vec(),
             latin,
         ] {
-            assert_eq!(keys(&body).as_deref(), Ok(&["a\u{e9}".to_string()][..]), "{}", String::from_utf8_lossy(&body));
+            assert_eq!(
+                keys(&body).as_deref(),
+                Ok(&["a\u{e9}".to_string()][..]),
+                "{}",
+                String::from_utf8_lossy(&body)
+            );
         }
         let body = listing("utf-8");
         for cut in 1..body.len() - 1 {
@@ -213,27 +261,44 @@ mod tests {
         for (body, words) in [
             ("", "nothing (an empty body)"),
             (" \n", "nothing (an empty body)"),
-            ("<html><head><meta><title>Log in</title></head></html>", "an HTML page"),
+            (
+                "<html><head><meta><title>Log in</title></head></html>",
+                "an HTML page",
+            ),
             ("<!DOCTYPE html>\n<HTML><br></HTML>", "an HTML page"),
             ("<!doctype html", "an HTML page"),
-            ("<?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>", "a list of buckets"),
+            (
+                "<?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>",
+                "a list of buckets",
+            ),
             ("{\"objects\": []}", "JSON ({\"objects\": []})"),
             ("OK\n", "a text (OK)"),
             ("<a/>", "<a>"),
-            ("<ListBucketResults></ListBucketResults>", "<ListBucketResults>"),
+            (
+                "<ListBucketResults></ListBucketResults>",
+                "<ListBucketResults>",
+            ),
             (&"<a>".repeat(100_000), "<a>"),
         ] {
             match keys(body.as_bytes()) {
-                Err(Refusal::NoListing(what)) => assert!(what.starts_with(words), "{words}: {what}"),
+                Err(Refusal::NoListing(what)) => {
+                    assert!(what.starts_with(words), "{words}: {what}")
+                }
                 other => panic!("{words}: {other:?}"),
             }
         }
         let body = "<s3:Error xmlns:s3='x'><s3:Code>SlowDown</s3:Code><s3:Message>Reduce\nit</s3:Message></s3:Error>";
         let (code, message) = ("SlowDown".to_string(), "Reduce it".to_string());
-        assert_eq!(keys(body.as_bytes()), Err(Refusal::ErrorForListing { code, message }));
+        assert_eq!(
+            keys(body.as_bytes()),
+            Err(Refusal::ErrorForListing { code, message })
+        );
         for (body, words) in [
             (listing("EUC-JP").into_bytes(), "it is in euc-jp"),
-            (b"<ListBucketResult>\xff</ListBucketResult>".to_vec(), "not all UTF-8"),
+            (
+                b"<ListBucketResult>\xff</ListBucketResult>".to_vec(),
+                "not all UTF-8",
+            ),
             (b"\xff\xfe<".to_vec(), "not all UTF-16"),
         ] {
             let refusal = keys(&body).expect_err(words).to_string();

@@ -32,9 +32,13 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         remedy: REMEDY.to_string(),
         errno: EINVAL,
     };
-    let rest = text.strip_prefix("rbd:").ok_or_else(|| error("it is not the name of an RBD image"))?;
+    let rest = text
+        .strip_prefix("rbd:")
+        .ok_or_else(|| error("it is not the name of an RBD image"))?;
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (path, snap) = path.split_once('@').map_or((path, None), |(path, snap)| (path, Some(snap)));
+    let (path, snap) = path
+        .split_once('@')
+        .map_or((path, None), |(path, snap)| (path, Some(snap)));
     let parts: Vec<&str> = path.split('/').collect();
     let (pool, namespace, image) = match parts[..] {
         [pool, image] => (pool, "", image),
@@ -42,7 +46,11 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         [_] => return Err(error("no image is named")),
         _ => return Err(error("it has too many parts")),
     };
-    if pool.is_empty() || image.is_empty() || snap == Some("") || (parts.len() == 3 && namespace.is_empty()) {
+    if pool.is_empty()
+        || image.is_empty()
+        || snap == Some("")
+        || (parts.len() == 3 && namespace.is_empty())
+    {
         return Err(error("a part of the name is empty"));
     }
     let mut address = Address {
@@ -59,8 +67,16 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
             _ => return Err(error("after the ? it knows conf=PATH and id=NAME")),
         }
     }
-    let all = [Some(&address.pool), Some(&address.namespace), Some(&address.image), address.snap.as_ref()];
-    let all = all.into_iter().chain([address.conf.as_ref(), address.id.as_ref()]).flatten();
+    let all = [
+        Some(&address.pool),
+        Some(&address.namespace),
+        Some(&address.image),
+        address.snap.as_ref(),
+    ];
+    let all = all
+        .into_iter()
+        .chain([address.conf.as_ref(), address.id.as_ref()])
+        .flatten();
     for name in all {
         if name.len() > MAX_NAME || name.contains('\0') {
             return Err(error("a part of the name is no name"));
@@ -75,14 +91,44 @@ mod tests {
 
     #[test]
     fn the_notations() {
-        let plain = Address { pool: "p".into(), image: "i".into(), ..Address::default() };
+        let plain = Address {
+            pool: "p".into(),
+            image: "i".into(),
+            ..Address::default()
+        };
         let some = |text: &str| Some(text.to_string());
         for (text, address) in [
             ("rbd:p/i", plain.clone()),
-            ("rbd:p/n/i", Address { namespace: "n".into(), ..plain.clone() }),
-            ("rbd:p/i@s", Address { snap: some("s"), ..plain.clone() }),
-            ("rbd:p/i?conf=a/b.conf", Address { conf: some("a/b.conf"), ..plain.clone() }),
-            ("rbd:p/i@s?id=x&conf=c", Address { snap: some("s"), id: some("x"), conf: some("c"), ..plain }),
+            (
+                "rbd:p/n/i",
+                Address {
+                    namespace: "n".into(),
+                    ..plain.clone()
+                },
+            ),
+            (
+                "rbd:p/i@s",
+                Address {
+                    snap: some("s"),
+                    ..plain.clone()
+                },
+            ),
+            (
+                "rbd:p/i?conf=a/b.conf",
+                Address {
+                    conf: some("a/b.conf"),
+                    ..plain.clone()
+                },
+            ),
+            (
+                "rbd:p/i@s?id=x&conf=c",
+                Address {
+                    snap: some("s"),
+                    id: some("x"),
+                    conf: some("c"),
+                    ..plain
+                },
+            ),
         ] {
             assert_eq!(parse(&text.into()).expect(text), address);
         }
@@ -100,8 +146,14 @@ mod tests {
             ("rbd:p//i", "a part of the name is empty"),
             ("rbd:p/i@", "a part of the name is empty"),
             ("rbd:p/a/b/c", "it has too many parts"),
-            ("rbd:p/i?key=secret", "after the ? it knows conf=PATH and id=NAME"),
-            ("rbd:p/i?conf=", "after the ? it knows conf=PATH and id=NAME"),
+            (
+                "rbd:p/i?key=secret",
+                "after the ? it knows conf=PATH and id=NAME",
+            ),
+            (
+                "rbd:p/i?conf=",
+                "after the ? it knows conf=PATH and id=NAME",
+            ),
             ("rbd:p/i\0", "a part of the name is no name"),
             (long.as_str(), "a part of the name is no name"),
         ] {

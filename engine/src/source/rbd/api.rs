@@ -88,7 +88,8 @@ functions! {
 impl Api {
     /// The libraries of these names, loaded once for each pair of names and for good.
     pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, Missing> {
-        static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> = Mutex::new(BTreeMap::new());
+        static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
+            Mutex::new(BTreeMap::new());
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (rados.to_string(), rbd.to_string());
         if let Some(api) = loaded.get(&key) {
@@ -135,7 +136,10 @@ mod tests {
     #[test]
     fn a_library_without_a_function_is_named_with_it() {
         match Api::load("libc.so.6", "libc.so.6") {
-            Err(missing) => assert_eq!(missing, Missing::Function("libc.so.6".to_string(), "rados_create")),
+            Err(missing) => assert_eq!(
+                missing,
+                Missing::Function("libc.so.6".to_string(), "rados_create")
+            ),
             Ok(_) => panic!("libc is no librados"),
         }
     }

@@ -36,7 +36,14 @@ pub enum Step {
 }
 
 fn done(step: Step, result: c_int) -> Result<(), Refused> {
-    if result < 0 { Err(Refused { errno: result.saturating_neg(), step }) } else { Ok(()) }
+    if result < 0 {
+        Err(Refused {
+            errno: result.saturating_neg(),
+            step,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 /// A name for C. One with a zero byte in it becomes empty, which nothing is called; `address.rs` lets none through.
@@ -60,20 +67,35 @@ unsafe impl Send for Cluster {}
 unsafe impl Sync for Cluster {}
 
 impl Cluster {
-    fn connect(api: &'static Api, address: &Address, options: &[(String, String)]) -> Result<Cluster, Refused> {
-        let (id, conf) = (name(address.id.as_deref().unwrap_or("admin")), address.conf.as_deref().map(name));
+    fn connect(
+        api: &'static Api,
+        address: &Address,
+        options: &[(String, String)],
+    ) -> Result<Cluster, Refused> {
+        let (id, conf) = (
+            name(address.id.as_deref().unwrap_or("admin")),
+            address.conf.as_deref().map(name),
+        );
         let mut handle = null_mut();
         // SAFETY: the handle is written on success only, and the name lives until the call has returned.
-        done(Step::Create, unsafe { (api.rados_create)(&mut handle, id.as_ptr()) })?;
+        done(Step::Create, unsafe {
+            (api.rados_create)(&mut handle, id.as_ptr())
+        })?;
         let cluster = Cluster { api, handle };
         // SAFETY: a live handle that is not connected; null means the usual places.
-        done(Step::ReadConf, unsafe { (api.rados_conf_read_file)(handle, pointer(conf.as_ref())) })?;
+        done(Step::ReadConf, unsafe {
+            (api.rados_conf_read_file)(handle, pointer(conf.as_ref()))
+        })?;
         // SAFETY: as above; null means CEPH_ARGS.
-        done(Step::ReadConf, unsafe { (api.rados_conf_parse_env)(handle, null()) })?;
+        done(Step::ReadConf, unsafe {
+            (api.rados_conf_parse_env)(handle, null())
+        })?;
         for (key, value) in options {
             let (key, value) = (name(key), name(value));
             // SAFETY: as above; both names live until the call has returned.
-            done(Step::Option, unsafe { (api.rados_conf_set)(handle, key.as_ptr(), value.as_ptr()) })?;
+            done(Step::Option, unsafe {
+                (api.rados_conf_set)(handle, key.as_ptr(), value.as_ptr())
+            })?;
         }
         // SAFETY: as above.
         done(Step::Connect, unsafe { (api.rados_connect)(handle) })?;
@@ -101,12 +123,18 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    pub fn open(api: &'static Api, address: &Address, options: &[(String, String)]) -> Result<Pool, Refused> {
+    pub fn open(
+        api: &'static Api,
+        address: &Address,
+        options: &[(String, String)],
+    ) -> Result<Pool, Refused> {
         let cluster = Cluster::connect(api, address, options)?;
         let (pool, namespace) = (name(&address.pool), name(&address.namespace));
         let mut handle = null_mut();
         // SAFETY: a connected cluster; the handle is written on success only.
-        done(Step::Pool, unsafe { (api.rados_ioctx_create)(cluster.handle, pool.as_ptr(), &mut handle) })?;
+        done(Step::Pool, unsafe {
+            (api.rados_ioctx_create)(cluster.handle, pool.as_ptr(), &mut handle)
+        })?;
         let pool = Pool { cluster, handle };
         if !address.namespace.is_empty() {
             // SAFETY: a live pool that no other thread has yet.
@@ -166,11 +194,27 @@ impl Image {
         let mut handle = null_mut();
         // SAFETY: a live pool; the names live until the call has returned; the handle is written on success only.
         done(Step::Image, unsafe {
-            (api.rbd_open_read_only)(pool.handle, image.as_ptr(), &mut handle, pointer(snap.as_ref()))
+            (api.rbd_open_read_only)(
+                pool.handle,
+                image.as_ptr(),
+                &mut handle,
+                pointer(snap.as_ref()),
+            )
         })?;
-        let identity = Identity { id: String::new(), snap: None, size: 0 };
+        let identity = Identity {
+            id: String::new(),
+            snap: None,
+            size: 0,
+        };
         let (gate, buffers, pool) = (Arc::default(), Arc::default(), Some(Arc::clone(pool)));
-        let mut image = Image { api, handle, gate, buffers, identity, pool };
+        let mut image = Image {
+            api,
+            handle,
+            gate,
+            buffers,
+            identity,
+            pool,
+        };
         image.identity = image.identify(snap.as_deref())?;
         Ok(image)
     }
@@ -178,16 +222,26 @@ impl Image {
     fn identify(&self, snap: Option<&CStr>) -> Result<Identity, Refused> {
         let (mut size, mut number, mut id) = (0, 0, [0; 256]);
         // SAFETY: a live image; an integer is written.
-        done(Step::Stat, unsafe { (self.api.rbd_get_size)(self.handle, &mut size) })?;
+        done(Step::Stat, unsafe {
+            (self.api.rbd_get_size)(self.handle, &mut size)
+        })?;
         // SAFETY: a live image, a buffer and its length.
-        done(Step::Stat, unsafe { (self.api.rbd_get_id)(self.handle, id.as_mut_ptr().cast(), id.len()) })?;
+        done(Step::Stat, unsafe {
+            (self.api.rbd_get_id)(self.handle, id.as_mut_ptr().cast(), id.len())
+        })?;
         if let Some(snap) = snap {
             // SAFETY: a live image; the name lives until the call has returned; an integer is written.
-            let result = unsafe { (self.api.rbd_snap_get_id)(self.handle, snap.as_ptr(), &mut number) };
+            let result =
+                unsafe { (self.api.rbd_snap_get_id)(self.handle, snap.as_ptr(), &mut number) };
             done(Step::Stat, result)?;
         }
-        let id = CStr::from_bytes_until_nul(&id).map_or(String::new(), |id| id.to_string_lossy().into_owned());
-        Ok(Identity { id, snap: snap.map(|_| number), size })
+        let id = CStr::from_bytes_until_nul(&id)
+            .map_or(String::new(), |id| id.to_string_lossy().into_owned());
+        Ok(Identity {
+            id,
+            snap: snap.map(|_| number),
+            size,
+        })
     }
 
     pub fn layout(&self) -> Result<RbdLayout, Refused> {
@@ -203,12 +257,22 @@ impl Image {
         };
         let mut info = empty;
         // SAFETY: a live image, a struct of theirs and its size.
-        done(Step::Stat, unsafe { (self.api.rbd_stat)(self.handle, &mut info, size_of::<ImageInfo>()) })?;
+        done(Step::Stat, unsafe {
+            (self.api.rbd_stat)(self.handle, &mut info, size_of::<ImageInfo>())
+        })?;
         // SAFETY: a live image; an integer is written.
-        done(Step::Stat, unsafe { (self.api.rbd_get_stripe_unit)(self.handle, &mut unit) })?;
+        done(Step::Stat, unsafe {
+            (self.api.rbd_get_stripe_unit)(self.handle, &mut unit)
+        })?;
         // SAFETY: as above.
-        done(Step::Stat, unsafe { (self.api.rbd_get_stripe_count)(self.handle, &mut count) })?;
-        Ok(RbdLayout { object_bytes: info.object_size, stripe_unit_bytes: unit, stripe_count: count })
+        done(Step::Stat, unsafe {
+            (self.api.rbd_get_stripe_count)(self.handle, &mut count)
+        })?;
+        Ok(RbdLayout {
+            object_bytes: info.object_size,
+            stripe_unit_bytes: unit,
+            stripe_count: count,
+        })
     }
 }
 

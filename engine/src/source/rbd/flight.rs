@@ -52,7 +52,9 @@ impl Gate {
     /// Waits until there are none. False if there still are some when even librados's own deadline is long over.
     pub fn drained(&self) -> bool {
         let inside = lock(&self.inside);
-        let waited = self.bell.wait_timeout_while(inside, DRAIN, |inside| *inside > 0);
+        let waited = self
+            .bell
+            .wait_timeout_while(inside, DRAIN, |inside| *inside > 0);
         *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
     }
 }
@@ -65,7 +67,8 @@ impl Buffers {
     fn take(&self, len: usize) -> Vec<u8> {
         let mut kept = lock(&self.0);
         let fits = kept.iter().position(|buffer| buffer.len() >= len);
-        fits.map(|at| kept.swap_remove(at)).unwrap_or_else(|| vec![0; len.next_power_of_two()])
+        fits.map(|at| kept.swap_remove(at))
+            .unwrap_or_else(|| vec![0; len.next_power_of_two()])
     }
 
     fn give(&self, buffer: Vec<u8>) {
@@ -103,7 +106,13 @@ struct Flight {
 extern "C" fn landed(completion: Handle, flight: Handle) {
     // SAFETY: made by Box::into_raw in `begin` and given back exactly here, as the callback is called once.
     let flight = unsafe { Box::from_raw(flight.cast::<Flight>()) };
-    let Flight { release, result, buffer, slot, gate } = *flight;
+    let Flight {
+        release,
+        result,
+        buffer,
+        slot,
+        gate,
+    } = *flight;
     // SAFETY: the completion is alive until it is released, which is done in the next statement and nowhere else.
     let result = unsafe { result(completion) };
     // SAFETY: as above; librbd holds a reference to it while the callback runs.
@@ -141,11 +150,18 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let mut buffer = image.buffers.take(len);
     let target = buffer.as_mut_ptr();
     let (release, result) = (api.rbd_aio_release, api.rbd_aio_get_return_value);
-    let flight = Flight { release, result, buffer, slot: Arc::clone(&slot), gate: Arc::clone(&image.gate) };
+    let flight = Flight {
+        release,
+        result,
+        buffer,
+        slot: Arc::clone(&slot),
+        gate: Arc::clone(&image.gate),
+    };
     let flight = Box::into_raw(Box::new(flight));
     let mut completion = null_mut();
     // SAFETY: the completion is written on success only; the flight is ours until a read has it.
-    let made = unsafe { (api.rbd_aio_create_completion)(flight.cast(), Some(landed), &mut completion) };
+    let made =
+        unsafe { (api.rbd_aio_create_completion)(flight.cast(), Some(landed), &mut completion) };
     if made < 0 {
         // SAFETY: the only owner: there is no completion.
         drop(unsafe { Box::from_raw(flight) });
@@ -163,23 +179,33 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         image.gate.leave();
         return Err(begun.saturating_neg());
     }
-    Ok(Ticket { slot, buffers: Arc::clone(&image.buffers) })
+    Ok(Ticket {
+        slot,
+        buffers: Arc::clone(&image.buffers),
+    })
 }
 
 impl Ticket {
     /// Waits for the end, at most so long, and hands the bytes to `take`.
     pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> Ended {
         let answer = lock(&self.slot.answer);
-        let waited = self.slot.bell.wait_timeout_while(answer, patience, |answer| answer.is_none());
+        let waited = self
+            .slot
+            .bell
+            .wait_timeout_while(answer, patience, |answer| answer.is_none());
         let answer = waited.unwrap_or_else(PoisonError::into_inner).0.take();
-        let Some((result, buffer)) = answer else { return Ended::Silent };
+        let Some((result, buffer)) = answer else {
+            return Ended::Silent;
+        };
         let ended = match usize::try_from(result) {
             Ok(len) if len <= buffer.len() => {
                 take(&buffer[..len]);
                 Ended::Bytes(len)
             }
             Ok(_) => Ended::Failed(crate::source::EIO),
-            Err(_) => Ended::Failed(i32::try_from(result.unsigned_abs()).unwrap_or(crate::source::EIO)),
+            Err(_) => {
+                Ended::Failed(i32::try_from(result.unsigned_abs()).unwrap_or(crate::source::EIO))
+            }
         };
         self.buffers.give(buffer);
         ended
@@ -199,9 +225,21 @@ mod tests {
         let slot = Arc::<Slot>::default();
         let mut buffer = buffers.take(len);
         buffer[..len].fill(7);
-        let flight = Flight { release, result, buffer, slot: Arc::clone(&slot), gate: Arc::clone(gate) };
+        let flight = Flight {
+            release,
+            result,
+            buffer,
+            slot: Arc::clone(&slot),
+            gate: Arc::clone(gate),
+        };
         gate.enter();
-        (Ticket { slot, buffers: Arc::clone(buffers) }, Box::into_raw(Box::new(flight)).cast())
+        (
+            Ticket {
+                slot,
+                buffers: Arc::clone(buffers),
+            },
+            Box::into_raw(Box::new(flight)).cast(),
+        )
     }
 
     #[test]
@@ -211,7 +249,10 @@ mod tests {
         let flight = flight as usize;
         let thread = std::thread::spawn(move || landed(50 as Handle, flight as Handle));
         let mut got = Vec::new();
-        assert_eq!(ticket.wait(Duration::from_secs(20), |bytes| got = bytes.to_vec()), Ended::Bytes(50));
+        assert_eq!(
+            ticket.wait(Duration::from_secs(20), |bytes| got = bytes.to_vec()),
+            Ended::Bytes(50)
+        );
         thread.join().expect("no panic");
         assert_eq!(got, [7; 50]);
         assert!(gate.drained());
@@ -223,10 +264,16 @@ mod tests {
     #[test]
     fn errors_and_impossible_lengths_are_no_bytes() {
         let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
-        for (result, ended) in [(-110, Ended::Failed(110)), (4097, Ended::Failed(crate::source::EIO))] {
+        for (result, ended) in [
+            (-110, Ended::Failed(110)),
+            (4097, Ended::Failed(crate::source::EIO)),
+        ] {
             let (ticket, flight) = fly(&buffers, &gate, 4096);
             landed(result as Handle, flight);
-            assert_eq!(ticket.wait(Duration::from_secs(20), |_| panic!("no bytes")), ended);
+            assert_eq!(
+                ticket.wait(Duration::from_secs(20), |_| panic!("no bytes")),
+                ended
+            );
         }
     }
 
@@ -234,8 +281,15 @@ mod tests {
     fn a_reader_that_goes_away_takes_nothing_with_it() {
         let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
         let (ticket, flight) = fly(&buffers, &gate, 4096);
-        assert_eq!(ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")), Ended::Silent);
-        assert_eq!(*lock(&gate.inside), 1, "it is still in flight, with its buffer");
+        assert_eq!(
+            ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")),
+            Ended::Silent
+        );
+        assert_eq!(
+            *lock(&gate.inside),
+            1,
+            "it is still in flight, with its buffer"
+        );
         landed(4096 as Handle, flight);
         assert!(gate.drained());
     }

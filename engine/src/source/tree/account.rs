@@ -41,8 +41,13 @@ impl NameBytes {
     /// Takes more. False: it would be more than there may be, and nothing is taken.
     #[must_use]
     pub fn grow(&mut self, bytes: u64) -> bool {
-        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= max_name_bytes());
-        let taken = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        let more = |used: u64| {
+            used.checked_add(bytes)
+                .filter(|used| *used <= max_name_bytes())
+        };
+        let taken = USED
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok();
         self.0 += if taken { bytes } else { 0 };
         taken
     }

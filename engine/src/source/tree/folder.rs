@@ -10,7 +10,9 @@
 //! ```
 
 use super::{Entry, Kind, Meta, Tree};
-use crate::source::{Defaults, FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text};
+use crate::source::{
+    Defaults, FileSource, Source, SourceError, SourceOpenError, default_readahead_bytes, errno_text,
+};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -35,13 +37,18 @@ impl Folder {
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, SourceOpenError> {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
-            what: path.into(),
-            why: errno_text(errno.raw_os_error()),
-            remedy: "check the path and its permissions".to_string(),
-            errno: errno.raw_os_error(),
-        })?;
-        Ok(Folder { root, path: path.to_path_buf(), only: None })
+        let root =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| SourceOpenError {
+                what: path.into(),
+                why: errno_text(errno.raw_os_error()),
+                remedy: "check the path and its permissions".to_string(),
+                errno: errno.raw_os_error(),
+            })?;
+        Ok(Folder {
+            root,
+            path: path.to_path_buf(),
+            only: None,
+        })
     }
 
     /// One file, shown as a folder with that file. A file that is put in its place later is shown then.
@@ -54,7 +61,10 @@ impl Folder {
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         // Said at once, in the words of the source.
         drop(FileSource::open(&real)?);
-        let parent = real.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = real
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let mut folder = Folder::open(parent)?;
         folder.only = real.file_name().map(OsStr::to_os_string);
         folder.path = real;
@@ -69,7 +79,11 @@ impl Folder {
         {
             return Err(Errno::NOENT);
         }
-        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let path = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
+        };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
         // A link at the end is opened as such, by these flags; one in the middle is refused.
@@ -78,7 +92,10 @@ impl Folder {
 
     fn fails(&self, path: &Path, errno: Errno) -> SourceError {
         let errno = errno.raw_os_error();
-        SourceError::Io { errno, what: self.path.join(path).display().to_string() }
+        SourceError::Io {
+            errno,
+            what: self.path.join(path).display().to_string(),
+        }
     }
 }
 
@@ -90,7 +107,9 @@ impl Tree for Folder {
         }
         let fails = |errno| self.fails(folder, errno);
         let fd = self.descriptor(folder).map_err(fails)?;
-        for entry in Dir::read_from(reopened(&fd, OFlags::DIRECTORY).map_err(fails)?).map_err(fails)? {
+        for entry in
+            Dir::read_from(reopened(&fd, OFlags::DIRECTORY).map_err(fails)?).map_err(fails)?
+        {
             let entry = entry.map_err(fails)?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
@@ -98,7 +117,11 @@ impl Tree for Folder {
             }
             let mut kind = kind_of(entry.file_type());
             if entry.file_type() == FileType::Unknown {
-                kind = match rustix::fs::statat(&fd, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
+                kind = match rustix::fs::statat(
+                    &fd,
+                    OsStr::from_bytes(name),
+                    AtFlags::SYMLINK_NOFOLLOW,
+                ) {
                     Ok(stat) => kind_of_mode(&stat),
                     Err(Errno::NOENT) => None,
                     // A name that cannot be asked about is there all the same.
@@ -115,7 +138,10 @@ impl Tree for Folder {
     }
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
-        let stat = self.descriptor(path).and_then(rustix::fs::fstat).map_err(|errno| self.fails(path, errno))?;
+        let stat = self
+            .descriptor(path)
+            .and_then(rustix::fs::fstat)
+            .map_err(|errno| self.fails(path, errno))?;
         meta_of(&stat).ok_or_else(|| self.fails(path, Errno::NOENT))
     }
 
@@ -123,19 +149,25 @@ impl Tree for Folder {
         let fails = |errno| self.fails(path, errno);
         let fd = self.descriptor(path).map_err(fails)?;
         let meta = rustix::fs::fstat(&fd).map_err(fails)?;
-        let meta = meta_of(&meta).filter(|meta| meta.kind == Kind::File).ok_or_else(|| fails(Errno::ISDIR))?;
+        let meta = meta_of(&meta)
+            .filter(|meta| meta.kind == Kind::File)
+            .ok_or_else(|| fails(Errno::ISDIR))?;
         let by_descriptor = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let opened = FileSource::open_called(Path::new(&by_descriptor), self.path_of(path));
         let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
         // The source took its own look in between: with the same before and after, it saw the same.
         if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {
-            return Err(SourceError::Changed { what: format!("{} changes", self.path_of(path).display()) });
+            return Err(SourceError::Changed {
+                what: format!("{} changes", self.path_of(path).display()),
+            });
         }
         Ok((Arc::new(source), meta))
     }
 
     fn link(&self, path: &Path) -> Result<PathBuf, SourceError> {
-        let text = self.descriptor(path).and_then(|fd| rustix::fs::readlinkat(&fd, "", Vec::new()));
+        let text = self
+            .descriptor(path)
+            .and_then(|fd| rustix::fs::readlinkat(&fd, "", Vec::new()));
         let text = text.map_err(|errno| self.fails(path, errno))?;
         Ok(PathBuf::from(OsString::from_vec(text.into_bytes())))
     }
@@ -155,13 +187,22 @@ impl Tree for Folder {
 
 impl Folder {
     fn path_of(&self, path: &Path) -> PathBuf {
-        if self.only.is_some() { self.path.clone() } else { self.path.join(path) }
+        if self.only.is_some() {
+            self.path.clone()
+        } else {
+            self.path.join(path)
+        }
     }
 }
 
 /// The same file, to be read from.
 fn reopened(fd: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(fd, ".", OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty())
+    rustix::fs::openat(
+        fd,
+        ".",
+        OFlags::RDONLY | OFlags::CLOEXEC | flags,
+        Mode::empty(),
+    )
 }
 
 fn kind_of(kind: FileType) -> Option<Kind> {
@@ -193,7 +234,14 @@ fn meta_of(stat: &Stat) -> Option<Meta> {
     ]
     .concat();
     let permissions = (stat.st_mode & 0o7777) as u16;
-    Some(Meta { kind, size, mtime_ns, permissions, owner: Some((stat.st_uid, stat.st_gid)), version: version.into() })
+    Some(Meta {
+        kind,
+        size,
+        mtime_ns,
+        permissions,
+        owner: Some((stat.st_uid, stat.st_gid)),
+        version: version.into(),
+    })
 }
 
 #[cfg(test)]
@@ -205,7 +253,10 @@ mod tests {
 
     fn names(tree: &dyn Tree, folder: &str) -> BTreeMap<OsString, Kind> {
         let mut names = BTreeMap::new();
-        tree.list(Path::new(folder), &mut |entry| names.insert(entry.name, entry.kind).is_none()).expect("listed");
+        tree.list(Path::new(folder), &mut |entry| {
+            names.insert(entry.name, entry.kind).is_none()
+        })
+        .expect("listed");
         names
     }
 
@@ -218,17 +269,46 @@ mod tests {
         fs::write(root.join("sub/file"), b"yes").expect("written");
         symlink("../secret", root.join("out")).expect("linked");
         symlink("sub", root.join("in")).expect("linked");
-        rustix::fs::mknodat(rustix::fs::CWD, root.join("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("a pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            root.join("pipe"),
+            FileType::Fifo,
+            Mode::RUSR,
+            0,
+        )
+        .expect("a pipe");
         let tree = Folder::open(&root).expect("opened");
         let kinds: Vec<Kind> = names(&tree, "").into_values().collect();
-        assert_eq!(kinds, [Kind::Link, Kind::Link, Kind::Folder], "in, out, sub; no pipe");
+        assert_eq!(
+            kinds,
+            [Kind::Link, Kind::Link, Kind::Folder],
+            "in, out, sub; no pipe"
+        );
         let (source, meta) = tree.open(Path::new("sub/file")).expect("opened");
         assert_eq!((source.size(), meta.size), (3, 3));
-        assert!(source.describe().contains("sub/file"), "{}", source.describe());
+        assert!(
+            source.describe().contains("sub/file"),
+            "{}",
+            source.describe()
+        );
         assert_eq!(tree.look(Path::new("sub/file")).expect("there"), meta);
-        assert_eq!(tree.link(Path::new("out")).expect("a link"), Path::new("../secret"));
-        assert_eq!(tree.look(Path::new("out")).expect("a link").kind, Kind::Link);
-        for outside in ["out", "../secret", "in/file", "sub/../../secret", "/etc/passwd", "pipe", "sub"] {
+        assert_eq!(
+            tree.link(Path::new("out")).expect("a link"),
+            Path::new("../secret")
+        );
+        assert_eq!(
+            tree.look(Path::new("out")).expect("a link").kind,
+            Kind::Link
+        );
+        for outside in [
+            "out",
+            "../secret",
+            "in/file",
+            "sub/../../secret",
+            "/etc/passwd",
+            "pipe",
+            "sub",
+        ] {
             assert!(tree.open(Path::new(outside)).is_err(), "{outside}");
         }
         assert!(tree.look(Path::new("pipe")).is_err());

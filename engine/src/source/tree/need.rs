@@ -53,7 +53,9 @@ mod tests {
             while_needed(Arc::new(|| false), || assert_eq!(is(), Some(false)));
             assert_eq!(is(), Some(true));
         });
-        let panicked = std::panic::catch_unwind(|| while_needed(Arc::new(|| true), || std::panic::panic_any("a bug")));
+        let panicked = std::panic::catch_unwind(|| {
+            while_needed(Arc::new(|| true), || std::panic::panic_any("a bug"))
+        });
         assert!(panicked.is_err() && is().is_none());
     }
 }

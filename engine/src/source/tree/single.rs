@@ -4,7 +4,9 @@
 //! Never: two versions under one number.
 
 use super::{Entry, Kind, Meta, Tree};
-use crate::source::{self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes};
+use crate::source::{
+    self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes,
+};
 use percent_encoding::percent_decode_str;
 use std::ffi::OsString;
 use std::path::Path;
@@ -45,8 +47,16 @@ impl Single {
         what: impl Into<SourceName>,
         opener: impl Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync + 'static,
     ) -> Result<Single, SourceOpenError> {
-        let now = Mutex::new(Now { source: opener()?, number: 0 });
-        Ok(Single { name: name.into(), what: what.into(), opener: Box::new(opener), now })
+        let now = Mutex::new(Now {
+            source: opener()?,
+            number: 0,
+        });
+        Ok(Single {
+            name: name.into(),
+            what: what.into(),
+            opener: Box::new(opener),
+            now,
+        })
     }
 
     /// The source and its number, after it was asked whether it is still the same.
@@ -59,13 +69,22 @@ impl Single {
         match source.check() {
             Ok(size) => Ok((source, meta(Kind::File, size, number))),
             Err(SourceError::Changed { .. }) => {
-                let refused = |e: SourceOpenError| SourceError::Io { errno: e.errno, what: e.to_string() };
+                let refused = |e: SourceOpenError| SourceError::Io {
+                    errno: e.errno,
+                    what: e.to_string(),
+                };
                 let source = (self.opener)().map_err(refused)?;
                 let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
                 if now.number == number {
-                    *now = Now { source, number: number + 1 };
+                    *now = Now {
+                        source,
+                        number: number + 1,
+                    };
                 }
-                Ok((Arc::clone(&now.source), meta(Kind::File, now.source.size(), now.number)))
+                Ok((
+                    Arc::clone(&now.source),
+                    meta(Kind::File, now.source.size(), now.number),
+                ))
             }
             Err(error) => Err(error),
         }
@@ -76,7 +95,10 @@ impl Single {
             return Ok(());
         }
         let errno = rustix::io::Errno::NOENT.raw_os_error();
-        Err(SourceError::Io { errno, what: format!("{} of {}", path.display(), self.what) })
+        Err(SourceError::Io {
+            errno,
+            what: format!("{} of {}", path.display(), self.what),
+        })
     }
 }
 
@@ -100,7 +122,11 @@ impl Tree for Single {
     }
 
     fn defaults(&self) -> Defaults {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.defaults()
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .source
+            .defaults()
     }
 
     fn readahead_bytes(&self) -> Option<u64> {
@@ -108,7 +134,11 @@ impl Tree for Single {
     }
 
     fn describe(&self) -> String {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).source.describe()
+        self.now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .source
+            .describe()
     }
 }
 
@@ -116,7 +146,14 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
     let permissions = if kind == Kind::Folder { 0o555 } else { 0o444 };
     // Growth makes a new version: an inode has one size.
     let version = [number.to_le_bytes(), size.to_le_bytes()].concat();
-    Meta { kind, size, mtime_ns: 0, permissions, owner: None, version: version.into() }
+    Meta {
+        kind,
+        size,
+        mtime_ns: 0,
+        permissions,
+        owner: None,
+        version: version.into(),
+    }
 }
 
 /// The last part of a source's name that can be a file name: of the name as it is shown, since the file is shown to all.
@@ -132,13 +169,22 @@ fn file_name(name: &SourceName) -> String {
         "s3" => last_of_key(name, &shown),
         "http" | "https" => last_of_path(&shown),
         _ => {
-            let path = shown.split_once(':').map_or(shown.as_str(), |(_, rest)| rest);
+            let path = shown
+                .split_once(':')
+                .map_or(shown.as_str(), |(_, rest)| rest);
             let path = path.split(['?', '#']).next().unwrap_or(path);
             last_but(path, &['/', ':'], &[".", "..", HIDDEN])
         }
     };
-    let clean = |part: String| part.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    last.map(clean).filter(|name| !name.is_empty()).unwrap_or("data".to_string())
+    let clean = |part: String| {
+        part.chars()
+            .filter(|c| !c.is_control())
+            .take(200)
+            .collect::<String>()
+    };
+    last.map(clean)
+        .filter(|name| !name.is_empty())
+        .unwrap_or("data".to_string())
 }
 
 /// What a name shows in place of a secret.
@@ -146,17 +192,25 @@ const HIDDEN: &str = "...";
 
 /// The last part that is not empty and none of these.
 fn last_but(path: &str, ends: &[char], none: &[&str]) -> Option<String> {
-    path.rsplit(ends).find(|part| !part.is_empty() && !none.contains(part)).map(str::to_string)
+    path.rsplit(ends)
+        .find(|part| !part.is_empty() && !none.contains(part))
+        .map(str::to_string)
 }
 
 /// Of `s3://BUCKET/KEY`. What is behind a `?` is shown where it cannot be the signature of a URL.
 fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
     let (_, path) = shown.split_once("://")?;
-    let (_, key) = path.split_once('/').filter(|(bucket, _)| *bucket != HIDDEN)?;
+    let (_, key) = path
+        .split_once('/')
+        .filter(|(bucket, _)| *bucket != HIDDEN)?;
     let none = [".", ".."];
     match (name.unredacted_text()?.split_once('?'), key.split_once('?')) {
-        (Some((_, query)), Some((before, _))) if query.contains('=') => last_but(before, &['/'], &none),
-        (Some((_, query)), Some((before, _))) => last_but(&format!("{before}?{query}"), &['/'], &none),
+        (Some((_, query)), Some((before, _))) if query.contains('=') => {
+            last_but(before, &['/'], &none)
+        }
+        (Some((_, query)), Some((before, _))) => {
+            last_but(&format!("{before}?{query}"), &['/'], &none)
+        }
         _ => last_but(key, &['/'], &none),
     }
 }
@@ -166,8 +220,13 @@ fn last_of_path(shown: &str) -> Option<String> {
     let (_, rest) = shown.split_once("://")?;
     let rest = rest.split(['?', '#']).next().unwrap_or(rest);
     let last = last_but(rest, &['/'], &[".", "..", HIDDEN])?;
-    let decoded = percent_decode_str(&last).decode_utf8().ok().map(|name| name.into_owned());
-    decoded.filter(|name| !name.contains(['/', '\0']) && ![".", ".."].contains(&name.as_str())).or(Some(last))
+    let decoded = percent_decode_str(&last)
+        .decode_utf8()
+        .ok()
+        .map(|name| name.into_owned());
+    decoded
+        .filter(|name| !name.contains(['/', '\0']) && ![".", ".."].contains(&name.as_str()))
+        .or(Some(last))
 }
 
 #[cfg(test)]
@@ -210,7 +269,8 @@ mod tests {
 
     #[test]
     fn one_file_and_nothing_else() {
-        let tree = Single::new("disk", "mem", || Ok(Arc::new(Mem::new(vec![1; 10])))).expect("opened");
+        let tree =
+            Single::new("disk", "mem", || Ok(Arc::new(Mem::new(vec![1; 10])))).expect("opened");
         let mut names = Vec::new();
         tree.list(Path::new(""), &mut |entry| {
             names.push(entry.name);

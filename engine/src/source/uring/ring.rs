@@ -84,16 +84,26 @@ impl Ring {
             return Err(None);
         }
         // A forked child has no business in it.
-        let uring =
-            system::allowed(SystemRequest::Mapping).and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
+        let uring = system::allowed(SystemRequest::Mapping)
+            .and_then(|()| IoUring::builder().dontfork().build(RING_DEPTH));
         let uring = uring.map_err(|error| {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             Some(error)
         })?;
-        let table = Table { places: (0..RING_DEPTH).map(|_| None).collect(), free: (0..RING_DEPTH).rev().collect() };
+        let table = Table {
+            places: (0..RING_DEPTH).map(|_| None).collect(),
+            free: (0..RING_DEPTH).rev().collect(),
+        };
         let (submitting, reaping) = (Mutex::new(()), Mutex::new(()));
         let (broken, interrupted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Ring { uring, table: Mutex::new(table), submitting, reaping, broken, interrupted })
+        Ok(Ring {
+            uring,
+            table: Mutex::new(table),
+            submitting,
+            reaping,
+            broken,
+            interrupted,
+        })
     }
 
     /// Begins transfers from the file, in order, as far as there is room. Those left in the list were refused.
@@ -112,7 +122,11 @@ impl Ring {
         // Empty whenever no thread holds `submitting`, and as large as the table: there is always room.
         debug_assert!(pushed.is_ok());
         // In a release build what found no room is given back to be read by threads.
-        let left = if pushed.is_ok() { self.enter_all() } else { places.len() };
+        let left = if pushed.is_ok() {
+            self.enter_all()
+        } else {
+            places.len()
+        };
         if left > 0 {
             // The kernel takes them in order: it has not seen the last ones, and will not be asked again.
             let mut refused = lock(&self.table).take(&places[places.len() - left..]);
@@ -122,22 +136,39 @@ impl Ring {
     }
 
     /// Puts transfers into the table and writes their entries.
-    fn place(&self, file: &Arc<Core>, transfers: &mut Vec<Transfer>) -> (Vec<u32>, Vec<squeue::Entry>) {
+    fn place(
+        &self,
+        file: &Arc<Core>,
+        transfers: &mut Vec<Transfer>,
+    ) -> (Vec<u32>, Vec<squeue::Entry>) {
         let mut table = lock(&self.table);
         let room = table.free.len().min(transfers.len());
         let (mut places, mut entries) = (Vec::with_capacity(room), Vec::with_capacity(room));
         for transfer in transfers.drain(..room) {
-            let Some(place) = table.free.pop() else { unreachable!("counted above") };
+            let Some(place) = table.free.pop() else {
+                unreachable!("counted above")
+            };
             let pick = file.pick(transfer.offset(), transfer.bytes() as u64);
-            let flight = Flight { transfer, vectors: Vec::new(), file: Arc::clone(file), pick };
+            let flight = Flight {
+                transfer,
+                vectors: Vec::new(),
+                file: Arc::clone(file),
+                pick,
+            };
             // Where it stays: pointers are taken only now.
             let flight = table.places[place as usize].insert(flight);
-            let vector =
-                |mut buf: io::IoSliceMut<'_>| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+            let vector = |mut buf: io::IoSliceMut<'_>| libc::iovec {
+                iov_base: buf.as_mut_ptr().cast(),
+                iov_len: buf.len(),
+            };
             flight.vectors = flight.transfer.bufs().into_iter().map(vector).collect();
             let fd = types::Fd(file.as_raw_fd());
             let read = opcode::Readv::new(fd, flight.vectors.as_ptr(), flight.vectors.len() as u32);
-            entries.push(read.offset(flight.transfer.offset()).build().user_data(u64::from(place)));
+            entries.push(
+                read.offset(flight.transfer.offset())
+                    .build()
+                    .user_data(u64::from(place)),
+            );
             places.push(place);
         }
         (places, entries)
@@ -168,7 +199,9 @@ impl Ring {
 
     /// True when a transfer has ended and is not reaped.
     pub fn has_ended(&self) -> bool {
-        let Ok(_one) = self.reaping.try_lock() else { return false };
+        let Ok(_one) = self.reaping.try_lock() else {
+            return false;
+        };
         // SAFETY: this thread holds `reaping`, and no other thread makes a completion queue without it.
         !unsafe { self.uring.completion_shared() }.is_empty()
     }
@@ -189,7 +222,9 @@ impl Ring {
         let one = lock(&self.reaping);
         // SAFETY: this thread holds `reaping`.
         let queue = unsafe { self.uring.completion_shared() };
-        let done: Vec<(u64, i32)> = queue.map(|entry| (entry.user_data(), entry.result())).collect();
+        let done: Vec<(u64, i32)> = queue
+            .map(|entry| (entry.user_data(), entry.result()))
+            .collect();
         drop(one);
         let mut interrupted = false;
         let mut table = lock(&self.table);
@@ -197,13 +232,15 @@ impl Ring {
             if place == INTERRUPT {
                 interrupted = true;
                 self.interrupted.store(false, Ordering::Release);
-            } else if let Some(flight) = table.places.get_mut(place as usize).and_then(Option::take) {
+            } else if let Some(flight) = table.places.get_mut(place as usize).and_then(Option::take)
+            {
                 table.free.push(place as u32);
                 ended.push((flight, result));
             }
         }
         // A broken ring brings no interrupts.
-        interrupted || self.broken.load(Ordering::Relaxed) && self.interrupted.swap(false, Ordering::AcqRel)
+        interrupted
+            || self.broken.load(Ordering::Relaxed) && self.interrupted.swap(false, Ordering::AcqRel)
     }
 
     /// Waits until something has ended. False after [`LOOK_UP`].
@@ -256,13 +293,20 @@ impl Ring {
 impl Table {
     fn take(&mut self, places: &[u32]) -> Vec<Transfer> {
         self.free.extend_from_slice(places);
-        places.iter().filter_map(|&place| self.places[place as usize].take()).map(|flight| flight.transfer).collect()
+        places
+            .iter()
+            .filter_map(|&place| self.places[place as usize].take())
+            .map(|flight| flight.transfer)
+            .collect()
     }
 }
 
 /// Out of memory, or of places for completions, for the moment.
 fn passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+    )
 }
 
 impl Ring {

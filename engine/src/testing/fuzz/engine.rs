@@ -34,11 +34,25 @@ const EIO: i32 = crate::source::EIO;
 #[allow(missing_docs, reason = "each variant's comment names its fields")]
 pub enum Op {
     /// A reader reads.
-    Read { reader: usize, offset: u64, len: usize },
+    Read {
+        reader: usize,
+        offset: u64,
+        len: usize,
+    },
     /// A reader says what it wants.
-    Advise { reader: usize, advice: Advice, offset: u64, len: u64 },
+    Advise {
+        reader: usize,
+        advice: Advice,
+        offset: u64,
+        len: u64,
+    },
     /// A reader writes bytes of this value.
-    Write { reader: usize, offset: u64, len: usize, byte: u8 },
+    Write {
+        reader: usize,
+        offset: u64,
+        len: usize,
+        byte: u8,
+    },
     /// Another program copies another version of this size over it.
     Replace { size: u64 },
     /// Another program writes over all of it, in place.
@@ -108,7 +122,9 @@ impl Story {
         let mut left = 400;
         Story::build(|below| {
             left -= 1;
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (left > 0).then(|| (state >> 33) % below)
         })
     }
@@ -123,23 +139,53 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
     Some(match next(16)? {
         0..7 => {
             let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
-            Op::Read { reader, offset, len: next(if offset.is_multiple_of(2) { 3000 } else { 40_000 })? as usize }
+            Op::Read {
+                reader,
+                offset,
+                len: next(if offset.is_multiple_of(2) {
+                    3000
+                } else {
+                    40_000
+                })? as usize,
+            }
         }
         7 => {
-            let advice = [Advice::Normal, Advice::Sequential, Advice::Random, Advice::WillNeed, Advice::DontNeed];
+            let advice = [
+                Advice::Normal,
+                Advice::Sequential,
+                Advice::Random,
+                Advice::WillNeed,
+                Advice::DontNeed,
+            ];
             let advice = advice[next(5)? as usize];
-            Op::Advise { reader: next(MAX_READERS)? as usize, advice, offset: place(next)?, len: next(50_000)? }
+            Op::Advise {
+                reader: next(MAX_READERS)? as usize,
+                advice,
+                offset: place(next)?,
+                len: next(50_000)?,
+            }
         }
         8..11 => {
             let (reader, offset) = (next(MAX_READERS)? as usize, place(next)?);
-            Op::Write { reader, offset, len: next(9000)? as usize, byte: next(256)? as u8 }
+            Op::Write {
+                reader,
+                offset,
+                len: next(9000)? as usize,
+                byte: next(256)? as u8,
+            }
         }
         11 => match next(24)? {
             0 => Op::Rewrite,
-            1..5 => Op::Truncate { size: next(MAX_BYTES)? },
-            _ => Op::Replace { size: next(MAX_BYTES)? },
+            1..5 => Op::Truncate {
+                size: next(MAX_BYTES)?,
+            },
+            _ => Op::Replace {
+                size: next(MAX_BYTES)?,
+            },
         },
-        12 => Op::Append { len: next(9000)? as usize },
+        12 => Op::Append {
+            len: next(9000)? as usize,
+        },
         13 | 14 => {
             let verdict = match next(4)? {
                 0 => FaultAction::Fail(EIO),
@@ -149,7 +195,9 @@ fn op(next: &mut impl FnMut(u64) -> Option<u64>) -> Option<Op> {
             };
             Op::Fault { verdict }
         }
-        _ => Op::Reopen { reader: next(MAX_READERS)? as usize },
+        _ => Op::Reopen {
+            reader: next(MAX_READERS)? as usize,
+        },
     })
 }
 
@@ -172,17 +220,28 @@ struct World {
 pub fn engine(story: &Story, planted: bool) -> Result<(), Broken> {
     let mut world = World::new(story, planted)?;
     for (n, op) in story.ops.iter().enumerate() {
-        world.step(op).map_err(|why| format!("operation {n}, {op:?}: {why}"))?;
+        world
+            .step(op)
+            .map_err(|why| format!("operation {n}, {op:?}: {why}"))?;
     }
-    world.next_faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    world
+        .next_faults
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
     let end = MAX_BYTES as usize * 8;
     for reader in (0..world.readers.len()).chain(0..world.readers.len()) {
-        world.read(reader, 0, end).map_err(|why| format!("at the end, reader {reader}: {why}"))?;
+        world
+            .read(reader, 0, end)
+            .map_err(|why| format!("at the end, reader {reader}: {why}"))?;
     }
     let meter = world.readers[0].0.meter();
     drop(world);
     if meter.held_bytes() > 0 {
-        return Err(format!("{} bytes are still held after the last reader is gone", meter.held_bytes()));
+        return Err(format!(
+            "{} bytes are still held after the last reader is gone",
+            meter.held_bytes()
+        ));
     }
     Ok(())
 }
@@ -195,15 +254,25 @@ impl World {
         let fired = Arc::new(AtomicU64::new(0));
         let (queue, count) = (Arc::clone(&next_faults), Arc::clone(&fired));
         let faulty = Faulty::new(Arc::clone(&storage), move |_| {
-            let verdict = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front().unwrap_or(FaultAction::Pass);
+            let verdict = queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front()
+                .unwrap_or(FaultAction::Pass);
             count.fetch_add(u64::from(verdict != FaultAction::Pass), Ordering::SeqCst);
             verdict
         });
         let policy = ALL[story.policy % ALL.len()];
         let page = policy.page_bytes.unwrap_or(story.page_bytes);
-        let options = Options::default().policy(policy.name).page_bytes(page).cache_bytes(story.pages * page);
+        let options = Options::default()
+            .policy(policy.name)
+            .page_bytes(page)
+            .cache_bytes(story.pages * page);
         let threads = if story.file { 0 } else { story.threads };
-        let options = Options { io: Io::Threads, ..options.threads(threads) };
+        let options = Options {
+            io: Io::Threads,
+            ..options.threads(threads)
+        };
         let reader = Reader::open(Arc::new(faulty), options).map_err(|e| e.to_string())?;
         if story.writes {
             reader.allow_writes().map_err(|e| e.to_string())?;
@@ -214,16 +283,42 @@ impl World {
         }
         readers.push((reader, 0));
         let (file, writes) = (story.file, story.writes);
-        Ok(World { storage, next_faults, fired, readers, versions: vec![bytes], errors: 0, file, writes })
+        Ok(World {
+            storage,
+            next_faults,
+            fired,
+            readers,
+            versions: vec![bytes],
+            errors: 0,
+            file,
+            writes,
+        })
     }
 
     fn step(&mut self, op: &Op) -> Result<(), Broken> {
         match *op {
-            Op::Read { reader, offset, len } => self.read(reader, offset, len)?,
-            Op::Advise { reader, advice, offset, len } => {
-                self.readers[reader].0.advise(advice, offset..offset + len).map_err(|e| e.to_string())?;
+            Op::Read {
+                reader,
+                offset,
+                len,
+            } => self.read(reader, offset, len)?,
+            Op::Advise {
+                reader,
+                advice,
+                offset,
+                len,
+            } => {
+                self.readers[reader]
+                    .0
+                    .advise(advice, offset..offset + len)
+                    .map_err(|e| e.to_string())?;
             }
-            Op::Write { reader, offset, len, byte } if self.writes => self.write(reader, offset, len, byte)?,
+            Op::Write {
+                reader,
+                offset,
+                len,
+                byte,
+            } if self.writes => self.write(reader, offset, len, byte)?,
             Op::Write { .. } => {}
             Op::Replace { size } => {
                 let bytes = self.another(size);
@@ -256,10 +351,16 @@ impl World {
                 self.storage.append(&more, size)?;
             }
             Op::Fault { verdict } => {
-                self.next_faults.lock().unwrap_or_else(PoisonError::into_inner).push_back(verdict);
+                self.next_faults
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_back(verdict);
             }
             Op::Reopen { reader } => {
-                let other = self.readers[(reader + 1) % self.readers.len()].0.try_clone().map_err(|e| e.to_string())?;
+                let other = self.readers[(reader + 1) % self.readers.len()]
+                    .0
+                    .try_clone()
+                    .map_err(|e| e.to_string())?;
                 // It begins with what the engine knows now, which no reader may know less of than it.
                 let known = self.readers.iter().map(|r| r.1).min().unwrap_or(0);
                 self.readers[reader] = (other, known);
@@ -281,7 +382,9 @@ impl World {
         match self.readers[reader].0.read_at(&mut buf, offset) {
             Ok(got) => {
                 let right = |bytes: &Vec<u8>| {
-                    let start = bytes.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
+                    let start = bytes
+                        .len()
+                        .min(usize::try_from(offset).unwrap_or(usize::MAX));
                     let want = &bytes[start..bytes.len().min(start + len)];
                     buf[..got] == *want
                 };
@@ -305,7 +408,11 @@ impl World {
             Err(ReadError::Io { errno: EIO, .. } | ReadError::Short { .. }) => {
                 self.errors += 1;
                 let fired = self.fired.load(Ordering::SeqCst);
-                if self.errors > fired { Err(format!("{} errors for {fired} faults", self.errors)) } else { Ok(()) }
+                if self.errors > fired {
+                    Err(format!("{} errors for {fired} faults", self.errors))
+                } else {
+                    Ok(())
+                }
             }
             Err(error) => Err(format!("an error that nothing explains: {error}")),
         }
@@ -333,7 +440,11 @@ impl World {
             }
             Err(WriteError::Beyond { size, .. }) => {
                 let known = self.versions.iter().any(|v| v.len() as u64 >= size);
-                if known { Ok(()) } else { Err(format!("a size of {size} that it never had")) }
+                if known {
+                    Ok(())
+                } else {
+                    Err(format!("a size of {size} that it never had"))
+                }
             }
             // Between the look at the version and the write a worker may have met a new, smaller one.
             Err(WriteError::Io { errno: EIO, .. }) if self.versions.len() > 1 => Ok(()),
@@ -345,7 +456,9 @@ impl World {
     fn told(&mut self, reader: usize) -> Result<(), Broken> {
         let known = self.readers[reader].1;
         if known + 1 >= self.versions.len() {
-            return Err(format!("told of a change after version {known}, the latest"));
+            return Err(format!(
+                "told of a change after version {known}, the latest"
+            ));
         }
         // At least one further; it may be any of those that came since.
         self.readers[reader].1 = known + 1;

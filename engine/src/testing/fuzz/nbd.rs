@@ -31,7 +31,11 @@ pub fn handshake(data: &[u8]) -> Result<(), Broken> {
         knows_holes: true,
     };
     // Of a length that is even in one case and odd in the other, so that both are met.
-    let tls = if data.len().is_multiple_of(2) { TlsOffer::None } else { TlsOffer::Required };
+    let tls = if data.len().is_multiple_of(2) {
+        TlsOffer::None
+    } else {
+        TlsOffer::Required
+    };
     let mut shake = Handshake::new(export, tls);
     let (mut rest, mut out, mut steps) = (data, Vec::new(), 0);
     loop {
@@ -39,7 +43,9 @@ pub fn handshake(data: &[u8]) -> Result<(), Broken> {
         if wants > MAX_OPTION_BYTES as usize {
             return Err(format!("it wants {wants} bytes"));
         }
-        let Some((bytes, behind)) = rest.split_at_checked(wants) else { return Ok(()) };
+        let Some((bytes, behind)) = rest.split_at_checked(wants) else {
+            return Ok(());
+        };
         rest = behind;
         out.clear();
         let then = shake.take(bytes, &mut out);
@@ -54,9 +60,17 @@ pub fn handshake(data: &[u8]) -> Result<(), Broken> {
         let old = !out.is_empty() && wire_u64(&out, 0) != Some(wire::OPTION_REPLY_MAGIC);
         match then {
             Then::Close(_) => return Ok(()),
-            Then::StartTls if tls == TlsOffer::None => return Err("TLS that was not offered".into()),
+            Then::StartTls if tls == TlsOffer::None => {
+                return Err("TLS that was not offered".into());
+            }
             // The old way has an answer without a head.
-            Then::Transmission if old => return if matches!(out.len(), 10 | 134) { Ok(()) } else { Err("odd".into()) },
+            Then::Transmission if old => {
+                return if matches!(out.len(), 10 | 134) {
+                    Ok(())
+                } else {
+                    Err("odd".into())
+                };
+            }
             _ => replies(&out)?,
         }
         if then == Then::Transmission {
@@ -73,8 +87,15 @@ fn wire_u64(bytes: &[u8], at: usize) -> Option<u64> {
 fn replies(mut bytes: &[u8]) -> Result<(), Broken> {
     while !bytes.is_empty() {
         let whole = wire_u64(bytes, 0) == Some(wire::OPTION_REPLY_MAGIC) && bytes.len() >= 20;
-        let len = if whole { wire::u32_at(bytes, 16) as usize } else { 0 };
-        bytes = bytes.get(20 + len..).filter(|_| whole).ok_or("an answer that is none")?;
+        let len = if whole {
+            wire::u32_at(bytes, 16) as usize
+        } else {
+            0
+        };
+        bytes = bytes
+            .get(20 + len..)
+            .filter(|_| whole)
+            .ok_or("an answer that is none")?;
     }
     Ok(())
 }
@@ -84,9 +105,15 @@ fn replies(mut bytes: &[u8]) -> Result<(), Broken> {
 /// # Errors
 /// A request is not read as it was written, or a rule is not kept.
 pub fn requests(data: &[u8]) -> Result<(), Broken> {
-    let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else { return Ok(()) };
+    let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else {
+        return Ok(());
+    };
     let size = [0, 1, 4096, 1 << 31, (1 << 32) + 1, 1 << 62, u64::MAX][usize::from(size) % 7];
-    let flags = if kind % 2 == 0 { transmission::READ_ONLY } else { 0 };
+    let flags = if kind % 2 == 0 {
+        transmission::READ_ONLY
+    } else {
+        0
+    };
     let export = Export {
         name: String::new(),
         description: String::new(),
@@ -109,24 +136,43 @@ pub fn requests(data: &[u8]) -> Result<(), Broken> {
         if request.bytes() != bytes {
             return Err(format!("{request:?} is written otherwise"));
         }
-        let inside = request.len > 0 && u128::from(request.offset) + u128::from(request.len) <= u128::from(size);
-        let brings = if request.command == command::WRITE { request.len } else { 0 };
+        let inside = request.len > 0
+            && u128::from(request.offset) + u128::from(request.len) <= u128::from(size);
+        let brings = if request.command == command::WRITE {
+            request.len
+        } else {
+            0
+        };
         let holds = match validate(&request, &export) {
             Ok(Order::Read { offset, len }) => {
-                inside && len <= MAX_LEN && (offset, len, request.command) == (request.offset, request.len, 0)
+                inside
+                    && len <= MAX_LEN
+                    && (offset, len, request.command) == (request.offset, request.len, 0)
             }
             Ok(Order::Write { offset, len, .. }) => {
-                inside && len <= MAX_LEN && flags == 0 && (offset, len) == (request.offset, request.len)
+                inside
+                    && len <= MAX_LEN
+                    && flags == 0
+                    && (offset, len) == (request.offset, request.len)
             }
-            Ok(Order::Zero { .. }) => inside && flags == 0 && request.command == command::WRITE_ZEROES,
-            Ok(Order::Status { .. }) => inside && export.knows_holes && request.command == command::BLOCK_STATUS,
+            Ok(Order::Zero { .. }) => {
+                inside && flags == 0 && request.command == command::WRITE_ZEROES
+            }
+            Ok(Order::Status { .. }) => {
+                inside && export.knows_holes && request.command == command::BLOCK_STATUS
+            }
             Ok(Order::Cache { .. }) => inside && request.command == command::CACHE,
             Ok(Order::Flush) => request.command == command::FLUSH,
             Ok(Order::Disconnect) => request.command == command::DISC,
-            Err(refusal) => refusal.error != 0 && refusal.payload == brings && !refusal.message.is_empty(),
+            Err(refusal) => {
+                refusal.error != 0 && refusal.payload == brings && !refusal.message.is_empty()
+            }
         };
         if !holds {
-            return Err(format!("{request:?} of {size} bytes: {:?}", validate(&request, &export)));
+            return Err(format!(
+                "{request:?} of {size} bytes: {:?}",
+                validate(&request, &export)
+            ));
         }
     }
     Ok(())
@@ -144,8 +190,12 @@ fn server() -> &'static PathBuf {
         let source = Mem::generated(SIZE, |offset, buf| fill(buf, offset, 0));
         let options = Options::default().cache_bytes(64 << 10).threads(1);
         let reader = Reader::open(Arc::new(source), options).expect("a reader of memory");
-        let settings = NbdSettings { stall: Duration::from_secs(5), ..NbdSettings::default() };
-        let (server, stop) = Server::bind(&[Listen::Unix(path.clone())], reader, settings).expect("a socket");
+        let settings = NbdSettings {
+            stall: Duration::from_secs(5),
+            ..NbdSettings::default()
+        };
+        let (server, stop) =
+            Server::bind(&[Listen::Unix(path.clone())], reader, settings).expect("a socket");
         std::thread::spawn(move || {
             let _stop = stop;
             server.run()
@@ -162,16 +212,29 @@ fn server() -> &'static PathBuf {
 pub fn conversation(data: &[u8]) -> Result<(), Broken> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20))).map_err(io)?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .map_err(io)?;
     let mut hello = [0; 28];
-    let option = [&[0, 0, 0, 3][..], &wire::OPTION_MAGIC.to_be_bytes(), &[0, 0, 0, 1], &[0; 4]].concat();
-    stream.write_all(&option).and_then(|()| stream.read_exact(&mut hello)).map_err(io)?;
+    let option = [
+        &[0, 0, 0, 3][..],
+        &wire::OPTION_MAGIC.to_be_bytes(),
+        &[0, 0, 0, 1],
+        &[0; 4],
+    ]
+    .concat();
+    stream
+        .write_all(&option)
+        .and_then(|()| stream.read_exact(&mut hello))
+        .map_err(io)?;
     let expected = expected(data);
     let mut sender = stream.try_clone().map_err(io)?;
     let bytes = data.to_vec();
     // Answers have to be taken while requests are sent, or both sides wait for each other.
     let sent = std::thread::spawn(move || {
-        let _ = sender.write_all(&bytes).and_then(|()| sender.shutdown(Shutdown::Write));
+        let _ = sender
+            .write_all(&bytes)
+            .and_then(|()| sender.shutdown(Shutdown::Write));
     });
     let mut all = Vec::new();
     // A server that disconnects with bytes unread resets the connection: what came before that counts.
@@ -193,8 +256,20 @@ struct Due {
 fn expected(mut data: &[u8]) -> Vec<Due> {
     let mut due = Vec::new();
     while let Some((head, rest)) = data.split_first_chunk::<{ Request::BYTES }>() {
-        let Some(Request { flags, command: what, cookie, offset, len }) = Request::parse(head) else { break };
-        let inside = len > 0 && offset.checked_add(u64::from(len)).is_some_and(|end| end <= SIZE);
+        let Some(Request {
+            flags,
+            command: what,
+            cookie,
+            offset,
+            len,
+        }) = Request::parse(head)
+        else {
+            break;
+        };
+        let inside = len > 0
+            && offset
+                .checked_add(u64::from(len))
+                .is_some_and(|end| end <= SIZE);
         let known = flags & !(1 | if what == command::READ { 4 } else { 0 }) == 0;
         let fine = match what {
             command::READ | command::CACHE => inside && known,
@@ -202,11 +277,21 @@ fn expected(mut data: &[u8]) -> Vec<Due> {
             command::DISC if known => break,
             _ => false,
         };
-        let payload = if what == command::WRITE { len as usize } else { 0 };
-        let Some(behind) = rest.get(payload..) else { break };
+        let payload = if what == command::WRITE {
+            len as usize
+        } else {
+            0
+        };
+        let Some(behind) = rest.get(payload..) else {
+            break;
+        };
         data = behind;
         let read = (fine && what == command::READ).then_some((offset, len));
-        due.push(Due { cookie, read, refused: !fine });
+        due.push(Due {
+            cookie,
+            read,
+            refused: !fine,
+        });
     }
     due
 }
@@ -214,8 +299,14 @@ fn expected(mut data: &[u8]) -> Vec<Due> {
 fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), Broken> {
     let all = due.len();
     while !answers.is_empty() {
-        let Some((head, rest)) = answers.split_first_chunk::<16>() else { return Err("half an answer".to_string()) };
-        let (magic, error, cookie) = (wire::u32_at(head, 0), wire::u32_at(head, 4), wire::u64_at(head, 8));
+        let Some((head, rest)) = answers.split_first_chunk::<16>() else {
+            return Err("half an answer".to_string());
+        };
+        let (magic, error, cookie) = (
+            wire::u32_at(head, 0),
+            wire::u32_at(head, 4),
+            wire::u64_at(head, 8),
+        );
         if magic != wire::SIMPLE_MAGIC {
             return Err(format!("an answer that begins with {magic:#x}"));
         }
@@ -223,7 +314,10 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), Broken> {
         // nothing has to follow it, as one may be the beginning of the other.
         let fits = |d: &Due| {
             let bytes = d.read.map_or(0, |r| r.1 as usize);
-            let right = |(offset, _)| rest.get(..bytes).is_some_and(|b| check(b, offset, 0).is_ok());
+            let right = |(offset, _)| {
+                rest.get(..bytes)
+                    .is_some_and(|b| check(b, offset, 0).is_ok())
+            };
             let next = rest.get(bytes..).unwrap_or_default();
             let ends = next.is_empty() || next.starts_with(&wire::SIMPLE_MAGIC.to_be_bytes());
             d.cookie == cookie && d.refused == (error != 0) && d.read.is_none_or(right) && ends
@@ -237,5 +331,9 @@ fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), Broken> {
         let bytes = due.remove(place).read.map_or(0, |r| r.1 as usize);
         answers = &rest[bytes..];
     }
-    if due.is_empty() { Ok(()) } else { Err(format!("{} of {all} requests have no answer", due.len())) }
+    if due.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{} of {all} requests have no answer", due.len()))
+    }
 }

@@ -8,7 +8,9 @@
 //! ```
 
 use super::Broken;
-use crate::source::{Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, Writing, writing_of};
+use crate::source::{
+    Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, Writing, writing_of,
+};
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -26,12 +28,20 @@ pub struct Storage {
 
 enum Bytes {
     Mem(Mem),
-    File { source: FileSource, file: File, versions: AtomicU64 },
+    File {
+        source: FileSource,
+        file: File,
+        versions: AtomicU64,
+    },
 }
 
 impl Storage {
     pub fn new(bytes: &[u8], is_file: bool, forgets: bool) -> Result<Storage, Broken> {
-        let bytes = if is_file { file_of(bytes)? } else { Bytes::Mem(Mem::new(bytes.to_vec())) };
+        let bytes = if is_file {
+            file_of(bytes)?
+        } else {
+            Bytes::Mem(Mem::new(bytes.to_vec()))
+        };
         Ok(Storage { bytes, forgets })
     }
 
@@ -40,7 +50,9 @@ impl Storage {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
             Bytes::File { file, .. } => {
-                file.set_len(0).and_then(|()| file.write_all_at(bytes, 0)).map_err(|error| error.to_string())?;
+                file.set_len(0)
+                    .and_then(|()| file.write_all_at(bytes, 0))
+                    .map_err(|error| error.to_string())?;
             }
         }
         self.later()
@@ -51,7 +63,9 @@ impl Storage {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
             Bytes::File { file, .. } => {
-                let written = file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64));
+                let written = file
+                    .write_all_at(bytes, 0)
+                    .and_then(|()| file.set_len(bytes.len() as u64));
                 written.map_err(|error| error.to_string())?;
             }
         }
@@ -62,15 +76,20 @@ impl Storage {
     pub fn append(&self, more: &[u8], size: u64) -> Result<(), Broken> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.append(more),
-            Bytes::File { file, .. } => file.write_all_at(more, size).map_err(|error| error.to_string())?,
+            Bytes::File { file, .. } => file
+                .write_all_at(more, size)
+                .map_err(|error| error.to_string())?,
         }
         self.later()
     }
 
     fn later(&self) -> Result<(), Broken> {
-        let Bytes::File { file, versions, .. } = &self.bytes else { return Ok(()) };
+        let Bytes::File { file, versions, .. } = &self.bytes else {
+            return Ok(());
+        };
         let seconds = 1 + versions.fetch_add(1, Ordering::Relaxed);
-        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).map_err(|error| error.to_string())
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+            .map_err(|error| error.to_string())
     }
 
     fn source(&self) -> &dyn Source {
@@ -82,12 +101,18 @@ impl Storage {
 }
 
 fn file_of(bytes: &[u8]) -> Result<Bytes, Broken> {
-    let made = rustix::fs::memfd_create("story", rustix::fs::MemfdFlags::CLOEXEC).map_err(|errno| errno.to_string())?;
+    let made = rustix::fs::memfd_create("story", rustix::fs::MemfdFlags::CLOEXEC)
+        .map_err(|errno| errno.to_string())?;
     let file = File::from(made);
-    file.write_all_at(bytes, 0).map_err(|error| error.to_string())?;
+    file.write_all_at(bytes, 0)
+        .map_err(|error| error.to_string())?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let source = FileSource::open_by(&path, Io::Threads).map_err(|error| error.to_string())?;
-    Ok(Bytes::File { source, file, versions: AtomicU64::new(0) })
+    Ok(Bytes::File {
+        source,
+        file,
+        versions: AtomicU64::new(0),
+    })
 }
 
 impl Source for Storage {
@@ -131,7 +156,8 @@ impl Writing for Storage {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
         // The canary: the last byte of a write that begins with a page and ends in the middle of one is lost.
-        let lost = self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
+        let lost =
+            self.forgets && offset.is_multiple_of(4096) && bytes.len() > 4096 && bytes[0] >= 0x80;
         writing_of(self.source())?.write_at(&bytes[..bytes.len() - usize::from(lost)], offset)
     }
 

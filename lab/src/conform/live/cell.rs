@@ -62,14 +62,19 @@ pub struct Cell {
 impl Cell {
     /// For progress and differences.
     fn name(&self) -> String {
-        let Cell { file_system, read_ahead_kib, mmap } = self;
+        let Cell {
+            file_system,
+            read_ahead_kib,
+            mmap,
+        } = self;
         let faults = if *mmap { ", page faults" } else { "" };
         format!("{} at {read_ahead_kib} KiB{faults}", file_system.name())
     }
 
     /// What is drawn depends on the seed and on the cell, and on nothing else.
     fn rng(&self, seed: u64) -> Rng {
-        let salt = mix(self.read_ahead_kib ^ (self.file_system as u64) << 32 ^ u64::from(self.mmap) << 40);
+        let salt =
+            mix(self.read_ahead_kib ^ (self.file_system as u64) << 32 ^ u64::from(self.mmap) << 40);
         Rng::new(mix(seed) ^ salt)
     }
 }
@@ -124,11 +129,20 @@ pub struct Checked {
 ///
 /// # Errors
 /// This machine cannot, a file of ours could not be used, or `stop` was set.
-pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Checked, LiveError> {
+pub fn check(
+    wanted: &Wanted,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<Checked, LiveError> {
     let heard = ready(wanted)?;
     let mut all = Checked::default();
     let mmap = mappings(wanted, heard, &mut all.left_out)?;
-    let file_systems: Vec<_> = wanted.file_systems.iter().copied().filter(|fs| fits(heard, *fs)).collect();
+    let file_systems: Vec<_> = wanted
+        .file_systems
+        .iter()
+        .copied()
+        .filter(|fs| fits(heard, *fs))
+        .collect();
     let cells = file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
     let mut nth = 0;
     for file_system in file_systems {
@@ -144,9 +158,19 @@ pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) ->
         for &read_ahead_kib in &wanted.read_ahead_kib {
             for &mmap in &mmap {
                 nth += 1;
-                let cell = Cell { file_system, read_ahead_kib, mmap };
+                let cell = Cell {
+                    file_system,
+                    read_ahead_kib,
+                    mmap,
+                };
                 progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
-                all.cells.push(compare(Listened { disk: &disk, heard }, cell, wanted, stop, progress)?);
+                all.cells.push(compare(
+                    Listened { disk: &disk, heard },
+                    cell,
+                    wanted,
+                    stop,
+                    progress,
+                )?);
             }
         }
     }
@@ -157,7 +181,11 @@ pub fn check(wanted: &Wanted, stop: &AtomicBool, progress: &mut dyn Progress) ->
 }
 
 /// With and without mappings, as far as there is a helper to map and a kernel to tell of it.
-fn mappings(wanted: &Wanted, heard: Heard, left_out: &mut Vec<String>) -> Result<Vec<bool>, LiveError> {
+fn mappings(
+    wanted: &Wanted,
+    heard: Heard,
+    left_out: &mut Vec<String>,
+) -> Result<Vec<bool>, LiveError> {
     if !wanted.mmap.contains(&true) {
         return Ok(wanted.mmap.clone());
     }
@@ -182,17 +210,26 @@ fn fits(heard: Heard, file_system: FileSystem) -> bool {
 
 /// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
 fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+    let root = std::fs::metadata("/proc/self")
+        .is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     if !root {
         let what = "asking the running kernel needs root, for tracepoints and a loop device";
-        return Err(LiveError::Cannot(format!("{what}; as a user, compare a recording: conform linux --check REC")));
+        return Err(LiveError::Cannot(format!(
+            "{what}; as a user, compare a recording: conform linux --check REC"
+        )));
     }
     let page = rustix::param::page_size() as u64;
     if page != PAGE {
-        return Err(LiveError::Cannot(format!("pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}")));
+        return Err(LiveError::Cannot(format!(
+            "pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}"
+        )));
     }
     let heard = wanted.heard.unwrap_or_else(trace::heard);
-    let mut played = wanted.file_systems.iter().filter(|fs| fits(heard, **fs)).peekable();
+    let mut played = wanted
+        .file_systems
+        .iter()
+        .filter(|fs| fits(heard, **fs))
+        .peekable();
     if played.peek().is_none() {
         let what = "this kernel has no tracepoints of its page cache: without them only ext4-journal can be compared";
         return Err(LiveError::Cannot(format!(
@@ -225,16 +262,23 @@ fn compare(
         let record = || {
             let tell = |operations| {
                 done.store(operations, Ordering::Relaxed);
-                if stop.load(Ordering::Relaxed) { Err(LiveError::Ended) } else { Ok(()) }
+                if stop.load(Ordering::Relaxed) {
+                    Err(LiveError::Ended)
+                } else {
+                    Ok(())
+                }
             };
             one(scope, listened, cell, wanted, &tell)
         };
-        let recorder = spawn_scoped(scope, "foreread-record", record).map_err(|e| LiveError::io("recording", e))?;
+        let recorder = spawn_scoped(scope, "foreread-record", record)
+            .map_err(|e| LiveError::io("recording", e))?;
         while !recorder.is_finished() {
             sleep(Duration::from_millis(50));
             progress.step(done.load(Ordering::Relaxed), wanted.operations);
         }
-        recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        recorder
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     found.seconds = began.elapsed().as_secs_f64();
     Ok(found)
@@ -248,11 +292,19 @@ fn one<'scope>(
     wanted: &Wanted,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
 ) -> Result<CellOutcome, LiveError> {
-    let Cell { file_system, read_ahead_kib, mmap } = cell;
+    let Cell {
+        file_system,
+        read_ahead_kib,
+        mmap,
+    } = cell;
     let (any, one) = (affinity(None)?, one_cpu());
     // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
     affinity(Some(&one))?;
-    let helper = if mmap || heard == Heard::Presence { Helper::start()? } else { None };
+    let helper = if mmap || heard == Heard::Presence {
+        Helper::start()?
+    } else {
+        None
+    };
     let mut recorder = Recorder::new(disk, heard, helper)?;
     // Without readahead there would be no large folio to see.
     disk.set_read_ahead(128)?;
@@ -285,20 +337,39 @@ fn one<'scope>(
         Heard::All | Heard::Pages => &both[..1],
     };
     let part = if mmap { "faults" } else { "reads" };
-    let keep = wanted.keep.as_deref().map(|folder| kept(folder, &header, read_ahead_kib, part));
+    let keep = wanted
+        .keep
+        .as_deref()
+        .map(|folder| kept(folder, &header, read_ahead_kib, part));
     affinity(Some(&any))?;
     let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
     let mut rng = cell.rng(wanted.seed);
-    let draw = if mmap { patterns::faults } else { patterns::reads };
+    let draw = if mmap {
+        patterns::faults
+    } else {
+        patterns::reads
+    };
     affinity(Some(&one))?;
-    let written = recorder.record(&mut tee, &header, wanted.operations, || draw(&mut rng), &mut |n| tell(n));
+    let written = recorder.record(
+        &mut tee,
+        &header,
+        wanted.operations,
+        || draw(&mut rng),
+        &mut |n| tell(n),
+    );
     affinity(Some(&any))?;
     let ended = tee.end();
     found.take_in(part, checks, written, ended)?;
     Ok(found)
 }
 
-fn header(disk: &Disk, cell: Cell, wanted: &Wanted, found: &CellOutcome, ra_pages: u64) -> Result<Header, LiveError> {
+fn header(
+    disk: &Disk,
+    cell: Cell,
+    wanted: &Wanted,
+    found: &CellOutcome,
+    ra_pages: u64,
+) -> Result<Header, LiveError> {
     Ok(Header {
         v: 1,
         kernel: kernel(),
@@ -324,7 +395,9 @@ impl CellOutcome {
         ended: Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         for (nth, (level, check)) in checks.into_iter().enumerate() {
-            let verdict = check.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let verdict = check
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let verdict = match (&written, verdict) {
                 // A recording that ended early proves nothing against itself.
                 (Err(LiveError::Ended | LiveError::Cannot(_)), _) => continue,
@@ -337,10 +410,19 @@ impl CellOutcome {
             self.divergences += verdict.divergences;
             self.pressure_episodes = self.pressure_episodes.max(verdict.pressure_episodes);
             self.pressure_differences += verdict.pressure_differences;
-            let level = if level == Level::Full { "full" } else { "pages" };
-            let told = |first: Option<String>| first.map(|first| format!("{part}, level {level}, {first}"));
+            let level = if level == Level::Full {
+                "full"
+            } else {
+                "pages"
+            };
+            let told = |first: Option<String>| {
+                first.map(|first| format!("{part}, level {level}, {first}"))
+            };
             self.first = self.first.take().or_else(|| told(verdict.first));
-            self.first_under_pressure = self.first_under_pressure.take().or_else(|| told(verdict.first_under_pressure));
+            self.first_under_pressure = self
+                .first_under_pressure
+                .take()
+                .or_else(|| told(verdict.first_under_pressure));
         }
         self.cut_episodes += written?.cut;
         ended
@@ -349,7 +431,10 @@ impl CellOutcome {
 
 /// Where a recording is kept.
 fn kept(folder: &Path, header: &Header, read_ahead_kib: u64, part: &str) -> PathBuf {
-    folder.join(format!("{}-{read_ahead_kib}-{}-{part}.jsonl.gz", header.fs, header.seed))
+    folder.join(format!(
+        "{}-{read_ahead_kib}-{}-{part}.jsonl.gz",
+        header.fs, header.seed
+    ))
 }
 
 /// The largest folio: a huge page, where the kernel has those at all.

@@ -13,7 +13,8 @@ use crate::conform::recording::PAGE;
 use crate::device_number::DeviceNumber;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
 };
 use std::fs::File;
 use std::io::Write;
@@ -60,11 +61,20 @@ impl Disk {
     /// Makes everything.
     pub fn new(kind: FileSystem) -> Result<Disk, LiveError> {
         detach_stale();
-        let label = format!("{BACKING}{}-{}", std::process::id(), began(std::process::id()).unwrap_or(0));
-        let memory =
-            memfd_create(&label, MemfdFlags::CLOEXEC).map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
-        ftruncate(&memory, DISK_BYTES).map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
-        let path = attach(&format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()))?;
+        let label = format!(
+            "{BACKING}{}-{}",
+            std::process::id(),
+            began(std::process::id()).unwrap_or(0)
+        );
+        let memory = memfd_create(&label, MemfdFlags::CLOEXEC)
+            .map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
+        ftruncate(&memory, DISK_BYTES)
+            .map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
+        let path = attach(&format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            memory.as_raw_fd()
+        ))?;
         let device = File::options().read(true).write(true).open(&path);
         // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
         let marked = run("losetup", &["-d", &path], "mount (util-linux)");
@@ -72,11 +82,20 @@ impl Disk {
         marked?;
         let name = path.rsplit('/').next().unwrap_or_default().to_string();
         let driver = kind.driver();
-        let folder = if driver == Driver::Erofs { Some(written_folder()?) } else { None };
+        let folder = if driver == Driver::Erofs {
+            Some(written_folder()?)
+        } else {
+            None
+        };
         kind.make(&path, folder.as_ref().map(TempDir::path))?;
         if folder.is_none() {
             let writing = mount(kind, &path, false)?;
-            let folder = openat(&writing, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+            let folder = openat(
+                &writing,
+                ".",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
             write_all(&folder.map_err(|e| LiveError::io(path.clone(), e))?, &path)?;
         }
         drop(folder);
@@ -87,10 +106,17 @@ impl Disk {
             let file = open(&below, nth, &path)?;
             let stat = fstat(&file).map_err(|e| LiveError::io("fstat", e))?;
             *inode = stat.st_ino;
-            number = if driver == Driver::Btrfs { number_of(&file, *inode)? } else { DeviceNumber::of(stat.st_dev) };
+            number = if driver == Driver::Btrfs {
+                number_of(&file, *inode)?
+            } else {
+                DeviceNumber::of(stat.st_dev)
+            };
         }
         let (read_ahead, io_pages) = match driver {
-            Driver::Btrfs => (format!("/sys/fs/btrfs/{BTRFS_UUID}/bdi/read_ahead_kb"), Some(BDI_IO_PAGES)),
+            Driver::Btrfs => (
+                format!("/sys/fs/btrfs/{BTRFS_UUID}/bdi/read_ahead_kb"),
+                Some(BDI_IO_PAGES),
+            ),
             _ => (format!("/sys/block/{name}/queue/read_ahead_kb"), None),
         };
         let (mount, _below) = match kind {
@@ -102,7 +128,17 @@ impl Disk {
         };
         let stat = format!("/sys/block/{name}/stat");
         let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
-        Ok(Disk { mount, stat, _device: device, _below, name, read_ahead, io_pages, number, inodes })
+        Ok(Disk {
+            mount,
+            stat,
+            _device: device,
+            _below,
+            name,
+            read_ahead,
+            io_pages,
+            number,
+            inodes,
+        })
     }
 
     /// A fresh descriptor of a file.
@@ -112,7 +148,12 @@ impl Disk {
 
     /// The way to a file for another process, as long as this one lives.
     pub fn path(&self, nth: usize) -> String {
-        format!("/proc/{}/fd/{}/{}", std::process::id(), self.mount.as_raw_fd(), file_name(nth))
+        format!(
+            "/proc/{}/fd/{}/{}",
+            std::process::id(),
+            self.mount.as_raw_fd(),
+            file_name(nth)
+        )
     }
 
     /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
@@ -130,7 +171,9 @@ impl Disk {
 
     /// The largest command, in pages.
     pub fn io_pages(&self) -> Result<u64, LiveError> {
-        let of_device = || Ok(read_kib(&format!("/sys/block/{}/queue/max_sectors_kb", self.name))? * 1024 / PAGE);
+        let of_device = || {
+            Ok(read_kib(&format!("/sys/block/{}/queue/max_sectors_kb", self.name))? * 1024 / PAGE)
+        };
         self.io_pages.map_or_else(of_device, Ok)
     }
 
@@ -138,10 +181,16 @@ impl Disk {
     pub fn settle(&self) -> Result<(), LiveError> {
         let mut text = [0; 512];
         for look in 0..LOOKS {
-            let got = self.stat.read_at(&mut text, 0).map_err(|e| LiveError::io("/sys/block/*/stat", e))?;
+            let got = self
+                .stat
+                .read_at(&mut text, 0)
+                .map_err(|e| LiveError::io("/sys/block/*/stat", e))?;
             // The ninth number: requests that were begun and whose pages have not been told. What the neighbour
             // 'inflight' counts has left it a moment before that.
-            let under_way = text[..got].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).nth(8);
+            let under_way = text[..got]
+                .split(u8::is_ascii_whitespace)
+                .filter(|word| !word.is_empty())
+                .nth(8);
             if under_way == Some(b"0") {
                 return Ok(());
             }
@@ -164,18 +213,26 @@ fn file_name(nth: usize) -> String {
 
 fn read_kib(path: &str) -> Result<u64, LiveError> {
     let text = std::fs::read_to_string(path).map_err(|e| LiveError::io(path, e))?;
-    text.trim().parse().map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
+    text.trim()
+        .parse()
+        .map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
 }
 
 fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
-    openat(mount, file_name(nth), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .map(File::from)
-        .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
+    openat(
+        mount,
+        file_name(nth),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map(File::from)
+    .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
 }
 
 /// The files in a folder of the machine's, for a file system that is made with its files.
 fn written_folder() -> Result<TempDir, LiveError> {
-    let folder = tempfile::tempdir().map_err(|e| LiveError::io("no folder for 160 MB of files", e))?;
+    let folder =
+        tempfile::tempdir().map_err(|e| LiveError::io("no folder for 160 MB of files", e))?;
     let place = folder.path().display().to_string();
     let open = File::open(folder.path()).map_err(|e| LiveError::io(place.clone(), e))?;
     write_all(&OwnedFd::from(open), &place)?;
@@ -191,43 +248,70 @@ fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
 /// The number that the trace has for a file of btrfs: its super block's, which `stat` does not tell. The list of locks has it.
 fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
     let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
-    rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared).map_err(|e| failed(e.into()))?;
-    let locks = std::fs::read_to_string("/proc/locks").map_err(|e| LiveError::io("/proc/locks", e))?;
+    rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
+        .map_err(|e| failed(e.into()))?;
+    let locks =
+        std::fs::read_to_string("/proc/locks").map_err(|e| LiveError::io("/proc/locks", e))?;
     // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
     let own = std::process::id().to_string();
     let number = locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let mut place = words.get(5).filter(|_| words.get(4) == Some(&own.as_str()))?.split(':');
+        let mut place = words
+            .get(5)
+            .filter(|_| words.get(4) == Some(&own.as_str()))?
+            .split(':');
         let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        let (major, minor, of) = (hex(place.next()?)?, hex(place.next()?)?, place.next()?.parse::<u64>().ok()?);
+        let (major, minor, of) = (
+            hex(place.next()?)?,
+            hex(place.next()?)?,
+            place.next()?.parse::<u64>().ok()?,
+        );
         (of == inode).then_some(DeviceNumber { major, minor })
     });
-    number.ok_or_else(|| LiveError::Cannot(format!("/proc/locks has no lock of inode {inode}; {RETRY}")))
+    number.ok_or_else(|| {
+        LiveError::Cannot(format!("/proc/locks has no lock of inode {inode}; {RETRY}"))
+    })
 }
 
 /// An overlay over a mount that has no place, and an empty folder: an overlay without an upper layer needs two others.
 fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
     let empty = tempfile::tempdir().map_err(|e| LiveError::io("no empty folder", e))?;
-    let lower = format!("{}:/proc/self/fd/{}", empty.path().display(), below.as_raw_fd());
+    let lower = format!(
+        "{}:/proc/self/fd/{}",
+        empty.path().display(),
+        below.as_raw_fd()
+    );
     let mounted = (|| {
         let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&fs, "lowerdir", lower.as_str())?;
         fsconfig_create(&fs)?;
-        fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
+        fsmount(
+            &fs,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_NOATIME,
+        )
     })();
     match mounted {
         Ok(mount) => Ok((mount, empty)),
-        Err(rustix::io::Errno::NODEV) => {
-            Err(LiveError::Unsupported("this kernel has no overlay; leave it out with --fs".to_string()))
-        }
-        Err(error) => Err(LiveError::io(format!("cannot mount an overlay over {lower}"), error)),
+        Err(rustix::io::Errno::NODEV) => Err(LiveError::Unsupported(
+            "this kernel has no overlay; leave it out with --fs".to_string(),
+        )),
+        Err(error) => Err(LiveError::io(
+            format!("cannot mount an overlay over {lower}"),
+            error,
+        )),
     }
 }
 
 /// Words that differ from page to page, as data that could be read.
 fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let mut file = File::from(openat(mount, file_name(nth), flags, Mode::from_raw_mode(0o600))?);
+    let mut file = File::from(openat(
+        mount,
+        file_name(nth),
+        flags,
+        Mode::from_raw_mode(0o600),
+    )?);
     let mut left = size as usize;
     let block = vec![0x66; 1 << 20];
     while left > 0 {
@@ -253,21 +337,38 @@ fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, Liv
                 fsconfig_set_flag(&fs, "ro")?;
             }
             fsconfig_create(&fs)?;
-            fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOATIME)
+            fsmount(
+                &fs,
+                FsMountFlags::FSMOUNT_CLOEXEC,
+                MountAttrFlags::MOUNT_ATTR_NOATIME,
+            )
         })();
         match mounted {
             // The mount before this one is still being removed.
-            Err(rustix::io::Errno::BUSY) if tried < 1000 => std::thread::sleep(Duration::from_millis(2)),
+            Err(rustix::io::Errno::BUSY) if tried < 1000 => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
             Err(rustix::io::Errno::NODEV) => {
-                return Err(LiveError::Unsupported(format!("this kernel has no {name}; leave it out with --fs")));
+                return Err(LiveError::Unsupported(format!(
+                    "this kernel has no {name}; leave it out with --fs"
+                )));
             }
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if kind.min_order() > 0 => {
-                let what = format!("cannot mount {name} with blocks of {} bytes", kind.block_bytes());
-                return Err(LiveError::Unsupported(format!("{what}: Linux can since 6.12; leave it out with --fs")));
+                let what = format!(
+                    "cannot mount {name} with blocks of {} bytes",
+                    kind.block_bytes()
+                );
+                return Err(LiveError::Unsupported(format!(
+                    "{what}: Linux can since 6.12; leave it out with --fs"
+                )));
             }
             Err(error) => {
                 let what = format!("cannot mount {name} from {device}");
-                return Err(LiveError::Io { what, error: error.into(), remedy: RETRY });
+                return Err(LiveError::Io {
+                    what,
+                    error: error.into(),
+                    remedy: RETRY,
+                });
             }
             Ok(mount) => return Ok(mount),
         }
@@ -279,16 +380,26 @@ fn attach(file: &str) -> Result<String, LiveError> {
     let said = run("losetup", &["--find", "--show", file], "mount (util-linux)")?;
     match said.trim() {
         path if path.starts_with("/dev/") => Ok(path.to_string()),
-        said => Err(LiveError::Cannot(format!("losetup attached nothing: '{said}'; is there a free /dev/loopN?"))),
+        said => Err(LiveError::Cannot(format!(
+            "losetup attached nothing: '{said}'; is there a free /dev/loopN?"
+        ))),
     }
 }
 
 /// Detaches devices of runs that were killed in the moment between attaching and marking.
 fn detach_stale() {
-    for entry in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        let Some(owner) = backing.trim().strip_prefix(&format!("/memfd:{BACKING}")) else { continue };
+        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let Some(owner) = backing.trim().strip_prefix(&format!("/memfd:{BACKING}")) else {
+            continue;
+        };
         let owner = owner.trim_end_matches(" (deleted)");
         if is_gone(owner) {
             let _ = run("losetup", &["-d", &format!("/dev/{name}")], "");
@@ -298,7 +409,11 @@ fn detach_stale() {
 
 /// Whether the process that named something `PID-START` has ended.
 fn is_gone(owner: &str) -> bool {
-    let Some((pid, start)) = owner.split_once('-') else { return false };
-    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else { return false };
+    let Some((pid, start)) = owner.split_once('-') else {
+        return false;
+    };
+    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else {
+        return false;
+    };
     began(pid) != Some(start)
 }

@@ -39,19 +39,31 @@ pub(super) fn parse(line: &str) -> Result<Option<TracedEvent>, String> {
         return Ok(None);
     }
     if line.contains("[LOST ") {
-        return Ok(Some(TracedEvent { pid: 0, inode: 0, event: Event::Lost }));
+        return Ok(Some(TracedEvent {
+            pid: 0,
+            inode: 0,
+            event: Event::Lost,
+        }));
     }
     read(line).map(Some).ok_or_else(|| line.to_string())
 }
 
 fn read(line: &str) -> Option<TracedEvent> {
     // The command's name may hold anything, so the name of the event is looked for first, and the process before it.
-    let at = line.find(": page_cache_").or_else(|| line.find(": mm_filemap_"))?;
+    let at = line
+        .find(": page_cache_")
+        .or_else(|| line.find(": mm_filemap_"))?;
     let (head, rest) = (&line[..at], &line[at + 2..]);
-    let pid = head[..head.rfind(" [")?].trim_end().rsplit_once('-')?.1.parse().ok()?;
+    let pid = head[..head.rfind(" [")?]
+        .trim_end()
+        .rsplit_once('-')?
+        .1
+        .parse()
+        .ok()?;
     let (name, fields) = rest.split_once(": ")?;
     let number = |key: &str| field(fields, key)?.parse::<u64>().ok();
-    let inode = u64::from_str_radix(field(fields, "ino=").or_else(|| field(fields, "ino "))?, 16).ok()?;
+    let inode =
+        u64::from_str_radix(field(fields, "ino=").or_else(|| field(fields, "ino "))?, 16).ok()?;
     let pre = || {
         Some(Pre {
             order: u32::try_from(number("order=")?).ok()?,
@@ -65,12 +77,16 @@ fn read(line: &str) -> Option<TracedEvent> {
     let order = || u32::try_from(number("order=")?).ok();
     let page = || Some(number("ofs=")? / 4096);
     let event = match name {
-        "page_cache_sync_ra" => {
-            Event::Decided(Call::Sync { index: number("index=")?, req: number("req_count=")?, pre: Some(pre()?) })
-        }
-        "page_cache_async_ra" => {
-            Event::Decided(Call::Async { index: number("index=")?, req: number("req_count=")?, pre: Some(pre()?) })
-        }
+        "page_cache_sync_ra" => Event::Decided(Call::Sync {
+            index: number("index=")?,
+            req: number("req_count=")?,
+            pre: Some(pre()?),
+        }),
+        "page_cache_async_ra" => Event::Decided(Call::Async {
+            index: number("index=")?,
+            req: number("req_count=")?,
+            pre: Some(pre()?),
+        }),
         "page_cache_ra_order" => Event::Decided(Call::Window {
             start: number("index=")?,
             order: order()?,
@@ -112,15 +128,44 @@ mod tests {
     fn every_event_is_read() {
         let head = "           <...>-28338   [001] .....  4711.123456: ";
         let sync = "page_cache_sync_ra: dev=7:1 ino=c index=5 req_count=4 order=2 size=8 async_size=3 ra_pages=32 mmap_miss=1 prev_pos=-1";
-        let pre = Pre { order: 2, size: 8, async_size: 3, ra_pages: 32, mmap_miss: 1, prev_pos: -1 };
-        let line = parse(&format!("{head}{sync}")).expect("well formed").expect("not empty");
+        let pre = Pre {
+            order: 2,
+            size: 8,
+            async_size: 3,
+            ra_pages: 32,
+            mmap_miss: 1,
+            prev_pos: -1,
+        };
+        let line = parse(&format!("{head}{sync}"))
+            .expect("well formed")
+            .expect("not empty");
         assert_eq!((line.pid, line.inode), (28338, 12));
-        assert_eq!(line.event, Event::Decided(Call::Sync { index: 5, req: 4, pre: Some(pre) }));
-        let order = "page_cache_ra_order: dev=7:1 ino=c index=0 order=1 size=4 async_size=3 ra_pages=32";
-        let window = Call::Window { start: 0, order: 1, size: 4, async_size: 3 };
+        assert_eq!(
+            line.event,
+            Event::Decided(Call::Sync {
+                index: 5,
+                req: 4,
+                pre: Some(pre)
+            })
+        );
+        let order =
+            "page_cache_ra_order: dev=7:1 ino=c index=0 order=1 size=4 async_size=3 ra_pages=32";
+        let window = Call::Window {
+            start: 0,
+            order: 1,
+            size: 4,
+            async_size: 3,
+        };
         assert_eq!(event(&format!("{head}{order}")), Event::Decided(window));
         let raw = "page_cache_ra_unbounded: dev=7:1 ino=c index=9 nr_to_read=3 lookahead_size=1";
-        assert_eq!(event(&format!("{head}{raw}")), Event::Decided(Call::Raw { index: 9, nr: 3, lookahead: 1 }));
+        assert_eq!(
+            event(&format!("{head}{raw}")),
+            Event::Decided(Call::Raw {
+                index: 9,
+                nr: 3,
+                lookahead: 1
+            })
+        );
         let add = "mm_filemap_add_to_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4";
         assert_eq!(event(&format!("{head}{add}")), Event::Added(0x1a2b, 16, 4));
         let gone = "mm_filemap_delete_from_page_cache: dev 7:1 ino c pfn=0x1a2b ofs=65536 order=4";
@@ -132,9 +177,21 @@ mod tests {
     #[test]
     fn odd_lines() {
         let line = " a-b [1] c: d-77  [000] d..2.  1.5: mm_filemap_delete_from_page_cache: dev 7:1 ino 1f pfn=0x1 ofs=0 order=0";
-        assert_eq!(parse(line), Ok(Some(TracedEvent { pid: 77, inode: 31, event: Event::Deleted(0, 0) })));
+        assert_eq!(
+            parse(line),
+            Ok(Some(TracedEvent {
+                pid: 77,
+                inode: 31,
+                event: Event::Deleted(0, 0)
+            }))
+        );
         assert_eq!(parse("\n"), Ok(None));
-        for line in ["what?", &line.replace("ofs=0", "ofs=x"), &line.replace("-77", ""), &line[..line.len() - 8]] {
+        for line in [
+            "what?",
+            &line.replace("ofs=0", "ofs=x"),
+            &line.replace("-77", ""),
+            &line[..line.len() - 8],
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

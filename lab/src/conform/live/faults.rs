@@ -47,8 +47,19 @@ fn map(rng: &mut Rng, story: &mut Story, prot: &'static str, advice: u32) -> u64
 /// Half of the mappings are aligned like the file, as those with a huge page in them are, half are anywhere.
 fn push_map(rng: &mut Rng, story: &mut Story, pages: Range<u64>, prot: &'static str, advice: u32) {
     let (pgoff, npages) = (pages.start, pages.end - pages.start);
-    let va = if rng.below(2) == 0 { pgoff % TABLE } else { rng.below(TABLE) };
-    story.steps.push(Step::Mmap { fd: 0, pgoff, npages, va, prot, advice });
+    let va = if rng.below(2) == 0 {
+        pgoff % TABLE
+    } else {
+        rng.below(TABLE)
+    };
+    story.steps.push(Step::Mmap {
+        fd: 0,
+        pgoff,
+        npages,
+        va,
+        prot,
+        advice,
+    });
 }
 
 fn touch(story: &mut Story, page: u64) {
@@ -59,7 +70,11 @@ fn touch(story: &mut Story, page: u64) {
 fn around(rng: &mut Rng, story: &mut Story, pages: u64) {
     let mut last = rng.below(pages);
     while !story.full() {
-        last = if rng.below(3) == 0 { (last + rng.below(40)) % pages } else { rng.below(pages) };
+        last = if rng.below(3) == 0 {
+            (last + rng.below(40)) % pages
+        } else {
+            rng.below(pages)
+        };
         touch(story, last);
         if rng.below(12) == 0 {
             let (off, len) = (place(rng, story.size), length(rng).min(64 << 10));
@@ -71,7 +86,11 @@ fn around(rng: &mut Rng, story: &mut Story, pages: u64) {
 /// Touches by a step forward, from drawn places.
 fn forward(rng: &mut Rng, story: &mut Story, pages: u64, step: u64) {
     while !story.full() {
-        let mut page = if rng.below(2) == 0 { 0 } else { rng.below(pages) };
+        let mut page = if rng.below(2) == 0 {
+            0
+        } else {
+            rng.below(pages)
+        };
         for _ in 0..10 + rng.below(80) {
             touch(story, page);
             page += step;
@@ -169,7 +188,10 @@ fn mixed(rng: &mut Rng, story: &mut Story) {
 fn counted(rng: &mut Rng, story: &mut Story) {
     story.fds = 2;
     let pages = story.pages();
-    let (base, len) = (place(rng, story.size) / PAGE, length(rng).clamp(PAGE, 64 << 10));
+    let (base, len) = (
+        place(rng, story.size) / PAGE,
+        length(rng).clamp(PAGE, 64 << 10),
+    );
     let times = 8 + rng.below(24);
     (0..times).for_each(|nth| story.read(1, base * PAGE + nth * len, len));
     // The block of the last page, whatever the file system's.
@@ -185,11 +207,21 @@ fn counted(rng: &mut Rng, story: &mut Story) {
         _ => (base + rng.below(40)).min(pages - 1),
     };
     let npages = 1 + spread(rng, 10).min(pages - pgoff - 1);
-    let npages = if rng.below(2) == 0 { pages - pgoff } else { npages };
+    let npages = if rng.below(2) == 0 {
+        pages - pgoff
+    } else {
+        npages
+    };
     push_map(rng, story, pgoff..pgoff + npages, "r", NORMAL);
-    let reach = (base + (times * len).div_ceil(PAGE)).saturating_sub(pgoff).clamp(1, npages);
+    let reach = (base + (times * len).div_ceil(PAGE))
+        .saturating_sub(pgoff)
+        .clamp(1, npages);
     for _ in 0..4 + rng.below(8) {
-        let page = if rng.below(2) == 0 { rng.below(reach) } else { rng.below(reach.min(40)) };
+        let page = if rng.below(2) == 0 {
+            rng.below(reach)
+        } else {
+            rng.below(reach.min(40))
+        };
         touch(story, page);
         if rng.below(2) == 0 {
             let off = place(rng, story.size);

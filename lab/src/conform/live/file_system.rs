@@ -32,8 +32,10 @@ pub enum FileSystem {
     Overlay,
 }
 
-const EXPANDS: &str = "it reads whole compressed blocks (readahead_expand), so its pages are not the policy's alone";
-const NO_SERVER: &str = "it needs a server, whose settings the kernel's readahead follows, and none is started here";
+const EXPANDS: &str =
+    "it reads whole compressed blocks (readahead_expand), so its pages are not the policy's alone";
+const NO_SERVER: &str =
+    "it needs a server, whose settings the kernel's readahead follows, and none is started here";
 
 /// Which part of the kernel it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +75,11 @@ impl FileSystem {
     ];
 
     /// Others, which are not asked, and why.
-    pub const REFUSED: [(&str, &str); 3] = [("squashfs", EXPANDS), ("erofs-lz4", EXPANDS), ("fuse", NO_SERVER)];
+    pub const REFUSED: [(&str, &str); 3] = [
+        ("squashfs", EXPANDS),
+        ("erofs-lz4", EXPANDS),
+        ("fuse", NO_SERVER),
+    ];
 
     /// As on the command line.
     #[must_use]
@@ -136,7 +142,10 @@ impl FileSystem {
     /// Of the file system that is made on the device.
     pub(super) fn driver(self) -> Driver {
         match self {
-            FileSystem::Ext4 | FileSystem::Ext4Small | FileSystem::Ext4Journal | FileSystem::Overlay => Driver::Ext4,
+            FileSystem::Ext4
+            | FileSystem::Ext4Small
+            | FileSystem::Ext4Journal
+            | FileSystem::Overlay => Driver::Ext4,
             FileSystem::Btrfs => Driver::Btrfs,
             FileSystem::Erofs => Driver::Erofs,
             _ => Driver::Xfs,
@@ -163,8 +172,13 @@ impl FileSystem {
     /// Makes it on a device, with the files of a folder where it is made with files.
     pub(super) fn make(self, device: &str, folder: Option<&Path>) -> Result<(), LiveError> {
         let (program, package, _) = self.program();
-        let (block, sized) = (self.block_bytes().to_string(), format!("size={}", self.block_bytes()));
-        let folder = folder.map(|folder| folder.display().to_string()).unwrap_or_default();
+        let (block, sized) = (
+            self.block_bytes().to_string(),
+            format!("size={}", self.block_bytes()),
+        );
+        let folder = folder
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default();
         let args: &[&str] = match self.driver() {
             Driver::Ext4 => &["-q", "-F", "-b", &block, device],
             Driver::Xfs => &["-q", "-f", "-b", &sized, device],
@@ -177,11 +191,14 @@ impl FileSystem {
 
 /// Runs a program and returns what it said.
 pub(super) fn run(program: &str, arguments: &[&str], package: &str) -> Result<String, LiveError> {
-    let ran = Command::new(program).args(arguments).stdin(std::process::Stdio::null()).output();
+    let ran = Command::new(program)
+        .args(arguments)
+        .stdin(std::process::Stdio::null())
+        .output();
     let ran = ran.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            LiveError::Unsupported(format!("{program} is missing; install the package {package}"))
-        }
+        std::io::ErrorKind::NotFound => LiveError::Unsupported(format!(
+            "{program} is missing; install the package {package}"
+        )),
         _ => LiveError::io(format!("cannot run {program}"), error),
     })?;
     if ran.status.success() {
@@ -189,5 +206,7 @@ pub(super) fn run(program: &str, arguments: &[&str], package: &str) -> Result<St
     }
     let said = String::from_utf8_lossy(&ran.stderr);
     let said = said.lines().last().unwrap_or("no reason given").trim();
-    Err(LiveError::Cannot(format!("{program} failed: {said}; there has to be a free loop device (/dev/loop-control)")))
+    Err(LiveError::Cannot(format!(
+        "{program} failed: {said}; there has to be a free loop device (/dev/loop-control)"
+    )))
 }

@@ -20,7 +20,9 @@ impl Marks {
             Ok(file) => Ok(Marks(file)),
             Err(error) => {
                 let what = format!("marks cannot be read from {place}: {error}");
-                Err(LiveError::Cannot(format!("{what}; run as root on a kernel with CONFIG_PROC_PAGE_MONITOR")))
+                Err(LiveError::Cannot(format!(
+                    "{what}; run as root on a kernel with CONFIG_PROC_PAGE_MONITOR"
+                )))
             }
         }
     }
@@ -28,7 +30,9 @@ impl Marks {
     /// Whether the folio whose first page is in this frame is marked.
     pub fn at(&self, frame: u64) -> Result<bool, LiveError> {
         let mut word = [0; 8];
-        self.0.read_exact_at(&mut word, frame * 8).map_err(|e| LiveError::io("/proc/kpageflags", e))?;
+        self.0
+            .read_exact_at(&mut word, frame * 8)
+            .map_err(|e| LiveError::io("/proc/kpageflags", e))?;
         Ok(u64::from_ne_bytes(word) & RECLAIM != 0)
     }
 }

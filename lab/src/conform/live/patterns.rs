@@ -79,7 +79,12 @@ impl Story {
     }
 
     pub fn advise(&mut self, fd: u32, advice: &'static str, off: u64, len: u64) {
-        self.steps.push(Step::Fadvise { fd, advice, off, len });
+        self.steps.push(Step::Fadvise {
+            fd,
+            advice,
+            off,
+            len,
+        });
     }
 
     pub fn full(&self) -> bool {
@@ -100,7 +105,10 @@ pub(super) fn reads(rng: &mut Rng) -> StepPlan {
 
 /// The next episode that needs the helper: page faults, or readahead(2).
 pub(super) fn faults(rng: &mut Rng) -> StepPlan {
-    let kinds: Vec<(&str, Episode)> = faults::KINDS.into_iter().chain([("ra2", readahead as Episode)]).collect();
+    let kinds: Vec<(&str, Episode)> = faults::KINDS
+        .into_iter()
+        .chain([("ra2", readahead as Episode)])
+        .collect();
     let (kind, draw) = kinds[rng.below(kinds.len() as u64) as usize];
     episode(rng, kind, draw)
 }
@@ -108,16 +116,31 @@ pub(super) fn faults(rng: &mut Rng) -> StepPlan {
 fn episode(rng: &mut Rng, kind: &'static str, draw: Episode) -> StepPlan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
-    let mut story = Story { size: SIZES[file], fds: 1, steps: Vec::new(), wanted, least: 0 };
+    let mut story = Story {
+        size: SIZES[file],
+        fds: 1,
+        steps: Vec::new(),
+        wanted,
+        least: 0,
+    };
     draw(rng, &mut story);
     story.steps.truncate(wanted.max(story.least));
-    StepPlan { kind, file, fds: story.fds, steps: story.steps }
+    StepPlan {
+        kind,
+        file,
+        fds: story.fds,
+        steps: story.steps,
+    }
 }
 
 /// A request size; long ones are rarer than the list has them, as they cost the most.
 pub(super) fn length(rng: &mut Rng) -> u64 {
     let len = LENGTHS[rng.below(LENGTHS.len() as u64) as usize];
-    if len >= 1 << 20 && rng.below(4) > 0 { PAGE } else { len }
+    if len >= 1 << 20 && rng.below(4) > 0 {
+        PAGE
+    } else {
+        len
+    }
 }
 
 /// A byte of the file: at its front, on a page, or anywhere.
@@ -160,11 +183,19 @@ fn interleaved(rng: &mut Rng, story: &mut Story) {
         if story.full() {
             break;
         }
-        let stream = if in_turn { nth % streams } else { rng.below(streams) };
+        let stream = if in_turn {
+            nth % streams
+        } else {
+            rng.below(streams)
+        };
         let fd = if own { stream as u32 } else { 0 };
         let off = &mut at[stream as usize];
         story.steps.push(Step::Pread { fd, off: *off, len });
-        *off = if *off + len >= story.size { place(rng, story.size) } else { *off + len };
+        *off = if *off + len >= story.size {
+            place(rng, story.size)
+        } else {
+            *off + len
+        };
     }
 }
 
@@ -198,7 +229,15 @@ fn dense(rng: &mut Rng, story: &mut Story) {
 fn sparse(rng: &mut Rng, story: &mut Story) {
     while !story.full() {
         let (off, len) = (rng.below(story.size), length(rng));
-        story.read(0, if rng.below(2) == 0 { off } else { off / PAGE * PAGE }, len);
+        story.read(
+            0,
+            if rng.below(2) == 0 {
+                off
+            } else {
+                off / PAGE * PAGE
+            },
+            len,
+        );
     }
 }
 
@@ -224,7 +263,12 @@ fn unaligned(rng: &mut Rng, story: &mut Story) {
         for _ in 0..5 + rng.below(40) {
             let len = 1 + spread(rng, 18);
             story.read(0, off, len);
-            off += len + if rng.below(8) == 0 { rng.below(3 * PAGE) } else { 0 };
+            off += len
+                + if rng.below(8) == 0 {
+                    rng.below(3 * PAGE)
+                } else {
+                    0
+                };
             if off >= story.size {
                 break;
             }
@@ -270,7 +314,12 @@ pub(super) fn hint(rng: &mut Rng, story: &mut Story) {
         1 => story.advise(fd, "sequential", 0, 0),
         2 => story.advise(fd, "random", 0, 0),
         3 => story.advise(fd, "noreuse", range.0, range.1),
-        4 => story.advise(fd, "willneed", range.0, if rng.below(8) == 0 { 0 } else { range.1 }),
+        4 => story.advise(
+            fd,
+            "willneed",
+            range.0,
+            if rng.below(8) == 0 { 0 } else { range.1 },
+        ),
         _ => story.advise(fd, "willneed", range.0, PAGE * (1 + rng.below(700))),
     }
 }
@@ -282,7 +331,11 @@ fn hints(rng: &mut Rng, story: &mut Story) {
         let forward = rng.below(3) > 0;
         for _ in 0..2 + rng.below(12) {
             story.read(0, off, len);
-            off = if forward { off + len } else { rng.below(story.size) };
+            off = if forward {
+                off + len
+            } else {
+                rng.below(story.size)
+            };
         }
     }
 }
@@ -307,7 +360,12 @@ fn holes(rng: &mut Rng, story: &mut Story) {
         }
         for _ in 0..1 + rng.below(3) {
             let from = base + rng.below(16 * len + 1);
-            story.advise(0, "dontneed", from / PAGE * PAGE, PAGE * (1 + rng.below(64)));
+            story.advise(
+                0,
+                "dontneed",
+                from / PAGE * PAGE,
+                PAGE * (1 + rng.below(64)),
+            );
         }
         for nth in 0..rng.below(16) {
             story.read(0, base + nth * len, len);
@@ -350,7 +408,12 @@ fn leaves(rng: &mut Rng, story: &mut Story) {
             let before = hole.saturating_sub(1 + rng.below(12));
             story.advise(0, "dontneed", base + hole * leaf, leaf * (8 + rng.below(8)));
             if rng.below(4) > 0 {
-                story.advise(0, "dontneed", (base + before * leaf).saturating_sub(leaf * 16), leaf * 16);
+                story.advise(
+                    0,
+                    "dontneed",
+                    (base + before * leaf).saturating_sub(leaf * 16),
+                    leaf * 16,
+                );
             }
             let fd = 1 + rng.below(2) as u32;
             for nth in 0..1 + rng.below(3) {
@@ -378,7 +441,14 @@ fn start_of_file(rng: &mut Rng, story: &mut Story) {
 
 fn mixed(rng: &mut Rng, story: &mut Story) {
     story.fds = 1 + rng.below(3) as u32;
-    let parts: [Episode; 6] = [sequential, sparse, backward, unaligned, past_the_end, strided];
+    let parts: [Episode; 6] = [
+        sequential,
+        sparse,
+        backward,
+        unaligned,
+        past_the_end,
+        strided,
+    ];
     let wanted = story.wanted;
     while story.steps.len() < wanted {
         story.wanted = story.steps.len() + 1 + rng.below(8) as usize;
@@ -392,7 +462,10 @@ fn mixed(rng: &mut Rng, story: &mut Story) {
 
 fn readahead(rng: &mut Rng, story: &mut Story) {
     while !story.full() {
-        let (off, len) = (place(rng, story.size), PAGE * (1 + spread(rng, 9)) - rng.below(PAGE));
+        let (off, len) = (
+            place(rng, story.size),
+            PAGE * (1 + spread(rng, 9)) - rng.below(PAGE),
+        );
         story.steps.push(Step::Readahead { fd: 0, off, len });
         let mut at = if rng.below(2) == 0 { off + len } else { off };
         let step = length(rng).min(128 << 10);

@@ -34,7 +34,10 @@ pub(super) struct Native {
 
 impl Native {
     pub fn new() -> Native {
-        Native { files: Vec::new(), buffer: vec![0; LONGEST as usize] }
+        Native {
+            files: Vec::new(),
+            buffer: vec![0; LONGEST as usize],
+        }
     }
 
     /// Fresh descriptors in place of the last ones.
@@ -52,18 +55,25 @@ impl Native {
                     .map(|got| got as u64)
                     .map_err(|e| LiveError::io("cannot read a file of ours", e))
             }
-            Step::Fadvise { advice, off, len, .. } => {
-                advise(file, advice, off, len).map(|()| 0).map_err(|e| LiveError::io("posix_fadvise", e))
-            }
-            Step::Readahead { .. } | Step::Mmap { .. } | Step::Touch { .. } => {
-                Err(LiveError::Cannot(format!("{step:?} needs python3; install it")))
-            }
+            Step::Fadvise {
+                advice, off, len, ..
+            } => advise(file, advice, off, len)
+                .map(|()| 0)
+                .map_err(|e| LiveError::io("posix_fadvise", e)),
+            Step::Readahead { .. } | Step::Mmap { .. } | Step::Touch { .. } => Err(
+                LiveError::Cannot(format!("{step:?} needs python3; install it")),
+            ),
         }
     }
 }
 
 /// posix_fadvise(2) by the recording's word; `len` 0 reaches to the end.
-pub(super) fn advise(file: &File, advice: &str, off: u64, len: u64) -> Result<(), rustix::io::Errno> {
+pub(super) fn advise(
+    file: &File,
+    advice: &str,
+    off: u64,
+    len: u64,
+) -> Result<(), rustix::io::Errno> {
     let advice = match advice {
         "normal" => Advice::Normal,
         "random" => Advice::Random,
@@ -101,8 +111,14 @@ impl Helper {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(LiveError::io(format!("cannot run {python}"), error)),
             };
-            let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else { continue };
-            let mut helper = Helper { process, to: Some(to), from: BufReader::new(from) };
+            let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else {
+                continue;
+            };
+            let mut helper = Helper {
+                process,
+                to: Some(to),
+                from: BufReader::new(from),
+            };
             if helper.ask("ready") == Ok(0) {
                 return Ok(Some(helper));
             }
@@ -123,9 +139,21 @@ impl Helper {
     pub fn play(&mut self, step: &Step) -> Result<u64, LiveError> {
         let line = match *step {
             Step::Pread { fd, off, len } => format!("pread {fd} {off} {len}"),
-            Step::Fadvise { fd, advice, off, len } => format!("fadvise {fd} {advice} {off} {len}"),
+            Step::Fadvise {
+                fd,
+                advice,
+                off,
+                len,
+            } => format!("fadvise {fd} {advice} {off} {len}"),
             Step::Readahead { fd, off, len } => format!("readahead {fd} {off} {len}"),
-            Step::Mmap { fd, pgoff, npages, va, prot, advice } => {
+            Step::Mmap {
+                fd,
+                pgoff,
+                npages,
+                va,
+                prot,
+                advice,
+            } => {
                 format!("mmap {fd} {pgoff} {npages} {va} {prot} {advice}")
             }
             Step::Touch { fd, page } => format!("touch {fd} {page}"),
@@ -145,8 +173,13 @@ impl Helper {
             let (first, end) = run.split_once('-')?;
             Some(first.parse::<u64>().ok()?..end.parse::<u64>().ok()?)
         };
-        let runs = said.split(',').filter(|run| *run != "-").map(run).collect::<Option<Vec<_>>>();
-        runs.map(|runs| runs.into_iter().flatten().collect()).ok_or_else(|| failed("seen", &said))
+        let runs = said
+            .split(',')
+            .filter(|run| *run != "-")
+            .map(run)
+            .collect::<Option<Vec<_>>>();
+        runs.map(|runs| runs.into_iter().flatten().collect())
+            .ok_or_else(|| failed("seen", &said))
     }
 
     fn tell(&mut self, line: &str) -> Result<u64, LiveError> {
@@ -160,11 +193,17 @@ impl Helper {
 
     fn say(&mut self, line: &str) -> Result<String, String> {
         let to = self.to.as_mut().ok_or("it has ended")?;
-        to.write_all(format!("{line}\n").as_bytes()).and_then(|()| to.flush()).map_err(|e| e.to_string())?;
+        to.write_all(format!("{line}\n").as_bytes())
+            .and_then(|()| to.flush())
+            .map_err(|e| e.to_string())?;
         let mut said = String::new();
         self.from.read_line(&mut said).map_err(|e| e.to_string())?;
         let said = said.trim();
-        if said.is_empty() { Err("it has ended".to_string()) } else { Ok(said.to_string()) }
+        if said.is_empty() {
+            Err("it has ended".to_string())
+        } else {
+            Ok(said.to_string())
+        }
     }
 }
 

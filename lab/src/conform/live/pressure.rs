@@ -32,7 +32,13 @@ pub(super) struct Pressure {
 impl Pressure {
     pub fn open() -> Result<Pressure, LiveError> {
         let file = File::open(PLACE).map_err(|e| LiveError::io(PLACE, e))?;
-        let mut pressure = Pressure { file, text: vec![0; 1 << 16], count: 0, risen: None, episode: Instant::now() };
+        let mut pressure = Pressure {
+            file,
+            text: vec![0; 1 << 16],
+            count: 0,
+            risen: None,
+            episode: Instant::now(),
+        };
         pressure.count = pressure.read()?;
         Ok(pressure)
     }
@@ -47,7 +53,9 @@ impl Pressure {
     /// Whether the episode that began last is under pressure, as far as it went.
     pub fn is_felt(&mut self) -> Result<bool, LiveError> {
         self.look()?;
-        Ok(self.risen.is_some_and(|risen| risen + AFTERMATH >= self.episode))
+        Ok(self
+            .risen
+            .is_some_and(|risen| risen + AFTERMATH >= self.episode))
     }
 
     fn look(&mut self) -> Result<(), LiveError> {
@@ -62,7 +70,11 @@ impl Pressure {
         let mut end = 0;
         // The kernel may hand it out in parts.
         while end < self.text.len() {
-            match self.file.read_at(&mut self.text[end..], end as u64).map_err(|e| LiveError::io(PLACE, e))? {
+            match self
+                .file
+                .read_at(&mut self.text[end..], end as u64)
+                .map_err(|e| LiveError::io(PLACE, e))?
+            {
                 0 => break,
                 got => end += got,
             }
@@ -73,8 +85,12 @@ impl Pressure {
 
 /// The sum of those counters.
 fn sum(text: &str) -> u64 {
-    let rises = text.lines().filter(|line| RISES.iter().any(|name| line.starts_with(name)));
-    rises.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).fold(0, u64::wrapping_add)
+    let rises = text
+        .lines()
+        .filter(|line| RISES.iter().any(|name| line.starts_with(name)));
+    rises
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .fold(0, u64::wrapping_add)
 }
 
 #[cfg(test)]

@@ -23,8 +23,7 @@ use std::io::Write;
 use std::time::Duration;
 
 /// Without tracepoints and without the helper.
-const NO_EYES: &str =
-    "this kernel has no tracepoints of its page cache, and to look which pages are there needs python3";
+const NO_EYES: &str = "this kernel has no tracepoints of its page cache, and to look which pages are there needs python3";
 
 /// How often an episode's pages are dropped before they count as stuck, with a millisecond in between.
 const DROPS: u32 = 2000;
@@ -114,22 +113,50 @@ pub(super) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// In the thread that is going to play. Without a helper there are no faults and no readahead(2).
-    pub fn new(disk: &'a Disk, heard: Heard, helper: Option<Helper>) -> Result<Recorder<'a>, LiveError> {
-        let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    pub fn new(
+        disk: &'a Disk,
+        heard: Heard,
+        helper: Option<Helper>,
+    ) -> Result<Recorder<'a>, LiveError> {
+        let thread = rustix::thread::gettid()
+            .as_raw_nonzero()
+            .get()
+            .unsigned_abs();
         let ears = match heard {
             Heard::All | Heard::Pages => Some((Trace::new(disk.number, heard)?, Marks::open()?)),
             Heard::Presence if helper.is_some() => None,
             Heard::Presence => return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))),
         };
         let (text, cached, pressure) = (Vec::new(), BTreeMap::new(), Pressure::open()?);
-        Ok(Recorder { disk, heard, ears, native: Native::new(), helper, pressure, thread, text, cached })
+        Ok(Recorder {
+            disk,
+            heard,
+            ears,
+            native: Native::new(),
+            helper,
+            pressure,
+            thread,
+            text,
+            cached,
+        })
     }
 
     /// Whether the file system makes folios larger than its smallest here: its sequential reads say so.
     pub fn large_folios(&mut self, min_order: u32) -> Result<bool, LiveError> {
         let file = 3;
-        let steps = (0..64).map(|nth| Step::Pread { fd: 0, off: nth * 4 * PAGE, len: 4 * PAGE }).collect();
-        let plan = StepPlan { kind: "probe", file, fds: 1, steps };
+        let steps = (0..64)
+            .map(|nth| Step::Pread {
+                fd: 0,
+                off: nth * 4 * PAGE,
+                len: 4 * PAGE,
+            })
+            .collect();
+        let plan = StepPlan {
+            kind: "probe",
+            file,
+            fds: 1,
+            steps,
+        };
         self.begin(&plan, false)?;
         let mut large = false;
         for step in &plan.steps {
@@ -153,8 +180,14 @@ impl<'a> Recorder<'a> {
         line(out, header)?;
         while written.operations < wanted {
             let mut plan = next();
-            plan.steps.truncate(usize::try_from(wanted - written.operations).unwrap_or(usize::MAX));
-            let episode = Episode { ep: written.episodes, kind: plan.kind, file_size: SIZES[plan.file], fds: plan.fds };
+            plan.steps
+                .truncate(usize::try_from(wanted - written.operations).unwrap_or(usize::MAX));
+            let episode = Episode {
+                ep: written.episodes,
+                kind: plan.kind,
+                file_size: SIZES[plan.file],
+                fds: plan.fds,
+            };
             line(out, &episode)?;
             written.episodes += 1;
             let done = self.episode(out, &plan, header.mmap)?;
@@ -166,10 +199,21 @@ impl<'a> Recorder<'a> {
     }
 
     /// Plays an episode; how many of its steps were written.
-    fn episode(&mut self, out: &mut dyn Write, plan: &StepPlan, helped: bool) -> Result<u64, LiveError> {
+    fn episode(
+        &mut self,
+        out: &mut dyn Write,
+        plan: &StepPlan,
+        helped: bool,
+    ) -> Result<u64, LiveError> {
         self.begin(plan, helped)?;
         self.pressure.begin()?;
-        let mut states = vec![StreamState { prev_pos: -1, ..StreamState::default() }; plan.fds as usize];
+        let mut states = vec![
+            StreamState {
+                prev_pos: -1,
+                ..StreamState::default()
+            };
+            plan.fds as usize
+        ];
         let mut done = 0;
         for (i, step) in plan.steps.iter().enumerate() {
             let (ret, answer) = self.step(plan, step, helped)?;
@@ -186,12 +230,29 @@ impl<'a> Recorder<'a> {
                     marks.push(first);
                 }
             }
-            let added: Vec<(u64, u32)> = answer.added.iter().map(|&(_, first, order)| (first, order)).collect();
+            let added: Vec<(u64, u32)> = answer
+                .added
+                .iter()
+                .map(|&(_, first, order)| (first, order))
+                .collect();
             let all = self.heard == Heard::All;
             let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
             let marks = self.ears.is_some().then_some(&marks[..]);
             let pressure = self.pressure.is_felt()?;
-            line(out, &Op { i, step, ret, calls, added: &added, marks, evicted: &answer.evicted, state, pressure })?;
+            line(
+                out,
+                &Op {
+                    i,
+                    step,
+                    ret,
+                    calls,
+                    added: &added,
+                    marks,
+                    evicted: &answer.evicted,
+                    state,
+                    pressure,
+                },
+            )?;
             done += 1;
         }
         self.drop_all(plan)?;
@@ -205,12 +266,19 @@ impl<'a> Recorder<'a> {
         if let (None, Some(helper)) = (&self.ears, &mut self.helper) {
             helper.watch(&self.disk.path(plan.file))?;
         }
-        let files = (0..plan.fds).map(|_| self.disk.open(plan.file)).collect::<Result<_, _>>()?;
+        let files = (0..plan.fds)
+            .map(|_| self.disk.open(plan.file))
+            .collect::<Result<_, _>>()?;
         self.native.begin(files);
         Ok(())
     }
 
-    fn step(&mut self, plan: &StepPlan, step: &Step, helped: bool) -> Result<(u64, Answer), LiveError> {
+    fn step(
+        &mut self,
+        plan: &StepPlan,
+        step: &Step,
+        helped: bool,
+    ) -> Result<(u64, Answer), LiveError> {
         if step.wants_quiet() {
             self.disk.settle()?;
         }
@@ -223,16 +291,23 @@ impl<'a> Recorder<'a> {
 
     /// What happened to the file since the last call.
     fn listen(&mut self, plan: &StepPlan) -> Result<Answer, LiveError> {
-        let Some((trace, _)) = &mut self.ears else { return self.look() };
+        let Some((trace, _)) = &mut self.ears else {
+            return self.look();
+        };
         self.text.clear();
         trace.read(&mut self.text)?;
         let text = String::from_utf8_lossy(&self.text);
         let mut answer = Answer::default();
         let helper = self.helper.as_ref().map(Helper::pid);
         for text in text.lines() {
-            let wrong =
-                |text| LiveError::Cannot(format!("a line of the trace is in another form: {text}; see --check"));
-            let Some(TracedEvent { pid, inode, event }) = parse(text).map_err(wrong)? else { continue };
+            let wrong = |text| {
+                LiveError::Cannot(format!(
+                    "a line of the trace is in another form: {text}; see --check"
+                ))
+            };
+            let Some(TracedEvent { pid, inode, event }) = parse(text).map_err(wrong)? else {
+                continue;
+            };
             if event == Event::Lost {
                 answer.foreign = true;
             } else if inode != self.disk.inodes[plan.file] {
@@ -259,11 +334,23 @@ impl<'a> Recorder<'a> {
     /// arrived is unknown, so all must have arrived.
     fn look(&mut self) -> Result<Answer, LiveError> {
         self.disk.settle()?;
-        let Some(helper) = &mut self.helper else { return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}"))) };
+        let Some(helper) = &mut self.helper else {
+            return Err(LiveError::Cannot(format!("{NO_EYES}; {RETRY}")));
+        };
         let there = helper.seen()?;
         let mut answer = Answer::default();
-        answer.added.extend(there.iter().filter(|page| !self.cached.contains_key(page)).map(|&page| (0, page, 0)));
-        answer.evicted.extend(self.cached.keys().filter(|page| !there.contains(page)).map(|&page| (page, 0)));
+        answer.added.extend(
+            there
+                .iter()
+                .filter(|page| !self.cached.contains_key(page))
+                .map(|&page| (0, page, 0)),
+        );
+        answer.evicted.extend(
+            self.cached
+                .keys()
+                .filter(|page| !there.contains(page))
+                .map(|&page| (page, 0)),
+        );
         self.cached = there.into_iter().map(|page| (page, 0)).collect();
         Ok(answer)
     }
@@ -295,8 +382,19 @@ impl<'a> Recorder<'a> {
 /// The descriptor's state, as far as the kernel told it: its last window, and where its last read ended.
 fn follow(state: &mut StreamState, step: &Step, ret: u64, calls: &[Call]) {
     for call in calls {
-        if let Call::Window { start, size, async_size, .. } = *call {
-            *state = StreamState { start, size, async_size, ..*state };
+        if let Call::Window {
+            start,
+            size,
+            async_size,
+            ..
+        } = *call
+        {
+            *state = StreamState {
+                start,
+                size,
+                async_size,
+                ..*state
+            };
         }
     }
     if let (Step::Pread { off, .. }, true) = (step, ret > 0) {
@@ -317,5 +415,6 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
 /// The running kernel's release.
 #[must_use]
 pub fn kernel() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or("unknown".to_string(), |text| text.trim().to_string())
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or("unknown".to_string(), |text| text.trim().to_string())
 }

@@ -11,12 +11,24 @@ pub(super) enum Step {
     /// A read of `len` bytes from `off`.
     Pread { fd: u32, off: u64, len: u64 },
     /// posix_fadvise(2).
-    Fadvise { fd: u32, advice: &'static str, off: u64, len: u64 },
+    Fadvise {
+        fd: u32,
+        advice: &'static str,
+        off: u64,
+        len: u64,
+    },
     /// readahead(2).
     Readahead { fd: u32, off: u64, len: u64 },
     /// A new mapping in place of the descriptor's last: pages of the file, the number of the first one within its page table,
     /// and their madvise(2) advice.
-    Mmap { fd: u32, pgoff: u64, npages: u64, va: u64, prot: &'static str, advice: u32 },
+    Mmap {
+        fd: u32,
+        pgoff: u64,
+        npages: u64,
+        va: u64,
+        prot: &'static str,
+        advice: u32,
+    },
     /// One byte of a page of the mapping is read.
     Touch { fd: u32, page: u64 },
 }
@@ -34,7 +46,14 @@ impl Step {
 
     /// Its outcome depends on which pages have arrived: what is under way has to be waited for first.
     pub(super) fn wants_quiet(&self) -> bool {
-        matches!(self, Step::Touch { .. } | Step::Fadvise { advice: "dontneed", .. })
+        matches!(
+            self,
+            Step::Touch { .. }
+                | Step::Fadvise {
+                    advice: "dontneed",
+                    ..
+                }
+        )
     }
 }
 

@@ -19,19 +19,19 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// What is missing where the kernel has not all of the tracepoints.
-const NO_DECISIONS: &str =
-    "\nNot compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
+const NO_DECISIONS: &str = "\nNot compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
 
 /// The same where it has not even those of the page cache.
-const NO_EVENTS: &str =
-    "\nNot compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
+const NO_EVENTS: &str = "\nNot compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
 
 /// The verdict, the table with its sums, each first difference, and what was left out.
 #[must_use]
 pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
     let Checked { cells, left_out } = checked;
     let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(COLUMNS);
+    grid.load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(COLUMNS);
     for one in cells {
         grid.add_row(row(one));
     }
@@ -53,13 +53,25 @@ pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut text = format!("{}\n\nLinux {kernel} and the policy linux-6.18, seed {seed}:\n\n", verdict(cells));
-    grid.to_string().lines().for_each(|line| text.extend([line.trim_end(), "\n"]));
+    let mut text = format!(
+        "{}\n\nLinux {kernel} and the policy linux-6.18, seed {seed}:\n\n",
+        verdict(cells)
+    );
+    grid.to_string()
+        .lines()
+        .for_each(|line| text.extend([line.trim_end(), "\n"]));
     for one in cells {
-        for (first, pressure) in [(&one.first, ""), (&one.first_under_pressure, ", under memory pressure")] {
+        for (first, pressure) in [
+            (&one.first, ""),
+            (&one.first_under_pressure, ", under memory pressure"),
+        ] {
             if let Some(first) = first {
                 let mapped = if one.mmap { " with mmap" } else { "" };
-                let _ = writeln!(text, "\n{} at {} KiB{mapped}{pressure}: {first}", one.file_system, one.read_ahead_kb);
+                let _ = writeln!(
+                    text,
+                    "\n{} at {} KiB{mapped}{pressure}: {first}",
+                    one.file_system, one.read_ahead_kb
+                );
             }
         }
     }
@@ -80,12 +92,17 @@ fn verdict(cells: &[CellOutcome]) -> String {
     let operations: u64 = cells.iter().map(|one| one.operations).sum();
     let differ = cells.iter().filter(|one| one.first.is_some()).count();
     if differ > 0 {
-        return format!("The policy linux-6.18 differs from this kernel in {differ} of {} cells.", cells.len());
+        return format!(
+            "The policy linux-6.18 differs from this kernel in {differ} of {} cells.",
+            cells.len()
+        );
     }
     if cells.iter().any(|one| one.pressure_differences > 0) {
         return "No verdict: the kernel was short of memory. Repeat the check with more memory free.".to_string();
     }
-    format!("The policy linux-6.18 does what this kernel does: {operations} operations without a difference.")
+    format!(
+        "The policy linux-6.18 does what this kernel does: {operations} operations without a difference."
+    )
 }
 
 fn row(one: &CellOutcome) -> [String; 9] {
@@ -99,7 +116,11 @@ fn row(one: &CellOutcome) -> [String; 9] {
         one.read_ahead_kb.to_string(),
         if one.mmap { "yes" } else { "no" }.to_string(),
         one.operations.to_string(),
-        if one.heard == Heard::All { one.decisions.to_string() } else { "-".to_string() },
+        if one.heard == Heard::All {
+            one.decisions.to_string()
+        } else {
+            "-".to_string()
+        },
         one.divergences.to_string(),
         one.pressure_episodes.to_string(),
         levels.to_string(),
@@ -112,7 +133,10 @@ fn outside(cells: &[CellOutcome]) -> String {
     let mut text = String::new();
     let cut: u64 = cells.iter().map(|one| one.cut_episodes).sum();
     if cut > 0 {
-        let _ = writeln!(text, "\n{cut} episodes were cut short: something else took pages of them out of the cache.");
+        let _ = writeln!(
+            text,
+            "\n{cut} episodes were cut short: something else took pages of them out of the cache."
+        );
     }
     let pressed: u64 = cells.iter().map(|one| one.pressure_episodes).sum();
     let differ: u64 = cells.iter().map(|one| one.pressure_differences).sum();

@@ -31,13 +31,19 @@ impl Tee {
             let (reader, writer) = std::io::pipe().map_err(|e| LiveError::io("pipe", e))?;
             pipes.push(BufWriter::with_capacity(1 << 16, writer));
             let reader = BufReader::with_capacity(1 << 16, reader);
-            let check = spawn_scoped(scope, "foreread-check", move || linux::check(reader, level, None));
+            let check = spawn_scoped(scope, "foreread-check", move || {
+                linux::check(reader, level, None)
+            });
             checks.push((level, check.map_err(|e| LiveError::io("checking", e))?));
         }
         let made = |path: &Path| {
             let what = format!("cannot write the recording {}", path.display());
             let remedy = "name another folder, or remove the recording that is there";
-            foreread_os::output::growing(path, false).map_err(|error| LiveError::Io { what, error, remedy })
+            foreread_os::output::growing(path, false).map_err(|error| LiveError::Io {
+                what,
+                error,
+                remedy,
+            })
         };
         let file = keep.map(made).transpose()?;
         let file = file.map(|file| GzEncoder::new(BufWriter::new(file), Compression::fast()));
@@ -46,12 +52,18 @@ impl Tee {
 
     /// Sends the rest and closes everything.
     pub fn end(self) -> Result<(), LiveError> {
-        let failed = |error| LiveError::Io { what: "the recording cannot be written".into(), error, remedy: RETRY };
+        let failed = |error| LiveError::Io {
+            what: "the recording cannot be written".into(),
+            error,
+            remedy: RETRY,
+        };
         for mut pipe in self.pipes {
             closed(pipe.flush()).map_err(failed)?;
         }
         let Some(file) = self.file else { return Ok(()) };
-        file.finish().and_then(|mut file| file.flush()).map_err(failed)
+        file.finish()
+            .and_then(|mut file| file.flush())
+            .map_err(failed)
     }
 }
 
@@ -73,5 +85,11 @@ impl Write for Tee {
 
 /// A check that has given up says why itself.
 fn closed(wrote: std::io::Result<()>) -> std::io::Result<()> {
-    wrote.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+    wrote.or_else(|error| {
+        if error.kind() == ErrorKind::BrokenPipe {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }

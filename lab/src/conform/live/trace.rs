@@ -24,7 +24,10 @@ const DECISIONS: [&str; 4] = [
     "readahead/page_cache_ra_unbounded",
 ];
 /// Pages that come and go.
-const PAGES: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_delete_from_page_cache"];
+const PAGES: [&str; 2] = [
+    "filemap/mm_filemap_add_to_page_cache",
+    "filemap/mm_filemap_delete_from_page_cache",
+];
 
 /// The events that a kernel offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,7 +43,11 @@ pub enum Heard {
 
 impl Heard {
     fn events(self) -> impl Iterator<Item = &'static str> {
-        let decisions = if self == Heard::All { &DECISIONS[..] } else { &[] };
+        let decisions = if self == Heard::All {
+            &DECISIONS[..]
+        } else {
+            &[]
+        };
         decisions.iter().chain(&PAGES).copied()
     }
 }
@@ -62,16 +69,26 @@ impl Trace {
         let set = |name: &str, value: &str| instance.set(name, value).map_err(refused);
         set("buffer_size_kb", BUFFER_KIB)?;
         // The kernel writes device numbers with 20 bits for the minor one.
-        let filter = format!("s_dev == {}", u64::from(device.major) << 20 | u64::from(device.minor));
+        let filter = format!(
+            "s_dev == {}",
+            u64::from(device.major) << 20 | u64::from(device.minor)
+        );
         for event in heard.events() {
             set(&format!("events/{event}/filter"), &filter)?;
             set(&format!("events/{event}/enable"), "1")?;
         }
         set("tracing_on", "1")?;
         let path = instance.path().join("trace_pipe");
-        let pipe = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&path);
+        let pipe = File::options()
+            .read(true)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+            .open(&path);
         let pipe = pipe.map_err(|e| LiveError::io(path.display().to_string(), e))?;
-        Ok(Trace { pipe, _instance: instance, _root: root })
+        Ok(Trace {
+            pipe,
+            _instance: instance,
+            _root: root,
+        })
     }
 
     /// Appends all that was written since the last call.
@@ -104,7 +121,8 @@ fn heard_at(root: &Path) -> Heard {
     let events = root.join("events");
     let has = |event: &&str| events.join(event).is_dir();
     let tells_order = |event: &&str| {
-        std::fs::read_to_string(events.join(event).join("format")).is_ok_and(|format| format.contains("order"))
+        std::fs::read_to_string(events.join(event).join("format"))
+            .is_ok_and(|format| format.contains("order"))
     };
     if !PAGES.iter().all(|event| has(event) && tells_order(event)) {
         Heard::Presence
@@ -138,7 +156,11 @@ mod tests {
             make(event, "field:unsigned long pfn;");
         }
         for event in PAGES {
-            assert_eq!(heard_at(root.path()), Heard::Presence, "an order is missing");
+            assert_eq!(
+                heard_at(root.path()),
+                Heard::Presence,
+                "an order is missing"
+            );
             make(event, "field:unsigned char order;");
         }
         for event in DECISIONS {

@@ -11,7 +11,9 @@ impl<'a> SourceTables<'a> {
     /// The default policy, where it is within 5 % of the best one in every table.
     pub(super) fn default_is_enough(&self, best: &[Option<&Row>]) -> Option<Choice<'a>> {
         let enough = self.reports.iter().zip(best).all(|(report, best)| {
-            let Some(row) = row_of(report, DEFAULT) else { return false };
+            let Some(row) = row_of(report, DEFAULT) else {
+                return false;
+            };
             match best {
                 Some(best) => as_good(report, best, row),
                 None => change(row) <= 1.0 + AS_GOOD,
@@ -28,7 +30,11 @@ impl<'a> SourceTables<'a> {
         let gain = match (gains.is_empty(), level.is_empty()) {
             (true, _) => format!("it makes no difference for {}", list(level)),
             (false, true) => format!("it makes {}", list(gains)),
-            (false, false) => format!("it makes {}, and no difference for {}", list(gains), list(level)),
+            (false, false) => format!(
+                "it makes {}, and no difference for {}",
+                list(gains),
+                list(level)
+            ),
         };
         format!(
             "Nothing to set on {}: {DEFAULT}, the default, is within {percent:.0} % of the best policy measured; {gain}.",
@@ -45,7 +51,9 @@ mod tests {
 
     fn with_auto(times: &[f64]) -> crate::report::Table {
         let mut table = boot();
-        table.policies.push(runs("auto", times, 3_932_160, 3_801_088, 4_096_000));
+        table
+            .policies
+            .push(runs("auto", times, 3_932_160, 3_801_088, 4_096_000));
         table
     }
 
@@ -68,13 +76,23 @@ mod tests {
     #[test]
     fn a_workload_without_a_gain_must_not_lose_either() {
         let random = |auto: f64| {
-            let rows = [("none", 1.0), ("linux-6.18", 1.0), ("rbd-plain", 1.2), ("auto", auto)];
-            let run = |(name, mean): (&str, f64)| runs(name, &[mean, mean * 1.1, mean * 0.9], 0, 0, 4_096_000);
+            let rows = [
+                ("none", 1.0),
+                ("linux-6.18", 1.0),
+                ("rbd-plain", 1.2),
+                ("auto", auto),
+            ];
+            let run = |(name, mean): (&str, f64)| {
+                runs(name, &[mean, mean * 1.1, mean * 0.9], 0, 0, 4_096_000)
+            };
             table("random", "model:rbd", rows.map(run).to_vec())
         };
         let good = with_auto(&[11.3, 11.5, 11.4, 11.3, 11.6]);
         let text = advice(&[good.clone(), random(1.001)]);
-        assert!(text.contains("instead of 46.20 s), and no difference for random. "), "{text}");
+        assert!(
+            text.contains("instead of 46.20 s), and no difference for random. "),
+            "{text}"
+        );
         let text = advice(&[good, random(1.2)]);
         assert!(text.starts_with("On model:rbd use "), "{text}");
         assert!(advice(&[random(1.0)]).starts_with("Nothing to set on model:rbd: auto, the default, is within 5 % of the best policy measured; it makes no difference for random."));

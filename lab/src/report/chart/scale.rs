@@ -19,7 +19,11 @@ impl Spread {
     #[must_use]
     pub fn of(values: &[f64]) -> Spread {
         let (least, most) = ends(values);
-        if least > 0.0 && most / least >= WIDE { Spread::Log2 } else { Spread::Linear }
+        if least > 0.0 && most / least >= WIDE {
+            Spread::Log2
+        } else {
+            Spread::Linear
+        }
     }
 }
 
@@ -36,22 +40,40 @@ impl Scale {
     #[must_use]
     pub fn across(values: &[f64], spread: Spread, to: [f64; 2]) -> Scale {
         let (least, most) = ends(values);
-        Scale { spread, from: [least, most], to }
+        Scale {
+            spread,
+            from: [least, most],
+            to,
+        }
     }
 
     /// Zero lands on `to[0]`, the highest tick on `to[1]`.
     #[must_use]
     pub fn from_zero(ticks: &[f64], to: [f64; 2]) -> Scale {
-        Scale { spread: Spread::Linear, from: [0.0, ticks.last().copied().unwrap_or(1.0)], to }
+        Scale {
+            spread: Spread::Linear,
+            from: [0.0, ticks.last().copied().unwrap_or(1.0)],
+            to,
+        }
     }
 
     /// Where `value` lands: at the nearer end of the range if it is outside.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
-        let measure = |v: f64| if self.spread == Spread::Log2 { v.log2() } else { v };
+        let measure = |v: f64| {
+            if self.spread == Spread::Log2 {
+                v.log2()
+            } else {
+                v
+            }
+        };
         let (low, high) = (measure(self.from[0]), measure(self.from[1]));
         let part = (measure(value) - low) / (high - low);
-        let part = if part.is_nan() { 0.5 } else { part.clamp(0.0, 1.0) };
+        let part = if part.is_nan() {
+            0.5
+        } else {
+            part.clamp(0.0, 1.0)
+        };
         self.to[0] + part * (self.to[1] - self.to[0])
     }
 }
@@ -59,17 +81,27 @@ impl Scale {
 /// Smallest and largest of the finite values; 0 and 0 without any.
 fn ends(values: &[f64]) -> (f64, f64) {
     let finite = || values.iter().copied().filter(|v| v.is_finite());
-    finite().reduce(f64::min).zip(finite().reduce(f64::max)).unwrap_or((0.0, 0.0))
+    finite()
+        .reduce(f64::min)
+        .zip(finite().reduce(f64::max))
+        .unwrap_or((0.0, 0.0))
 }
 
 /// Ticks from zero to `most` or a little above, 1, 2 or 5 times a power of ten apart: at most `steps` of them.
 #[must_use]
 pub fn ticks_to(most: f64, steps: u32) -> Vec<f64> {
-    let most = if most.is_finite() && most > f64::MIN_POSITIVE { most } else { 1.0 };
+    let most = if most.is_finite() && most > f64::MIN_POSITIVE {
+        most
+    } else {
+        1.0
+    };
     // A hair below, so that 0.6 is six steps of 0.1.
     let least = most / f64::from(steps) * (1.0 - 1e-9);
     let decade = 10f64.powf(least.log10().floor());
-    let nice = [1.0, 2.0, 5.0].into_iter().find(|nice| nice * decade >= least).unwrap_or(10.0);
+    let nice = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|nice| nice * decade >= least)
+        .unwrap_or(10.0);
     let step = nice * decade;
     let count = (most / step - 1e-9).ceil().max(1.0) as u32;
     (0..=count).map(|i| f64::from(i) * step).collect()
@@ -81,16 +113,36 @@ pub fn labels(ticks: &[f64]) -> Vec<String> {
     let most = ticks.last().copied().unwrap_or(0.0);
     let step = ticks.get(1).copied().unwrap_or(1.0);
     if !(1e-4..1e15).contains(&most) {
-        return ticks.iter().map(|t| if *t == 0.0 { "0".to_string() } else { format!("{t:.1e}") }).collect();
+        return ticks
+            .iter()
+            .map(|t| {
+                if *t == 0.0 {
+                    "0".to_string()
+                } else {
+                    format!("{t:.1e}")
+                }
+            })
+            .collect();
     }
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
     // Ten thousand and more is "10k": four digits are the most that are read at a glance.
     let (unit, letter) = units
         .into_iter()
         .find(|(unit, _)| most >= *unit)
-        .map_or((1.0, ""), |(unit, letter)| (if letter == "k" { 1e3 } else { unit }, letter));
+        .map_or((1.0, ""), |(unit, letter)| {
+            (if letter == "k" { 1e3 } else { unit }, letter)
+        });
     let decimals = (-(step / unit).log10() - 1e-9).ceil().clamp(0.0, 9.0) as usize;
-    ticks.iter().map(|t| if *t == 0.0 { "0".to_string() } else { format!("{:.decimals$}{letter}", t / unit) }).collect()
+    ticks
+        .iter()
+        .map(|t| {
+            if *t == 0.0 {
+                "0".to_string()
+            } else {
+                format!("{:.decimals$}{letter}", t / unit)
+            }
+        })
+        .collect()
 }
 
 /// Every how-manieth of labels of these widths at these places (ascending) can be shown `gap` apart: 1 is all of them.
@@ -116,13 +168,27 @@ mod tests {
             (83.0, vec!["0", "20", "40", "60", "80", "100"]),
             (14.2, vec!["0", "5", "10", "15"]),
             (1.0, vec!["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
-            (0.3, vec!["0", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30"]),
+            (
+                0.3,
+                vec!["0", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30"],
+            ),
             (0.6, vec!["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]),
-            (1074.0, vec!["0", "200", "400", "600", "800", "1000", "1200"]),
+            (
+                1074.0,
+                vec!["0", "200", "400", "600", "800", "1000", "1200"],
+            ),
             (21_000.0, vec!["0", "5k", "10k", "15k", "20k", "25k"]),
             (2.5e6, vec!["0", "0.5M", "1.0M", "1.5M", "2.0M", "2.5M"]),
-            (3e-7, vec!["0", "5.0e-8", "1.0e-7", "1.5e-7", "2.0e-7", "2.5e-7", "3.0e-7"]),
-            (1e300, vec!["0", "2.0e299", "4.0e299", "6.0e299", "8.0e299", "1.0e300"]),
+            (
+                3e-7,
+                vec![
+                    "0", "5.0e-8", "1.0e-7", "1.5e-7", "2.0e-7", "2.5e-7", "3.0e-7",
+                ],
+            ),
+            (
+                1e300,
+                vec!["0", "2.0e299", "4.0e299", "6.0e299", "8.0e299", "1.0e300"],
+            ),
             (0.0, vec!["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
         ] {
             assert_eq!(labels(&ticks_to(most, 6)), want, "{most}");
@@ -136,12 +202,25 @@ mod tests {
         while most < 1e15 {
             let ticks = ticks_to(most, 6);
             let step = ticks[1] / 10f64.powf(ticks[1].log10().floor());
-            assert!([1.0, 2.0, 5.0, 10.0].iter().any(|nice| (step - nice).abs() < 1e-6), "{most}: {step}");
+            assert!(
+                [1.0, 2.0, 5.0, 10.0]
+                    .iter()
+                    .any(|nice| (step - nice).abs() < 1e-6),
+                "{most}: {step}"
+            );
             let top = ticks[ticks.len() - 1];
-            assert!(top >= most * (1.0 - 1e-9) && top - ticks[1] < most && (4..=7).contains(&ticks.len()), "{most}");
+            assert!(
+                top >= most * (1.0 - 1e-9)
+                    && top - ticks[1] < most
+                    && (4..=7).contains(&ticks.len()),
+                "{most}"
+            );
             let mut words = labels(&ticks);
             words.dedup();
-            assert!(words.len() == ticks.len() && words.iter().all(|w| w.len() <= 7), "{words:?}");
+            assert!(
+                words.len() == ticks.len() && words.iter().all(|w| w.len() <= 7),
+                "{words:?}"
+            );
             most *= 1.7;
         }
         for odd in [f64::NAN, f64::INFINITY, -3.0, 5e-324] {
@@ -155,7 +234,10 @@ mod tests {
         let values = [1.0, 2.0, 4.0, 8.0];
         assert_eq!(Spread::of(&values), Spread::Log2);
         let scale = Scale::across(&values, Spread::of(&values), [0.0, 30.0]);
-        assert_eq!(values.map(|v| scale.place(v).round()), [0.0, 10.0, 20.0, 30.0]);
+        assert_eq!(
+            values.map(|v| scale.place(v).round()),
+            [0.0, 10.0, 20.0, 30.0]
+        );
         for close in [&[1.0, 7.9][..], &[0.0, 100.0], &[-1.0, 8.0], &[5.0], &[]] {
             assert_eq!(Spread::of(close), Spread::Linear, "{close:?}");
         }
@@ -168,11 +250,21 @@ mod tests {
         for spread in [Spread::Linear, Spread::Log2] {
             let scale = Scale::across(&[2.0, 64.0], spread, [100.0, 20.0]);
             for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 0.0, 1e300] {
-                assert!((20.0..=100.0).contains(&scale.place(odd)), "{spread:?} {odd}");
+                assert!(
+                    (20.0..=100.0).contains(&scale.place(odd)),
+                    "{spread:?} {odd}"
+                );
             }
-            assert_eq!(Scale::across(&[7.0], spread, [0.0, 8.0]).place(7.0), 4.0, "one value is in the middle");
+            assert_eq!(
+                Scale::across(&[7.0], spread, [0.0, 8.0]).place(7.0),
+                4.0,
+                "one value is in the middle"
+            );
         }
-        assert_eq!(Scale::from_zero(&ticks_to(90.0, 6), [100.0, 0.0]).place(50.0), 50.0);
+        assert_eq!(
+            Scale::from_zero(&ticks_to(90.0, 6), [100.0, 0.0]).place(50.0),
+            50.0
+        );
     }
 
     #[test]

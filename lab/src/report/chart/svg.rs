@@ -12,10 +12,18 @@ pub const COLOURS: usize = 6;
 /// Ink, soft ink, grid and paper, then the colours of the lines. The first is the plain one, for the row that the
 /// others are measured against. Chosen here: at least 3:1 against the paper, and told apart with each of the three
 /// colour blindnesses (the test below has the figures).
-const DAY: ([&str; 4], [&str; COLOURS]) =
-    (["#1f2328", "#59636e", "#dde2e7", "#ffffff"], ["#57606a", "#4563ff", "#c36a00", "#23a86a", "#b658c2", "#4c096f"]);
-const NIGHT: ([&str; 4], [&str; COLOURS]) =
-    (["#f0f6fc", "#9aa4af", "#30363d", "#0d1117"], ["#9198a1", "#6a6aff", "#e66a1f", "#88dd85", "#ff90ff", "#fcec2d"]);
+const DAY: ([&str; 4], [&str; COLOURS]) = (
+    ["#1f2328", "#59636e", "#dde2e7", "#ffffff"],
+    [
+        "#57606a", "#4563ff", "#c36a00", "#23a86a", "#b658c2", "#4c096f",
+    ],
+);
+const NIGHT: ([&str; 4], [&str; COLOURS]) = (
+    ["#f0f6fc", "#9aa4af", "#30363d", "#0d1117"],
+    [
+        "#9198a1", "#6a6aff", "#e66a1f", "#88dd85", "#ff90ff", "#fcec2d",
+    ],
+);
 
 /// Dashes of the lines: solid first.
 const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
@@ -94,7 +102,10 @@ impl Svg {
     pub fn open_line(&mut self, i: usize, of: usize) {
         let width = 1.5 + 0.5 * over(i, of);
         let (colour, dash) = (i % COLOURS, (i / COLOURS) % DASHES.len());
-        self.push(format_args!("<g class=\"c{colour} d{dash}\" stroke-width=\"{}\">\n", number(width)));
+        self.push(format_args!(
+            "<g class=\"c{colour} d{dash}\" stroke-width=\"{}\">\n",
+            number(width)
+        ));
     }
 
     /// Opens a group of the colour of line `i`, for shapes.
@@ -116,13 +127,21 @@ impl Svg {
         };
         let (x, y) = (number(x), number(y));
         let text = escape(text);
-        self.push(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>\n"));
+        self.push(format_args!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>\n"
+        ));
     }
 
     /// A line through `points`; `class` is `grid`, `axis` or `line`.
     pub fn path(&mut self, class: &str, points: &[[f64; 2]]) {
-        let places: Vec<String> = points.iter().map(|[x, y]| format!("{} {}", number(*x), number(*y))).collect();
-        self.push(format_args!("<path class=\"{class}\" d=\"M{}\"/>\n", places.join("L")));
+        let places: Vec<String> = points
+            .iter()
+            .map(|[x, y]| format!("{} {}", number(*x), number(*y)))
+            .collect();
+        self.push(format_args!(
+            "<path class=\"{class}\" d=\"M{}\"/>\n",
+            places.join("L")
+        ));
     }
 
     /// Rectangles `[x, y, width, height]` as one shape; `class` is `point` (filled), `bar` (outlined) or `bar soft-fill`.
@@ -156,14 +175,22 @@ impl Svg {
         if path.is_empty() {
             return;
         }
-        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
-        self.push(format_args!("<path class=\"{class}\" d=\"{path}\">{tip}</path>\n"));
+        let tip = if tip.is_empty() {
+            String::new()
+        } else {
+            format!("<title>{}</title>", escape(tip))
+        };
+        self.push(format_args!(
+            "<path class=\"{class}\" d=\"{path}\">{tip}</path>\n"
+        ));
     }
 
     /// An interval along a line, from `left` to `right` at height `y`, with a foot at both ends.
     pub fn level_interval(&mut self, y: f64, left: f64, right: f64) {
         let (top, y, left, right) = (number(y - 4.0), number(y), number(left), number(right));
-        self.push(format_args!("<path class=\"whisker\" d=\"M{left} {y}H{right}M{left} {top}v8M{right} {top}v8\"/>\n"));
+        self.push(format_args!(
+            "<path class=\"whisker\" d=\"M{left} {y}H{right}M{left} {top}v8M{right} {top}v8\"/>\n"
+        ));
     }
 
     /// A ring around a place, and a line down to `bottom`.
@@ -179,13 +206,19 @@ impl Svg {
     /// An interval from `high` to `low` at `x`, with a foot at both ends.
     pub fn interval(&mut self, x: f64, high: f64, low: f64) {
         let (left, x, high, low) = (number(x - 3.0), number(x), number(high), number(low));
-        self.push(format_args!("<path class=\"bar\" d=\"M{x} {high}V{low}M{left} {high}h6M{left} {low}h6\"/>\n"));
+        self.push(format_args!(
+            "<path class=\"bar\" d=\"M{x} {high}V{low}M{left} {high}h6M{left} {low}h6\"/>\n"
+        ));
     }
 
     /// The marker of line `i` of `of`, with a tip for the pointer.
     pub fn marker(&mut self, i: usize, of: usize, [x, y]: [f64; 2], tip: &str) {
         let (x, y, size) = (number(x), number(y), 1.0 + 0.2 * over(i, of));
-        let tip = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
+        let tip = if tip.is_empty() {
+            String::new()
+        } else {
+            format!("<title>{}</title>", escape(tip))
+        };
         self.push(format_args!(
             "<path class=\"point\" transform=\"translate({x} {y})scale({size:.1})\" d=\"{}\">{tip}</path>\n",
             MARKERS[i % COLOURS]
@@ -206,10 +239,17 @@ pub fn style() -> String {
          .foreread-chart .bar{stroke-width:1.2}\n",
     );
     for (i, dash) in DASHES.iter().enumerate().skip(1) {
-        let _ = writeln!(css, ".foreread-chart .d{i} .line{{stroke-dasharray:{dash}}}");
+        let _ = writeln!(
+            css,
+            ".foreread-chart .d{i} .line{{stroke-dasharray:{dash}}}"
+        );
     }
     css.push_str(&colours(&DAY));
-    let _ = writeln!(css, "@media (prefers-color-scheme:dark){{\n{}}}", colours(&NIGHT));
+    let _ = writeln!(
+        css,
+        "@media (prefers-color-scheme:dark){{\n{}}}",
+        colours(&NIGHT)
+    );
     css
 }
 
@@ -221,7 +261,10 @@ fn colours(([ink, soft, grid, paper], lines): &([&str; 4], [&str; COLOURS])) -> 
     );
     for (i, colour) in lines.iter().enumerate() {
         let here = format!(".foreread-chart .c{i}");
-        let _ = writeln!(css, "{here} .line,{here} .bar{{stroke:{colour}}}{here} .point{{fill:{colour}}}");
+        let _ = writeln!(
+            css,
+            "{here} .line,{here} .bar{{stroke:{colour}}}{here} .point{{fill:{colour}}}"
+        );
     }
     css
 }
@@ -230,7 +273,11 @@ fn colours(([ink, soft, grid, paper], lines): &([&str; 4], [&str; COLOURS])) -> 
 fn number(value: f64) -> String {
     let text = format!("{:.1}", if value.is_finite() { value } else { 0.0 });
     let text = text.strip_suffix(".0").unwrap_or(&text);
-    if text == "-0" { "0".to_string() } else { text.to_string() }
+    if text == "-0" {
+        "0".to_string()
+    } else {
+        text.to_string()
+    }
 }
 
 /// Text as XML holds it. What XML forbids even when escaped becomes the replacement character.
@@ -254,7 +301,9 @@ fn escape(text: &str) -> String {
 #[must_use]
 pub fn harmless(letter: char) -> char {
     match letter {
-        '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => '\u{fffd}',
+        '\u{fffe}' | '\u{ffff}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}' => {
+            '\u{fffd}'
+        }
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         c if c.is_control() => '\u{fffd}',
         c => c,
@@ -267,16 +316,32 @@ mod tests {
 
     #[test]
     fn text_and_numbers_cannot_break_the_picture() {
-        assert_eq!(escape("<a b='\"&\u{1b}\u{ffff}>\n"), "&lt;a b=&#39;&quot;&amp;\u{fffd}\u{fffd}&gt;\u{fffd}");
-        let cases = [(1.0, "1"), (-0.04, "0"), (2.26, "2.3"), (f64::NAN, "0"), (f64::INFINITY, "0")];
-        assert!(cases.iter().all(|(value, text)| number(*value) == *text), "{cases:?}");
+        assert_eq!(
+            escape("<a b='\"&\u{1b}\u{ffff}>\n"),
+            "&lt;a b=&#39;&quot;&amp;\u{fffd}\u{fffd}&gt;\u{fffd}"
+        );
+        let cases = [
+            (1.0, "1"),
+            (-0.04, "0"),
+            (2.26, "2.3"),
+            (f64::NAN, "0"),
+            (f64::INFINITY, "0"),
+        ];
+        assert!(
+            cases.iter().all(|(value, text)| number(*value) == *text),
+            "{cases:?}"
+        );
     }
 
     /// Linear red, green and blue of `#rrggbb` (IEC 61966-2-1).
     fn linear(colour: &str) -> [f64; 3] {
         [1, 3, 5].map(|i| {
             let c = f64::from(u8::from_str_radix(&colour[i..i + 2], 16).expect("#rrggbb")) / 255.0;
-            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+            if c <= 0.04045 {
+                c / 12.92
+            } else {
+                ((c + 0.055) / 1.055).powf(2.4)
+            }
         })
     }
 
@@ -286,18 +351,36 @@ mod tests {
 
     /// Contrast ratio of WCAG 2.
     fn contrast(a: &str, b: &str) -> f64 {
-        let light = |c: &str| linear(c).iter().zip([0.2126, 0.7152, 0.0722]).map(|(c, w)| c * w).sum::<f64>() + 0.05;
+        let light = |c: &str| {
+            linear(c)
+                .iter()
+                .zip([0.2126, 0.7152, 0.0722])
+                .map(|(c, w)| c * w)
+                .sum::<f64>()
+                + 0.05
+        };
         (light(a) / light(b)).max(light(b) / light(a))
     }
 
     /// CIE L*a*b* of a colour as an eye sees it whose blindness `sight` describes.
     fn lab(colour: &str, sight: [[f64; 3]; 3]) -> [f64; 3] {
-        const TO_XYZ: [[f64; 3]; 3] = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]];
-        let xyz = times(TO_XYZ, times(sight, linear(colour)).map(|c| c.clamp(0.0, 1.0)));
+        const TO_XYZ: [[f64; 3]; 3] = [
+            [0.4124, 0.3576, 0.1805],
+            [0.2126, 0.7152, 0.0722],
+            [0.0193, 0.1192, 0.9505],
+        ];
+        let xyz = times(
+            TO_XYZ,
+            times(sight, linear(colour)).map(|c| c.clamp(0.0, 1.0)),
+        );
         let white = [0.9505, 1.0, 1.089];
         let [x, y, z] = [0, 1, 2].map(|i| {
             let part = xyz[i] / white[i];
-            if part > 0.008856 { part.cbrt() } else { 7.787 * part + 16.0 / 116.0 }
+            if part > 0.008856 {
+                part.cbrt()
+            } else {
+                7.787 * part + 16.0 / 116.0
+            }
         });
         [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
     }
@@ -306,16 +389,31 @@ mod tests {
     /// deuteranopia, tritanopia.
     const SIGHTS: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ],
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ],
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ],
     ];
 
     /// 3:1 for what is drawn and 4.5:1 for what is written are WCAG's; colours 25 apart differ at a glance.
     #[test]
     fn colours_differ_for_every_eye_by_day_and_by_night() {
         for ([ink, soft, _, paper], lines) in [DAY, NIGHT] {
-            assert!(contrast(ink, paper) >= 7.0 && contrast(soft, paper) >= 4.5, "{paper}");
+            assert!(
+                contrast(ink, paper) >= 7.0 && contrast(soft, paper) >= 4.5,
+                "{paper}"
+            );
             for (i, a) in lines.iter().enumerate() {
                 assert!(contrast(a, paper) >= 3.0, "{a} on {paper}");
                 for b in &lines[i + 1..] {

@@ -58,24 +58,44 @@ pub struct Bars {
 impl Bars {
     /// The bars as SVG.
     pub fn draw(&self) -> String {
-        let legend = if self.kinds.len() > 1 { 18.0 * self.kinds.len() as f64 } else { 0.0 };
+        let legend = if self.kinds.len() > 1 {
+            18.0 * self.kinds.len() as f64
+        } else {
+            0.0
+        };
         let top = 24.0 + legend;
         let bottom = top + ROW * self.bars.len() as f64;
         let mut svg = Svg::on_page(WIDTH, bottom + 22.0, &self.title, &self.about);
-        svg.text("head", [0.0, 12.0], Anchor::Start, &number::cut(&self.head, LETTERS));
+        svg.text(
+            "head",
+            [0.0, 12.0],
+            Anchor::Start,
+            &number::cut(&self.head, LETTERS),
+        );
         for (i, kind) in self.kinds.iter().enumerate().filter(|_| legend > 0.0) {
             let y = 20.0 + 18.0 * i as f64;
             fill(&mut svg, kind, [2.0, y, 22.0, 12.0], "");
             svg.text("ink", [32.0, y + 10.0], Anchor::Start, kind.name);
         }
-        let ends = self.bars.iter().flat_map(|b| [b.parts.iter().sum(), b.interval.map_or(0.0, |i| i[1])]);
+        let ends = self
+            .bars
+            .iter()
+            .flat_map(|b| [b.parts.iter().sum(), b.interval.map_or(0.0, |i| i[1])]);
         let ticks = scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS);
         let x = Scale::from_zero(&ticks, [MARGIN, WIDTH - MARGIN - 8.0]);
         for (tick, label) in ticks.iter().zip(scale::labels(&ticks)) {
             let at = x.place(*tick);
-            svg.path(if *tick == 0.0 { "axis" } else { "grid" }, &[[at, top], [at, bottom]]);
+            svg.path(
+                if *tick == 0.0 { "axis" } else { "grid" },
+                &[[at, top], [at, bottom]],
+            );
             let half = label.chars().count() as f64 * LETTER / 2.0;
-            svg.text("soft", [at.clamp(half, WIDTH - half), bottom + 14.0], Anchor::Middle, &label);
+            svg.text(
+                "soft",
+                [at.clamp(half, WIDTH - half), bottom + 14.0],
+                Anchor::Middle,
+                &label,
+            );
         }
         for (i, bar) in self.bars.iter().enumerate() {
             self.bar(&mut svg, bar, x, top + ROW * i as f64);
@@ -89,13 +109,26 @@ impl Bars {
         svg.text("ink", [MARGIN + 2.0, top + 14.0], Anchor::Start, &name);
         svg.text("soft", [WIDTH - 4.0, top + 14.0], Anchor::End, &figure);
         let (mut from, y) = (0.0, top + 19.0);
-        for (kind, value) in self.kinds.iter().zip(&bar.parts).filter(|(_, value)| value.is_finite()) {
+        for (kind, value) in self
+            .kinds
+            .iter()
+            .zip(&bar.parts)
+            .filter(|(_, value)| value.is_finite())
+        {
             let (left, right) = (x.place(from), x.place(from + value));
             from += value;
             if right > left {
                 let tip = format!("{}: {} {}", bar.name, kind.name, number::three(*value));
-                let hatched = BarKind { fill: Fill::Hatched, ..*kind };
-                fill(svg, if bar.limit { &hatched } else { kind }, [left, y, right - left, THICK], &tip);
+                let hatched = BarKind {
+                    fill: Fill::Hatched,
+                    ..*kind
+                };
+                fill(
+                    svg,
+                    if bar.limit { &hatched } else { kind },
+                    [left, y, right - left, THICK],
+                    &tip,
+                );
             }
         }
         if let Some([low, high]) = bar.interval.filter(|i| i[0] < i[1]) {
@@ -125,13 +158,33 @@ mod tests {
     #[test]
     fn a_limit_is_hatched() {
         let draw = |limit| {
-            let bars = vec![Bar { name: "oracle".to_string(), parts: vec![1.0], limit, ..Bar::default() }];
-            let kinds = vec![BarKind { colour: 1, fill: Fill::Solid, name: "time" }];
+            let bars = vec![Bar {
+                name: "oracle".to_string(),
+                parts: vec![1.0],
+                limit,
+                ..Bar::default()
+            }];
+            let kinds = vec![BarKind {
+                colour: 1,
+                fill: Fill::Solid,
+                name: "time",
+            }];
             let about = String::new;
-            Bars { title: about(), about: about(), head: about(), kinds, bars }.draw()
+            Bars {
+                title: about(),
+                about: about(),
+                head: about(),
+                kinds,
+                bars,
+            }
+            .draw()
         };
         assert_ne!(draw(true), draw(false));
-        assert!(draw(false).contains("class=\"point\"") && !draw(true).contains("class=\"point\""), "{}", draw(true));
+        assert!(
+            draw(false).contains("class=\"point\"") && !draw(true).contains("class=\"point\""),
+            "{}",
+            draw(true)
+        );
     }
 
     #[test]
@@ -143,7 +196,11 @@ mod tests {
             interval,
             limit: false,
         };
-        let kind = |fill| BarKind { colour: 3, fill, name: "kind" };
+        let kind = |fill| BarKind {
+            colour: 3,
+            fill,
+            name: "kind",
+        };
         let bars = Bars {
             title: "t".to_string(),
             about: "&".to_string(),
@@ -159,7 +216,10 @@ mod tests {
         let parsed = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         for node in parsed.descendants().filter(|n| n.attribute("x").is_some()) {
-            let x: f64 = node.attribute("x").and_then(|x| x.parse().ok()).expect("a number");
+            let x: f64 = node
+                .attribute("x")
+                .and_then(|x| x.parse().ok())
+                .expect("a number");
             assert!((0.0..=WIDTH).contains(&x), "{node:?}");
         }
     }

@@ -20,14 +20,20 @@ const SPANS: usize = 8;
 pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
     let maps = maps.iter().copied().chain(std::iter::repeat(&[][..]));
     let alone = reports.len() == 1;
-    let sections = reports.iter().zip(maps).map(|(report, maps)| section(report, maps, alone));
+    let sections = reports
+        .iter()
+        .zip(maps)
+        .map(|(report, maps)| section(report, maps, alone));
     let title = match reports {
         [one] => title(one),
         several => format!("{} comparisons of readahead", several.len()),
     };
     let page = Page {
         title,
-        lead: (WHAT_TO_DO, by_source(reports).into_iter().map(advise).collect()),
+        lead: (
+            WHAT_TO_DO,
+            by_source(reports).into_iter().map(advise).collect(),
+        ),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         sections: sections.collect(),
         json: String::new(),
@@ -41,11 +47,17 @@ fn title(report: &Report) -> String {
 
 fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
     let fact = |name: &str, value: String| (name.to_string(), value);
-    let mut facts = vec![fact("foreread", report.foreread.clone()), fact("seed", report.seed.to_string())];
+    let mut facts = vec![
+        fact("foreread", report.foreread.clone()),
+        fact("seed", report.seed.to_string()),
+    ];
     if all {
         facts.extend(measured(report));
     }
-    facts.push(fact("tests", format!("paired t, Holm, alpha {}", report.alpha)));
+    facts.push(fact(
+        "tests",
+        format!("paired t, Holm, alpha {}", report.alpha),
+    ));
     facts
 }
 
@@ -59,17 +71,32 @@ fn measured(report: &Report) -> Vec<(String, String)> {
     if !report.source_about.is_empty() {
         facts.push(fact("source", report.source_about.clone()));
     }
-    facts.extend(report.price.as_ref().map(|price| fact("prices", price.to_string())));
+    facts.extend(
+        report
+            .price
+            .as_ref()
+            .map(|price| fact("prices", price.to_string())),
+    );
     facts
 }
 
 /// A report. `alone`: the head of the page says what it was measured on.
 fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
-    let facts: Vec<String> = measured(report).iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let mut text = if alone { Vec::new() } else { vec![format!("Measured: {}.", facts.join("; "))] };
+    let facts: Vec<String> = measured(report)
+        .iter()
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    let mut text = if alone {
+        Vec::new()
+    } else {
+        vec![format!("Measured: {}.", facts.join("; "))]
+    };
     text.push(verdict(report));
     if let Some(bound) = report.bound_s {
-        text.push(format!("Lower bound: no run can take less than {} s here.", number::span_s(bound, None)));
+        text.push(format!(
+            "Lower bound: no run can take less than {} s here.",
+            number::span_s(bound, None)
+        ));
     }
     let mut figures = vec![times(report)];
     figures.extend(bytes(report));
@@ -79,10 +106,24 @@ fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
     if maps.is_some() {
         grids.push(spans(runs));
     } else {
-        text.push("There is no map of the reads: only a simulated run is seen read by read.".to_string());
+        text.push(
+            "There is no map of the reads: only a simulated run is seen read by read.".to_string(),
+        );
     }
-    let title = if alone { "What was measured".to_string() } else { title(report) };
-    Section { title, text, notes: report.notes.clone(), figures, maps, grids, ..Section::default() }
+    let title = if alone {
+        "What was measured".to_string()
+    } else {
+        title(report)
+    };
+    Section {
+        title,
+        text,
+        notes: report.notes.clone(),
+        figures,
+        maps,
+        grids,
+        ..Section::default()
+    }
 }
 
 /// Which rows may claim to be the fastest.
@@ -90,7 +131,10 @@ fn verdict(report: &Report) -> String {
     match &report.best[..] {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
-        several => format!("Tied for fastest (differences within noise): {}.", several.join(", ")),
+        several => format!(
+            "Tied for fastest (differences within noise): {}.",
+            several.join(", ")
+        ),
     }
 }
 
@@ -99,7 +143,11 @@ fn times(report: &Report) -> Figure {
         let time = row.time_s.as_ref();
         let several = |t: &&crate::report::row::Time| t.runs.len() > 1;
         Bar {
-            name: if row.limit { format!("{} (a limit, not a choice)", row.policy) } else { row.policy.clone() },
+            name: if row.limit {
+                format!("{} (a limit, not a choice)", row.policy)
+            } else {
+                row.policy.clone()
+            },
             figure: or_dash(time, |t| {
                 let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
                 format!("{} s", number::span_s(t.mean, half))
@@ -109,13 +157,20 @@ fn times(report: &Report) -> Figure {
             limit: row.limit,
         }
     };
-    let head =
-        if report.runs > 1 { "Time, s, with 95 % intervals (less is better)" } else { "Time, s (less is better)" };
+    let head = if report.runs > 1 {
+        "Time, s, with 95 % intervals (less is better)"
+    } else {
+        "Time, s (less is better)"
+    };
     let bars = Bars {
         title: format!("Time by policy: {}", title(report)),
         about: about("A bar for each policy, as long as its mean time"),
         head: head.to_string(),
-        kinds: vec![BarKind { colour: 1, fill: Fill::Solid, name: "time" }],
+        kinds: vec![BarKind {
+            colour: 1,
+            fill: Fill::Solid,
+            name: "time",
+        }],
         bars: report.rows.iter().map(bar).collect(),
     };
     Figure::new(bars.draw(), "")
@@ -127,11 +182,23 @@ fn bytes(report: &Report) -> Option<Figure> {
         let (all, ahead) = (row.source_bytes?, row.ra_bytes?);
         let (used, unused) = (row.used_bytes?, row.unused_bytes?);
         let rest = ahead.saturating_sub(used.saturating_add(unused));
-        Some([all.saturating_sub(ahead), used, unused, rest].map(|b| b as f64 / number::MB).to_vec())
+        Some(
+            [all.saturating_sub(ahead), used, unused, rest]
+                .map(|b| b as f64 / number::MB)
+                .to_vec(),
+        )
     };
     let bar = |row: &Row| {
-        let figure = or_dash(row.source_bytes, |b| format!("{} MB", number::three(b as f64 / number::MB)));
-        Some(Bar { name: row.policy.clone(), figure, parts: parts(row)?, interval: None, limit: row.limit })
+        let figure = or_dash(row.source_bytes, |b| {
+            format!("{} MB", number::three(b as f64 / number::MB))
+        });
+        Some(Bar {
+            name: row.policy.clone(),
+            figure,
+            parts: parts(row)?,
+            interval: None,
+            limit: row.limit,
+        })
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
     let kind = |colour, fill, name| BarKind { colour, fill, name };
@@ -143,7 +210,11 @@ fn bytes(report: &Report) -> Option<Figure> {
             kind(0, Fill::Solid, "demand"),
             kind(3, Fill::Solid, "readahead, used"),
             kind(4, Fill::Hatched, "readahead, evicted unused"),
-            kind(4, Fill::Outline, "readahead, neither used nor evicted at the end"),
+            kind(
+                4,
+                Fill::Outline,
+                "readahead, neither used nor evicted at the end",
+            ),
         ],
         bars,
     };
@@ -162,25 +233,51 @@ fn latency(report: &Report) -> Option<Figure> {
             // Down at the latency, not on the way to it: nothing is known in between.
             let next = (100.0 - percent).max(MIN_PERCENT);
             let marked = [50.0, 99.0, 99.9].contains(percent);
-            let at = |y, marked| CurvePoint { x: us.max(MIN_US), y, interval: [y, y], marked };
+            let at = |y, marked| CurvePoint {
+                x: us.max(MIN_US),
+                y,
+                interval: [y, y],
+                marked,
+            };
             points.extend([at(longer, false), at(next, marked)]);
             longer = next;
         }
-        Curve { name: row.policy.clone(), points, ..Curve::default() }
+        Curve {
+            name: row.policy.clone(),
+            points,
+            ..Curve::default()
+        }
     };
-    let lines: Vec<Curve> = report.rows.iter().map(line).filter(|l| !l.points.is_empty()).collect();
+    let lines: Vec<Curve> = report
+        .rows
+        .iter()
+        .map(line)
+        .filter(|l| !l.points.is_empty())
+        .collect();
     let all = || lines.iter().flat_map(|l| &l.points).map(|p| p.x);
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-    let name = |us: f64| if us <= MIN_US { "≤0.1us".to_string() } else { decade_us(us) };
+    let name = |us: f64| {
+        if us <= MIN_US {
+            "≤0.1us".to_string()
+        } else {
+            decade_us(us)
+        }
+    };
     let curves = Curves {
         title: format!("Latency of the reads by policy: {}", title(report)),
         about: about("A curve for each policy: the part of its reads that took longer"),
         x_title: "latency".to_string(),
         y_title: "Reads that took longer, % (lower is better)".to_string(),
         x_show: number::latency_us,
-        x_ticks: decades(least, most).into_iter().map(|us| (us, name(us))).collect(),
+        x_ticks: decades(least, most)
+            .into_iter()
+            .map(|us| (us, name(us)))
+            .collect(),
         log: true,
-        y: Axis::Log { least: MIN_PERCENT, most: 100.0 },
+        y: Axis::Log {
+            least: MIN_PERCENT,
+            most: 100.0,
+        },
         lines,
     };
     Some(Figure::new(
@@ -211,9 +308,16 @@ fn maps(report: &Report, runs: &[MappedRun]) -> Maps {
 
 fn mapped(report: &Report, run: &MappedRun) -> Figure {
     let total = run.map.total();
-    let what = format!("Reads of the first run of {}: {}", run.policy, title(report));
-    let svg =
-        map::draw(&what, &about("Offset by the number of the read, each cell as most of its reads were"), &run.map);
+    let what = format!(
+        "Reads of the first run of {}: {}",
+        run.policy,
+        title(report)
+    );
+    let svg = map::draw(
+        &what,
+        &about("Offset by the number of the read, each cell as most of its reads were"),
+        &run.map,
+    );
     let caption = format!(
         "{} hits, {} late, {} misses; {} MB of readahead unused",
         number::count(total.hits),
@@ -221,21 +325,45 @@ fn mapped(report: &Report, run: &MappedRun) -> Figure {
         number::count(total.misses),
         number::three(total.unused_bytes as f64 / number::MB)
     );
-    Figure { title: run.policy.clone(), svg, caption }
+    Figure {
+        title: run.policy.clone(),
+        svg,
+        caption,
+    }
 }
 
 /// The maps in eight spans of reads each.
 fn spans(maps: &[MappedRun]) -> Grid {
-    let heads = ["policy", "from read", "to read", "hits", "late", "misses", "unused bytes"];
-    let mut grid = Grid::new("The maps in numbers: the first run of each policy, in spans of its reads", heads);
+    let heads = [
+        "policy",
+        "from read",
+        "to read",
+        "hits",
+        "late",
+        "misses",
+        "unused bytes",
+    ];
+    let mut grid = Grid::new(
+        "The maps in numbers: the first run of each policy, in spans of its reads",
+        heads,
+    );
     for run in maps {
         let spans = run.map.spans(SPANS);
         let each = run.map.columns.len().div_ceil(SPANS).max(1) as u64 * run.map.column_reads;
         grid.rows.extend(spans.iter().enumerate().map(|(i, cell)| {
-            let Cell { hits, late, misses, unused_bytes } = cell;
+            let Cell {
+                hits,
+                late,
+                misses,
+                unused_bytes,
+            } = cell;
             let (from, to) = (each * i as u64, (each * (i + 1) as u64).min(run.map.reads));
             let counts = [hits, late, misses, unused_bytes].map(u64::to_string);
-            [vec![run.policy.clone(), from.to_string(), to.to_string()], counts.to_vec()].concat()
+            [
+                vec![run.policy.clone(), from.to_string(), to.to_string()],
+                counts.to_vec(),
+            ]
+            .concat()
         }));
     }
     grid
@@ -244,18 +372,37 @@ fn spans(maps: &[MappedRun]) -> Grid {
 /// The table of the terminal.
 fn rows(report: &Report) -> Grid {
     let money = report.price.is_some();
-    let mut heads = vec!["policy", "time s ±95 %", "vs none", "MB/s", "RA MB", "read MB", "hit %", "late %", "miss %"];
+    let mut heads = vec![
+        "policy",
+        "time s ±95 %",
+        "vs none",
+        "MB/s",
+        "RA MB",
+        "read MB",
+        "hit %",
+        "late %",
+        "miss %",
+    ];
     heads.extend(["unused %", "read amplification"]);
     heads.extend(money.then_some("USD"));
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let part = |a: Option<u64>, b: Option<u64>| {
-        or_dash(a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)), number::percent)
+        or_dash(
+            a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)),
+            number::percent,
+        )
     };
     let line = |row: &Row| {
         let time = row.time_s.as_ref();
-        let half = time.filter(|t| t.runs.len() > 1).map(|t| (t.ci95[1] - t.ci95[0]) / 2.0);
+        let half = time
+            .filter(|t| t.runs.len() > 1)
+            .map(|t| (t.ci95[1] - t.ci95[0]) / 2.0);
         let mut cells = vec![
-            if report.best.contains(&row.policy) { format!("{} (fastest)", row.policy) } else { row.policy.clone() },
+            if report.best.contains(&row.policy) {
+                format!("{} (fastest)", row.policy)
+            } else {
+                row.policy.clone()
+            },
             or_dash(time, |t| number::span_s(t.mean, half)),
             or_dash(row.ratio_to_none, number::times),
             or_dash(row.throughput_mb_s, number::three),
@@ -270,25 +417,49 @@ fn rows(report: &Report) -> Grid {
         cells.extend(money.then(|| or_dash(row.usd, number::money)));
         cells
     };
-    let mut grid =
-        Grid::new("Means of the runs. MB = 10^6 bytes; RA: readahead", heads).with(report.rows.iter().map(line));
+    let mut grid = Grid::new("Means of the runs. MB = 10^6 bytes; RA: readahead", heads)
+        .with(report.rows.iter().map(line));
     let best = |row: &Row| report.best.len() == 1 && report.best.contains(&row.policy);
-    grid.strong = (0..report.rows.len()).filter(|i| best(&report.rows[*i])).collect();
+    grid.strong = (0..report.rows.len())
+        .filter(|i| best(&report.rows[*i]))
+        .collect();
     grid
 }
 
 /// Latencies, and the bytes by what became of them.
 fn rest(report: &Report) -> Grid {
-    let heads =
-        ["policy", "p50", "p95", "p99", "p99.9", "max", "demand MB", "used MB", "unused MB", "not used so far MB"];
+    let heads = [
+        "policy",
+        "p50",
+        "p95",
+        "p99",
+        "p99.9",
+        "max",
+        "demand MB",
+        "used MB",
+        "unused MB",
+        "not used so far MB",
+    ];
     let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
     let line = |row: &Row| {
         let latencies = [row.p50_us, row.p95_us, row.p99_us, row.p999_us, row.max_us];
-        let demand = row.source_bytes.zip(row.ra_bytes).map(|(all, ahead)| all.saturating_sub(ahead));
+        let demand = row
+            .source_bytes
+            .zip(row.ra_bytes)
+            .map(|(all, ahead)| all.saturating_sub(ahead));
         let mut cells = vec![row.policy.clone()];
         cells.extend(latencies.map(|us| or_dash(us, number::latency_us)));
-        cells.extend([demand, row.used_bytes, row.unused_bytes, row.unresolved_bytes].map(mb));
+        cells.extend(
+            [
+                demand,
+                row.used_bytes,
+                row.unused_bytes,
+                row.unresolved_bytes,
+            ]
+            .map(mb),
+        );
         cells
     };
-    Grid::new("Latencies, and bytes by what became of them", heads).with(report.rows.iter().map(line))
+    Grid::new("Latencies, and bytes by what became of them", heads)
+        .with(report.rows.iter().map(line))
 }

@@ -75,11 +75,20 @@ pub struct Curves {
 impl Curves {
     /// The plot as SVG.
     pub fn draw(&self) -> String {
-        let legend = if self.lines.len() > 1 { self.lines.len() } else { 0 };
+        let legend = if self.lines.len() > 1 {
+            self.lines.len()
+        } else {
+            0
+        };
         let top = 22.0 + LEADING * legend as f64 + 6.0;
         let bottom = top + FRAME;
         let mut svg = Svg::on_page(WIDTH, bottom + 38.0, &self.title, &self.about);
-        svg.text("head", [0.0, 12.0], Anchor::Start, &number::cut(&self.y_title, (WIDTH / LETTER) as usize));
+        svg.text(
+            "head",
+            [0.0, 12.0],
+            Anchor::Start,
+            &number::cut(&self.y_title, (WIDTH / LETTER) as usize),
+        );
         let looks = self.looks();
         for (n, line) in self.lines.iter().enumerate().take(legend) {
             let (i, y) = (looks[n], 22.0 + LEADING * n as f64 + 6.0);
@@ -89,14 +98,22 @@ impl Curves {
                 svg.marker(i, self.lines.len(), [14.0, y], "");
             }
             svg.close();
-            svg.text("ink", [32.0, y + 4.0], Anchor::Start, &number::cut(&line.name, MAX_LETTERS));
+            svg.text(
+                "ink",
+                [32.0, y + 4.0],
+                Anchor::Start,
+                &number::cut(&line.name, MAX_LETTERS),
+            );
         }
         let (ticks, labels, y) = self.y_axis([bottom, top]);
         let widest = labels.iter().map(|l| l.chars().count()).max().unwrap_or(1);
         let left = MARGIN + widest as f64 * LETTER;
         for (n, (tick, label)) in ticks.iter().zip(&labels).enumerate() {
             let at = y.place(*tick);
-            svg.path(if n == 0 { "axis" } else { "grid" }, &[[left, at], [WIDTH - MARGIN, at]]);
+            svg.path(
+                if n == 0 { "axis" } else { "grid" },
+                &[[left, at], [WIDTH - MARGIN, at]],
+            );
             svg.text("soft", [left - 4.0, at + 4.0], Anchor::End, label);
         }
         let x = self.x_scale([left + INSET, WIDTH - MARGIN - INSET]);
@@ -128,7 +145,11 @@ impl Curves {
             let scale = Scale::across(&[least, most], Spread::Log2, to);
             return (ticks, labels, scale);
         }
-        let ends = self.lines.iter().flat_map(|l| &l.points).flat_map(|p| [p.y, p.interval[1]]);
+        let ends = self
+            .lines
+            .iter()
+            .flat_map(|l| &l.points)
+            .flat_map(|p| [p.y, p.interval[1]]);
         let ticks = scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS);
         let scale = Scale::from_zero(&ticks, to);
         (ticks.clone(), scale::labels(&ticks), scale)
@@ -136,7 +157,10 @@ impl Curves {
 
     fn x_scale(&self, to: [f64; 2]) -> Scale {
         let points = self.lines.iter().flat_map(|l| &l.points).map(|p| p.x);
-        let all: Vec<f64> = points.chain(self.x_ticks.iter().map(|t| t.0)).filter(|x| x.is_finite()).collect();
+        let all: Vec<f64> = points
+            .chain(self.x_ticks.iter().map(|t| t.0))
+            .filter(|x| x.is_finite())
+            .collect();
         let log = self.log && all.iter().all(|x| *x > 0.0);
         Scale::across(&all, if log { Spread::Log2 } else { Spread::Linear }, to)
     }
@@ -146,18 +170,30 @@ impl Curves {
         ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         let places: Vec<f64> = ticks.iter().map(|t| x.place(t.0)).collect();
         let labels: Vec<String> = ticks.iter().map(|t| number::cut(&t.1, 24)).collect();
-        let widths: Vec<f64> = labels.iter().map(|l| l.chars().count() as f64 * LETTER).collect();
+        let widths: Vec<f64> = labels
+            .iter()
+            .map(|l| l.chars().count() as f64 * LETTER)
+            .collect();
         for i in (0..places.len()).step_by(scale::stride(&places, &widths, LETTER)) {
             let half = (widths[i] / 2.0).min(WIDTH / 2.0);
             svg.path("grid", &[[places[i], top], [places[i], bottom]]);
-            svg.text("soft", [places[i].clamp(half, WIDTH - half), bottom + 15.0], Anchor::Middle, &labels[i]);
+            svg.text(
+                "soft",
+                [places[i].clamp(half, WIDTH - half), bottom + 15.0],
+                Anchor::Middle,
+                &labels[i],
+            );
         }
         let title = number::cut(&self.x_title, (WIDTH / LETTER) as usize);
         svg.text("soft", [WIDTH / 2.0, bottom + 31.0], Anchor::Middle, &title);
     }
 
     fn line(&self, svg: &mut Svg, i: usize, line: &Curve, (x, y): (Scale, Scale), bottom: f64) {
-        let points = || line.points.iter().filter(|p| p.y.is_finite() && p.x.is_finite());
+        let points = || {
+            line.points
+                .iter()
+                .filter(|p| p.y.is_finite() && p.x.is_finite())
+        };
         let at = |p: &CurvePoint| [x.place(p.x), y.place(p.y)];
         for p in points().filter(|p| p.interval[0] < p.interval[1]) {
             svg.interval(x.place(p.x), y.place(p.interval[1]), y.place(p.interval[0]));
@@ -167,15 +203,29 @@ impl Curves {
             svg.path("line", &path);
         }
         let known = |p: &CurvePoint| {
-            self.x_ticks.iter().find(|t| t.0 == p.x).map_or_else(|| (self.x_show)(p.x), |t| t.1.clone())
+            self.x_ticks
+                .iter()
+                .find(|t| t.0 == p.x)
+                .map_or_else(|| (self.x_show)(p.x), |t| t.1.clone())
         };
         for p in points().filter(|p| p.marked) {
-            svg.marker(i, self.lines.len(), at(p), &format!("{}, {}: {}", line.name, known(p), number::three(p.y)));
+            svg.marker(
+                i,
+                self.lines.len(),
+                at(p),
+                &format!("{}, {}: {}", line.name, known(p), number::three(p.y)),
+            );
         }
-        if let Some(p) = line.plateau.and_then(|plateau| points().find(|p| p.x == plateau))
+        if let Some(p) = line
+            .plateau
+            .and_then(|plateau| points().find(|p| p.x == plateau))
             && self.lines.len() <= MAX_RINGS
         {
-            svg.ring(at(p), bottom, &format!("{}: plateau from {} on", line.name, known(p)));
+            svg.ring(
+                at(p),
+                bottom,
+                &format!("{}: plateau from {} on", line.name, known(p)),
+            );
         }
     }
 }
@@ -187,8 +237,17 @@ pub fn decades(least: f64, most: f64) -> Vec<f64> {
         return Vec::new();
     }
     // A hair inside, so that a power of ten is its own.
-    let (low, high) = ((least.min(most).log10() + 1e-9).floor() as i32, (most.max(least).log10() - 1e-9).ceil() as i32);
-    let power = |p: i32| if p < 0 { 1.0 / 10f64.powi(-p) } else { 10f64.powi(p) };
+    let (low, high) = (
+        (least.min(most).log10() + 1e-9).floor() as i32,
+        (most.max(least).log10() - 1e-9).ceil() as i32,
+    );
+    let power = |p: i32| {
+        if p < 0 {
+            1.0 / 10f64.powi(-p)
+        } else {
+            10f64.powi(p)
+        }
+    };
     (low..=high.max(low + 1)).map(power).collect()
 }
 
@@ -197,9 +256,16 @@ pub fn decades(least: f64, most: f64) -> Vec<f64> {
 pub fn plateau(points: &[CurvePoint]) -> Option<f64> {
     /// The part of the best that counts as the best.
     const PART: f64 = 0.98;
-    let best = points.iter().map(|p| p.y).filter(|y| y.is_finite()).reduce(f64::max)?;
+    let best = points
+        .iter()
+        .map(|p| p.y)
+        .filter(|y| y.is_finite())
+        .reduce(f64::max)?;
     let high = |p: &&CurvePoint| p.y >= best * PART;
-    let first = points.iter().filter(high).min_by(|a, b| a.x.total_cmp(&b.x))?;
+    let first = points
+        .iter()
+        .filter(high)
+        .min_by(|a, b| a.x.total_cmp(&b.x))?;
     points.iter().any(|p| p.y < best * PART).then_some(first.x)
 }
 
@@ -208,16 +274,39 @@ mod tests {
     use super::*;
 
     fn line(values: &[(f64, f64)]) -> Vec<CurvePoint> {
-        values.iter().map(|(x, y)| CurvePoint { x: *x, y: *y, interval: [*y, *y], marked: true }).collect()
+        values
+            .iter()
+            .map(|(x, y)| CurvePoint {
+                x: *x,
+                y: *y,
+                interval: [*y, *y],
+                marked: true,
+            })
+            .collect()
     }
 
     #[test]
     fn the_plateau_is_the_first_within_two_per_cent_of_the_best() {
-        assert_eq!(plateau(&line(&[(1.0, 10.0), (2.0, 97.9), (4.0, 98.0), (8.0, 100.0), (16.0, 99.0)])), Some(4.0));
+        assert_eq!(
+            plateau(&line(&[
+                (1.0, 10.0),
+                (2.0, 97.9),
+                (4.0, 98.0),
+                (8.0, 100.0),
+                (16.0, 99.0)
+            ])),
+            Some(4.0)
+        );
         // Not where it falls again, and in whatever order.
-        assert_eq!(plateau(&line(&[(8.0, 50.0), (4.0, 100.0), (2.0, 60.0)])), Some(4.0));
+        assert_eq!(
+            plateau(&line(&[(8.0, 50.0), (4.0, 100.0), (2.0, 60.0)])),
+            Some(4.0)
+        );
         assert_eq!(plateau(&line(&[(1.0, 99.0), (2.0, 100.0)])), None);
-        assert_eq!((plateau(&[]), plateau(&line(&[(1.0, f64::NAN)]))), (None, None));
+        assert_eq!(
+            (plateau(&[]), plateau(&line(&[(1.0, f64::NAN)]))),
+            (None, None)
+        );
     }
 
     #[test]
@@ -227,14 +316,29 @@ mod tests {
         assert_eq!(values(0.01, 100.0), [0.01, 0.1, 1.0, 10.0, 100.0]);
         assert_eq!(values(1.0, 1.0), [1.0, 10.0]);
         assert!(
-            values(0.0, 5.0).is_empty() && values(f64::NAN, 1.0).is_empty() && values(1.0, f64::INFINITY).is_empty()
+            values(0.0, 5.0).is_empty()
+                && values(f64::NAN, 1.0).is_empty()
+                && values(1.0, f64::INFINITY).is_empty()
         );
     }
 
     #[test]
     fn an_odd_plot_is_still_a_picture() {
-        let wild = [(0.0, 1.0), (-3.0, f64::INFINITY), (f64::NAN, 2.0), (1e300, 1e300), (2.0, -5.0)];
-        for lines in [vec![], vec![Curve::default()], vec![Curve { points: line(&wild), ..Curve::default() }]] {
+        let wild = [
+            (0.0, 1.0),
+            (-3.0, f64::INFINITY),
+            (f64::NAN, 2.0),
+            (1e300, 1e300),
+            (2.0, -5.0),
+        ];
+        for lines in [
+            vec![],
+            vec![Curve::default()],
+            vec![Curve {
+                points: line(&wild),
+                ..Curve::default()
+            }],
+        ] {
             let curves = Curves {
                 title: "<t>".to_string(),
                 about: String::new(),
@@ -243,12 +347,22 @@ mod tests {
                 x_show: number::three,
                 x_ticks: vec![(f64::NAN, "<".to_string()), (1.0, "long".repeat(99))],
                 log: true,
-                y: if lines.is_empty() { Axis::Log { least: 0.1, most: 10.0 } } else { Axis::Zero },
+                y: if lines.is_empty() {
+                    Axis::Log {
+                        least: 0.1,
+                        most: 10.0,
+                    }
+                } else {
+                    Axis::Zero
+                },
                 lines,
             };
             let svg = curves.draw();
             let parsed = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
-            assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains('\u{202e}'), "{svg}");
+            assert!(
+                !svg.contains("NaN") && !svg.contains("inf") && !svg.contains('\u{202e}'),
+                "{svg}"
+            );
             assert!(parsed.descendants().any(|n| n.has_tag_name("desc")));
         }
     }

@@ -26,7 +26,9 @@ const NAMES: [&str; 4] = ["hit", "late", "miss", "unused readahead"];
 /// The kind of read that a cell had most of; of equals the worse one.
 fn kind(cell: &Cell) -> Option<usize> {
     let counts = [cell.hits, cell.late, cell.misses];
-    (0..3).filter(|i| counts[*i] > 0).max_by_key(|i| (counts[*i], *i))
+    (0..3)
+        .filter(|i| counts[*i] > 0)
+        .max_by_key(|i| (counts[*i], *i))
 }
 
 /// The map as SVG.
@@ -35,25 +37,55 @@ pub fn draw(title: &str, about: &str, map: &OutcomeMap) -> String {
     let bottom = TOP + height;
     let mut svg = Svg::on_page(WIDTH, bottom + 36.0, title, about);
     let offsets = offsets(map);
-    let widest = offsets.iter().map(|o| number::size(*o).chars().count()).max().unwrap_or(1);
+    let widest = offsets
+        .iter()
+        .map(|o| number::size(*o).chars().count())
+        .max()
+        .unwrap_or(1);
     let left = MARGIN + widest as f64 * LETTER;
-    let frame = Frame { left, wide: WIDTH - MARGIN - left, map };
+    let frame = Frame {
+        left,
+        wide: WIDTH - MARGIN - left,
+        map,
+    };
     let (start, len) = (map.bytes.start(), map.bytes.len().max(1) as f64);
     for offset in &offsets {
         let y = bottom - (offset - start) as f64 / len * height;
         svg.path("grid", &[[left, y], [WIDTH - MARGIN, y]]);
-        svg.text("soft", [left - 4.0, (y + 4.0).clamp(10.0, bottom)], Anchor::End, &number::size(*offset));
+        svg.text(
+            "soft",
+            [left - 4.0, (y + 4.0).clamp(10.0, bottom)],
+            Anchor::End,
+            &number::size(*offset),
+        );
     }
     let reads = map.reads.max(1) as f64;
     let ticks = scale::ticks_to(reads, 5);
     let x = Scale::across(&[0.0, reads], scale::Spread::Linear, [left, WIDTH - MARGIN]);
-    for (tick, label) in ticks.iter().zip(scale::labels(&ticks)).filter(|(tick, _)| **tick <= reads) {
+    for (tick, label) in ticks
+        .iter()
+        .zip(scale::labels(&ticks))
+        .filter(|(tick, _)| **tick <= reads)
+    {
         let half = label.chars().count() as f64 * LETTER / 2.0;
         svg.path("grid", &[[x.place(*tick), TOP], [x.place(*tick), bottom]]);
-        svg.text("soft", [x.place(*tick).min(WIDTH - half), bottom + 14.0], Anchor::Middle, &label);
+        svg.text(
+            "soft",
+            [x.place(*tick).min(WIDTH - half), bottom + 14.0],
+            Anchor::Middle,
+            &label,
+        );
     }
-    svg.path("axis", &[[left, TOP], [left, bottom], [WIDTH - MARGIN, bottom]]);
-    svg.text("soft", [f64::midpoint(left, WIDTH), bottom + 30.0], Anchor::Middle, "reads, in order; up: offset");
+    svg.path(
+        "axis",
+        &[[left, TOP], [left, bottom], [WIDTH - MARGIN, bottom]],
+    );
+    svg.text(
+        "soft",
+        [f64::midpoint(left, WIDTH), bottom + 30.0],
+        Anchor::Middle,
+        "reads, in order; up: offset",
+    );
     frame.unused(&mut svg);
     for (i, (colour, part)) in READS.iter().enumerate() {
         let boxes = frame.runs(|cell| kind(cell) == Some(i), *part);
@@ -66,14 +98,22 @@ pub fn draw(title: &str, about: &str, map: &OutcomeMap) -> String {
 
 /// The legend of every map of a page.
 pub fn legend() -> String {
-    let mut svg =
-        Svg::on_page(WIDTH, 40.0, "Legend of the maps", "hit, late, miss: heights; unused readahead: hatched");
+    let mut svg = Svg::on_page(
+        WIDTH,
+        40.0,
+        "Legend of the maps",
+        "hit, late, miss: heights; unused readahead: hatched",
+    );
     for (i, name) in NAMES.iter().enumerate() {
         let (x, y) = (4.0 + 180.0 * (i / 2) as f64, 4.0 + 18.0 * (i % 2) as f64);
         let (colour, part) = READS.get(i).copied().unwrap_or((UNUSED, 1.0));
         svg.open_colour(colour);
         if i < READS.len() {
-            svg.boxes("point", &[[x, y + 14.0 * (1.0 - part) / 2.0, 20.0, 14.0 * part]], "");
+            svg.boxes(
+                "point",
+                &[[x, y + 14.0 * (1.0 - part) / 2.0, 20.0, 14.0 * part]],
+                "",
+            );
         } else {
             svg.hatch(&[[x, y, 20.0, 14.0]], 4.0);
             svg.boxes("bar", &[[x, y, 20.0, 14.0]], "");
@@ -89,7 +129,10 @@ fn offsets(map: &OutcomeMap) -> Vec<u64> {
     let step = (map.bytes.len() / 3).max(1);
     let step = 1_u64 << step.ilog2();
     let first = map.bytes.start().div_ceil(step);
-    (0..7).filter_map(|i| first.checked_add(i)?.checked_mul(step)).take_while(|o| *o <= map.bytes.end()).collect()
+    (0..7)
+        .filter_map(|i| first.checked_add(i)?.checked_mul(step))
+        .take_while(|o| *o <= map.bytes.end())
+        .collect()
 }
 
 /// Where cells stand.
@@ -103,7 +146,9 @@ impl Frame<'_> {
     /// Boxes of neighbouring cells in a row that are `like` this, so much of a cell high, around its middle.
     fn runs(&self, like: impl Fn(&Cell) -> bool, part: f64) -> Vec<[f64; 4]> {
         let columns = &self.map.columns;
-        let share = |column: usize| (column as u64 * self.map.column_reads) as f64 / self.map.reads.max(1) as f64;
+        let share = |column: usize| {
+            (column as u64 * self.map.column_reads) as f64 / self.map.reads.max(1) as f64
+        };
         let x = |column: usize| self.left + share(column).min(1.0) * self.wide;
         let mut boxes = Vec::new();
         for row in 0..ROWS {
@@ -114,7 +159,12 @@ impl Frame<'_> {
                 if run > 0 {
                     // A separate thin column for everything after the last read.
                     let width = (x(from + run) - x(from)).max(0.8);
-                    boxes.push([x(from).min(self.left + self.wide - width), y, width, CELL * part]);
+                    boxes.push([
+                        x(from).min(self.left + self.wide - width),
+                        y,
+                        width,
+                        CELL * part,
+                    ]);
                 }
                 from += run + 1;
             }

@@ -33,7 +33,10 @@ pub fn json_in_script(json: &str) -> String {
             safe.push(letter);
         } else {
             let mut units = [0; 2];
-            letter.encode_utf16(&mut units).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+            letter
+                .encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
         }
     }
     safe
@@ -47,12 +50,28 @@ mod tests {
     fn nothing_gets_out() {
         let hostile = "</script><script>alert(1)</script>&amp;\"'\u{0}\u{1b}\u{202e}\u{2028}\u{feff}\u{ffff}\u{1f600}";
         let html = escape(hostile);
-        assert!(!html.contains(['<', '>', '"', '\'', '\u{0}', '\u{1b}', '\u{202e}', '\u{2028}', '\u{ffff}']), "{html}");
-        assert!(html.starts_with("&lt;/script&gt;") && html.ends_with('\u{1f600}') && html.contains("&amp;amp;"));
-        let json = serde_json::to_string_pretty(&serde_json::json!({ hostile: [hostile] })).expect("JSON");
+        assert!(
+            !html.contains([
+                '<', '>', '"', '\'', '\u{0}', '\u{1b}', '\u{202e}', '\u{2028}', '\u{ffff}'
+            ]),
+            "{html}"
+        );
+        assert!(
+            html.starts_with("&lt;/script&gt;")
+                && html.ends_with('\u{1f600}')
+                && html.contains("&amp;amp;")
+        );
+        let json =
+            serde_json::to_string_pretty(&serde_json::json!({ hostile: [hostile] })).expect("JSON");
         let safe = json_in_script(&json);
-        assert!(!safe.contains(['<', '>', '&', '\u{202e}', '\u{2028}']), "{safe}");
+        assert!(
+            !safe.contains(['<', '>', '&', '\u{202e}', '\u{2028}']),
+            "{safe}"
+        );
         let back: serde_json::Value = serde_json::from_str(&safe).expect("still JSON");
-        assert_eq!(back, serde_json::from_str::<serde_json::Value>(&json).expect("JSON"));
+        assert_eq!(
+            back,
+            serde_json::from_str::<serde_json::Value>(&json).expect("JSON")
+        );
     }
 }

@@ -24,25 +24,39 @@ fn collect(name: &str, value: &Value, grids: &mut Vec<Grid>) {
             if items.iter().any(Value::is_object) {
                 list(name, items, grids);
             } else if !items.is_empty() {
-                grids.push(Grid::new(name, ["key", "value"]).with([vec![name.to_string(), text(value)]]));
+                grids.push(
+                    Grid::new(name, ["key", "value"]).with([vec![name.to_string(), text(value)]]),
+                );
             }
         }
         return;
     };
-    let (flat, deep): (Vec<_>, Vec<_>) = leaves("", map).into_iter().partition(|(_, v)| !is_table(v));
+    let (flat, deep): (Vec<_>, Vec<_>) =
+        leaves("", map).into_iter().partition(|(_, v)| !is_table(v));
     if !flat.is_empty() {
         let rows = flat.into_iter().map(|(key, value)| vec![key, text(value)]);
         grids.push(Grid::new(name, ["key", "value"]).with(rows));
     }
     for (key, value) in deep {
-        collect(&if name.is_empty() { key } else { format!("{name}.{key}") }, value, grids);
+        collect(
+            &if name.is_empty() {
+                key
+            } else {
+                format!("{name}.{key}")
+            },
+            value,
+            grids,
+        );
     }
 }
 
 /// A list of objects. Lists of objects inside them become separate tables.
 fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
     let empty = serde_json::Map::new();
-    let rows: Vec<Vec<(String, &Value)>> = items.iter().map(|i| leaves("", i.as_object().unwrap_or(&empty))).collect();
+    let rows: Vec<Vec<(String, &Value)>> = items
+        .iter()
+        .map(|i| leaves("", i.as_object().unwrap_or(&empty)))
+        .collect();
     let mut keys: Vec<&str> = Vec::new();
     for (key, value) in rows.iter().flatten() {
         if !is_table(value) && !keys.contains(&key.as_str()) {
@@ -50,17 +64,23 @@ fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
         }
     }
     let cell = |row: &[(String, &Value)], key: &str| {
-        row.iter().find(|(k, _)| k == key).map_or_else(String::new, |(_, value)| text(value))
+        row.iter()
+            .find(|(k, _)| k == key)
+            .map_or_else(String::new, |(_, value)| text(value))
     };
     let grid = if keys.len() >= MANY_KEYS && items.len() <= MAX_COLUMNS {
-        let heads = std::iter::once("key".to_string()).chain((1..=items.len()).map(|i| i.to_string()));
+        let heads =
+            std::iter::once("key".to_string()).chain((1..=items.len()).map(|i| i.to_string()));
         let line = |key: &&str| {
             let cells = rows.iter().map(|row| cell(row, key));
-            std::iter::once((*key).to_string()).chain(cells).collect::<Vec<_>>()
+            std::iter::once((*key).to_string())
+                .chain(cells)
+                .collect::<Vec<_>>()
         };
         Grid::new(name, heads).with(keys.iter().map(line))
     } else {
-        let line = |row: &Vec<(String, &Value)>| keys.iter().map(|key| cell(row, key)).collect::<Vec<_>>();
+        let line =
+            |row: &Vec<(String, &Value)>| keys.iter().map(|key| cell(row, key)).collect::<Vec<_>>();
         Grid::new(name, keys.iter().copied()).with(rows.iter().map(line))
     };
     if !keys.is_empty() {
@@ -74,19 +94,30 @@ fn list(name: &str, items: &[Value], grids: &mut Vec<Grid>) {
 }
 
 fn is_table(value: &Value) -> bool {
-    value.as_array().is_some_and(|items| items.iter().any(Value::is_object))
+    value
+        .as_array()
+        .is_some_and(|items| items.iter().any(Value::is_object))
 }
 
 /// The values of an object, with nested objects opened: `time_s.mean`.
 fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(String, &'a Value)> {
     let mut all = Vec::new();
     for (key, value) in map {
-        let key = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
+        let key = if above.is_empty() {
+            key.clone()
+        } else {
+            format!("{above}.{key}")
+        };
         match value {
             Value::Object(inner) => all.extend(leaves(&key, inner)),
             // Sentences: one line each.
             Value::Array(items) if !items.is_empty() && items.iter().all(Value::is_string) => {
-                all.extend(items.iter().enumerate().map(|(i, item)| (format!("{key}[{i}]"), item)));
+                all.extend(
+                    items
+                        .iter()
+                        .enumerate()
+                        .map(|(i, item)| (format!("{key}[{i}]"), item)),
+                );
             }
             _ => all.push((key, value)),
         }
@@ -98,9 +129,11 @@ fn leaves<'a>(above: &str, map: &'a serde_json::Map<String, Value>) -> Vec<(Stri
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) if items.iter().any(Value::is_array) => {
-            items.iter().map(|pair| text_of(pair, ": ")).collect::<Vec<_>>().join("; ")
-        }
+        Value::Array(items) if items.iter().any(Value::is_array) => items
+            .iter()
+            .map(|pair| text_of(pair, ": "))
+            .collect::<Vec<_>>()
+            .join("; "),
         Value::Array(_) => text_of(value, ", "),
         other => other.to_string(),
     }
@@ -119,7 +152,8 @@ mod tests {
     /// Few elements with many keys are columns, many elements are rows.
     #[test]
     fn hundreds_of_elements_are_rows() {
-        let element: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
+        let element: serde_json::Map<String, Value> =
+            (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
         let size = |count: usize| {
             let grids = tables("", &json!({ "cells": vec![element.clone(); count] }));
             (grids[0].heads.len(), grids[0].rows.len())
@@ -129,14 +163,24 @@ mod tests {
 
     #[test]
     fn every_value_has_its_place() {
-        let wide: serde_json::Map<String, Value> = (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
+        let wide: serde_json::Map<String, Value> =
+            (0..12).map(|i| (format!("k{i}"), json!(i))).collect();
         let value = json!({
             "a": 1.5, "b": {"c": null, "d": [1, 2]}, "e": [[1, 2.5], [3, 4]],
             "rows": [{"x": "one", "y": 0.1}, {"y": 2, "z": [{"deep": true}]}], "wide": [wide], "none": [], "words": ["p, q", "r"],
         });
         let grids = tables("", &value);
-        let find = |name: &str| grids.iter().find(|g| g.caption == name).unwrap_or_else(|| panic!("{name}: {grids:?}"));
-        let cells: Vec<[&str; 2]> = find("").rows.iter().map(|r| [r[0].as_str(), r[1].as_str()]).collect();
+        let find = |name: &str| {
+            grids
+                .iter()
+                .find(|g| g.caption == name)
+                .unwrap_or_else(|| panic!("{name}: {grids:?}"))
+        };
+        let cells: Vec<[&str; 2]> = find("")
+            .rows
+            .iter()
+            .map(|r| [r[0].as_str(), r[1].as_str()])
+            .collect();
         assert_eq!(
             cells,
             [

@@ -10,24 +10,50 @@ impl Series {
     /// The sentence. Readahead that is as good as none is none: `none` is named before a policy that only ties with it.
     pub(super) fn verdict(&self) -> String {
         if self.tests() == 0 {
-            return format!("No verdict by {}: one run of each cannot separate a gain from noise.", self.vary.key);
+            return format!(
+                "No verdict by {}: one run of each cannot separate a gain from noise.",
+                self.vary.key
+            );
         }
         // By column: with a parameter of the policy varied, its name in a report carries the value, `linux-6.18:max=32K`.
         let best = |column: usize| -> Vec<String> {
-            let named = |report: &Report| report.rows.get(column).is_some_and(|row| report.best.contains(&row.policy));
+            let named = |report: &Report| {
+                report
+                    .rows
+                    .get(column)
+                    .is_some_and(|row| report.best.contains(&row.policy))
+            };
             let at = self.reports.iter().zip(self.vary.labels());
-            at.filter(|(report, _)| named(report)).map(|(_, label)| label).collect()
+            at.filter(|(report, _)| named(report))
+                .map(|(_, label)| label)
+                .collect()
         };
         let all = self.reports.len();
-        let ranked: Vec<(&String, Vec<String>)> =
-            self.policies.iter().enumerate().map(|(column, policy)| (policy, best(column))).collect();
+        let ranked: Vec<(&String, Vec<String>)> = self
+            .policies
+            .iter()
+            .enumerate()
+            .map(|(column, policy)| (policy, best(column)))
+            .collect();
         if let Some((policy, _)) = ranked.iter().find(|(_, at)| at.len() == all) {
-            let values = if all == 1 { "the value".to_string() } else { format!("all {all} values") };
-            return format!("{policy} is fastest or tied for fastest at {values} of {}.", self.vary.key);
+            let values = if all == 1 {
+                "the value".to_string()
+            } else {
+                format!("all {all} values")
+            };
+            return format!(
+                "{policy} is fastest or tied for fastest at {values} of {}.",
+                self.vary.key
+            );
         }
-        let parts =
-            ranked.iter().filter(|(_, at)| !at.is_empty()).map(|(policy, at)| format!("{policy} at {}", at.join(", ")));
+        let parts = ranked
+            .iter()
+            .filter(|(_, at)| !at.is_empty())
+            .map(|(policy, at)| format!("{policy} at {}", at.join(", ")));
         let parts = parts.collect::<Vec<_>>().join("; ");
-        format!("By {}: {parts} (fastest, or tied for fastest).", self.vary.key)
+        format!(
+            "By {}: {parts} (fastest, or tied for fastest).",
+            self.vary.key
+        )
     }
 }

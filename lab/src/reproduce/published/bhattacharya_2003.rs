@@ -5,8 +5,12 @@
 /// MB that each run reads, of 2^20 bytes: "1024.00 MB".
 pub const RUN_MIB: f64 = 1024.0;
 /// One run of aio-stress: what, MB/s as printed (of 2^20 bytes: 1024.00 MB in 47.74 s are 21.45), seconds.
-pub const AIO: [(&str, f64, f64); 4] =
-    [("sync", 8.54, 119.91), ("broken", 2.40, 426.10), ("fixed", 21.45, 47.74), ("direct", 17.71, 57.81)];
+pub const AIO: [(&str, f64, f64); 4] = [
+    ("sync", 8.54, 119.91),
+    ("broken", 2.40, 426.10),
+    ("fixed", 21.45, 47.74),
+    ("direct", 17.71, 57.81),
+];
 /// Bytes of the file, all of which are read.
 pub const FILE_BYTES: u64 = 1 << 30;
 /// Bytes of a record.

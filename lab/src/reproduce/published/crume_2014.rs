@@ -29,14 +29,23 @@ pub struct Workload {
 }
 
 /// The strategies, and the policies that they are here.
-pub const STRATEGIES: [(&str, &str); 4] =
-    [("none", "none"), ("plain", "rbd-plain"), ("aligned", "rbd-aligned"), ("eager", "rbd-eager")];
+pub const STRATEGIES: [(&str, &str); 4] = [
+    ("none", "none"),
+    ("plain", "rbd-plain"),
+    ("aligned", "rbd-aligned"),
+    ("eager", "rbd-eager"),
+];
 
 /// How many standard errors a margin holds: 99.7 % is the rule of three sigma (inference; n is not stated).
 pub const SIGMAS: f64 = 3.0;
 
 const fn line(time_s: f64, margin_s: f64, ra_ops: f64, ra_mb: f64) -> PublishedRow {
-    PublishedRow { time_s, margin_s, ra_ops, ra_mb }
+    PublishedRow {
+        time_s,
+        margin_s,
+        ra_ops,
+        ra_mb,
+    }
 }
 
 /// The whole table.
@@ -115,10 +124,19 @@ pub fn pairs() -> Vec<Pair> {
     for (workload, of) in WORKLOADS.iter().enumerate() {
         for i in 0..STRATEGIES.len() {
             for j in i + 1..STRATEGIES.len() {
-                let (faster, slower) = if of.lines[i].time_s < of.lines[j].time_s { (i, j) } else { (j, i) };
+                let (faster, slower) = if of.lines[i].time_s < of.lines[j].time_s {
+                    (i, j)
+                } else {
+                    (j, i)
+                };
                 let [fast, slow] = [faster, slower].map(|at| of.lines[at]);
                 let called = slow.time_s - fast.time_s > slow.margin_s + fast.margin_s;
-                pairs.push(Pair { workload, faster, slower, called });
+                pairs.push(Pair {
+                    workload,
+                    faster,
+                    slower,
+                    called,
+                });
             }
         }
     }
@@ -141,11 +159,25 @@ mod tests {
             };
             pairs.iter().find(of).expect("a pair").called
         };
-        assert_eq!((pairs.len(), pairs.iter().filter(|p| p.called).count()), (24, 12));
-        assert!(called("boot-ide", "none", "plain") && called("boot-virtio", "none", "plain"), "boots gain");
+        assert_eq!(
+            (pairs.len(), pairs.iter().filter(|p| p.called).count()),
+            (24, 12)
+        );
+        assert!(
+            called("boot-ide", "none", "plain") && called("boot-virtio", "none", "plain"),
+            "boots gain"
+        );
         for workload in ["grep-ide", "grep-virtio"] {
-            assert!(!called(workload, "none", "plain") && !called(workload, "none", "aligned"), "greps do not");
+            assert!(
+                !called(workload, "none", "plain") && !called(workload, "none", "aligned"),
+                "greps do not"
+            );
         }
-        assert!(WORKLOADS.iter().all(|w| !called(w.name, "aligned", "plain")), "aligned is as plain");
+        assert!(
+            WORKLOADS
+                .iter()
+                .all(|w| !called(w.name, "aligned", "plain")),
+            "aligned is as plain"
+        );
     }
 }

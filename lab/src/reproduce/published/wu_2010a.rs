@@ -65,7 +65,11 @@ pub struct Readers {
 }
 
 const fn readers(readers: u32, small: (u64, f64), large: (u64, f64)) -> Readers {
-    Readers { readers, small, large }
+    Readers {
+        readers,
+        small,
+        large,
+    }
 }
 
 /// HP EVA behind two paths, ext3, cfq, files of 1 GiB, reads of 32 KiB.

@@ -3,8 +3,12 @@
 //! Never: a figure of another publication.
 
 /// Taobao's queries a second, the words of `linux-3.12:context=`, in the order printed: fastest first.
-pub const QPS: [(&str, f64); 4] =
-    [("off", 7536.0), ("conservative", 7129.0), ("slow-ramp", 6717.0), ("original", 5581.0)];
+pub const QPS: [(&str, f64); 4] = [
+    ("off", 7536.0),
+    ("conservative", 7129.0),
+    ("slow-ramp", 6717.0),
+    ("original", 5581.0),
+];
 
 /// Which read of the neighbours N, N+1, N+2 starts readahead: "start RA on the 3rd read", and before "whenever reading
 /// page N+1 when it happen to read N recently". Of `slow-ramp` the post says that its size alone is another.
@@ -24,7 +28,12 @@ pub struct Sysbench {
 }
 
 const fn sysbench(device: &'static str, fs: &'static str, before: f64, after: f64) -> Sysbench {
-    Sysbench { device, fs, before, after }
+    Sysbench {
+        device,
+        fs,
+        before,
+        after,
+    }
 }
 
 /// All four.

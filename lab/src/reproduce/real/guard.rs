@@ -29,11 +29,20 @@ impl Guard {
     pub fn start(tool: &Tool, args: &[&str]) -> Result<Guard, RealError> {
         let started = std::io::pipe().and_then(|(reader, writer)| {
             let mut command = tool.command(args);
-            let child = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()?;
+            let child = command
+                .stdin(reader)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .process_group(0)
+                .spawn()?;
             Ok((child, writer))
         });
         let (child, pipe) = started.map_err(|error| tool.failed(error.to_string()))?;
-        Ok(Guard { tool: tool.clone(), child, pipe: Some(pipe) })
+        Ok(Guard {
+            tool: tool.clone(),
+            child,
+            pipe: Some(pipe),
+        })
     }
 
     /// Gives it a part of its input.
@@ -42,7 +51,8 @@ impl Guard {
     /// It is gone.
     pub fn tell(&self, text: &[u8]) -> Result<(), RealError> {
         let mut pipe = self.pipe.as_ref().expect("held until it is let go");
-        pipe.write_all(text).map_err(|error| self.tool.failed(error.to_string()))
+        pipe.write_all(text)
+            .map_err(|error| self.tool.failed(error.to_string()))
     }
 
     /// A way to its input for another program, which then has to end, too, before the guard acts.
@@ -50,8 +60,13 @@ impl Guard {
     /// # Errors
     /// No more descriptors.
     pub fn input(&self) -> Result<Stdio, RealError> {
-        let pipe = self.pipe.as_ref().expect("held until it is let go").try_clone();
-        pipe.map(Stdio::from).map_err(|error| self.tool.failed(error.to_string()))
+        let pipe = self
+            .pipe
+            .as_ref()
+            .expect("held until it is let go")
+            .try_clone();
+        pipe.map(Stdio::from)
+            .map_err(|error| self.tool.failed(error.to_string()))
     }
 
     /// Lets go, and waits until it has acted.
@@ -60,8 +75,15 @@ impl Guard {
     /// It could not.
     pub fn act(mut self) -> Result<(), RealError> {
         self.pipe = None;
-        let status = self.child.wait().map_err(|error| self.tool.failed(error.to_string()))?;
-        if status.success() { Ok(()) } else { Err(self.tool.failed(format!("as a guard: {status}"))) }
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| self.tool.failed(error.to_string()))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(self.tool.failed(format!("as a guard: {status}")))
+        }
     }
 }
 
@@ -80,22 +102,32 @@ mod tests {
 
     #[test]
     fn it_acts_when_all_have_let_go() {
-        let (Some(xargs), Some(rm), Some(sleep)) = (find("xargs"), find("rm"), find("sleep")) else {
+        let (Some(xargs), Some(rm), Some(sleep)) = (find("xargs"), find("rm"), find("sleep"))
+        else {
             println!("skipped: needs xargs, rm and sleep");
             return;
         };
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("a file");
         std::fs::write(&file, "x").expect("written");
-        let guard = Guard::start(&xargs, &["-0", "-r", &rm.name(), "-d", "-f", "--"]).expect("a guard");
-        guard.tell(file.display().to_string().as_bytes()).expect("told");
+        let guard =
+            Guard::start(&xargs, &["-0", "-r", &rm.name(), "-d", "-f", "--"]).expect("a guard");
+        guard
+            .tell(file.display().to_string().as_bytes())
+            .expect("told");
         let began = std::time::Instant::now();
-        let other = sleep.command(&["0.2"]).stdout(guard.input().expect("its input")).spawn();
+        let other = sleep
+            .command(&["0.2"])
+            .stdout(guard.input().expect("its input"))
+            .spawn();
         assert!(file.exists(), "it waits");
         guard.act().expect("acted");
         assert!(!file.exists(), "it acted");
         // A process closes its files before it can be waited for, so its status may be a moment late; its time is not.
-        assert!(began.elapsed() >= std::time::Duration::from_millis(200), "not before the other had ended");
+        assert!(
+            began.elapsed() >= std::time::Duration::from_millis(200),
+            "not before the other had ended"
+        );
         assert!(other.expect("started").wait().expect("a status").success());
     }
 
@@ -107,6 +139,12 @@ mod tests {
         };
         let guard = Guard::start(&xargs, &["a program that does not exist"]).expect("a guard");
         guard.tell(b"x").expect("told");
-        assert!(guard.act().expect_err("no such program").to_string().contains("as a guard"));
+        assert!(
+            guard
+                .act()
+                .expect_err("no such program")
+                .to_string()
+                .contains("as a guard")
+        );
     }
 }

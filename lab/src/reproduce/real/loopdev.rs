@@ -38,21 +38,35 @@ impl LoopDevice {
     /// # Errors
     /// No right to, or no loop devices here.
     pub fn make(tools: &Tools, scratch: &Scratch) -> Result<LoopDevice, RealError> {
-        let needs = |why: String| RealError::Needs(format!("--real: cannot make a loop device: {why}; run it as root"));
+        let needs = |why: String| {
+            RealError::Needs(format!(
+                "--real: cannot make a loop device: {why}; run it as root"
+            ))
+        };
         // Before it is attached: a kernel may set it anew by what is attached.
         let settings = settings();
-        let made = attach(tools, scratch, "--direct-io=on").or_else(|_| attach(tools, scratch, "--direct-io=off"));
+        let made = attach(tools, scratch, "--direct-io=on")
+            .or_else(|_| attach(tools, scratch, "--direct-io=off"));
         let (file, name) = made.map_err(|error| needs(error.to_string()))?;
         let path = setting(&name);
         // One that did not exist needs no restoring.
-        let before =
-            settings.into_iter().find(|(known, _)| *known == path).map_or_else(|| std::fs::read(&path), |s| Ok(s.1));
+        let before = settings
+            .into_iter()
+            .find(|(known, _)| *known == path)
+            .map_or_else(|| std::fs::read(&path), |s| Ok(s.1));
         let before = before.map_err(|error| needs(format!("{}: {error}", path.display())))?;
         // `fullblock` makes it wait for the end of its input.
         let to = format!("of={}", path.display());
-        let guard = Guard::start(tools.get("dd")?, &[&to, "iflag=fullblock", "bs=4k", "status=none"])?;
+        let guard = Guard::start(
+            tools.get("dd")?,
+            &[&to, "iflag=fullblock", "bs=4k", "status=none"],
+        )?;
         guard.tell(&before)?;
-        Ok(LoopDevice { file, name, _read_ahead: guard })
+        Ok(LoopDevice {
+            file,
+            name,
+            _read_ahead: guard,
+        })
     }
 
     /// Its path.
@@ -67,7 +81,12 @@ impl LoopDevice {
     /// No right to.
     pub fn set_read_ahead_kb(&self, kib: u64) -> Result<(), RealError> {
         let path = setting(&self.name);
-        let needs = |error| RealError::Needs(format!("--real: cannot set {}: {error}; run it as root", path.display()));
+        let needs = |error| {
+            RealError::Needs(format!(
+                "--real: cannot set {}: {error}; run it as root",
+                path.display()
+            ))
+        };
         std::fs::write(&path, kib.to_string()).map_err(needs)
     }
 
@@ -86,13 +105,23 @@ impl LoopDevice {
 
 /// How far every loop device is read ahead.
 fn settings() -> Vec<(PathBuf, Vec<u8>)> {
-    let all = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|n| n.starts_with("loop"));
-    names.map(|name| setting(&name)).filter_map(|path| std::fs::read(&path).ok().map(|text| (path, text))).collect()
+    let all = std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names = all
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|n| n.starts_with("loop"));
+    names
+        .map(|name| setting(&name))
+        .filter_map(|path| std::fs::read(&path).ok().map(|text| (path, text)))
+        .collect()
 }
 
 fn setting(name: &str) -> PathBuf {
-    Path::new("/sys/block").join(name).join("queue/read_ahead_kb")
+    Path::new("/sys/block")
+        .join(name)
+        .join("queue/read_ahead_kb")
 }
 
 /// Attaches the file, opens the device and has it detached: it stays for as long as it is open.
@@ -100,8 +129,18 @@ fn attach(tools: &Tools, scratch: &Scratch, direct: &str) -> Result<(File, Strin
     let losetup = tools.get("losetup")?;
     let guard = Guard::start(tools.get("xargs")?, &["-r", &losetup.name(), "--detach"])?;
     // Even where it fails it may have attached and printed a device: the guard has heard, and detaches it.
-    losetup.run_to(&["--find", "--show", "--read-only", direct, &scratch.shared_path()], guard.input()?)?;
-    let name = attached_to(&scratch.path()).ok_or_else(|| losetup.failed("attached nothing".to_string()))?;
+    losetup.run_to(
+        &[
+            "--find",
+            "--show",
+            "--read-only",
+            direct,
+            &scratch.shared_path(),
+        ],
+        guard.input()?,
+    )?;
+    let name = attached_to(&scratch.path())
+        .ok_or_else(|| losetup.failed("attached nothing".to_string()))?;
     let path = format!("/dev/{name}");
     let file = File::open(&path).map_err(|error| losetup.failed(format!("{path}: {error}")))?;
     guard.act()?;
@@ -118,5 +157,7 @@ fn attached_to(link: &Path) -> Option<String> {
             && said(device.join("loop/autoclear")).trim_end() == "0"
     };
     let device = devices.map(|entry| entry.path()).find(is_ours)?;
-    device.file_name().map(|name| name.to_string_lossy().into_owned())
+    device
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
 }

@@ -28,7 +28,9 @@ pub struct Tool {
 pub fn find(name: &str) -> Option<Tool> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(MORE.map(PathBuf::from));
-    dirs.map(|dir| dir.join(name)).find(|path| path.is_file()).map(|path| Tool { path })
+    dirs.map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+        .map(|path| Tool { path })
 }
 
 /// The programs that a call needs.
@@ -51,7 +53,11 @@ impl Tools {
                 None => missing.push(*name),
             }
         }
-        if missing.is_empty() { Ok(tools) } else { Err(lacking(&missing.join(", "))) }
+        if missing.is_empty() {
+            Ok(tools)
+        } else {
+            Err(lacking(&missing.join(", ")))
+        }
     }
 
     /// One of them.
@@ -59,12 +65,19 @@ impl Tools {
     /// # Errors
     /// It was not asked for.
     pub fn get(&self, name: &str) -> Result<&Tool, RealError> {
-        self.found.iter().find(|(known, _)| *known == name).map(|(_, tool)| tool).ok_or_else(|| lacking(name))
+        self.found
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, tool)| tool)
+            .ok_or_else(|| lacking(name))
     }
 }
 
 fn lacking(what: &str) -> RealError {
-    RealError::Needs(format!("--real: {what} not found; it needs {}", super::needs()))
+    RealError::Needs(format!(
+        "--real: {what} not found; it needs {}",
+        super::needs()
+    ))
 }
 
 impl Tool {
@@ -80,11 +93,16 @@ impl Tool {
     /// It does not start, or fails.
     pub fn run_to(&self, args: &[&str], output: Stdio) -> Result<(), RealError> {
         let mut command = self.command(args);
-        let child = command.stdout(output).stderr(Stdio::piped()).process_group(0).spawn();
+        let child = command
+            .stdout(output)
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn();
         // The command holds the way to `output`, and a reader of it waits for its end.
         drop(command);
         let ended = child.and_then(std::process::Child::wait_with_output);
-        self.said(&ended.map_err(|error| self.failed(error.to_string()))?).map(|_| ())
+        self.said(&ended.map_err(|error| self.failed(error.to_string()))?)
+            .map(|_| ())
     }
 
     /// Runs it to its end and gives back what it said on both of its outputs.
@@ -92,7 +110,10 @@ impl Tool {
     /// # Errors
     /// It does not start, or fails.
     pub fn run(&self, args: &[&str]) -> Result<String, RealError> {
-        let output = self.command(args).output().map_err(|error| self.failed(error.to_string()))?;
+        let output = self
+            .command(args)
+            .output()
+            .map_err(|error| self.failed(error.to_string()))?;
         self.said(&output)
     }
 
@@ -105,15 +126,30 @@ impl Tool {
     }
 
     fn said(&self, output: &Output) -> Result<String, RealError> {
-        let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
-        if output.status.success() { Ok(text) } else { Err(self.failed(text)) }
+        let text = [&output.stdout, &output.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .concat();
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(self.failed(text))
+        }
     }
 
     /// The error of a call that failed.
     #[must_use]
     pub fn failed(&self, why: String) -> RealError {
-        let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_CHARS).collect();
-        RealError::Tool { what: self.path.display().to_string(), why }
+        let why: String = why
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .chars()
+            .take(MAX_CHARS)
+            .collect();
+        RealError::Tool {
+            what: self.path.display().to_string(),
+            why,
+        }
     }
 
     /// The error of an output that has no figure where there should be one.
@@ -127,7 +163,11 @@ impl Tool {
 #[must_use]
 pub fn dd_seconds(said: &str) -> Option<f64> {
     let part = said.split("copied, ").nth(1)?;
-    part.split_whitespace().next()?.parse().ok().filter(|s: &f64| *s > 0.0)
+    part.split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+        .filter(|s: &f64| *s > 0.0)
 }
 
 /// This many random reads of the scratch file, for this many seconds at most. The link that gives it the name sysbench
@@ -135,14 +175,22 @@ pub fn dd_seconds(said: &str) -> Option<f64> {
 ///
 /// # Errors
 /// It does not start, or fails.
-pub fn sysbench(tools: &Tools, scratch: &Scratch, events: u64, how: [u64; 3]) -> Result<String, RealError> {
+pub fn sysbench(
+    tools: &Tools,
+    scratch: &Scratch,
+    events: u64,
+    how: [u64; 3],
+) -> Result<String, RealError> {
     let [bytes, record, seconds] = how;
     let tool = tools.get("sysbench")?;
     let io = |error: std::io::Error| tool.failed(error.to_string());
     let dir = std::env::temp_dir().join(format!("foreread-{}-sysbench", std::process::id()));
     let link = dir.join("test_file.0");
     // Told before anything is made. `rm -d` removes the link and an empty directory, and nothing else.
-    let guard = Guard::start(tools.get("xargs")?, &["-0", "-r", &tools.get("rm")?.name(), "-d", "-f", "--"])?;
+    let guard = Guard::start(
+        tools.get("xargs")?,
+        &["-0", "-r", &tools.get("rm")?.name(), "-d", "-f", "--"],
+    )?;
     guard.tell(format!("{}\0{}", link.display(), dir.display()).as_bytes())?;
     std::fs::create_dir(&dir).map_err(io)?;
     std::os::unix::fs::symlink(scratch.shared_path(), &link).map_err(io)?;
@@ -160,7 +208,12 @@ pub fn sysbench(tools: &Tools, scratch: &Scratch, events: u64, how: [u64; 3]) ->
         "run".to_string(),
     ];
     let mut command = tool.command(&args.each_ref().map(String::as_str));
-    let child = command.current_dir(&dir).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(io)?;
+    let child = command
+        .current_dir(&dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(io)?;
     let open = PathBuf::from(format!("/proc/{}/fd", child.id()));
     for _ in 0..LOOKS {
         if !open.is_dir() || holds_deleted(&open) {
@@ -184,14 +237,25 @@ fn holds_deleted(open: &Path) -> bool {
 /// "read, MiB/s: 123.45".
 #[must_use]
 pub fn sysbench_mib_per_s(said: &str) -> Option<f64> {
-    said.split("read, MiB/s:").nth(1)?.split_whitespace().next()?.parse().ok()
+    said.split("read, MiB/s:")
+        .nth(1)?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 /// Random reads of a device for this many seconds; engine, depth, direct.
 ///
 /// # Errors
 /// It does not start, or fails.
-pub fn fio(tool: &Tool, path: &str, record: u64, seconds: u64, how: [&str; 3]) -> Result<String, RealError> {
+pub fn fio(
+    tool: &Tool,
+    path: &str,
+    record: u64,
+    seconds: u64,
+    how: [&str; 3],
+) -> Result<String, RealError> {
     let [engine, depth, direct] = how;
     let args = [
         "--name=seed".to_string(),
@@ -224,12 +288,21 @@ mod tests {
     fn figures_are_found_in_what_the_programs_say() {
         let dd = "32768+0 records in\n32768+0 records out\n134217728 bytes (134 MB, 128 MiB) copied, 0.5 s, 268 MB/s\n";
         assert_eq!(dd_seconds(dd), Some(0.5));
-        assert_eq!((dd_seconds("dd: error"), dd_seconds("copied, 0 s")), (None, None));
-        assert_eq!(sysbench_mib_per_s("Throughput:\n    read, MiB/s:     1234.50\n    written"), Some(1234.5));
+        assert_eq!(
+            (dd_seconds("dd: error"), dd_seconds("copied, 0 s")),
+            (None, None)
+        );
+        assert_eq!(
+            sysbench_mib_per_s("Throughput:\n    read, MiB/s:     1234.50\n    written"),
+            Some(1234.5)
+        );
         assert_eq!(sysbench_mib_per_s("nothing"), None);
         let fio = "fio: a note {not json}\n";
         assert_eq!(fio_bytes_per_s(fio), None);
-        assert_eq!(fio_bytes_per_s("note\n{\"jobs\":[{\"read\":{\"bw_bytes\":1048576}}]}\n"), Some(1_048_576.0));
+        assert_eq!(
+            fio_bytes_per_s("note\n{\"jobs\":[{\"read\":{\"bw_bytes\":1048576}}]}\n"),
+            Some(1_048_576.0)
+        );
         assert_eq!(fio_bytes_per_s(""), None);
     }
 
@@ -239,8 +312,14 @@ mod tests {
             println!("skipped: needs dd");
             return;
         };
-        let error = tool.run(&["if=/dev/null/nothing"]).expect_err("no such file").to_string();
-        assert!(error.lines().count() == 1 && error.len() < 400 && error.contains("dd"), "{error}");
+        let error = tool
+            .run(&["if=/dev/null/nothing"])
+            .expect_err("no such file")
+            .to_string();
+        assert!(
+            error.lines().count() == 1 && error.len() < 400 && error.contains("dd"),
+            "{error}"
+        );
         assert!(find("a program that does not exist").is_none());
     }
 }

@@ -33,7 +33,10 @@ fn range(key: &str, value: u64, (low, high): (u64, u64)) -> Result<(), Refusal> 
     if (low..=high).contains(&value) {
         return Ok(());
     }
-    Err((key.to_string(), format!("{value} is not between {low} and {high}")))
+    Err((
+        key.to_string(),
+        format!("{value} is not between {low} and {high}"),
+    ))
 }
 
 fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
@@ -41,7 +44,9 @@ fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
 }
 
 fn ranges(table: &str, values: &[(&str, u64, (u64, u64))]) -> Result<(), Refusal> {
-    values.iter().try_for_each(|(key, value, allowed)| range(&format!("{table}.{key}"), *value, *allowed))
+    values
+        .iter()
+        .try_for_each(|(key, value, allowed)| range(&format!("{table}.{key}"), *value, *allowed))
 }
 
 const TIME: (u64, u64) = (0, MAX_NS);
@@ -61,12 +66,23 @@ impl ModelFile {
         let source = self.fit.as_ref().map(|f| ("fit.source", &f.source));
         for (key, text) in texts.into_iter().chain(date).chain(source) {
             if text.chars().count() > MAX_TEXT || text.chars().any(char::is_control) {
-                return refuse(key, &format!("it is not one line of at most {MAX_TEXT} characters"));
+                return refuse(
+                    key,
+                    &format!("it is not one line of at most {MAX_TEXT} characters"),
+                );
             }
         }
         range("capacity_bytes", self.capacity_bytes, (1, MAX_OFFSET))?;
-        range("commands_at_once", u64::from(self.commands_at_once), (1, MAX_AT_ONCE))?;
-        range("max_fetch_bytes", self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES), (4096, 1 << 30))?;
+        range(
+            "commands_at_once",
+            u64::from(self.commands_at_once),
+            (1, MAX_AT_ONCE),
+        )?;
+        range(
+            "max_fetch_bytes",
+            self.max_fetch_bytes.unwrap_or(MAX_FETCH_BYTES),
+            (4096, 1 << 30),
+        )?;
         range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
         self.one_kind()?;
         if let Some(disk) = &self.disk {
@@ -94,13 +110,18 @@ impl ModelFile {
         ];
         match there.iter().filter(|t| **t).count() {
             1 => Ok(()),
-            _ => refuse("figures", "there must be one table of [disk], [lanes], [hdd], [array], [ssd] and [net]"),
+            _ => refuse(
+                "figures",
+                "there must be one table of [disk], [lanes], [hdd], [array], [ssd] and [net]",
+            ),
         }
     }
 
     fn words_for_people(&self) -> Result<(), Refusal> {
         if let Some(fit) = &self.fit
-            && ![fit.worst_error, fit.median_error].iter().all(|e| e.is_finite())
+            && ![fit.worst_error, fit.median_error]
+                .iter()
+                .all(|e| e.is_finite())
         {
             return refuse("fit", "an error is not a number");
         }
@@ -108,7 +129,11 @@ impl ModelFile {
             return refuse("points", &format!("more than {MAX_POINTS}"));
         }
         let finite = |p: &super::PointFile| {
-            p.mb_per_s.iter().chain([&p.latency_us]).chain(p.error.as_ref()).all(|v| v.is_finite())
+            p.mb_per_s
+                .iter()
+                .chain([&p.latency_us])
+                .chain(p.error.as_ref())
+                .all(|v| v.is_finite())
         };
         match self.points.iter().position(|p| !finite(p)) {
             Some(at) => refuse(&format!("points[{at}]"), "a figure is not a number"),
@@ -128,7 +153,9 @@ fn throttle(file: &ThrottleFile) -> Result<(), Refusal> {
 }
 
 fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
-    bytes.map_or(Ok(()), |bytes| ranges(table, &[("max_transfer_bytes", bytes, (512, MAX_OFFSET))]))
+    bytes.map_or(Ok(()), |bytes| {
+        ranges(table, &[("max_transfer_bytes", bytes, (512, MAX_OFFSET))])
+    })
 }
 
 fn slopes(key: &str, slopes: &[SlopeFile]) -> Result<(), Refusal> {
@@ -138,7 +165,9 @@ fn slopes(key: &str, slopes: &[SlopeFile]) -> Result<(), Refusal> {
     if slopes[0].from_bytes != 0 || !slopes.is_sorted_by(|a, b| a.from_bytes < b.from_bytes) {
         return refuse(key, "from_bytes must begin at 0 and rise");
     }
-    slopes.iter().try_for_each(|s| range(&format!("{key}.ps_per_kib"), s.ps_per_kib, PS_PER_KIB))
+    slopes
+        .iter()
+        .try_for_each(|s| range(&format!("{key}.ps_per_kib"), s.ps_per_kib, PS_PER_KIB))
 }
 
 fn lanes(f: &LanesFile) -> Result<(), Refusal> {
@@ -168,8 +197,16 @@ fn hdd(f: &HddFile) -> Result<(), Refusal> {
             ("seek_root_ns", f.seek_root_ns, TIME),
             ("seek_full_ns", f.seek_full_ns, TIME),
             ("inner_bytes_per_s", f.inner_bytes_per_s, RATES),
-            ("outer_bytes_per_s", f.outer_bytes_per_s, (f.inner_bytes_per_s, RATES.1)),
-            ("buffer_segments", u64::from(f.buffer_segments), (0, MAX_AT_ONCE)),
+            (
+                "outer_bytes_per_s",
+                f.outer_bytes_per_s,
+                (f.inner_bytes_per_s, RATES.1),
+            ),
+            (
+                "buffer_segments",
+                u64::from(f.buffer_segments),
+                (0, MAX_AT_ONCE),
+            ),
             ("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40)),
             ("buffer_hit_ns", f.buffer_hit_ns, TIME),
             ("interface_bytes_per_s", f.interface_bytes_per_s, RATES),
@@ -182,12 +219,21 @@ fn hdd(f: &HddFile) -> Result<(), Refusal> {
 fn array(f: &ArrayFile) -> Result<(), Refusal> {
     ranges("array", &[("ps_per_kib", f.ps_per_kib, PS_PER_KIB)])?;
     if f.overhead.is_empty() || f.overhead.len() > MAX_ROWS {
-        return refuse("array.overhead", &format!("there must be 1 to {MAX_ROWS} rows"));
+        return refuse(
+            "array.overhead",
+            &format!("there must be 1 to {MAX_ROWS} rows"),
+        );
     }
-    if f.overhead[0].from_readers != 1 || !f.overhead.is_sorted_by(|a, b| a.from_readers < b.from_readers) {
+    if f.overhead[0].from_readers != 1
+        || !f
+            .overhead
+            .is_sorted_by(|a, b| a.from_readers < b.from_readers)
+    {
         return refuse("array.overhead", "from_readers must begin at 1 and rise");
     }
-    f.overhead.iter().try_for_each(|row| range("array.overhead.ns", row.ns, TIME))
+    f.overhead
+        .iter()
+        .try_for_each(|row| range("array.overhead.ns", row.ns, TIME))
 }
 
 fn ssd(f: &SsdFile) -> Result<(), Refusal> {
@@ -195,7 +241,11 @@ fn ssd(f: &SsdFile) -> Result<(), Refusal> {
         "ssd",
         &[
             ("channels", u64::from(f.channels), (1, MAX_DIES)),
-            ("dies_per_channel", u64::from(f.dies_per_channel), (1, MAX_DIES)),
+            (
+                "dies_per_channel",
+                u64::from(f.dies_per_channel),
+                (1, MAX_DIES),
+            ),
             ("flash_page_bytes", f.flash_page_bytes, (512, 1 << 30)),
             ("command_ns", f.command_ns, TIME),
             ("read_ns", f.read_ns, (1, MAX_NS)),
@@ -209,7 +259,11 @@ fn ssd(f: &SsdFile) -> Result<(), Refusal> {
         "ssd.tail",
         &[
             ("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS)),
-            ("collisions_per_million", tail.collisions_per_million, (0, 1_000_000)),
+            (
+                "collisions_per_million",
+                tail.collisions_per_million,
+                (0, 1_000_000),
+            ),
             ("program_ns", tail.program_ns, TIME),
             ("erase_ns", tail.erase_ns, TIME),
         ],
@@ -223,10 +277,22 @@ fn net(f: &NetFile) -> Result<(), Refusal> {
         "net",
         &[
             ("rtt_ns", f.rtt_ns, (least_ns, MAX_NS)),
-            ("rtt_p99_ns", f.rtt_p99_ns.unwrap_or(f.rtt_ns), (f.rtt_ns, MAX_NS)),
+            (
+                "rtt_p99_ns",
+                f.rtt_p99_ns.unwrap_or(f.rtt_ns),
+                (f.rtt_ns, MAX_NS),
+            ),
             ("link_bytes_per_s", f.link_bytes_per_s, RATES),
-            ("connection_bytes_per_s", f.connection_bytes_per_s, (RATES.0, f.link_bytes_per_s)),
-            ("server_connections", u64::from(f.server_connections), (1, MAX_AT_ONCE)),
+            (
+                "connection_bytes_per_s",
+                f.connection_bytes_per_s,
+                (RATES.0, f.link_bytes_per_s),
+            ),
+            (
+                "server_connections",
+                u64::from(f.server_connections),
+                (1, MAX_AT_ONCE),
+            ),
         ],
     )
 }

@@ -259,7 +259,8 @@ impl ModelFile {
     /// The text of the file.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        let text = toml::to_string(self).expect("a struct of numbers and strings can always be written");
+        let text =
+            toml::to_string(self).expect("a struct of numbers and strings can always be written");
         format!("{HEAD}{text}")
     }
 
@@ -274,7 +275,8 @@ impl ModelFile {
             fit_error: preset.fit_error.to_string(),
             capacity_bytes: preset.capacity_bytes,
             commands_at_once: preset.connections,
-            max_fetch_bytes: Some(preset.max_fetch_bytes).filter(|bytes| *bytes != usual_fetch(&preset.model)),
+            max_fetch_bytes: Some(preset.max_fetch_bytes)
+                .filter(|bytes| *bytes != usual_fetch(&preset.model)),
             host_ns_per_kib: preset.host_ns_per_kib,
             host_origin: preset.host_origin.to_string(),
             throttle: preset.throttle.map(ThrottleFile::of),
@@ -301,7 +303,11 @@ impl ModelFile {
         let net = || self.net.as_ref().map(|f| Model::Net(f.model()));
         let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
             .or_else(|| self.lanes.as_ref().map(|f| Model::Lanes(f.model())))
-            .or_else(|| self.hdd.as_ref().map(|f| Model::Hdd(f.model(self.capacity_bytes))))
+            .or_else(|| {
+                self.hdd
+                    .as_ref()
+                    .map(|f| Model::Hdd(f.model(self.capacity_bytes)))
+            })
             .or_else(|| self.array.as_ref().map(|f| Model::Array(f.model())))
             .or_else(|| self.ssd.as_ref().map(|f| Model::Ssd(f.model())))
             .or_else(net)
@@ -325,41 +331,91 @@ impl ModelFile {
 
 /// What an owner asks for at most where a file does not say: lanes model a device that the engine has probed.
 fn usual_fetch(model: &Model) -> u64 {
-    if matches!(model, Model::Lanes(_)) { LOCAL_FETCH_BYTES } else { MAX_FETCH_BYTES }
+    if matches!(model, Model::Lanes(_)) {
+        LOCAL_FETCH_BYTES
+    } else {
+        MAX_FETCH_BYTES
+    }
 }
 
 fn slopes_of(slopes: &[Slope]) -> Vec<SlopeFile> {
-    slopes.iter().map(|s| SlopeFile { from_bytes: s.from_bytes, ps_per_kib: s.ps_per_kib }).collect()
+    slopes
+        .iter()
+        .map(|s| SlopeFile {
+            from_bytes: s.from_bytes,
+            ps_per_kib: s.ps_per_kib,
+        })
+        .collect()
 }
 
 fn slopes(files: &[SlopeFile]) -> &'static [Slope] {
-    let slope = |s: &SlopeFile| Slope { from_bytes: s.from_bytes, ps_per_kib: s.ps_per_kib };
+    let slope = |s: &SlopeFile| Slope {
+        from_bytes: s.from_bytes,
+        ps_per_kib: s.ps_per_kib,
+    };
     Box::leak(files.iter().map(slope).collect())
 }
 
 impl DiskFile {
     fn of(model: &DiskModel) -> DiskFile {
-        let DiskModel { command_ns, max_transfer_bytes, slopes } = *model;
-        DiskFile { command_ns, max_transfer_bytes, slopes: slopes_of(slopes) }
+        let DiskModel {
+            command_ns,
+            max_transfer_bytes,
+            slopes,
+        } = *model;
+        DiskFile {
+            command_ns,
+            max_transfer_bytes,
+            slopes: slopes_of(slopes),
+        }
     }
 
     fn model(&self) -> DiskModel {
         let max_transfer_bytes = self.max_transfer_bytes;
-        DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) }
+        DiskModel {
+            command_ns: self.command_ns,
+            max_transfer_bytes,
+            slopes: slopes(&self.slopes),
+        }
     }
 }
 
 impl LanesFile {
     fn of(model: &LanesModel) -> LanesFile {
-        let LanesModel { alone, lanes, gate_ns, gate_ps_per_kib } = *model;
-        let DiskFile { command_ns, max_transfer_bytes, slopes } = DiskFile::of(&alone);
-        LanesFile { lanes, command_ns, max_transfer_bytes, gate_ns, gate_ps_per_kib, slopes }
+        let LanesModel {
+            alone,
+            lanes,
+            gate_ns,
+            gate_ps_per_kib,
+        } = *model;
+        let DiskFile {
+            command_ns,
+            max_transfer_bytes,
+            slopes,
+        } = DiskFile::of(&alone);
+        LanesFile {
+            lanes,
+            command_ns,
+            max_transfer_bytes,
+            gate_ns,
+            gate_ps_per_kib,
+            slopes,
+        }
     }
 
     fn model(&self) -> LanesModel {
         let max_transfer_bytes = self.max_transfer_bytes;
-        let alone = DiskModel { command_ns: self.command_ns, max_transfer_bytes, slopes: slopes(&self.slopes) };
-        LanesModel { alone, lanes: self.lanes, gate_ns: self.gate_ns, gate_ps_per_kib: self.gate_ps_per_kib }
+        let alone = DiskModel {
+            command_ns: self.command_ns,
+            max_transfer_bytes,
+            slopes: slopes(&self.slopes),
+        };
+        LanesModel {
+            alone,
+            lanes: self.lanes,
+            gate_ns: self.gate_ns,
+            gate_ps_per_kib: self.gate_ps_per_kib,
+        }
     }
 }
 
@@ -394,7 +450,10 @@ impl HddFile {
                 linear_from: self.seek_linear_from,
                 full_ns: self.seek_full_ns,
             },
-            bytes_per_s: TrackRates { outer: self.outer_bytes_per_s, inner: self.inner_bytes_per_s },
+            bytes_per_s: TrackRates {
+                outer: self.outer_bytes_per_s,
+                inner: self.inner_bytes_per_s,
+            },
             buffer: BufferModel {
                 segments: self.buffer_segments,
                 segment_bytes: self.buffer_segment_bytes,
@@ -410,12 +469,23 @@ impl HddFile {
 impl ArrayFile {
     fn of(model: &ArrayModel) -> ArrayFile {
         let row = |&(from_readers, ns): &(u32, u64)| OverheadFile { from_readers, ns };
-        ArrayFile { ps_per_kib: model.ps_per_kib, overhead: model.overhead_ns.iter().map(row).collect() }
+        ArrayFile {
+            ps_per_kib: model.ps_per_kib,
+            overhead: model.overhead_ns.iter().map(row).collect(),
+        }
     }
 
     fn model(&self) -> ArrayModel {
-        let rows: Vec<(u32, u64)> = self.overhead.iter().map(|r| (r.from_readers, r.ns)).collect();
-        ArrayModel { overhead_ns: Box::leak(rows.into_boxed_slice()), ps_per_kib: self.ps_per_kib, slices: None }
+        let rows: Vec<(u32, u64)> = self
+            .overhead
+            .iter()
+            .map(|r| (r.from_readers, r.ns))
+            .collect();
+        ArrayModel {
+            overhead_ns: Box::leak(rows.into_boxed_slice()),
+            ps_per_kib: self.ps_per_kib,
+            slices: None,
+        }
     }
 }
 

@@ -25,13 +25,25 @@ pub struct ThrottleFile {
 
 impl ThrottleFile {
     pub(super) fn of(throttle: Throttle) -> ThrottleFile {
-        let Throttle { requests_per_s, request_bytes, burst_requests } = throttle;
+        let Throttle {
+            requests_per_s,
+            request_bytes,
+            burst_requests,
+        } = throttle;
         let request_bytes = Some(request_bytes).filter(|bytes| *bytes < u64::MAX);
-        ThrottleFile { requests_per_s, request_bytes, burst_requests }
+        ThrottleFile {
+            requests_per_s,
+            request_bytes,
+            burst_requests,
+        }
     }
 
     pub(super) fn model(&self) -> Throttle {
         let request_bytes = self.request_bytes.unwrap_or(u64::MAX);
-        Throttle { requests_per_s: self.requests_per_s, request_bytes, burst_requests: self.burst_requests }
+        Throttle {
+            requests_per_s: self.requests_per_s,
+            request_bytes,
+            burst_requests: self.burst_requests,
+        }
     }
 }

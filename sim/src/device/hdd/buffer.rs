@@ -33,7 +33,8 @@ pub struct BufferModel {
 impl BufferModel {
     /// Nanoseconds of a hit of `bytes`.
     pub(super) fn hit_ns(&self, bytes: u64) -> u64 {
-        self.hit_ns.saturating_add(span_ns(bytes, self.interface_bytes_per_s))
+        self.hit_ns
+            .saturating_add(span_ns(bytes, self.interface_bytes_per_s))
     }
 }
 
@@ -58,19 +59,28 @@ struct Segment {
 
 impl Buffer {
     pub(super) fn new(model: BufferModel) -> Buffer {
-        Buffer { model, segments: VecDeque::new(), live_since_ns: None }
+        Buffer {
+            model,
+            segments: VecDeque::new(),
+            live_since_ns: None,
+        }
     }
 
     /// Where segment `n` ends at `now_ns`.
     fn end(&self, n: usize, now_ns: u64, platter: &Platter) -> u64 {
         let segment = &self.segments[n];
-        let Some(since_ns) = self.live_since_ns.filter(|_| n + 1 == self.segments.len()) else { return segment.end };
+        let Some(since_ns) = self.live_since_ns.filter(|_| n + 1 == self.segments.len()) else {
+            return segment.end;
+        };
         let read = platter.bytes_in(segment.end, now_ns.saturating_sub(since_ns));
         segment.end.saturating_add(read).min(self.limit(segment))
     }
 
     fn limit(&self, segment: &Segment) -> u64 {
-        segment.asked.saturating_add(self.model.segment_bytes).max(segment.end)
+        segment
+            .asked
+            .saturating_add(self.model.segment_bytes)
+            .max(segment.end)
     }
 
     /// The segment that holds byte `at`; the end of one counts, if the head is there.
@@ -91,7 +101,8 @@ impl Buffer {
 
     /// The end of what is held from `at` on; `at` itself, where that is nothing.
     pub(super) fn held_until(&self, file: u32, at: u64, now_ns: u64, platter: &Platter) -> u64 {
-        self.find(file, at, now_ns, platter).map_or(at, |n| self.end(n, now_ns, platter))
+        self.find(file, at, now_ns, platter)
+            .map_or(at, |n| self.end(n, now_ns, platter))
     }
 
     /// Where the head is, if it is reading on.
@@ -103,7 +114,14 @@ impl Buffer {
     /// A command begins at `now_ns` that wants `at..end`. Returns when all of it is in the buffer, if it needs nothing
     /// but what is there and what the head reads on. What is asked for makes room: a head that had stopped reads on
     /// when its place comes by again.
-    pub(super) fn take(&mut self, file: u32, at: u64, end: u64, now_ns: u64, platter: &Platter) -> Option<u64> {
+    pub(super) fn take(
+        &mut self,
+        file: u32,
+        at: u64,
+        end: u64,
+        now_ns: u64,
+        platter: &Platter,
+    ) -> Option<u64> {
         let n = self.find(file, at, now_ns, platter)?;
         let held = self.end(n, now_ns, platter);
         let live_since_ns = self.live_since_ns.filter(|_| n + 1 == self.segments.len());
@@ -118,13 +136,23 @@ impl Buffer {
         let mut segment = self.segments.remove(n)?;
         segment.end = held;
         self.live_since_ns = live_since_ns.map(|since_ns| {
-            let turn_ns = if stopped { platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(held)) } else { 0 };
+            let turn_ns = if stopped {
+                platter.wait_ns(platter.angle_at(now_ns), 0, platter.angle(held))
+            } else {
+                0
+            };
             since_ns.max(now_ns) + turn_ns
         });
-        let read_on_ns = || self.live_since_ns.map_or(now_ns, |since_ns| since_ns + platter.transfer_ns(held, end));
+        let read_on_ns = || {
+            self.live_since_ns
+                .map_or(now_ns, |since_ns| since_ns + platter.transfer_ns(held, end))
+        };
         let ready_ns = if end <= held { now_ns } else { read_on_ns() };
         segment.asked = segment.asked.max(end);
-        segment.start = segment.start.max(segment.asked.saturating_sub(self.model.segment_bytes)).min(held);
+        segment.start = segment
+            .start
+            .max(segment.asked.saturating_sub(self.model.segment_bytes))
+            .min(held);
         self.segments.push_back(segment);
         Some(ready_ns)
     }
@@ -145,9 +173,19 @@ impl Buffer {
             return;
         }
         let oldest = end.saturating_sub(self.model.segment_bytes);
-        let before = self.segments.iter().position(|s| s.file == file && s.start <= start && start <= s.end);
-        let first = before.and_then(|n| self.segments.remove(n)).map_or(start, |s| s.start);
-        self.segments.push_back(Segment { file, start: first.max(oldest), end, asked: end });
+        let before = self
+            .segments
+            .iter()
+            .position(|s| s.file == file && s.start <= start && start <= s.end);
+        let first = before
+            .and_then(|n| self.segments.remove(n))
+            .map_or(start, |s| s.start);
+        self.segments.push_back(Segment {
+            file,
+            start: first.max(oldest),
+            end,
+            asked: end,
+        });
         if self.segments.len() > self.model.segments as usize {
             self.segments.pop_front();
         }

@@ -81,7 +81,13 @@ impl Platter {
     /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
     /// edge; `phase` decides its angle at time 0.
     #[must_use]
-    pub fn new(capacity_bytes: u64, rpm: u32, bytes_per_s: TrackRates, seek: Seek, phase: u64) -> Platter {
+    pub fn new(
+        capacity_bytes: u64,
+        rpm: u32,
+        bytes_per_s: TrackRates,
+        seek: Seek,
+        phase: u64,
+    ) -> Platter {
         let TrackRates { outer, inner } = bytes_per_s;
         let zone_bytes = capacity_bytes.div_ceil(ZONES).max(1);
         let turn = 60 * PS_PER_S as u64 * 1024 / u64::from(rpm);
@@ -89,12 +95,23 @@ impl Platter {
         let zone = |n: u64| {
             let rate = outer - (outer - inner) * n / (ZONES - 1);
             let ps_per_kib = (PS_PER_S * 1024).div_ceil(u128::from(rate)) as u64;
-            let zone = Zone { pass, ps_per_kib, track_bytes: turn / ps_per_kib };
+            let zone = Zone {
+                pass,
+                ps_per_kib,
+                track_bytes: turn / ps_per_kib,
+            };
             pass += u128::from(zone_bytes) * u128::from(ps_per_kib);
             zone
         };
         let zones = (0..ZONES).map(zone).collect();
-        Platter { capacity_bytes, zone_bytes, zones, turn, phase: phase % turn, seek }
+        Platter {
+            capacity_bytes,
+            zone_bytes,
+            zones,
+            turn,
+            phase: phase % turn,
+            seek,
+        }
     }
 
     fn zone(&self, at: u64) -> (u64, &Zone) {
@@ -116,7 +133,8 @@ impl Platter {
     /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
     #[must_use]
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
-        let bytes = u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
+        let bytes =
+            u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
@@ -155,19 +173,48 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const SEEK: Seek = Seek { settle_ns: MS, root_ns: 10 * MS, linear_from: 0.25, full_ns: 12 * MS };
+    const SEEK: Seek = Seek {
+        settle_ns: MS,
+        root_ns: 10 * MS,
+        linear_from: 0.25,
+        full_ns: 12 * MS,
+    };
 
     /// 1.6 GB, 10 ms a turn, 100 MB/s outside and 25 MB/s inside.
     fn platter(phase: u64) -> Platter {
-        Platter::new(1_600_000_000, 6_000, TrackRates { outer: 100_000_000, inner: 25_000_000 }, SEEK, phase)
+        Platter::new(
+            1_600_000_000,
+            6_000,
+            TrackRates {
+                outer: 100_000_000,
+                inner: 25_000_000,
+            },
+            SEEK,
+            phase,
+        )
     }
 
     #[test]
     fn the_arm_accelerates_and_then_moves_evenly() {
-        for (x, ns) in [(0.01, 2 * MS), (0.16, 5 * MS), (0.25, 6 * MS), (0.5, 8 * MS), (1.0, 12 * MS), (1.5, 12 * MS)] {
+        for (x, ns) in [
+            (0.01, 2 * MS),
+            (0.16, 5 * MS),
+            (0.25, 6 * MS),
+            (0.5, 8 * MS),
+            (1.0, 12 * MS),
+            (1.5, 12 * MS),
+        ] {
             assert_eq!(SEEK.ns(x), ns, "{x}");
         }
-        assert_eq!(Seek { linear_from: 1.0, full_ns: 0, ..SEEK }.ns(1.0), 11 * MS);
+        assert_eq!(
+            Seek {
+                linear_from: 1.0,
+                full_ns: 0,
+                ..SEEK
+            }
+            .ns(1.0),
+            11 * MS
+        );
     }
 
     /// A track of the first zone is 1 MB: no move within it.
@@ -175,7 +222,10 @@ mod tests {
     fn a_track_needs_no_move() {
         let platter = platter(0);
         assert_eq!(platter.seek_ns(5_000_000, 5_000_000), 0);
-        assert_eq!((platter.seek_ns(0, 999_000), platter.seek_ns(999_000, 0)), (0, 0));
+        assert_eq!(
+            (platter.seek_ns(0, 999_000), platter.seek_ns(999_000, 0)),
+            (0, 0)
+        );
         assert_eq!(platter.seek_ns(0, 16_000_000), 2 * MS);
         assert_eq!(platter.seek_ns(16_000_000, 0), 2 * MS);
     }
@@ -186,7 +236,8 @@ mod tests {
         let platter = platter(0);
         assert_eq!(platter.transfer_ns(0, 1_000_000), 10 * MS);
         assert_eq!(platter.transfer_ns(1_599_000_000, 1_600_000_000), 40 * MS);
-        let both = platter.transfer_ns(99_000_000, 100_000_000) + platter.transfer_ns(100_000_000, 101_000_000);
+        let both = platter.transfer_ns(99_000_000, 100_000_000)
+            + platter.transfer_ns(100_000_000, 101_000_000);
         assert!(both.abs_diff(10 * MS + 10_526_316) <= 1, "{both}");
         assert!(platter.transfer_ns(99_000_000, 101_000_000).abs_diff(both) <= 1);
         assert_eq!(platter.bytes_in(0, 10 * MS), 1_000_000);
@@ -205,11 +256,28 @@ mod tests {
         assert_eq!(wait_ns(&platter, 20 * MS, 0), 0);
         assert_eq!(wait_ns(&platter, 0, 500_000), 5 * MS);
         assert_eq!(wait_ns(&platter, 10 * MS, 1_000_000), 0);
-        assert!(wait_ns(&platter, platter.transfer_ns(0, 250_000_000) - 1, 250_000_000) <= 1);
-        assert_eq!(platter.wait_ns(platter.angle_at(13 * MS), 31 * MS, platter.angle(0)), 6 * MS);
+        assert!(
+            wait_ns(
+                &platter,
+                platter.transfer_ns(0, 250_000_000) - 1,
+                250_000_000
+            ) <= 1
+        );
+        assert_eq!(
+            platter.wait_ns(platter.angle_at(13 * MS), 31 * MS, platter.angle(0)),
+            6 * MS
+        );
         let quarter = 25 * MS / 10 * TICKS_PER_NS;
-        let turned =
-            Platter::new(1_600_000_000, 6_000, TrackRates { outer: 100_000_000, inner: 25_000_000 }, SEEK, quarter);
+        let turned = Platter::new(
+            1_600_000_000,
+            6_000,
+            TrackRates {
+                outer: 100_000_000,
+                inner: 25_000_000,
+            },
+            SEEK,
+            quarter,
+        );
         assert_eq!(wait_ns(&turned, 0, 0), 25 * MS / 10);
     }
 }

@@ -17,16 +17,27 @@ use crate::stats::Summary;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each variant's comment names its fields; value is what was published")]
+#[allow(
+    missing_docs,
+    reason = "each variant's comment names its fields; value is what was published"
+)]
 pub enum Figure {
     /// Random reads of `bytes` for each second, `depth` at once.
-    ReadsPerS { bytes: u64, depth: usize, value: f64 },
+    ReadsPerS {
+        bytes: u64,
+        depth: usize,
+        value: f64,
+    },
     /// Milliseconds of a random read of `bytes` alone: the mean.
     MeanMs { bytes: u64, value: f64 },
     /// The same: the median.
     MedianMs { bytes: u64, value: f64 },
     /// 10^6 bytes for each second, reads of `bytes` in order from the start of the device, `depth` at once.
-    MbPerS { bytes: u64, depth: usize, value: f64 },
+    MbPerS {
+        bytes: u64,
+        depth: usize,
+        value: f64,
+    },
 }
 
 /// Figures of one publication that a preset is compared with.
@@ -48,17 +59,36 @@ pub static CITED: &[Cited] = &[
         publication: "Western Digital, Ultrastar DC HC310 OEM specification 1.4 (2018), 4.5.1, and its data sheet",
         figures: &[
             // 7.4 ms and half a turn, without the command's own time.
-            Figure::MeanMs { bytes: 4 * KIB, value: 7.4 + 4.16 },
-            Figure::MbPerS { bytes: MIB, depth: 2, value: 255.0 },
+            Figure::MeanMs {
+                bytes: 4 * KIB,
+                value: 7.4 + 4.16,
+            },
+            Figure::MbPerS {
+                bytes: MIB,
+                depth: 2,
+                value: 255.0,
+            },
         ],
     },
     Cited {
         preset: "ssd-sata",
         publication: "Samsung's figures of the 870 EVO, quoted in KitGuru, Samsung SSD 870 EVO 1TB Review (2021)",
         figures: &[
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 1, value: 13_000.0 },
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 32, value: 98_000.0 },
-            Figure::MbPerS { bytes: MIB, depth: 2, value: 560.0 },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 1,
+                value: 13_000.0,
+            },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 32,
+                value: 98_000.0,
+            },
+            Figure::MbPerS {
+                bytes: MIB,
+                depth: 2,
+                value: 560.0,
+            },
         ],
     },
     Cited {
@@ -66,53 +96,126 @@ pub static CITED: &[Cited] = &[
         // One and four threads with one and eight reads each.
         publication: "KitGuru, Lexar NM790 with Heatsink 4TB SSD Review, page 11: random reads at depth 1 to 8",
         figures: &[
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 1, value: 20_176.0 },
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 4, value: 87_037.0 },
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 8, value: 132_941.0 },
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 32, value: 479_318.0 },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 1,
+                value: 20_176.0,
+            },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 4,
+                value: 87_037.0,
+            },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 8,
+                value: 132_941.0,
+            },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 32,
+                value: 479_318.0,
+            },
         ],
     },
-    Cited { preset: "object-near", publication: ANYBLOB, figures: ANYBLOB_TIMES },
+    Cited {
+        preset: "object-near",
+        publication: ANYBLOB,
+        figures: ANYBLOB_TIMES,
+    },
     Cited {
         preset: "object-far",
         publication: "AWS, Best Practices Design Patterns: Optimizing Amazon S3 Performance",
         // The middles of 100 to 200 ms and of 85 to 90 MB/s.
         figures: &[
-            Figure::MedianMs { bytes: KIB, value: 150.0 },
-            Figure::MbPerS { bytes: 256 * MIB, depth: 1, value: 87.5 },
+            Figure::MedianMs {
+                bytes: KIB,
+                value: 150.0,
+            },
+            Figure::MbPerS {
+                bytes: 256 * MIB,
+                depth: 1,
+                value: 87.5,
+            },
         ],
     },
     Cited {
         preset: "ebs-gp3",
         publication: "AWS, Amazon EBS volume types: gp3",
         figures: &[
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 32, value: 3000.0 },
-            Figure::ReadsPerS { bytes: 16 * KIB, depth: 32, value: 3000.0 },
-            Figure::MbPerS { bytes: 256 * KIB, depth: 32, value: 131.072 },
-            Figure::MbPerS { bytes: MIB, depth: 8, value: 131.072 },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 32,
+                value: 3000.0,
+            },
+            Figure::ReadsPerS {
+                bytes: 16 * KIB,
+                depth: 32,
+                value: 3000.0,
+            },
+            Figure::MbPerS {
+                bytes: 256 * KIB,
+                depth: 32,
+                value: 131.072,
+            },
+            Figure::MbPerS {
+                bytes: MIB,
+                depth: 8,
+                value: 131.072,
+            },
         ],
     },
     Cited {
         preset: "nfs",
         publication: "AWS, Amazon EFS performance: performance summary",
         figures: &[
-            Figure::MedianMs { bytes: 4 * KIB, value: 0.25 },
-            Figure::MbPerS { bytes: MIB, depth: 32, value: 524.288 },
-            Figure::ReadsPerS { bytes: 4 * KIB, depth: 64, value: 35_000.0 },
+            Figure::MedianMs {
+                bytes: 4 * KIB,
+                value: 0.25,
+            },
+            Figure::MbPerS {
+                bytes: MIB,
+                depth: 32,
+                value: 524.288,
+            },
+            Figure::ReadsPerS {
+                bytes: 4 * KIB,
+                depth: 64,
+                value: 35_000.0,
+            },
         ],
     },
-    Cited { preset: "s3-region", publication: ANYBLOB, figures: ANYBLOB_ALL },
+    Cited {
+        preset: "s3-region",
+        publication: ANYBLOB,
+        figures: ANYBLOB_ALL,
+    },
 ];
 
 /// Times by 30 ms and 20 ms/MiB, the medians that the paper uses; 200 to 250 requests of 16 MiB at once for 100 Gbit/s.
-const ANYBLOB: &str =
-    "Durner, Leis, Neumann: Exploiting Cloud Object Storage for High-Performance Analytics, VLDB 2023";
+const ANYBLOB: &str = "Durner, Leis, Neumann: Exploiting Cloud Object Storage for High-Performance Analytics, VLDB 2023";
 const ANYBLOB_ALL: &[Figure] = &[
-    Figure::MedianMs { bytes: KIB, value: 30.0 },
-    Figure::MedianMs { bytes: MIB, value: 50.0 },
-    Figure::MedianMs { bytes: 8 * MIB, value: 190.0 },
-    Figure::MedianMs { bytes: 16 * MIB, value: 350.0 },
-    Figure::MbPerS { bytes: 16 * MIB, depth: 225, value: 12_500.0 },
+    Figure::MedianMs {
+        bytes: KIB,
+        value: 30.0,
+    },
+    Figure::MedianMs {
+        bytes: MIB,
+        value: 50.0,
+    },
+    Figure::MedianMs {
+        bytes: 8 * MIB,
+        value: 190.0,
+    },
+    Figure::MedianMs {
+        bytes: 16 * MIB,
+        value: 350.0,
+    },
+    Figure::MbPerS {
+        bytes: 16 * MIB,
+        depth: 225,
+        value: 12_500.0,
+    },
 ];
 const ANYBLOB_TIMES: &[Figure] = ANYBLOB_ALL.split_at(4).0;
 
@@ -163,7 +266,9 @@ impl Figure {
             }
             Figure::MbPerS { bytes, depth, .. } => {
                 let starts: Vec<u64> = (0..reads(bytes, depth)).map(|n| n * bytes).collect();
-                (bytes * starts.len() as u64) as f64 / 1e6 / (run(preset, &starts, bytes, depth).1 as f64 / 1e9)
+                (bytes * starts.len() as u64) as f64
+                    / 1e6
+                    / (run(preset, &starts, bytes, depth).1 as f64 / 1e9)
             }
         }
     }
@@ -173,8 +278,16 @@ impl Cited {
     /// Every figure with what its preset does; none for a preset that does not exist.
     #[must_use]
     pub fn rows(&self) -> Vec<CitedRow> {
-        let Ok(preset) = find(self.preset) else { return Vec::new() };
-        self.figures.iter().map(|&figure| CitedRow { figure, model: figure.of_model(preset) }).collect()
+        let Ok(preset) = find(self.preset) else {
+            return Vec::new();
+        };
+        self.figures
+            .iter()
+            .map(|&figure| CitedRow {
+                figure,
+                model: figure.of_model(preset),
+            })
+            .collect()
     }
 }
 
@@ -193,26 +306,45 @@ fn reads(bytes: u64, depth: usize) -> u64 {
 
 fn random(preset: &Preset, bytes: u64, depth: usize) -> Vec<u64> {
     let mut rng = Rng::new(1);
-    (0..reads(bytes, depth)).map(|_| rng.below(preset.capacity_bytes / bytes) * bytes).collect()
+    (0..reads(bytes, depth))
+        .map(|_| rng.below(preset.capacity_bytes / bytes) * bytes)
+        .collect()
 }
 
 /// Nanoseconds of each read, and of all, with `depth` at once: the next one is sent when one ends.
 fn run(preset: &Preset, starts: &[u64], len: u64, depth: usize) -> (Vec<u64>, u64) {
     let mut device = preset.build(3);
-    let (mut began, mut times) = (Vec::with_capacity(starts.len()), Vec::with_capacity(starts.len()));
+    let (mut began, mut times) = (
+        Vec::with_capacity(starts.len()),
+        Vec::with_capacity(starts.len()),
+    );
     let (mut now, mut out) = (0, Vec::new());
     // As many as are due; the id of a read is its number.
     let mut due = depth;
     loop {
         for (id, &start) in starts.iter().enumerate().skip(began.len()).take(due) {
             began.push(now);
-            device.submit(now, Command { id: id as u64, file: 0, start, len });
+            device.submit(
+                now,
+                Command {
+                    id: id as u64,
+                    file: 0,
+                    start,
+                    len,
+                },
+            );
         }
-        let Some(at) = device.next_time() else { return (times, now) };
+        let Some(at) = device.next_time() else {
+            return (times, now);
+        };
         now = at;
         device.advance(now, &mut out);
         let before = times.len();
-        times.extend(out.drain(..).filter(|a| a.done).map(|a| now - began[a.id as usize]));
+        times.extend(
+            out.drain(..)
+                .filter(|a| a.done)
+                .map(|a| now - began[a.id as usize]),
+        );
         due = times.len() - before;
     }
 }
@@ -229,12 +361,23 @@ mod tests {
             let (preset, rows) = (find(cited.preset).expect("a preset"), cited.rows());
             let median = median_error(&rows).expect("figures");
             for row in &rows {
-                println!("{}: {:?} model {:.4} {:+.1} %", cited.preset, row.figure, row.model, row.error() * 100.0);
+                println!(
+                    "{}: {:?} model {:.4} {:+.1} %",
+                    cited.preset,
+                    row.figure,
+                    row.model,
+                    row.error() * 100.0
+                );
             }
             let stated = format!("median error {:.1} %", median * 100.0);
             let count = ["no", "one", "two", "three", "four", "five"][rows.len()];
-            if !preset.fit_error.contains(&stated) || !preset.fit_error.contains(&format!("beside {count} ")) {
-                wrong.push(format!("{}: {stated} beside {count}: {}", cited.preset, preset.fit_error));
+            if !preset.fit_error.contains(&stated)
+                || !preset.fit_error.contains(&format!("beside {count} "))
+            {
+                wrong.push(format!(
+                    "{}: {stated} beside {count}: {}",
+                    cited.preset, preset.fit_error
+                ));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -244,15 +387,26 @@ mod tests {
     #[test]
     fn every_generic_preset_is_compared() {
         for preset in super::super::PRESETS {
-            let compared = CITED.iter().filter(|cited| cited.preset == preset.name).count();
-            let expected = usize::from(!preset.calibrated || ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name));
+            let compared = CITED
+                .iter()
+                .filter(|cited| cited.preset == preset.name)
+                .count();
+            let expected = usize::from(
+                !preset.calibrated || ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name),
+            );
             assert_eq!(compared, expected, "{}", preset.name);
         }
     }
 
     #[test]
     fn the_median_is_of_absolute_errors() {
-        let row = |model| CitedRow { figure: Figure::MeanMs { bytes: 1, value: 100.0 }, model };
+        let row = |model| CitedRow {
+            figure: Figure::MeanMs {
+                bytes: 1,
+                value: 100.0,
+            },
+            model,
+        };
         let median = |rows: &[CitedRow]| median_error(rows).expect("figures");
         assert!((median(&[row(90.0), row(101.0), row(150.0)]) - 0.1).abs() < 1e-9);
         assert!((median(&[row(90.0), row(130.0)]) - 0.2).abs() < 1e-9);

@@ -24,7 +24,10 @@ pub(super) const HDD_THEORY: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 8 * MS,
         max_transfer_bytes: None,
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 9_765_625 }],
+        slopes: &[Slope {
+            from_bytes: 0,
+            ps_per_kib: 9_765_625,
+        }],
     }),
 };
 
@@ -49,8 +52,16 @@ pub(super) const DISK_2003: Preset = Preset {
         capacity_bytes: 36_000_000_000,
         rpm: 7_200,
         command_ns: 50_000,
-        seek: Seek { settle_ns: 0, root_ns: 17_370_000, linear_from: 1.0, full_ns: 0 },
-        bytes_per_s: TrackRates { outer: 52_000_000, inner: 31_000_000 },
+        seek: Seek {
+            settle_ns: 0,
+            root_ns: 17_370_000,
+            linear_from: 1.0,
+            full_ns: 0,
+        },
+        bytes_per_s: TrackRates {
+            outer: 52_000_000,
+            inner: 31_000_000,
+        },
         buffer: BufferModel {
             segments: 8,
             segment_bytes: 256 * KIB,
@@ -77,7 +88,13 @@ pub(super) const EVA: Preset = Preset {
     max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Array(ArrayModel {
-        overhead_ns: &[(1, 306_000), (2, 373_000), (4, 370_000), (8, 367_000), (16, 384_000)],
+        overhead_ns: &[
+            (1, 306_000),
+            (2, 373_000),
+            (4, 370_000),
+            (8, 367_000),
+            (16, 384_000),
+        ],
         ps_per_kib: 4_662_005,
         slices: None,
     }),
@@ -90,7 +107,13 @@ pub(super) const RAID_6DISK: Preset = Preset {
     origin: "Vivek Goyal's table in Wu Fengguang 2010, the posting of hdd-theory: 1 to 16 readers; fitted here",
     fit_error: "throughput at most 4.8 % off in ten rows, with six figures",
     model: Model::Array(ArrayModel {
-        overhead_ns: &[(1, 42_000), (2, 205_000), (4, 219_000), (8, 232_000), (16, 286_000)],
+        overhead_ns: &[
+            (1, 42_000),
+            (2, 205_000),
+            (4, 219_000),
+            (8, 232_000),
+            (16, 286_000),
+        ],
         ps_per_kib: 6_381_621,
         slices: None,
     }),
@@ -115,8 +138,16 @@ pub(super) const HDD_7200: Preset = Preset {
         capacity_bytes: 4_000_000_000_000,
         rpm: 7_200,
         command_ns: 300_000,
-        seek: Seek { settle_ns: MS, root_ns: 12_780_000, linear_from: 0.3, full_ns: 16 * MS },
-        bytes_per_s: TrackRates { outer: 250 * MB_PER_S, inner: 120 * MB_PER_S },
+        seek: Seek {
+            settle_ns: MS,
+            root_ns: 12_780_000,
+            linear_from: 0.3,
+            full_ns: 16 * MS,
+        },
+        bytes_per_s: TrackRates {
+            outer: 250 * MB_PER_S,
+            inner: 120 * MB_PER_S,
+        },
         buffer: BufferModel {
             segments: 32,
             segment_bytes: 4096 * KIB,

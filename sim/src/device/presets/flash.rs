@@ -25,9 +25,18 @@ pub(super) const X25_M: Preset = Preset {
         command_ns: 9_390,
         max_transfer_bytes: None,
         slopes: &[
-            Slope { from_bytes: 0, ps_per_kib: 6_018_000 },
-            Slope { from_bytes: 64 * KIB, ps_per_kib: 4_267_000 },
-            Slope { from_bytes: 256 * KIB, ps_per_kib: 3_838_000 },
+            Slope {
+                from_bytes: 0,
+                ps_per_kib: 6_018_000,
+            },
+            Slope {
+                from_bytes: 64 * KIB,
+                ps_per_kib: 4_267_000,
+            },
+            Slope {
+                from_bytes: 256 * KIB,
+                ps_per_kib: 3_838_000,
+            },
         ],
     }),
 };
@@ -49,7 +58,10 @@ pub(super) const SANDISK_5000: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 85_900,
         max_transfer_bytes: None,
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 13_720_000 }],
+        slopes: &[Slope {
+            from_bytes: 0,
+            ps_per_kib: 13_720_000,
+        }],
     }),
 };
 
@@ -68,7 +80,10 @@ pub(super) const USB_TECLAST: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 410_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 29_260_000 }],
+        slopes: &[Slope {
+            from_bytes: 0,
+            ps_per_kib: 29_260_000,
+        }],
     }),
     ..SANDISK_5000
 };
@@ -83,8 +98,14 @@ pub(super) const USB_CRUZER: Preset = Preset {
         command_ns: 446_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
         slopes: &[
-            Slope { from_bytes: 0, ps_per_kib: 48_250_000 },
-            Slope { from_bytes: 16 * KIB, ps_per_kib: 39_220_000 },
+            Slope {
+                from_bytes: 0,
+                ps_per_kib: 48_250_000,
+            },
+            Slope {
+                from_bytes: 16 * KIB,
+                ps_per_kib: 39_220_000,
+            },
         ],
     }),
     ..USB_TECLAST
@@ -98,7 +119,10 @@ pub(super) const USB_2G: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 310_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 71_520_000 }],
+        slopes: &[Slope {
+            from_bytes: 0,
+            ps_per_kib: 71_520_000,
+        }],
     }),
     ..USB_TECLAST
 };
@@ -119,7 +143,10 @@ pub(super) const TINY_USB: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 0,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope { from_bytes: 0, ps_per_kib: 68_266_666_667 }],
+        slopes: &[Slope {
+            from_bytes: 0,
+            ps_per_kib: 68_266_666_667,
+        }],
     }),
 };
 

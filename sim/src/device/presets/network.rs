@@ -115,7 +115,11 @@ pub(super) const EBS_GP3: Preset = Preset {
     host_origin: HOST_NOW,
     connections: 32,
     max_fetch_bytes: MAX_FETCH_BYTES,
-    throttle: Some(Throttle { requests_per_s: 3000, request_bytes: 256 * KIB, burst_requests: 1 }),
+    throttle: Some(Throttle {
+        requests_per_s: 3000,
+        request_bytes: 256 * KIB,
+        burst_requests: 1,
+    }),
     model: Model::Net(NetModel {
         rtt_ns: MS,
         rtt_p99_ns: None,
@@ -138,7 +142,11 @@ pub(super) const NFS: Preset = Preset {
     host_origin: HOST_NOW,
     connections: 64,
     max_fetch_bytes: MAX_FETCH_BYTES,
-    throttle: Some(Throttle { requests_per_s: 35_000, request_bytes: u64::MAX, burst_requests: 1 }),
+    throttle: Some(Throttle {
+        requests_per_s: 35_000,
+        request_bytes: u64::MAX,
+        burst_requests: 1,
+    }),
     model: Model::Net(NetModel {
         rtt_ns: 250_000,
         rtt_p99_ns: None,

@@ -22,7 +22,12 @@ pub(super) fn lanes(preset: &Preset) -> u32 {
 impl Oracle<'_> {
     pub(super) fn arrive(&mut self, now: u64, Arrival { id, bytes, done }: Arrival) {
         let page = self.setup.config.page.bytes();
-        let Fetch { end, start, mut next, gap_pages } = self.fetches[id as usize];
+        let Fetch {
+            end,
+            start,
+            mut next,
+            gap_pages,
+        } = self.fetches[id as usize];
         let reached = start + bytes;
         while next < end {
             let extent = self.future.extents[next as usize];
@@ -33,7 +38,11 @@ impl Oracle<'_> {
             }
             let whole = extent.end <= reached;
             // A page is there when all of it is.
-            state.arrived = if whole { extent.len() } else { reached.saturating_sub(extent.start) / page * page };
+            state.arrived = if whole {
+                extent.len()
+            } else {
+                reached.saturating_sub(extent.start) / page * page
+            };
             if whole {
                 state.place = ExtentPlace::Present;
                 self.settle(next);
@@ -72,10 +81,21 @@ impl Oracle<'_> {
     pub(super) fn pump(&mut self, now: u64) {
         // A device that does one command after the other needs one in work and one behind it. A drive with a queue goes
         // over that in its own order, and the longer it is the shorter its ways.
-        let lanes = if self.rule.sweep { u32::MAX } else { self.lanes.saturating_add(1) };
-        let limit = self.setup.config.max_in_flight.min(lanes).min(self.rule.flights);
+        let lanes = if self.rule.sweep {
+            u32::MAX
+        } else {
+            self.lanes.saturating_add(1)
+        };
+        let limit = self
+            .setup
+            .config
+            .max_in_flight
+            .min(lanes)
+            .min(self.rule.flights);
         while self.flying < limit {
-            let Some(extent) = self.most_urgent() else { return };
+            let Some(extent) = self.most_urgent() else {
+                return;
+            };
             let (first, end, gap_pages) = self.with_neighbours(extent);
             let trail = self.trail(first, end);
             self.submit(now, first, end, gap_pages, trail);
@@ -91,7 +111,11 @@ impl Oracle<'_> {
             return Some(extent);
         }
         // What was fetched meanwhile is in the list still; even if it has left since, no reader waits for it any more.
-        while self.asked.front().is_some_and(|e| !self.states[*e as usize].asked) {
+        while self
+            .asked
+            .front()
+            .is_some_and(|e| !self.states[*e as usize].asked)
+        {
             self.asked.pop_front();
         }
         // Waiting reads come first, unless readers take turns: then only when the device has nothing to do.
@@ -120,7 +144,10 @@ impl Oracle<'_> {
     /// The next that is due behind the latest fetch, or else from the start on, as far as a look goes.
     fn next_in_place(&self) -> Option<u32> {
         let behind = self.absent_places.range(self.head..).take(LOOK);
-        behind.chain(self.absent_places.range(..self.head).take(LOOK)).copied().find(|&extent| self.is_due(extent))
+        behind
+            .chain(self.absent_places.range(..self.head).take(LOOK))
+            .copied()
+            .find(|&extent| self.is_due(extent))
     }
 
     /// Everything that is wanted up to this extent fits into the cache together, so it takes no room that something
@@ -147,7 +174,9 @@ impl Oracle<'_> {
     /// Takes pages for what is wanted at `next`: what is wanted later leaves for it.
     fn take_pages(&mut self, pages: u64, next: u32) -> bool {
         while self.held_pages + pages > self.setup.config.capacity_pages {
-            let Some(&(use_, last)) = self.idle.last() else { return false };
+            let Some(&(use_, last)) = self.idle.last() else {
+                return false;
+            };
             if use_ < next {
                 return false;
             }
@@ -163,7 +192,9 @@ impl Oracle<'_> {
         let most = self.longest(extent);
         let mut next = end;
         while (next as usize) < self.states.len() && self.is_near(end - 1, next) {
-            if self.future.extents[next as usize].end - self.future.extents[first as usize].start > most {
+            if self.future.extents[next as usize].end - self.future.extents[first as usize].start
+                > most
+            {
                 break;
             }
             match self.join(first, next, next, most) {
@@ -176,7 +207,10 @@ impl Oracle<'_> {
         let mut before = first;
         while self.rule.backward && before > 0 && self.is_near(before - 1, first) {
             before -= 1;
-            if self.future.extents[end as usize - 1].end - self.future.extents[before as usize].start > most {
+            if self.future.extents[end as usize - 1].end
+                - self.future.extents[before as usize].start
+                > most
+            {
                 break;
             }
             match self.join(before, end - 1, before, most) {
@@ -185,7 +219,8 @@ impl Oracle<'_> {
                 None => {}
             }
         }
-        let bytes = self.future.extents[end as usize - 1].end - self.future.extents[first as usize].start;
+        let bytes =
+            self.future.extents[end as usize - 1].end - self.future.extents[first as usize].start;
         self.ramp_bytes = self.ramp_bytes.max(bytes).saturating_mul(2);
         (first, end, gap_pages)
     }
@@ -194,14 +229,20 @@ impl Oracle<'_> {
     /// is no head, no such gap, or no room.
     fn trail(&mut self, first: u32, end: u32) -> u64 {
         let turns = matches!(self.setup.preset.model, Model::Hdd(_));
-        if !turns || self.rule.gap_bytes == 0 || end as usize >= self.states.len() || !self.is_near(end - 1, end) {
+        if !turns
+            || self.rule.gap_bytes == 0
+            || end as usize >= self.states.len()
+            || !self.is_near(end - 1, end)
+        {
             return 0;
         }
         let next = self.future.next_use(end);
-        let gap = self.future.extents[end as usize].start - self.future.extents[end as usize - 1].end;
+        let gap =
+            self.future.extents[end as usize].start - self.future.extents[end as usize - 1].end;
         let pages = gap.div_ceil(self.setup.config.page.bytes());
         let absent = self.states[end as usize].place == ExtentPlace::Absent && next != NEVER;
-        let bytes = self.future.extents[end as usize].start - self.future.extents[first as usize].start;
+        let bytes =
+            self.future.extents[end as usize].start - self.future.extents[first as usize].start;
         if !absent || bytes > self.setup.config.max_fetch_bytes || !self.take_pages(pages, next) {
             return 0;
         }
@@ -211,16 +252,26 @@ impl Oracle<'_> {
 
     /// Whether `b` begins where `a` ends, or a gap that is read through behind that.
     fn is_near(&self, a: u32, b: u32) -> bool {
-        let (a, b) = (&self.future.extents[a as usize], &self.future.extents[b as usize]);
+        let (a, b) = (
+            &self.future.extents[a as usize],
+            &self.future.extents[b as usize],
+        );
         a.file == b.file && b.start - a.end <= self.rule.gap_bytes
     }
 
     /// Takes `extent` into a fetch that then is of `first..=last`, if it is absent and due and there is room for it and
     /// for the gap before or behind it; returns the pages of that gap.
     fn join(&mut self, first: u32, last: u32, extent: u32, most: u64) -> Option<u64> {
-        let (head, tail) = (&self.future.extents[first as usize], &self.future.extents[last as usize]);
+        let (head, tail) = (
+            &self.future.extents[first as usize],
+            &self.future.extents[last as usize],
+        );
         let fits = tail.end - head.start <= most;
-        let edge = if extent == first { self.member_behind(extent, last) } else { self.member_before(extent, first) };
+        let edge = if extent == first {
+            self.member_behind(extent, last)
+        } else {
+            self.member_before(extent, first)
+        };
         let page = self.setup.config.page.bytes();
         let gap_pages = edge.div_ceil(page);
         let absent = self.states[extent as usize].place == ExtentPlace::Absent;
@@ -243,19 +294,27 @@ impl Oracle<'_> {
     /// Bytes between an extent and the nearest one before it that flies with the fetch to be.
     fn member_before(&self, extent: u32, first: u32) -> u64 {
         let id = self.fetches.len() as u32;
-        let is_member =
-            |e: &u32| self.states[*e as usize].place == ExtentPlace::Flying && self.states[*e as usize].fetch == id;
+        let is_member = |e: &u32| {
+            self.states[*e as usize].place == ExtentPlace::Flying
+                && self.states[*e as usize].fetch == id
+        };
         let before = (first..extent).rev().find(is_member);
-        before.map_or(0, |b| self.future.extents[extent as usize].start - self.future.extents[b as usize].end)
+        before.map_or(0, |b| {
+            self.future.extents[extent as usize].start - self.future.extents[b as usize].end
+        })
     }
 
     /// The same behind it.
     fn member_behind(&self, extent: u32, last: u32) -> u64 {
         let id = self.fetches.len() as u32;
-        let is_member =
-            |e: &u32| self.states[*e as usize].place == ExtentPlace::Flying && self.states[*e as usize].fetch == id;
+        let is_member = |e: &u32| {
+            self.states[*e as usize].place == ExtentPlace::Flying
+                && self.states[*e as usize].fetch == id
+        };
         let behind = (extent + 1..=last).find(is_member);
-        behind.map_or(0, |b| self.future.extents[b as usize].start - self.future.extents[extent as usize].end)
+        behind.map_or(0, |b| {
+            self.future.extents[b as usize].start - self.future.extents[extent as usize].end
+        })
     }
 
     /// The longest fetch now, of which `extent` is one part: what is left is shared between the lanes that are used, so
@@ -264,13 +323,24 @@ impl Oracle<'_> {
         let most = self.setup.config.max_fetch_bytes;
         let lanes = u64::from(self.lanes.min(self.rule.flights).max(1));
         let left = self.absent_bytes + self.future.extents[extent as usize].len();
-        let share = if self.rule.even && lanes > 1 { left.div_ceil(lanes) } else { u64::MAX };
-        let room = self.setup.config.capacity_pages * self.setup.config.page.bytes() / self.rule.cache_part;
-        most.min(self.rule.most_bytes).min(share).min(self.ramp_bytes).min(room / lanes)
+        let share = if self.rule.even && lanes > 1 {
+            left.div_ceil(lanes)
+        } else {
+            u64::MAX
+        };
+        let room = self.setup.config.capacity_pages * self.setup.config.page.bytes()
+            / self.rule.cache_part;
+        most.min(self.rule.most_bytes)
+            .min(share)
+            .min(self.ramp_bytes)
+            .min(room / lanes)
     }
 
     fn submit(&mut self, now: u64, first: u32, end: u32, gap_pages: u64, trail: u64) {
-        let (head, tail) = (self.future.extents[first as usize], self.future.extents[end as usize - 1]);
+        let (head, tail) = (
+            self.future.extents[first as usize],
+            self.future.extents[end as usize - 1],
+        );
         let bytes = tail.end + trail - head.start;
         let gap_pages = gap_pages + trail.div_ceil(self.setup.config.page.bytes());
         self.head = end;
@@ -296,7 +366,20 @@ impl Oracle<'_> {
         self.stats.ra_planned_ops += u64::from(ahead > 0);
         self.stats.ra_planned_bytes += ahead;
         self.flying += 1;
-        self.device.submit(now, Command { id: u64::from(id), file: head.file, start: head.start, len: bytes });
-        self.fetches.push(Fetch { end, next: first, start: head.start, gap_pages });
+        self.device.submit(
+            now,
+            Command {
+                id: u64::from(id),
+                file: head.file,
+                start: head.start,
+                len: bytes,
+            },
+        );
+        self.fetches.push(Fetch {
+            end,
+            next: first,
+            start: head.start,
+            gap_pages,
+        });
     }
 }

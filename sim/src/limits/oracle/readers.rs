@@ -41,7 +41,9 @@ impl<'a> Oracle<'a> {
     /// The bytes that a slot's request wants, as far as its file goes: all of its page for a touch.
     fn range(&self, slot: u32) -> (u64, u64) {
         let job = self.job(slot);
-        let Request { offset, len, kind, .. } = job.requests[self.slots[slot as usize].request];
+        let Request {
+            offset, len, kind, ..
+        } = job.requests[self.slots[slot as usize].request];
         let page = self.setup.config.page.bytes();
         let (start, end) = match kind {
             RequestKind::Touch => (offset / page * page, (offset / page + 1) * page),
@@ -65,7 +67,16 @@ impl<'a> Oracle<'a> {
     }
 
     /// A reader issues a request, unless it is a hint or a touch of a mapped page.
-    fn issue(&mut self, now: u64, Issue { slot, job, request: number, .. }: Issue) {
+    fn issue(
+        &mut self,
+        now: u64,
+        Issue {
+            slot,
+            job,
+            request: number,
+            ..
+        }: Issue,
+    ) {
         self.idle_events = 0;
         if self.slots.len() <= slot as usize {
             self.slots.resize(slot as usize + 1, Slot::default());
@@ -121,13 +132,21 @@ impl<'a> Oracle<'a> {
         let Slot { touch, at, .. } = self.slots[slot as usize];
         let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);
-        let Extent { start: from, end: to, .. } = self.future.extents[extent as usize];
-        let there = (from + self.states[extent as usize].arrived).min(end).min(to);
+        let Extent {
+            start: from,
+            end: to,
+            ..
+        } = self.future.extents[extent as usize];
+        let there = (from + self.states[extent as usize].arrived)
+            .min(end)
+            .min(to);
         let s = &mut self.slots[slot as usize];
         if there <= at {
             s.waiting_since = Some(now);
             self.waiting.push((extent, slot));
-            if self.states[extent as usize].place == ExtentPlace::Absent && !self.states[extent as usize].asked {
+            if self.states[extent as usize].place == ExtentPlace::Absent
+                && !self.states[extent as usize].asked
+            {
                 self.states[extent as usize].asked = true;
                 self.asked.push_back(extent);
             }
@@ -144,15 +163,25 @@ impl<'a> Oracle<'a> {
 
     /// A touch is served: its page is mapped.
     fn map(&mut self, slot: u32, at: u64) {
-        let Job { file, open, ref requests, .. } = *self.job(slot);
+        let Job {
+            file,
+            open,
+            ref requests,
+            ..
+        } = *self.job(slot);
         if requests[self.slots[slot as usize].request].kind == RequestKind::Touch {
-            self.mapped.map(file, open, self.setup.config.page.page_of(at));
+            self.mapped
+                .map(file, open, self.setup.config.page.page_of(at));
         }
     }
 
     /// A part has been copied: on to the rest, the next extent, or the end.
     fn copied(&mut self, now: u64, slot: u32) {
-        let Slot { touch, copied_to: at, .. } = self.slots[slot as usize];
+        let Slot {
+            touch,
+            copied_to: at,
+            ..
+        } = self.slots[slot as usize];
         self.slots[slot as usize].at = at;
         let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);

@@ -49,43 +49,122 @@ pub(super) const LONG: Rule = Rule {
 
 /// Where the search starts, by what is most often best on a kind of device.
 pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
-    let forward = Rule { backward: false, ..LONG };
-    let short = Rule { first_bytes: 1, ..forward };
-    let gaps = Rule { gap_bytes: gap_worth(preset), ..LONG };
-    let turns = Rule { turns: true, cache_part: 4, gap_bytes: gap_worth(preset), ..forward };
-    let pieces = Rule { most_bytes: 64 << 10, ..forward };
+    let forward = Rule {
+        backward: false,
+        ..LONG
+    };
+    let short = Rule {
+        first_bytes: 1,
+        ..forward
+    };
+    let gaps = Rule {
+        gap_bytes: gap_worth(preset),
+        ..LONG
+    };
+    let turns = Rule {
+        turns: true,
+        cache_part: 4,
+        gap_bytes: gap_worth(preset),
+        ..forward
+    };
+    let pieces = Rule {
+        most_bytes: 64 << 10,
+        ..forward
+    };
     // As few fetches as there can be: few draws of a round trip.
-    let few = Rule { flights: 1, even: false, gap_bytes: u64::MAX, ..LONG };
+    let few = Rule {
+        flights: 1,
+        even: false,
+        gap_bytes: u64::MAX,
+        ..LONG
+    };
     let mut starts = match preset.model {
         Model::Hdd(_) => vec![
             gaps,
             turns,
-            Rule { cache_part: 8, even: false, ..gaps },
-            Rule { sweep: true, ..forward },
-            Rule { turns: true, most_bytes: 256 << 10, ..forward },
-            Rule { sweep: true, cache_part: 4, ..gaps },
+            Rule {
+                cache_part: 8,
+                even: false,
+                ..gaps
+            },
+            Rule {
+                sweep: true,
+                ..forward
+            },
+            Rule {
+                turns: true,
+                most_bytes: 256 << 10,
+                ..forward
+            },
+            Rule {
+                sweep: true,
+                cache_part: 4,
+                ..gaps
+            },
         ],
         Model::Disk(_) | Model::Array(_) => {
-            vec![Rule { turns: true, most_bytes: 256 << 10, ..forward }, gaps, turns, LONG, short, pieces]
+            vec![
+                Rule {
+                    turns: true,
+                    most_bytes: 256 << 10,
+                    ..forward
+                },
+                gaps,
+                turns,
+                LONG,
+                short,
+                pieces,
+            ]
         }
         Model::Net(model) if model.rtt_p99_ns.is_some() => {
-            vec![LONG, few, Rule { even: false, ..forward }, short, turns, Rule { flights: 4, ..gaps }]
+            vec![
+                LONG,
+                few,
+                Rule {
+                    even: false,
+                    ..forward
+                },
+                short,
+                turns,
+                Rule { flights: 4, ..gaps },
+            ]
         }
         Model::Ssd(_) | Model::Net(_) | Model::Lanes(_) => {
-            vec![LONG, short, pieces, turns, Rule { even: false, ..forward }, Rule { flights: 4, ..LONG }]
+            vec![
+                LONG,
+                short,
+                pieces,
+                turns,
+                Rule {
+                    even: false,
+                    ..forward
+                },
+                Rule { flights: 4, ..LONG },
+            ]
         }
     };
     starts.retain(|rule| jobs > 1 || !rule.turns || *rule == turns);
-    starts.push(Rule { ahead: false, ..forward });
+    starts.push(Rule {
+        ahead: false,
+        ..forward
+    });
     starts
 }
 
 /// A gap that takes as long as another command.
 fn gap_worth(preset: &Preset) -> u64 {
-    let bytes = |ns: u64, ps_per_kib: u64| (u128::from(ns) * 1_024_000 / u128::from(ps_per_kib.max(1))) as u64;
+    let bytes = |ns: u64, ps_per_kib: u64| {
+        (u128::from(ns) * 1_024_000 / u128::from(ps_per_kib.max(1))) as u64
+    };
     match preset.model {
-        Model::Disk(model) => bytes(model.command_ns, model.slopes.last().map_or(1, |s| s.ps_per_kib)),
-        Model::Array(model) => bytes(model.overhead_ns.last().map_or(0, |o| o.1), model.ps_per_kib),
+        Model::Disk(model) => bytes(
+            model.command_ns,
+            model.slopes.last().map_or(1, |s| s.ps_per_kib),
+        ),
+        Model::Array(model) => bytes(
+            model.overhead_ns.last().map_or(0, |o| o.1),
+            model.ps_per_kib,
+        ),
         // A quarter of a turn.
         Model::Hdd(model) => model.bytes_per_s.outer / u64::from(model.rpm.max(1)) * 15,
         Model::Net(model) => {
@@ -99,22 +178,75 @@ fn gap_worth(preset: &Preset) -> u64 {
 
 /// The changes that the search tries, one at a time, in turn.
 pub(super) const CHANGES: [fn(Rule, &Range) -> Rule; 16] = [
-    |r, a| Rule { most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 2, ..r },
-    |r, _| Rule { turns: !r.turns, ..r },
-    |r, a| Rule { gap_bytes: if r.gap_bytes == 0 { a.gap_bytes } else { r.gap_bytes.saturating_mul(4) }, ..r },
-    |r, a| Rule { flights: r.flights.min(a.flights) / 2, ..r },
+    |r, a| Rule {
+        most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 2,
+        ..r
+    },
+    |r, _| Rule {
+        turns: !r.turns,
+        ..r
+    },
+    |r, a| Rule {
+        gap_bytes: if r.gap_bytes == 0 {
+            a.gap_bytes
+        } else {
+            r.gap_bytes.saturating_mul(4)
+        },
+        ..r
+    },
+    |r, a| Rule {
+        flights: r.flights.min(a.flights) / 2,
+        ..r
+    },
     |r, _| Rule { even: !r.even, ..r },
-    |r, _| Rule { first_bytes: if r.first_bytes == u64::MAX { 1 } else { u64::MAX }, ..r },
-    |r, a| Rule { most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 8, ..r },
-    |r, _| Rule { cache_part: r.cache_part * 8, ..r },
-    |r, _| Rule { sweep: !r.sweep, ..r },
-    |r, _| Rule { backward: !r.backward, ..r },
-    |r, _| Rule { gap_bytes: r.gap_bytes / 4, ..r },
-    |r, a| Rule { most_bytes: r.most_bytes.saturating_mul(2).min(a.max_fetch_bytes), ..r },
-    |r, a| Rule { flights: r.flights.saturating_mul(2).min(a.flights), ..r },
-    |r, _| Rule { cache_part: (r.cache_part / 4).max(1), ..r },
-    |r, _| Rule { first_bytes: 64 << 10, ..r },
-    |r, _| Rule { cache_part: r.cache_part * 64, ..r },
+    |r, _| Rule {
+        first_bytes: if r.first_bytes == u64::MAX {
+            1
+        } else {
+            u64::MAX
+        },
+        ..r
+    },
+    |r, a| Rule {
+        most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 8,
+        ..r
+    },
+    |r, _| Rule {
+        cache_part: r.cache_part * 8,
+        ..r
+    },
+    |r, _| Rule {
+        sweep: !r.sweep,
+        ..r
+    },
+    |r, _| Rule {
+        backward: !r.backward,
+        ..r
+    },
+    |r, _| Rule {
+        gap_bytes: r.gap_bytes / 4,
+        ..r
+    },
+    |r, a| Rule {
+        most_bytes: r.most_bytes.saturating_mul(2).min(a.max_fetch_bytes),
+        ..r
+    },
+    |r, a| Rule {
+        flights: r.flights.saturating_mul(2).min(a.flights),
+        ..r
+    },
+    |r, _| Rule {
+        cache_part: (r.cache_part / 4).max(1),
+        ..r
+    },
+    |r, _| Rule {
+        first_bytes: 64 << 10,
+        ..r
+    },
+    |r, _| Rule {
+        cache_part: r.cache_part * 64,
+        ..r
+    },
 ];
 
 /// What the parameters of a rule may be.

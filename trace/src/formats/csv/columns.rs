@@ -73,7 +73,12 @@ pub const ROLES: [(&str, Role); 13] = [
 const NAMED: usize = 11;
 
 /// Units of time, in nanoseconds.
-pub const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+pub const TIMES: [(&str, u64); 4] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
 
 const PLAIN: &[(&str, Role)] = &[
     ("offset", Role::Offset),
@@ -117,7 +122,16 @@ const TIMED: &[(&str, Role)] = &[
 ];
 
 /// Names that matter and do not say their unit.
-const DOUBTFUL: &[&str] = &["response", "responsetime", "lba", "lbn", "sector", "block", "start_block", "sectors"];
+const DOUBTFUL: &[&str] = &[
+    "response",
+    "responsetime",
+    "lba",
+    "lbn",
+    "sector",
+    "block",
+    "start_block",
+    "sectors",
+];
 
 enum Known {
     /// It means this, in this unit.
@@ -130,8 +144,11 @@ enum Known {
 
 fn known(name: &str) -> Known {
     let name = name.trim().to_ascii_lowercase();
-    let plain =
-        |list: &[(&str, Role)], name: &str| list.iter().find(|(known, _)| *known == name).map(|(_, role)| *role);
+    let plain = |list: &[(&str, Role)], name: &str| {
+        list.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, role)| *role)
+    };
     if let Some(role) = plain(PLAIN, &name) {
         return Known::Role(role, 1);
     }
@@ -139,7 +156,10 @@ fn known(name: &str) -> Known {
         return Known::Doubt;
     }
     let (stem, unit) = name.rsplit_once('_').unwrap_or((&name, ""));
-    match (plain(TIMED, stem), TIMES.iter().find(|(known, _)| *known == unit)) {
+    match (
+        plain(TIMED, stem),
+        TIMES.iter().find(|(known, _)| *known == unit),
+    ) {
         (Some(role), Some((_, unit))) => Known::Role(role, *unit),
         _ => Known::No,
     }
@@ -162,7 +182,11 @@ impl Columns {
     /// The column that means `role`.
     #[must_use]
     pub fn of(&self, role: Role) -> Option<Column> {
-        self.0.iter().flatten().find(|column| column.role == role).copied()
+        self.0
+            .iter()
+            .flatten()
+            .find(|column| column.role == role)
+            .copied()
     }
 
     fn put(&mut self, at: usize, role: Role, unit: u64) -> Result<(), String> {
@@ -180,10 +204,18 @@ impl Columns {
     fn fill(&mut self, names: &[String], time: Option<u64>) {
         let timed = |name: &str| {
             let name = name.trim().to_ascii_lowercase();
-            TIMED.iter().find(|(known, _)| *known == name).map(|(_, role)| *role).zip(time)
+            TIMED
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, role)| *role)
+                .zip(time)
         };
         let mut found: Vec<(usize, Role, u64)> = Vec::new();
-        for (at, name) in names.iter().enumerate().filter(|(at, _)| self.0[*at].is_none()) {
+        for (at, name) in names
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| self.0[*at].is_none())
+        {
             match known(name) {
                 Known::Role(role, unit) => found.push((at, role, unit)),
                 Known::Doubt => found.extend(timed(name).map(|(role, unit)| (at, role, unit))),
@@ -219,7 +251,10 @@ impl Columns {
 }
 
 fn key(role: Role) -> &'static str {
-    ROLES.iter().find(|(_, r)| *r == role).map_or("", |(key, _)| key)
+    ROLES
+        .iter()
+        .find(|(_, r)| *r == role)
+        .map_or("", |(key, _)| key)
 }
 
 /// The columns that the names in a header mean.
@@ -231,7 +266,12 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     for (at, name) in names.iter().enumerate() {
         match known(name) {
             Known::Role(role, unit) => columns.put(at, role, unit)?,
-            Known::Doubt => return Err(format!("column '{}' does not say its unit", name.escape_debug())),
+            Known::Doubt => {
+                return Err(format!(
+                    "column '{}' does not say its unit",
+                    name.escape_debug()
+                ));
+            }
             Known::No => {}
         }
     }
@@ -241,7 +281,10 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
 /// How well a header fits: one with a word that matters might be a table.
 #[must_use]
 pub fn fit(names: &[String]) -> Fit {
-    let matters = names.iter().filter(|name| !matches!(known(name), Known::No)).count();
+    let matters = names
+        .iter()
+        .filter(|name| !matches!(known(name), Known::No))
+        .count();
     match by_names(names) {
         Ok(_) => Fit::Sure,
         Err(_) if matters >= 2 => Fit::Maybe,
@@ -254,15 +297,23 @@ pub fn fit(names: &[String]) -> Fit {
 ///
 /// # Errors
 /// A name is not there, or a unit is missing or unknown.
-pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Option<Columns>, TraceError> {
-    let refuse = |what: String, remedy: &str| TraceError::new(path, TracePosition::Whole, what, remedy);
+pub fn by_keys(
+    pairs: &mut Pairs,
+    names: &[String],
+    path: &Path,
+) -> Result<Option<Columns>, TraceError> {
+    let refuse =
+        |what: String, remedy: &str| TraceError::new(path, TracePosition::Whole, what, remedy);
     let unit = |pairs: &mut Pairs, key: &str| match pairs.take(key) {
         None => Ok(None),
         Some(text) if text == "bytes" => Ok(Some(1)),
         Some(text) if text == "sectors" => Ok(Some(SECTOR)),
         Some(text) => match number(text.as_bytes()).filter(|unit| (1..=MAX_UNIT).contains(unit)) {
             Some(unit) => Ok(Some(unit)),
-            None => Err(refuse(format!("'{key}={text}' is no unit"), "bytes, sectors or a number of bytes")),
+            None => Err(refuse(
+                format!("'{key}={text}' is no unit"),
+                "bytes, sectors or a number of bytes",
+            )),
         },
     };
     let (offset_unit, len_unit) = (unit(pairs, "offset-unit")?, unit(pairs, "len-unit")?);
@@ -270,14 +321,26 @@ pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Optio
         None => None,
         Some(text) => match TIMES.iter().find(|(known, _)| *known == text) {
             Some((_, unit)) => Some(*unit),
-            None => return Err(refuse(format!("'unit={text}' is no unit of time"), "one of ns, us, ms, s")),
+            None => {
+                return Err(refuse(
+                    format!("'unit={text}' is no unit of time"),
+                    "one of ns, us, ms, s",
+                ));
+            }
         },
     };
     let mut columns = Columns(vec![None; names.len()]);
     for (key, role) in &ROLES[..NAMED] {
-        let Some(wanted) = pairs.take(key) else { continue };
-        let by_number = wanted.strip_prefix('#').and_then(|n| number(n.as_bytes())).and_then(|n| n.checked_sub(1));
-        let by_number = by_number.and_then(|n| usize::try_from(n).ok()).filter(|n| *n < names.len());
+        let Some(wanted) = pairs.take(key) else {
+            continue;
+        };
+        let by_number = wanted
+            .strip_prefix('#')
+            .and_then(|n| number(n.as_bytes()))
+            .and_then(|n| n.checked_sub(1));
+        let by_number = by_number
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| *n < names.len());
         let at = names.iter().position(|name| *name == wanted).or(by_number);
         let at = at.ok_or_else(|| refuse(format!("no column '{wanted}'"), &remedy(names)))?;
         let own = match known(&names[at]) {
@@ -287,29 +350,46 @@ pub fn by_keys(pairs: &mut Pairs, names: &[String], path: &Path) -> Result<Optio
         let unit = match role {
             Role::Offset => Some(offset_unit.unwrap_or(1)),
             // Where offsets are in sectors, lengths are in either.
-            Role::Len => len_unit.or(if offset_unit.is_none_or(|unit| unit == 1) { Some(1) } else { None }),
+            Role::Len => len_unit.or(if offset_unit.is_none_or(|unit| unit == 1) {
+                Some(1)
+            } else {
+                None
+            }),
             Role::Start | Role::End | Role::Dur => time.or(own),
             _ => Some(1),
         };
         let unit = unit.ok_or_else(|| match role {
-            Role::Len => {
-                refuse("the unit of lengths is not said".to_string(), "say len-unit=bytes or len-unit=sectors")
-            }
-            _ => refuse("the unit of times is not said".to_string(), "say unit=ns, us, ms or s"),
+            Role::Len => refuse(
+                "the unit of lengths is not said".to_string(),
+                "say len-unit=bytes or len-unit=sectors",
+            ),
+            _ => refuse(
+                "the unit of times is not said".to_string(),
+                "say unit=ns, us, ms or s",
+            ),
         })?;
-        columns.put(at, *role, unit).map_err(|what| refuse(what, "name each column once"))?;
+        columns
+            .put(at, *role, unit)
+            .map_err(|what| refuse(what, "name each column once"))?;
     }
     if columns.0.iter().all(Option::is_none) && offset_unit.or(len_unit).or(time).is_none() {
         return Ok(None);
     }
     columns.fill(names, time);
-    columns.whole().map(Some).map_err(|what| refuse(what, &remedy(names)))
+    columns
+        .whole()
+        .map(Some)
+        .map_err(|what| refuse(what, &remedy(names)))
 }
 
 /// How to name the columns there are.
 #[must_use]
 pub fn remedy(names: &[String]) -> String {
-    let mut shown: Vec<String> = names.iter().take(20).map(|name| name.escape_debug().take(40).collect()).collect();
+    let mut shown: Vec<String> = names
+        .iter()
+        .take(20)
+        .map(|name| name.escape_debug().take(40).collect())
+        .collect();
     if names.len() > shown.len() {
         shown.push("...".to_string());
     }
@@ -327,8 +407,14 @@ mod tests {
     fn keyed(names: &str, keys: &str) -> Result<Vec<Option<(Role, u64)>>, String> {
         let names: Vec<String> = names.split(',').map(str::to_string).collect();
         let mut pairs = Pairs::of(Spec::parse(&format!("csv:{keys}")).expect("pairs").pairs);
-        let columns = by_keys(&mut pairs, &names, Path::new("t")).map_err(|error| error.to_string())?;
-        Ok(columns.expect("keys").0.iter().map(|column| column.map(|c| (c.role, c.unit))).collect())
+        let columns =
+            by_keys(&mut pairs, &names, Path::new("t")).map_err(|error| error.to_string())?;
+        Ok(columns
+            .expect("keys")
+            .0
+            .iter()
+            .map(|column| column.map(|c| (c.role, c.unit)))
+            .collect())
     }
 
     /// One column is named by a key; the others keep what their names mean.
@@ -336,21 +422,36 @@ mod tests {
     fn a_key_takes_no_meaning_from_the_others() {
         let (offset, len) = (Some((Role::Offset, 1)), Some((Role::Len, 1)));
         let start = |unit| Some((Role::Start, unit));
-        assert_eq!(keyed("pos,len,start_us,x", "offset=pos"), Ok(vec![offset, len, start(1000), None]));
+        assert_eq!(
+            keyed("pos,len,start_us,x", "offset=pos"),
+            Ok(vec![offset, len, start(1000), None])
+        );
         let sectors = Some((Role::Offset, 512));
         assert_eq!(
-            keyed("lba,bytes,op", "offset=lba,offset-unit=sectors,len=bytes,len-unit=bytes"),
+            keyed(
+                "lba,bytes,op",
+                "offset=lba,offset-unit=sectors,len=bytes,len-unit=bytes"
+            ),
             Ok(vec![sectors, len, Some((Role::Op, 1))])
         );
         // A unit alone is enough for a time without one.
-        assert_eq!(keyed("offset,len,timestamp", "unit=ms"), Ok(vec![offset, len, start(1_000_000)]));
+        assert_eq!(
+            keyed("offset,len,timestamp", "unit=ms"),
+            Ok(vec![offset, len, start(1_000_000)])
+        );
         // What a key names is not named twice, and an end beside a length is left out.
-        assert_eq!(keyed("offset,at,len", "offset=at"), Ok(vec![None, offset, len]));
+        assert_eq!(
+            keyed("offset,at,len", "offset=at"),
+            Ok(vec![None, offset, len])
+        );
         let dur = Some((Role::Dur, 1000));
         assert_eq!(
             keyed("offset,len,start_us,end_us,took", "dur=took,unit=us"),
             Ok(vec![offset, len, start(1000), None, dur])
         );
-        assert!(keyed("pos,x,y", "offset=pos").is_err_and(|error| error.contains("no column for the len")));
+        assert!(
+            keyed("pos,x,y", "offset=pos")
+                .is_err_and(|error| error.contains("no column for the len"))
+        );
     }
 }

@@ -45,13 +45,19 @@ const DAMAGED: &str = "the file is damaged, or its columns mean something else";
 /// The name of an operation.
 #[must_use]
 pub fn op_name(op: Op) -> &'static str {
-    OPS.iter().find(|(_, known)| *known == op).map_or("read", |(name, _)| name)
+    OPS.iter()
+        .find(|(_, known)| *known == op)
+        .map_or("read", |(name, _)| name)
 }
 
 /// The names of bits, joined by `+`.
 #[must_use]
 pub fn flag_names(flags: Flags) -> String {
-    let names: Vec<&str> = FLAGS.iter().filter(|(_, bit)| flags.has(*bit)).map(|(name, _)| *name).collect();
+    let names: Vec<&str> = FLAGS
+        .iter()
+        .filter(|(_, bit)| flags.has(*bit))
+        .map(|(name, _)| *name)
+        .collect();
     names.join("+")
 }
 
@@ -66,15 +72,24 @@ pub struct Words {
 
 impl Words {
     fn op(&self, word: &[u8]) -> Result<Op, Fault> {
-        let is = |list: &[String]| list.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(word));
+        let is = |list: &[String]| {
+            list.iter()
+                .any(|known| known.as_bytes().eq_ignore_ascii_case(word))
+        };
         if is(&self.reads) {
             return Ok(Op::Read);
         }
         if is(&self.writes) {
             return Ok(Op::Write);
         }
-        let known = OPS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word)).map(|(_, op)| *op);
-        known.ok_or(("an op that is neither a read nor a write", "say what it calls them: csv:reads=A|B,writes=C"))
+        let known = OPS
+            .iter()
+            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(word))
+            .map(|(_, op)| *op);
+        known.ok_or((
+            "an op that is neither a read nor a write",
+            "say what it calls them: csv:reads=A|B,writes=C",
+        ))
     }
 }
 
@@ -98,7 +113,10 @@ impl Lines for Table {
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
         if !self.pending.is_empty() || line.contains(&b'"') {
             if self.pending.len() + line.len() > MAX_LINE_BYTES {
-                return Err(("a row of over 64 KiB", "a quote is not closed, or this is no CSV"));
+                return Err((
+                    "a row of over 64 KiB",
+                    "a quote is not closed, or this is no CSV",
+                ));
             }
             self.pending.extend_from_slice(line);
             // Quotes inside of quotes are doubled, so a row is whole when their number is even.
@@ -107,7 +125,10 @@ impl Lines for Table {
                 return Ok(true);
             }
             let mut row = std::mem::take(&mut self.pending);
-            let mut quoted = self.quoted.take().unwrap_or_else(|| Box::new(Quoted::new(self.delimiter)));
+            let mut quoted = self
+                .quoted
+                .take()
+                .unwrap_or_else(|| Box::new(Quoted::new(self.delimiter)));
             self.row(quoted.split(&row)?, out)?;
             row.clear();
             (self.pending, self.quoted) = (row, Some(quoted));
@@ -117,11 +138,16 @@ impl Lines for Table {
             return Ok(true);
         }
         let delimiter = self.delimiter;
-        self.row(line.split(|b| *b == delimiter), out).map(|()| true)
+        self.row(line.split(|b| *b == delimiter), out)
+            .map(|()| true)
     }
 
     fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
-        if self.pending.is_empty() { Ok(()) } else { Err(("a quote that is not closed", DAMAGED)) }
+        if self.pending.is_empty() {
+            Ok(())
+        } else {
+            Err(("a quote that is not closed", DAMAGED))
+        }
     }
 }
 
@@ -137,7 +163,11 @@ impl Quoted {
     #[must_use]
     pub fn new(delimiter: u8) -> Quoted {
         let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
-        Quoted { parser, bytes: Vec::new(), ends: Vec::new() }
+        Quoted {
+            parser,
+            bytes: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     /// The fields of one row.
@@ -149,7 +179,9 @@ impl Quoted {
         self.bytes.resize(self.bytes.len().max(row.len() + 1), 0);
         self.ends.resize(self.ends.len().max(row.len() + 2), 0);
         self.parser.reset();
-        let (_, _, wrote, fields) = self.parser.read_record(row, &mut self.bytes, &mut self.ends);
+        let (_, _, wrote, fields) = self
+            .parser
+            .read_record(row, &mut self.bytes, &mut self.ends);
         let (bytes, ends) = (&mut self.bytes[wrote..], &mut self.ends[fields..]);
         let (result, _, _, more) = self.parser.read_record(&[], bytes, ends);
         if !matches!(result, csv_core::ReadRecordResult::Record) {
@@ -157,7 +189,10 @@ impl Quoted {
         }
         let (bytes, ends) = (&self.bytes, &self.ends[..fields + more]);
         let begin = |n: usize| if n == 0 { 0 } else { ends[n - 1] };
-        Ok(ends.iter().enumerate().map(move |(n, end)| &bytes[begin(n)..*end]))
+        Ok(ends
+            .iter()
+            .enumerate()
+            .map(move |(n, end)| &bytes[begin(n)..*end]))
     }
 }
 
@@ -171,12 +206,23 @@ struct Row<'a> {
 }
 
 impl Table {
-    fn row<'a>(&mut self, fields: impl Iterator<Item = &'a [u8]>, out: &mut VecDeque<Item>) -> Result<(), Fault> {
+    fn row<'a>(
+        &mut self,
+        fields: impl Iterator<Item = &'a [u8]>,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), Fault> {
         let mut record = Record::read(0, 0, 0);
-        let mut row = Row { file: b"file", ..Row::default() };
+        let mut row = Row {
+            file: b"file",
+            ..Row::default()
+        };
         let mut seen = 0;
         for field in fields {
-            let column = self.columns.0.get(seen).ok_or(("a row with more columns than the first", DAMAGED))?;
+            let column = self
+                .columns
+                .0
+                .get(seen)
+                .ok_or(("a row with more columns than the first", DAMAGED))?;
             if let Some(column) = column {
                 self.field(*column, field, &mut record, &mut row)?;
             }
@@ -188,14 +234,23 @@ impl Table {
         if let Some(dur) = row.dur
             && let Some(start) = record.start_ns
         {
-            record.end_ns = Some(start.checked_add(dur).ok_or(("a time of over 2^64 ns", DAMAGED))?);
+            record.end_ns = Some(
+                start
+                    .checked_add(dur)
+                    .ok_or(("a time of over 2^64 ns", DAMAGED))?,
+            );
         }
         let file = match self.files.get(row.file) {
             Some(file) => file,
             None => {
                 let name = String::from_utf8_lossy(row.file).into_owned();
-                out.push_back(Item::File(FileInfo { name, size: row.file_size }));
-                self.files.add(row.file).ok_or(("too many names of files", "cut the trace in parts"))?
+                out.push_back(Item::File(FileInfo {
+                    name,
+                    size: row.file_size,
+                }));
+                self.files
+                    .add(row.file)
+                    .ok_or(("too many names of files", "cut the trace in parts"))?
             }
         };
         (record.file, record.open) = (file, row.open.unwrap_or(file));
@@ -203,13 +258,36 @@ impl Table {
         Ok(())
     }
 
-    fn field<'a>(&self, column: Column, field: &'a [u8], record: &mut Record, row: &mut Row<'a>) -> Result<(), Fault> {
-        const PLACE: Fault = ("an offset or length that is no whole number of bytes", DAMAGED);
-        const TIME: Fault = ("a time that is no decimal number", "write times as decimals, without exponents");
-        const NUMBER: Fault = ("a thread or open description that is no number below 2^32", DAMAGED);
-        let place = || number(field).and_then(|n| n.checked_mul(column.unit)).ok_or(PLACE);
+    fn field<'a>(
+        &self,
+        column: Column,
+        field: &'a [u8],
+        record: &mut Record,
+        row: &mut Row<'a>,
+    ) -> Result<(), Fault> {
+        const PLACE: Fault = (
+            "an offset or length that is no whole number of bytes",
+            DAMAGED,
+        );
+        const TIME: Fault = (
+            "a time that is no decimal number",
+            "write times as decimals, without exponents",
+        );
+        const NUMBER: Fault = (
+            "a thread or open description that is no number below 2^32",
+            DAMAGED,
+        );
+        let place = || {
+            number(field)
+                .and_then(|n| n.checked_mul(column.unit))
+                .ok_or(PLACE)
+        };
         let time = || decimal_ns(field, column.unit).ok_or(TIME);
-        let small = || number(field).and_then(|n| u32::try_from(n).ok()).ok_or(NUMBER);
+        let small = || {
+            number(field)
+                .and_then(|n| u32::try_from(n).ok())
+                .ok_or(NUMBER)
+        };
         match column.role {
             Role::Offset => record.offset = place()?,
             Role::Len => record.len = place()?,
@@ -232,9 +310,20 @@ impl Table {
 }
 
 fn flags(field: &[u8]) -> Result<Flags, Fault> {
-    let bit = |name: &[u8]| FLAGS.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, bit)| *bit);
-    let joined = field.split(|b| *b == b'+').map(bit).try_fold(Flags::default(), |all, bit| Some(all.with(bit?)));
-    joined.ok_or(("an unknown flag", "the flags are ahead, direct and executable, joined by +"))
+    let bit = |name: &[u8]| {
+        FLAGS
+            .iter()
+            .find(|(known, _)| known.as_bytes() == name)
+            .map(|(_, bit)| *bit)
+    };
+    let joined = field
+        .split(|b| *b == b'+')
+        .map(bit)
+        .try_fold(Flags::default(), |all, bit| Some(all.with(bit?)));
+    joined.ok_or((
+        "an unknown flag",
+        "the flags are ahead, direct and executable, joined by +",
+    ))
 }
 
 /// `12e500 13s0`: 500 ns after the end of record 12, and after the start of record 13.
@@ -242,10 +331,17 @@ fn flags(field: &[u8]) -> Result<Flags, Fault> {
 /// # Errors
 /// It is something else.
 pub fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
-    const BAD: Fault = ("a dependency that is not RECORD, e or s, NANOSECONDS", DAMAGED);
+    const BAD: Fault = (
+        "a dependency that is not RECORD, e or s, NANOSECONDS",
+        DAMAGED,
+    );
     let one = |word: &[u8]| {
         let at = word.iter().position(|b| matches!(b, b'e' | b's'))?;
-        Some(After { record: number(&word[..at])?, end: word[at] == b'e', delay_ns: number(&word[at + 1..])? })
+        Some(After {
+            record: number(&word[..at])?,
+            end: word[at] == b'e',
+            delay_ns: number(&word[at + 1..])?,
+        })
     };
     let words = field.split(|b| *b == b' ').take(MAX_AFTER + 1);
     words.map(|word| one(word).ok_or(BAD)).collect()

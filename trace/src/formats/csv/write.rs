@@ -21,11 +21,18 @@ use std::path::Path;
 ///
 /// # Errors
 /// They end with an error, or cannot be written.
-pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+pub fn export(
+    header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<Exported, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     let path = output.path;
     let mut writer = Writer {
-        to: ::csv::WriterBuilder::new().buffer_capacity(1 << 16).from_writer(output.to),
+        to: ::csv::WriterBuilder::new()
+            .buffer_capacity(1 << 16)
+            .from_writer(output.to),
         lacks: header.lacks,
         files: Vec::new(),
         text: String::new(),
@@ -45,32 +52,55 @@ pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Re
         ("flags", false),
         ("after", false),
     ];
-    let columns = columns.into_iter().filter(|(_, lacks)| !lacks).map(|(name, _)| name);
-    writer.to.write_record(columns).map_err(|error| failed(&path, error))?;
+    let columns = columns
+        .into_iter()
+        .filter(|(_, lacks)| !lacks)
+        .map(|(name, _)| name);
+    writer
+        .to
+        .write_record(columns)
+        .map_err(|error| failed(&path, error))?;
     let (mut names, mut records) = (HashSet::new(), 0);
     let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
     for item in items {
         match item? {
             Item::File(file) => {
                 if !names.insert(file.name.clone()) {
-                    *left_out.entry("files that became one with another of their name").or_default() += 1;
+                    *left_out
+                        .entry("files that became one with another of their name")
+                        .or_default() += 1;
                 }
                 writer.files.push(file);
             }
             Item::Record(record) => {
                 records += 1;
-                writer.record(&record).map_err(|error| failed(&path, error))?;
+                writer
+                    .record(&record)
+                    .map_err(|error| failed(&path, error))?;
             }
         }
     }
-    writer.to.flush().map_err(|error| TraceError::not_written(&path, &error))?;
-    Ok(Exported { records, left_out: left_out.into_iter().collect() })
+    writer
+        .to
+        .flush()
+        .map_err(|error| TraceError::not_written(&path, &error))?;
+    Ok(Exported {
+        records,
+        left_out: left_out.into_iter().collect(),
+    })
 }
 
 /// What a record waits for, as text.
 #[must_use]
 pub fn after_text(after: &[After]) -> String {
-    let one = |after: &After| format!("{}{}{}", after.record, if after.end { 'e' } else { 's' }, after.delay_ns);
+    let one = |after: &After| {
+        format!(
+            "{}{}{}",
+            after.record,
+            if after.end { 'e' } else { 's' },
+            after.delay_ns
+        )
+    };
     after.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 

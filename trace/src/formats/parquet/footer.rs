@@ -36,7 +36,8 @@ pub enum Refused {
 /// Looks at the `len` bytes from `start` on.
 pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
     let mut from = BufReader::new(file.try_clone().map_err(|_| Refused::Damaged)?);
-    from.seek(SeekFrom::Start(start)).map_err(|_| Refused::Damaged)?;
+    from.seek(SeekFrom::Start(start))
+        .map_err(|_| Refused::Damaged)?;
     let mut footer = Compact::new(&mut from, len);
     let head = |footer: &mut Compact<'_>| {
         footer.expect(0, 1, I32)?;
@@ -53,7 +54,11 @@ pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
         footer.list().filter(|(_, kind)| *kind == STRUCT)
     };
     let (groups, _) = groups(&mut footer).ok_or(Refused::Damaged)?;
-    if groups > MAX_GROUPS { Err(Refused::Groups) } else { Ok(()) }
+    if groups > MAX_GROUPS {
+        Err(Refused::Groups)
+    } else {
+        Ok(())
+    }
 }
 
 /// Reads the elements of the schema, which stand in the order of a walk through the tree, and follows the walk.
@@ -65,7 +70,10 @@ fn schema(footer: &mut Compact<'_>, elements: u64) -> Result<(), Refused> {
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..elements {
         let children = element(footer).ok_or(Refused::Damaged)?;
-        let children = u64::try_from(children).ok().filter(|n| *n < elements).ok_or(Refused::Damaged)?;
+        let children = u64::try_from(children)
+            .ok()
+            .filter(|n| *n < elements)
+            .ok_or(Refused::Damaged)?;
         if let Some(left) = open.last_mut() {
             *left -= 1;
         }
@@ -181,12 +189,25 @@ mod tests {
         assert_eq!(footer(&chain(MAX_LEVELS), 0), Ok(()));
         assert_eq!(footer(&chain(MAX_LEVELS + 1), 0), Err(Refused::Deep));
         // A deep group behind one that has ended, and columns behind a deep group.
-        assert_eq!(footer(&[&[3, 0][..], &chain(MAX_LEVELS - 1), &[0]].concat(), 0), Ok(()));
-        assert_eq!(footer(&[&[3, 0][..], &chain(MAX_LEVELS), &[0]].concat(), 0), Err(Refused::Deep));
-        assert_eq!(footer(&[3, 0], 0), Err(Refused::Damaged), "room for children that are not there");
+        assert_eq!(
+            footer(&[&[3, 0][..], &chain(MAX_LEVELS - 1), &[0]].concat(), 0),
+            Ok(())
+        );
+        assert_eq!(
+            footer(&[&[3, 0][..], &chain(MAX_LEVELS), &[0]].concat(), 0),
+            Err(Refused::Deep)
+        );
+        assert_eq!(
+            footer(&[3, 0], 0),
+            Err(Refused::Damaged),
+            "room for children that are not there"
+        );
         assert_eq!(footer(&[i64::from(i32::MAX), 0], 0), Err(Refused::Damaged));
         assert_eq!(footer(&[-1, 0], 0), Err(Refused::Damaged));
-        assert_eq!(footer(&vec![0; MAX_ELEMENTS as usize + 1], 0), Err(Refused::Wide));
+        assert_eq!(
+            footer(&vec![0; MAX_ELEMENTS as usize + 1], 0),
+            Err(Refused::Wide)
+        );
         assert_eq!(footer(&chain(2), MAX_GROUPS), Ok(()));
         assert_eq!(footer(&chain(2), MAX_GROUPS + 1), Err(Refused::Groups));
     }

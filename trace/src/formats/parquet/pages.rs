@@ -27,7 +27,9 @@ fn sizes(head: &mut Compact<'_>) -> Option<[i64; 2]> {
 /// Whether the pages between two places of `file` are of a size that may be unpacked.
 #[must_use]
 pub fn fit(file: &File, start: u64, len: u64) -> bool {
-    let Ok(file) = file.try_clone() else { return false };
+    let Ok(file) = file.try_clone() else {
+        return false;
+    };
     let mut from = BufReader::new(file);
     if from.seek(SeekFrom::Start(start)).is_err() {
         return false;
@@ -35,9 +37,15 @@ pub fn fit(file: &File, start: u64, len: u64) -> bool {
     let mut left = len;
     while left > 0 {
         let mut head = Compact::new(&mut from, MAX_HEAD_BYTES);
-        let Some([unpacked, packed]) = sizes(&mut head) else { return false };
-        let whole = u64::try_from(packed).ok().and_then(|packed| head.taken().checked_add(packed));
-        let Some(whole) = whole.filter(|whole| *whole <= left) else { return false };
+        let Some([unpacked, packed]) = sizes(&mut head) else {
+            return false;
+        };
+        let whole = u64::try_from(packed)
+            .ok()
+            .and_then(|packed| head.taken().checked_add(packed));
+        let Some(whole) = whole.filter(|whole| *whole <= left) else {
+            return false;
+        };
         let sane = (0..=MAX_PAGE_BYTES).contains(&unpacked) && packed <= MAX_PAGE_BYTES;
         if !sane || from.seek_relative(packed).is_err() {
             return false;
@@ -73,9 +81,15 @@ mod tests {
     fn a_page_has_a_largest_size_and_its_other_fields_are_passed_over() {
         let most = MAX_PAGE_BYTES.cast_unsigned();
         // A structure with a text, a list of two numbers and a list of one true, a byte and a double in it.
-        let more =
-            [0x2c, 0x18, 2, b'a', b'b', 0x19, 0x25, 1, 2, 0x19, 0x11, 1, 0x13, 7, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0];
-        for (size, more, fits) in [(most, &more[..], true), (most, &[], true), (most + 1, &[], false)] {
+        let more = [
+            0x2c, 0x18, 2, b'a', b'b', 0x19, 0x25, 1, 2, 0x19, 0x11, 1, 0x13, 7, 0x17, 1, 2, 3, 4,
+            5, 6, 7, 8, 0,
+        ];
+        for (size, more, fits) in [
+            (most, &more[..], true),
+            (most, &[], true),
+            (most + 1, &[], false),
+        ] {
             let (file, len) = page(size, more);
             assert_eq!(fit(&file, 0, len), fits);
             assert!(!fit(&file, 0, len + 1), "what follows is no page");

@@ -78,7 +78,9 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     pairs.finish(&path, super::FORMAT.name, &[])?;
     let file = input.into_file(MAX_COPY_BYTES)?;
     check(&file, &path)?;
-    let clone = file.try_clone().map_err(|error| TraceError::io(&path, TracePosition::Whole, &error))?;
+    let clone = file
+        .try_clone()
+        .map_err(|error| TraceError::io(&path, TracePosition::Whole, &error))?;
     let damaged = |error: ::parquet::errors::ParquetError| {
         refuse(
             &path,
@@ -87,7 +89,13 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         )
     };
     let reader = quiet(|| SerializedFileReader::new(clone));
-    let panicked = || refuse(&path, "no whole Parquet file", "copy it again; its list of contents is at its end");
+    let panicked = || {
+        refuse(
+            &path,
+            "no whole Parquet file",
+            "copy it again; its list of contents is at its end",
+        )
+    };
     let reader = reader.ok_or_else(panicked)?.map_err(damaged)?;
     let about = reader.metadata().file_metadata();
     let columns = columns(about, &path)?;
@@ -106,33 +114,57 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         rows: 0,
     };
     let items = items(table);
-    let items = if sort { order::by_start(items, &path) } else { items };
-    Ok(Import { header, items, left_out: LeftOut::default() })
+    let items = if sort {
+        order::by_start(items, &path)
+    } else {
+        items
+    };
+    Ok(Import {
+        header,
+        items,
+        left_out: LeftOut::default(),
+    })
 }
 
 /// Looks at the list of contents before the library reads it.
 fn check(mut file: &File, path: &Path) -> Result<(), TraceError> {
     let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-    let damaged = || refuse(path, "no whole Parquet file", "copy it again; its list of contents is at its end");
+    let damaged = || {
+        refuse(
+            path,
+            "no whole Parquet file",
+            "copy it again; its list of contents is at its end",
+        )
+    };
     let mut tail = [0; 8];
     let len = file.metadata().map_err(io)?.len();
     if len < 12 {
         return Err(damaged());
     }
-    file.seek(SeekFrom::End(-8)).and_then(|_| file.read_exact(&mut tail)).map_err(io)?;
+    file.seek(SeekFrom::End(-8))
+        .and_then(|_| file.read_exact(&mut tail))
+        .map_err(io)?;
     let footer = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if &tail[4..] != super::MAGIC || footer > len - 12 {
         return Err(damaged());
     }
     if footer > MAX_FOOTER_BYTES {
-        return Err(refuse(path, "a list of contents of over 64 MiB", "write it with larger row groups"));
+        return Err(refuse(
+            path,
+            "a list of contents of over 64 MiB",
+            "write it with larger row groups",
+        ));
     }
     let alone = "write the columns of the trace alone";
     footer::check(file, len - 8 - footer, footer).map_err(|refused| match refused {
         Refused::Damaged => damaged(),
         Refused::Deep => refuse(path, "a schema that is nested more than 32 deep", alone),
         Refused::Wide => refuse(path, "a schema of more than 4096 columns and groups", alone),
-        Refused::Groups => refuse(path, "more than 1048576 row groups", "write it with larger row groups"),
+        Refused::Groups => refuse(
+            path,
+            "more than 1048576 row groups",
+            "write it with larger row groups",
+        ),
     })
 }
 
@@ -141,11 +173,20 @@ type Columns = [Option<usize>; NAMES.len()];
 fn columns(about: &FileMetaData, path: &Path) -> Result<Columns, TraceError> {
     let schema = about.schema_descr();
     if schema.num_columns() > MAX_COLUMNS {
-        return Err(refuse(path, "more than 1024 columns", "write the columns of the trace alone"));
+        return Err(refuse(
+            path,
+            "more than 1024 columns",
+            "write the columns of the trace alone",
+        ));
     }
     let mut columns = [None; NAMES.len()];
     for (at, column) in schema.columns().iter().enumerate() {
-        let Some(role) = NAMES.iter().position(|name| *name == column.path().string()) else { continue };
+        let Some(role) = NAMES
+            .iter()
+            .position(|name| *name == column.path().string())
+        else {
+            continue;
+        };
         if column.max_rep_level() > 0 || column.max_def_level() > 1 {
             let what = format!("a column '{}' that is a list or a structure", NAMES[role]);
             return Err(refuse(path, what, "write it as a plain column"));
@@ -180,9 +221,16 @@ fn header(about: &FileMetaData, columns: &Columns) -> Header {
         Some("BelowCache") => Level::BelowCache,
         _ => Level::Unknown,
     };
-    let mut notes: Vec<String> = value("notes").unwrap_or_default().lines().map(str::to_string).collect();
+    let mut notes: Vec<String> = value("notes")
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_string)
+        .collect();
     if !ours {
-        notes.push("Not written by foreread, but with its column names: read as nanoseconds and bytes.".to_string());
+        notes.push(
+            "Not written by foreread, but with its column names: read as nanoseconds and bytes."
+                .to_string(),
+        );
     }
     Header {
         format: value("source_format").unwrap_or_else(|| super::FORMAT.name.to_string()),
@@ -215,12 +263,19 @@ impl Column {
         self.at = 0;
         let known = self.nullable.then_some(&mut self.known);
         let read = match &mut self.reader {
-            ColumnReader::Int32ColumnReader(r) => r.read_records(BATCH, known, None, &mut self.ints),
-            ColumnReader::Int64ColumnReader(r) => r.read_records(BATCH, known, None, &mut self.longs),
-            ColumnReader::ByteArrayColumnReader(r) => r.read_records(BATCH, known, None, &mut self.texts),
+            ColumnReader::Int32ColumnReader(r) => {
+                r.read_records(BATCH, known, None, &mut self.ints)
+            }
+            ColumnReader::Int64ColumnReader(r) => {
+                r.read_records(BATCH, known, None, &mut self.longs)
+            }
+            ColumnReader::ByteArrayColumnReader(r) => {
+                r.read_records(BATCH, known, None, &mut self.texts)
+            }
             _ => return Err("a column of another type than integers or text".to_string()),
         };
-        read.map(|(rows, _, _)| rows).map_err(|error| format!("a column that cannot be read ({})", one_line(&error)))
+        read.map(|(rows, _, _)| rows)
+            .map_err(|error| format!("a column that cannot be read ({})", one_line(&error)))
     }
 
     /// The place of a row's value, unless it is null.
@@ -235,7 +290,10 @@ impl Column {
     fn number(&mut self, row: usize) -> Option<i64> {
         let at = self.place(row)?;
         // Unsigned numbers of 32 bits are stored with their bits.
-        self.ints.get(at).map(|n| i64::from(n.cast_unsigned())).or_else(|| self.longs.get(at).copied())
+        self.ints
+            .get(at)
+            .map(|n| i64::from(n.cast_unsigned()))
+            .or_else(|| self.longs.get(at).copied())
     }
 
     fn text(&mut self, row: usize) -> Option<ByteArray> {
@@ -267,14 +325,18 @@ impl Step for Table {
             if self.group == self.groups {
                 return Ok(false);
             }
-            let group = quiet(|| self.open()).unwrap_or_else(|| Err("a group that cannot be opened".to_string()));
+            let group = quiet(|| self.open())
+                .unwrap_or_else(|| Err("a group that cannot be opened".to_string()));
             let group = group.map_err(|what| self.error(what))?;
             (self.open, self.group) = (Some(group), self.group + 1);
         }
-        let Some(mut group) = self.open.take() else { return Ok(false) };
+        let Some(mut group) = self.open.take() else {
+            return Ok(false);
+        };
         let mut rows = None;
         for column in group.columns.iter_mut().flatten() {
-            let got = quiet(|| column.fill()).unwrap_or_else(|| Err("a column that cannot be read".to_string()));
+            let got = quiet(|| column.fill())
+                .unwrap_or_else(|| Err("a column that cannot be read".to_string()));
             let got = got.map_err(|what| self.error(what))?;
             if *rows.get_or_insert(got) != got {
                 return Err(self.error("columns of different lengths".to_string()));
@@ -283,7 +345,8 @@ impl Step for Table {
         let rows = rows.unwrap_or(0);
         for row in 0..rows {
             self.rows += 1;
-            self.row(row, &mut group, out).map_err(|what| self.error(what.to_string()))?;
+            self.row(row, &mut group, out)
+                .map_err(|what| self.error(what.to_string()))?;
         }
         group.left = group.left.saturating_sub(rows as u64);
         if rows == 0 && group.left > 0 {
@@ -299,40 +362,74 @@ impl Step for Table {
 impl Table {
     fn error(&self, what: String) -> TraceError {
         let remedy = "the file is damaged, or its columns mean something else";
-        TraceError::new(&self.path, TracePosition::Record(self.rows.max(1)), what, remedy)
+        TraceError::new(
+            &self.path,
+            TracePosition::Record(self.rows.max(1)),
+            what,
+            remedy,
+        )
     }
 
     fn open(&self) -> Result<Group, String> {
         let about: &RowGroupMetaData = self.reader.metadata().row_group(self.group);
-        let group = self.reader.get_row_group(self.group).map_err(|error| one_line(&error))?;
+        let group = self
+            .reader
+            .get_row_group(self.group)
+            .map_err(|error| one_line(&error))?;
         let mut columns = [const { None }; NAMES.len()];
         for (column, at) in columns.iter_mut().zip(self.columns) {
             let Some(at) = at else { continue };
             let chunk = about.column(at);
             // `byte_range` panics where these are negative.
-            let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-            let place = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
+            let start = chunk
+                .dictionary_page_offset()
+                .unwrap_or(chunk.data_page_offset());
+            let place = u64::try_from(start)
+                .ok()
+                .zip(u64::try_from(chunk.compressed_size()).ok());
             if !place.is_some_and(|(start, len)| pages::fit(&self.file, start, len)) {
                 return Err("a column with a damaged page, or one of over 64 MiB".to_string());
             }
-            let reader = group.get_column_reader(at).map_err(|error| one_line(&error))?;
+            let reader = group
+                .get_column_reader(at)
+                .map_err(|error| one_line(&error))?;
             let nullable = chunk.column_descr().max_def_level() > 0;
             let (known, ints, longs, texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            *column = Some(Column { reader, nullable, known, ints, longs, texts, at: 0 });
+            *column = Some(Column {
+                reader,
+                nullable,
+                known,
+                ints,
+                longs,
+                texts,
+                at: 0,
+            });
         }
-        let left = u64::try_from(about.num_rows()).map_err(|_| "a group of less than no rows".to_string())?;
+        let left = u64::try_from(about.num_rows())
+            .map_err(|_| "a group of less than no rows".to_string())?;
         Ok(Group { columns, left })
     }
 
-    fn row(&mut self, row: usize, group: &mut Group, out: &mut VecDeque<Item>) -> Result<(), &'static str> {
-        let mut number = |role: usize| group.columns[role].as_mut().and_then(|column| column.number(row));
+    fn row(
+        &mut self,
+        row: usize,
+        group: &mut Group,
+        out: &mut VecDeque<Item>,
+    ) -> Result<(), &'static str> {
+        let mut number = |role: usize| {
+            group.columns[role]
+                .as_mut()
+                .and_then(|column| column.number(row))
+        };
         let whole = |value: Option<i64>| match value {
             None => Ok(None),
             Some(n) => u64::try_from(n).map(Some).map_err(|_| "a negative number"),
         };
         let small = |value: Option<i64>| match value {
             None => Ok(None),
-            Some(n) => u32::try_from(n).map(Some).map_err(|_| "a number of over 32 bits"),
+            Some(n) => u32::try_from(n)
+                .map(Some)
+                .map_err(|_| "a number of over 32 bits"),
         };
         let mut record = Record::read(0, 0, 0);
         record.offset = whole(number(OFFSET))?.ok_or("no offset")?;
@@ -347,7 +444,11 @@ impl Table {
         let open = small(number(STREAM))?;
         let size = whole(number(FILE_SIZE))?.filter(|size| *size <= MAX_END);
         let id = number(FILE_ID);
-        let mut text = |role: usize| group.columns[role].as_mut().and_then(|column| column.text(row));
+        let mut text = |role: usize| {
+            group.columns[role]
+                .as_mut()
+                .and_then(|column| column.text(row))
+        };
         let name = text(FILE);
         if let Some(after) = text(AFTER) {
             record.after = parse_after(after.data()).map_err(|(what, _)| what)?;
@@ -358,7 +459,10 @@ impl Table {
         record.file = match self.files.get(key) {
             Some(file) => file,
             None => {
-                out.push_back(Item::File(FileInfo { name: String::from_utf8_lossy(name).into_owned(), size }));
+                out.push_back(Item::File(FileInfo {
+                    name: String::from_utf8_lossy(name).into_owned(),
+                    size,
+                }));
                 self.files.add(key).ok_or("too many names of files")?
             }
         };

@@ -34,7 +34,11 @@ pub struct Compact<'a> {
 
 impl<'a> Compact<'a> {
     pub fn new(from: &'a mut BufReader<File>, most: u64) -> Compact<'a> {
-        Compact { from, taken: 0, most }
+        Compact {
+            from,
+            taken: 0,
+            most,
+        }
     }
 
     /// Bytes read.
@@ -43,14 +47,20 @@ impl<'a> Compact<'a> {
     }
 
     fn bytes(&mut self, n: u64) -> Option<()> {
-        self.taken = self.taken.checked_add(n).filter(|taken| *taken <= self.most)?;
+        self.taken = self
+            .taken
+            .checked_add(n)
+            .filter(|taken| *taken <= self.most)?;
         self.from.seek_relative(i64::try_from(n).ok()?).ok()
     }
 
     fn byte(&mut self) -> Option<u8> {
         self.taken += 1;
         let mut byte = [0];
-        self.from.read_exact(&mut byte).ok().filter(|()| self.taken <= self.most)?;
+        self.from
+            .read_exact(&mut byte)
+            .ok()
+            .filter(|()| self.taken <= self.most)?;
         Some(byte[0])
     }
 
@@ -77,7 +87,11 @@ impl<'a> Compact<'a> {
         if head == 0 {
             return Some(None);
         }
-        let id = if head >> 4 == 0 { self.integer()? } else { last.checked_add(i64::from(head >> 4))? };
+        let id = if head >> 4 == 0 {
+            self.integer()?
+        } else {
+            last.checked_add(i64::from(head >> 4))?
+        };
         Some(Some((id, head & 15)))
     }
 
@@ -89,7 +103,11 @@ impl<'a> Compact<'a> {
     /// The head of a list: how many there are, and of which type.
     pub fn list(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
-        let len = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+        let len = if head >> 4 == 15 {
+            self.varint()?
+        } else {
+            u64::from(head >> 4)
+        };
         Some((len, head & 15))
     }
 

@@ -22,22 +22,35 @@ use std::sync::Arc;
 pub const GROUP_ROWS: usize = 1 << 17;
 
 fn failed(path: &Path, record: u64, error: &ParquetError) -> TraceError {
-    TraceError::new(path, TracePosition::Record(record), format!("cannot be written ({error})"), "check the disk")
+    TraceError::new(
+        path,
+        TracePosition::Record(record),
+        format!("cannot be written ({error})"),
+        "check the disk",
+    )
 }
 
 /// Writes `items`.
 ///
 /// # Errors
 /// They end with an error, or cannot be written.
-pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+pub fn export(
+    header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<Exported, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     let path = output.path;
     let mut records = 0;
     let fail = |error: ParquetError| failed(&path, 0, &error);
     let schema = Arc::new(parse_message_type(SCHEMA).map_err(fail)?);
     let level = ZstdLevel::try_new(3).map_err(fail)?;
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(level)).build();
-    let mut to = SerializedFileWriter::new(output.to, schema, Arc::new(properties)).map_err(fail)?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(level))
+        .build();
+    let mut to =
+        SerializedFileWriter::new(output.to, schema, Arc::new(properties)).map_err(fail)?;
     for (key, value) in about(header) {
         to.append_key_value_metadata(KeyValue::new(key.to_string(), value));
     }
@@ -49,16 +62,21 @@ pub fn export(header: &Header, pairs: Pairs, items: Items, output: Output) -> Re
                 records += 1;
                 rows.add(&record, &files[record.file as usize]);
                 if rows.len == GROUP_ROWS {
-                    rows.write(&mut to).map_err(|error| failed(&path, records, &error))?;
+                    rows.write(&mut to)
+                        .map_err(|error| failed(&path, records, &error))?;
                 }
             }
         }
     }
     if rows.len > 0 {
-        rows.write(&mut to).map_err(|error| failed(&path, records, &error))?;
+        rows.write(&mut to)
+            .map_err(|error| failed(&path, records, &error))?;
     }
     to.close().map_err(|error| failed(&path, records, &error))?;
-    Ok(Exported { records, left_out: Vec::new() })
+    Ok(Exported {
+        records,
+        left_out: Vec::new(),
+    })
 }
 
 /// What holds for the whole trace.
@@ -118,7 +136,13 @@ impl Rows {
             column.push(long(value));
         }
         let small = [record.file, record.open, record.thread].map(u32::cast_signed);
-        let ints = [small[0], small[1], small[2], code(record.op), i32::from(record.flags.0)];
+        let ints = [
+            small[0],
+            small[1],
+            small[2],
+            code(record.op),
+            i32::from(record.flags.0),
+        ];
         for (column, value) in self.ints.iter_mut().zip(ints) {
             column.push(value);
         }
@@ -128,11 +152,15 @@ impl Rows {
         };
         self.name = Some((record.file, name.clone()));
         self.files.push(name);
-        let after = (!record.after.is_empty()).then(|| ByteArray::from(after_text(&record.after).as_str()));
+        let after =
+            (!record.after.is_empty()).then(|| ByteArray::from(after_text(&record.after).as_str()));
         self.after.add(after);
     }
 
-    fn write<W: Write + Send>(&mut self, to: &mut SerializedFileWriter<W>) -> Result<(), ParquetError> {
+    fn write<W: Write + Send>(
+        &mut self,
+        to: &mut SerializedFileWriter<W>,
+    ) -> Result<(), ParquetError> {
         let mut group = to.next_row_group()?;
         let mut number = 0;
         while let Some(mut column) = group.next_column()? {
@@ -145,16 +173,28 @@ impl Rows {
                         n => n,
                     };
                     let Maybe { values, known } = &self.maybe_longs[at];
-                    column.typed::<Int64Type>().write_batch(values, Some(known), None)?;
+                    column
+                        .typed::<Int64Type>()
+                        .write_batch(values, Some(known), None)?;
                 }
                 2 => {
-                    column.typed::<ByteArrayType>().write_batch(&self.files, plain, None)?;
+                    column
+                        .typed::<ByteArrayType>()
+                        .write_batch(&self.files, plain, None)?;
                 }
                 8 | 9 => {
-                    column.typed::<Int64Type>().write_batch(&self.longs[number - 8], plain, None)?;
+                    column.typed::<Int64Type>().write_batch(
+                        &self.longs[number - 8],
+                        plain,
+                        None,
+                    )?;
                 }
                 12 => {
-                    column.typed::<ByteArrayType>().write_batch(&self.after.values, Some(&self.after.known), None)?;
+                    column.typed::<ByteArrayType>().write_batch(
+                        &self.after.values,
+                        Some(&self.after.known),
+                        None,
+                    )?;
                 }
                 n => {
                     let at = match n {
@@ -162,14 +202,19 @@ impl Rows {
                         11 => 4,
                         n => n - 4,
                     };
-                    column.typed::<Int32Type>().write_batch(&self.ints[at], plain, None)?;
+                    column
+                        .typed::<Int32Type>()
+                        .write_batch(&self.ints[at], plain, None)?;
                 }
             }
             column.close()?;
             number += 1;
         }
         group.close()?;
-        *self = Rows { name: self.name.take(), ..Rows::default() };
+        *self = Rows {
+            name: self.name.take(),
+            ..Rows::default()
+        };
         Ok(())
     }
 }

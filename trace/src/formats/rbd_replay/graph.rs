@@ -57,7 +57,14 @@ impl Graph {
     #[must_use]
     pub fn new(aio_ends: bool) -> Graph {
         let (nodes, order) = (HashMap::new(), VecDeque::new());
-        Graph { nodes, order, afters: 0, gaps: false, aio_ends, most: MAX_REMEMBERED }
+        Graph {
+            nodes,
+            order,
+            afters: 0,
+            gaps: false,
+            aio_ends,
+            most: MAX_REMEMBERED,
+        }
     }
 
     /// From here on an unknown id is no error: an entry was passed over.
@@ -70,11 +77,18 @@ impl Graph {
     /// # Errors
     /// It names what is not before it, or waits for too many.
     pub fn waits(&self, ids: &[(u32, u64)], serial: &[After]) -> Result<Waits, &'static str> {
-        let mut waits = Waits { after: serial.to_vec(), ..Waits::default() };
+        let mut waits = Waits {
+            after: serial.to_vec(),
+            ..Waits::default()
+        };
         for &(id, delay_ns) in ids {
             match self.nodes.get(&(id & !1)) {
                 Some(Node::Record(record, aio)) => {
-                    let end = |end, delay_ns| After { record: *record, end, delay_ns };
+                    let end = |end, delay_ns| After {
+                        record: *record,
+                        end,
+                        delay_ns,
+                    };
                     match (id & 1 == 1 || !aio, self.aio_ends) {
                         (true, _) => waits.after.push(end(true, delay_ns)),
                         (false, false) => waits.after.push(end(false, delay_ns)),
@@ -84,7 +98,10 @@ impl Graph {
                 }
                 Some(Node::Other(others)) => {
                     waits.pauses += u64::from(others.is_empty() && delay_ns > 0);
-                    let later = |a: &After| After { delay_ns: a.delay_ns.saturating_add(delay_ns), ..*a };
+                    let later = |a: &After| After {
+                        delay_ns: a.delay_ns.saturating_add(delay_ns),
+                        ..*a
+                    };
                     waits.after.extend(others.iter().map(later));
                 }
                 None if self.gaps => waits.forgotten += 1,
@@ -95,7 +112,11 @@ impl Graph {
             }
         }
         tidy(&mut waits.after);
-        if waits.after.len() > MAX_AFTER { Err("an action that waits for more than 1024 others") } else { Ok(waits) }
+        if waits.after.len() > MAX_AFTER {
+            Err("an action that waits for more than 1024 others")
+        } else {
+            Ok(waits)
+        }
     }
 
     /// Remembers an action.
@@ -106,14 +127,22 @@ impl Graph {
         if id & 1 == 1 {
             return Err("an action with an odd id, which means the end of one");
         }
-        let afters = |node: &Node| if let Node::Other(others) = node { others.len() } else { 0 };
+        let afters = |node: &Node| {
+            if let Node::Other(others) = node {
+                others.len()
+            } else {
+                0
+            }
+        };
         self.afters += afters(&node);
         if self.nodes.insert(id, node).is_some() {
             return Err("an id that an earlier action has");
         }
         self.order.push_back(id);
         while self.order.len() > self.most || self.afters > MAX_REMEMBERED_AFTERS {
-            let Some(oldest) = self.order.pop_front() else { break };
+            let Some(oldest) = self.order.pop_front() else {
+                break;
+            };
             self.afters -= self.nodes.remove(&oldest).map_or(0, |node| afters(&node));
             self.gaps = true;
         }
@@ -133,7 +162,11 @@ mod tests {
     use super::*;
 
     fn after(record: u64, end: bool, delay_ns: u64) -> After {
-        After { record, end, delay_ns }
+        After {
+            record,
+            end,
+            delay_ns,
+        }
     }
 
     #[test]
@@ -144,29 +177,59 @@ mod tests {
             add(&mut graph, 0, Node::Other(Box::new([])));
             add(&mut graph, 2, Node::Record(0, false));
             add(&mut graph, 4, Node::Record(1, true));
-            add(&mut graph, 6, Node::Other(Box::new([after(0, true, 7), after(1, true, 9)])));
-            let waits = |ids: &[(u32, u64)], serial: &[After]| graph.waits(ids, serial).expect("known").after;
+            add(
+                &mut graph,
+                6,
+                Node::Other(Box::new([after(0, true, 7), after(1, true, 9)])),
+            );
+            let waits = |ids: &[(u32, u64)], serial: &[After]| {
+                graph.waits(ids, serial).expect("known").after
+            };
             // A synchronous action has happened when it has ended.
             assert_eq!(waits(&[(2, 5)], &[]), [after(0, true, 5)]);
             let both = [after(1, true, 0), after(1, false, 5)];
-            assert_eq!(waits(&[(4, 5)], &[]), if aio_ends { both.to_vec() } else { vec![after(1, false, 5)] });
-            assert_eq!(waits(&[(5, 5), (5, 3)], &[after(1, false, 0)]), [after(1, true, 5)]);
-            assert_eq!(waits(&[(7, 1)], &[]), [after(0, true, 8), after(1, true, 10)]);
+            assert_eq!(
+                waits(&[(4, 5)], &[]),
+                if aio_ends {
+                    both.to_vec()
+                } else {
+                    vec![after(1, false, 5)]
+                }
+            );
+            assert_eq!(
+                waits(&[(5, 5), (5, 3)], &[after(1, false, 0)]),
+                [after(1, true, 5)]
+            );
+            assert_eq!(
+                waits(&[(7, 1)], &[]),
+                [after(0, true, 8), after(1, true, 10)]
+            );
             let start = graph.waits(&[(1, 3), (0, 0)], &[]).expect("known");
             assert_eq!((start.after.len(), start.pauses), (0, 1));
             assert!(graph.waits(&[(8, 0)], &[]).is_err());
-            assert!(graph.add(2, Node::Record(2, true)).is_err() && graph.add(9, Node::Record(2, true)).is_err());
+            assert!(
+                graph.add(2, Node::Record(2, true)).is_err()
+                    && graph.add(9, Node::Record(2, true)).is_err()
+            );
         }
     }
 
     #[test]
     fn what_is_long_ago_is_forgotten_and_counted() {
-        let mut graph = Graph { most: 2, ..Graph::new(false) };
+        let mut graph = Graph {
+            most: 2,
+            ..Graph::new(false)
+        };
         for (number, id) in [(0, 0), (1, 2), (2, 4)] {
-            assert!(graph.waits(&[(100, 0)], &[]).is_err(), "nothing is forgotten before record {number}");
+            assert!(
+                graph.waits(&[(100, 0)], &[]).is_err(),
+                "nothing is forgotten before record {number}"
+            );
             graph.add(id, Node::Record(number, false)).expect("new");
         }
-        let waits = graph.waits(&[(0, 0), (2, 0)], &[]).expect("forgotten, not unknown");
+        let waits = graph
+            .waits(&[(0, 0), (2, 0)], &[])
+            .expect("forgotten, not unknown");
         assert_eq!((waits.after, waits.forgotten), (vec![after(1, true, 0)], 1));
     }
 
@@ -174,10 +237,18 @@ mod tests {
     fn the_number_of_others_has_a_limit() {
         let mut graph = Graph::new(false);
         for number in 0..=MAX_AFTER as u64 {
-            graph.add(u32::try_from(2 * number).expect("small"), Node::Record(number, false)).expect("new");
+            graph
+                .add(
+                    u32::try_from(2 * number).expect("small"),
+                    Node::Record(number, false),
+                )
+                .expect("new");
         }
         let ids: Vec<(u32, u64)> = (0..=MAX_AFTER as u32).map(|n| (2 * n, 0)).collect();
-        assert_eq!(graph.waits(&ids[1..], &[]).map(|w| w.after.len()).ok(), Some(MAX_AFTER));
+        assert_eq!(
+            graph.waits(&ids[1..], &[]).map(|w| w.after.len()).ok(),
+            Some(MAX_AFTER)
+        );
         assert!(graph.waits(&ids, &[]).is_err());
     }
 }

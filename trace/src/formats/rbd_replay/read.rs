@@ -111,11 +111,16 @@ impl<'a> Bytes<'a> {
         let big = self.big;
         let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
         let taken = self.take(bytes)?;
-        Ok(if big { taken.iter().fold(0, join) } else { taken.iter().rev().fold(0, join) })
+        Ok(if big {
+            taken.iter().fold(0, join)
+        } else {
+            taken.iter().rev().fold(0, join)
+        })
     }
 
     fn u32(&mut self) -> Result<u32, Bad> {
-        self.number(4).map(|n| u32::try_from(n).expect("four bytes"))
+        self.number(4)
+            .map(|n| u32::try_from(n).expect("four bytes"))
     }
 
     fn name(&mut self) -> Result<Vec<u8>, Bad> {
@@ -132,7 +137,11 @@ impl<'a> Bytes<'a> {
 /// # Errors
 /// It is none, or is cut.
 pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
-    let mut bytes = Bytes { bytes, at: 0, big: version == 0 };
+    let mut bytes = Bytes {
+        bytes,
+        at: 0,
+        big: version == 0,
+    };
     let kind = bytes.take(1)?[0];
     if kind > 11 {
         return Err(Bad::Type(kind));
@@ -145,7 +154,9 @@ pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
     if n > MAX_DEPENDENCIES {
         return Err(Bad::Limit("an action with more than 2048 dependencies"));
     }
-    let after = (0..n).map(|_| Ok((bytes.u32()?, bytes.number(8)?))).collect::<Result<Vec<_>, Bad>>()?;
+    let after = (0..n)
+        .map(|_| Ok((bytes.u32()?, bytes.number(8)?)))
+        .collect::<Result<Vec<_>, Bad>>()?;
     let what = match kind {
         0 => What::Start,
         1 => What::Stop,
@@ -155,7 +166,9 @@ pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
             bytes.take(1)?;
             What::Open { image, names }
         }
-        7 | 9 => What::Close { image: bytes.number(8)? },
+        7 | 9 => What::Close {
+            image: bytes.number(8)?,
+        },
         _ => {
             let io = match kind {
                 2 | 4 => Io::Read,
@@ -163,10 +176,24 @@ pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
                 _ => Io::Discard,
             };
             let aio = matches!(kind, 4 | 5 | 11);
-            What::Io { io, aio, image: bytes.number(8)?, offset: bytes.number(8)?, len: bytes.number(8)? }
+            What::Io {
+                io,
+                aio,
+                image: bytes.number(8)?,
+                offset: bytes.number(8)?,
+                len: bytes.number(8)?,
+            }
         }
     };
-    Ok((Action { id, thread, after, what }, bytes.at))
+    Ok((
+        Action {
+            id,
+            thread,
+            after,
+            what,
+        },
+        bytes.at,
+    ))
 }
 
 /// A step through the file.
@@ -195,7 +222,11 @@ impl Reader {
         if version == 1 {
             input.fill(&mut [0; BANNER.len()])?;
         }
-        Ok(Reader { input, version, buf: Vec::new() })
+        Ok(Reader {
+            input,
+            version,
+            buf: Vec::new(),
+        })
     }
 
     /// The version of the file, 0 or 1.
@@ -215,12 +246,18 @@ impl Reader {
     /// # Errors
     /// It cannot be read, is cut or damaged, or is over a limit.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
-        if self.version == 1 { self.framed() } else { self.bare() }
+        if self.version == 1 {
+            self.framed()
+        } else {
+            self.bare()
+        }
     }
 
     fn damaged(&self, bad: &Bad) -> TraceError {
         let what = match bad {
-            Bad::Short(n) => format!("an entry that is shorter than its action ({n} bytes and more)"),
+            Bad::Short(n) => {
+                format!("an entry that is shorter than its action ({n} bytes and more)")
+            }
             Bad::Type(kind) => format!("an action of the unknown type {kind}"),
             Bad::Limit(what) => (*what).to_string(),
         };
@@ -232,9 +269,15 @@ impl Reader {
         if !self.input.record(&mut self.buf)? {
             return Ok(None);
         }
-        let (oldest, len) = (self.buf[1], u32::from_le_bytes([self.buf[2], self.buf[3], self.buf[4], self.buf[5]]));
+        let (oldest, len) = (
+            self.buf[1],
+            u32::from_le_bytes([self.buf[2], self.buf[3], self.buf[4], self.buf[5]]),
+        );
         if oldest > 1 {
-            return Err(self.error(format!("an entry for readers of version {oldest}"), "convert it by its rbd-replay"));
+            return Err(self.error(
+                format!("an entry for readers of version {oldest}"),
+                "convert it by its rbd-replay",
+            ));
         }
         if len > MAX_ENTRY_BYTES {
             let what = format!("an entry of {len} bytes (at most {MAX_ENTRY_BYTES})");

@@ -29,7 +29,12 @@ const FIRST_CONTEXT: u64 = 0x1000;
 ///
 /// # Errors
 /// They end with an error, cannot be written, or are more than the format has ids for.
-pub fn export(_header: &Header, pairs: Pairs, items: Items, output: Output) -> Result<Exported, TraceError> {
+pub fn export(
+    _header: &Header,
+    pairs: Pairs,
+    items: Items,
+    output: Output,
+) -> Result<Exported, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     let mut writer = Writer::new(output);
     writer.put(BANNER)?;
@@ -84,34 +89,58 @@ impl Writer {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        self.to.write_all(bytes).map_err(|error| TraceError::not_written(&self.path, &error))
+        self.to
+            .write_all(bytes)
+            .map_err(|error| TraceError::not_written(&self.path, &error))
     }
 
     fn refuse(&self, what: &str, remedy: &str) -> TraceError {
-        TraceError::new(&self.path, TracePosition::Record(self.records), what, remedy)
+        TraceError::new(
+            &self.path,
+            TracePosition::Record(self.records),
+            what,
+            remedy,
+        )
     }
 
     /// The next id that is not one of a record.
     fn id(&mut self) -> Result<u32, TraceError> {
         self.other = self.other.wrapping_sub(2);
         let free = u64::from(self.other) > 2 * MAX_RECORDS;
-        if free { Ok(self.other) } else { Err(self.refuse("too many threads and opens", "cut the trace in parts")) }
+        if free {
+            Ok(self.other)
+        } else {
+            Err(self.refuse("too many threads and opens", "cut the trace in parts"))
+        }
     }
 
     /// One entry: what `more` adds goes behind the part that all actions have.
-    fn entry(&mut self, kind: u8, id: u32, thread: u32, after: &[(u32, u64)], more: &[u8]) -> Result<(), TraceError> {
+    fn entry(
+        &mut self,
+        kind: u8,
+        id: u32,
+        thread: u32,
+        after: &[(u32, u64)],
+        more: &[u8],
+    ) -> Result<(), TraceError> {
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         body.push(kind);
         body.extend(id.to_le_bytes());
         body.extend(u64::from(thread).to_le_bytes());
-        body.extend(u32::try_from(after.len()).expect("at most 1024 and one").to_le_bytes());
+        body.extend(
+            u32::try_from(after.len())
+                .expect("at most 1024 and one")
+                .to_le_bytes(),
+        );
         for (id, delay) in after {
             body.extend(id.to_le_bytes());
             body.extend(delay.to_le_bytes());
         }
         body.extend(more);
-        let len = u32::try_from(body.len()).expect("names and dependencies are limited").to_le_bytes();
+        let len = u32::try_from(body.len())
+            .expect("names and dependencies are limited")
+            .to_le_bytes();
         self.put(&[1, 1, len[0], len[1], len[2], len[3]])?;
         self.put(&body)?;
         self.body = body;
@@ -131,7 +160,11 @@ impl Writer {
         let (image, snapshot) = name.rsplit_once('@').unwrap_or((&name, ""));
         let mut more = context.to_le_bytes().to_vec();
         for part in [image, snapshot] {
-            more.extend(u32::try_from(part.len()).expect("at most 4096").to_le_bytes());
+            more.extend(
+                u32::try_from(part.len())
+                    .expect("at most 4096")
+                    .to_le_bytes(),
+            );
             more.extend(part.as_bytes());
         }
         more.push(0);
@@ -144,7 +177,10 @@ impl Writer {
         let number = self.records;
         self.records += 1;
         if number == MAX_RECORDS {
-            return Err(self.refuse("more records than rbd-replay has ids for", "cut the trace in parts"));
+            return Err(self.refuse(
+                "more records than rbd-replay has ids for",
+                "cut the trace in parts",
+            ));
         }
         let kind = match record.op {
             Op::Write => 5,
@@ -157,12 +193,19 @@ impl Writer {
                 self.count("hints");
                 self.hints.push(number);
                 let many = self.hints.len() > MAX_HINTS;
-                return if many { Err(self.refuse("more than 1048576 hints", "take them out")) } else { Ok(()) };
+                return if many {
+                    Err(self.refuse("more than 1048576 hints", "take them out"))
+                } else {
+                    Ok(())
+                };
             }
         };
         if !self.threads.contains_key(&record.thread) {
             if self.threads.len() == super::MAX_THREADS {
-                return Err(self.refuse("more than 4096 threads", "rbd-replay starts each; cut the trace in parts"));
+                return Err(self.refuse(
+                    "more than 4096 threads",
+                    "rbd-replay starts each; cut the trace in parts",
+                ));
             }
             let id = self.id()?;
             self.entry(0, id, record.thread, &[], &[])?;
@@ -175,13 +218,23 @@ impl Writer {
         more.extend(record.offset.to_le_bytes());
         more.extend(record.len.to_le_bytes());
         self.entry(kind, action(number), record.thread, &after, &more)?;
-        self.threads.insert(record.thread, Thread { latest: Some(number) });
+        self.threads.insert(
+            record.thread,
+            Thread {
+                latest: Some(number),
+            },
+        );
         Ok(())
     }
 
     fn waits(&mut self, record: &Record, number: u64, after: &mut Vec<(u32, u64)>) {
         if !record.after.is_empty() {
-            for &After { record, end, delay_ns } in &record.after {
+            for &After {
+                record,
+                end,
+                delay_ns,
+            } in &record.after
+            {
                 if self.hints.binary_search(&record).is_ok() {
                     self.count("dependencies on hints");
                 } else {
@@ -193,7 +246,11 @@ impl Writer {
             if first != number {
                 after.push((action(first), start.saturating_sub(first_start)));
             }
-        } else if let Some(latest) = self.threads.get(&record.thread).and_then(|thread| thread.latest) {
+        } else if let Some(latest) = self
+            .threads
+            .get(&record.thread)
+            .and_then(|thread| thread.latest)
+        {
             after.push((action(latest) + 1, 0));
         }
     }
@@ -207,9 +264,14 @@ impl Writer {
             let id = self.id()?;
             self.entry(1, id, thread, &[], &[])?;
         }
-        self.to.flush().map_err(|error| TraceError::not_written(&self.path, &error))?;
+        self.to
+            .flush()
+            .map_err(|error| TraceError::not_written(&self.path, &error))?;
         let records = self.records - self.left_out.get("hints").copied().unwrap_or(0);
-        Ok(Exported { records, left_out: self.left_out.into_iter().collect() })
+        Ok(Exported {
+            records,
+            left_out: self.left_out.into_iter().collect(),
+        })
     }
 }
 

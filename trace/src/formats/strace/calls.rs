@@ -84,7 +84,10 @@ impl Call {
     /// Whether it can become a record.
     pub fn is_data(self) -> bool {
         use Call::{Advise, At, Copy, Plain, Readahead, Sendfile, Vector, VectorAt};
-        matches!(self, Plain(_) | At(_) | Vector(_) | VectorAt(_) | Sendfile | Copy | Advise | Readahead)
+        matches!(
+            self,
+            Plain(_) | At(_) | Vector(_) | VectorAt(_) | Sendfile | Copy | Advise | Readahead
+        )
     }
 }
 
@@ -104,8 +107,9 @@ enum NameKind {
 
 fn kind(name: &[u8], decoration: bool) -> NameKind {
     let device = name.strip_prefix(b"/dev/").unwrap_or_default();
-    const STREAMS: [&[u8]; 9] =
-        [b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"pts/", b"console", b"ptmx"];
+    const STREAMS: [&[u8]; 9] = [
+        b"null", b"zero", b"full", b"random", b"urandom", b"tty", b"pts/", b"console", b"ptmx",
+    ];
     match name {
         // `-yy` says it of any device.
         _ if name.windows(6).any(|part| part == b"<char ") => NameKind::Stream,
@@ -120,7 +124,8 @@ fn kind(name: &[u8], decoration: bool) -> NameKind {
 
 const STREAMS: &str = "calls on pipes, sockets, terminals and the like";
 const PSEUDO: &str = "calls on files of /proc and /sys";
-const UNKNOWN: &str = "reads and writes from an unknown position (opened before the trace, or not in it)";
+const UNKNOWN: &str =
+    "reads and writes from an unknown position (opened before the trace, or not in it)";
 const FAILED: &str = "calls that failed";
 const NO_HINT: &str = "hints that mean nothing to readahead";
 
@@ -162,15 +167,23 @@ impl Strace {
 
     /// Calls that open, close, share and move.
     fn state(&mut self, call: &Whole<'_>) -> Result<(), Fault> {
-        let (thread, arguments, value) = (call.thread, &call.arguments, call.outcome.value.unwrap_or(0));
+        let (thread, arguments, value) = (
+            call.thread,
+            &call.arguments,
+            call.outcome.value.unwrap_or(0),
+        );
         let descriptor = |number| text::descriptor(arguments.get(number)).map(|(fd, _)| fd);
         let returned = i32::try_from(value).unwrap_or(-1);
         match call.call {
             Call::Open => self.opened(call, 0)?,
             Call::OpenAt => self.opened(call, 1)?,
-            Call::Close => descriptor(0).into_iter().for_each(|fd| self.tables.close(thread, fd)),
+            Call::Close => descriptor(0)
+                .into_iter()
+                .for_each(|fd| self.tables.close(thread, fd)),
             Call::CloseRange => {
-                let limit = |number| i32::try_from(arguments.number(number).unwrap_or(u64::MAX)).unwrap_or(i32::MAX);
+                let limit = |number| {
+                    i32::try_from(arguments.number(number).unwrap_or(u64::MAX)).unwrap_or(i32::MAX)
+                };
                 if !arguments.mention(b"CLOSE_RANGE_CLOEXEC") {
                     self.tables.close_range(thread, limit(0)..=limit(1));
                 }
@@ -190,21 +203,36 @@ impl Strace {
             Call::Seek => self.seek(call, u64::try_from(value).ok())?,
             Call::LongSeek => self.seek(call, text::bracketed(arguments.get(2)))?,
             Call::Mmap if descriptor(4).is_some() => {
-                self.left_out.count("mappings of files, whose reads strace does not see");
+                self.left_out
+                    .count("mappings of files, whose reads strace does not see");
             }
-            Call::Ring => self.left_out.count("calls of io_uring and aio, whose reads strace does not see"),
+            Call::Ring => self
+                .left_out
+                .count("calls of io_uring and aio, whose reads strace does not see"),
             _ => {}
         }
         Ok(())
     }
 
     fn opened(&mut self, call: &Whole<'_>, path: usize) -> Result<(), Fault> {
-        let Some((fd, shown)) = call.outcome.descriptor() else { return Ok(()) };
-        let quoted = call.arguments.get(path).strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
+        let Some((fd, shown)) = call.outcome.descriptor() else {
+            return Ok(());
+        };
+        let quoted = call
+            .arguments
+            .get(path)
+            .strip_prefix(b"\"")
+            .and_then(|text| text.strip_suffix(b"\""));
         let name = self.name_of(shown.or(quoted), shown.is_some())?;
-        let flags = |word| (path + 1..=path + 2).any(|number| has(call.arguments.get(number), word));
-        let what = Description { name, position: Some(0), direct: flags(b"O_DIRECT") };
-        self.tables.open(call.thread, fd, what, flags(b"O_CLOEXEC"))?;
+        let flags =
+            |word| (path + 1..=path + 2).any(|number| has(call.arguments.get(number), word));
+        let what = Description {
+            name,
+            position: Some(0),
+            direct: flags(b"O_DIRECT"),
+        };
+        self.tables
+            .open(call.thread, fd, what, flags(b"O_CLOEXEC"))?;
         Ok(())
     }
 
@@ -224,7 +252,10 @@ impl Strace {
         if let Some(number) = self.names.get(name) {
             return Ok(number);
         }
-        let number = self.names.add(name).ok_or(("file names of over 64 MiB together", "cut the trace in parts"))?;
+        let number = self.names.add(name).ok_or((
+            "file names of over 64 MiB together",
+            "cut the trace in parts",
+        ))?;
         self.files.push(match kind(name, decoration) {
             NameKind::File => Name::Waiting(String::from_utf8_lossy(name).into()),
             NameKind::Pseudo => Name::Not(PSEUDO),
@@ -235,7 +266,9 @@ impl Strace {
 
     /// The open description that an argument names. One that was opened before the trace begins here, without a position.
     fn described(&mut self, thread: u32, argument: &[u8]) -> Result<Option<(i32, u32)>, Fault> {
-        let Some((fd, shown)) = text::descriptor(argument) else { return Ok(None) };
+        let Some((fd, shown)) = text::descriptor(argument) else {
+            return Ok(None);
+        };
         let name = self.name_of(shown, true)?;
         if let Some((open, description)) = self.tables.get(thread, fd)
             && (name.is_none() || description.name.is_none() || description.name == name)
@@ -244,7 +277,11 @@ impl Strace {
             description.name = description.name.or(name);
             return Ok(Some((fd, open)));
         }
-        let unknown = Description { name, position: None, direct: false };
+        let unknown = Description {
+            name,
+            position: None,
+            direct: false,
+        };
         Ok(Some((fd, self.tables.open(thread, fd, unknown, false)?)))
     }
 
@@ -261,9 +298,12 @@ impl Strace {
             b"F_DUPFD" => self.duplicated(call, returned, false)?,
             b"F_DUPFD_CLOEXEC" => self.duplicated(call, returned, true)?,
             b"F_SETFD" | b"F_SETFL" => {
-                let Some((fd, _)) = self.described(call.thread, call.arguments.get(0))? else { return Ok(()) };
+                let Some((fd, _)) = self.described(call.thread, call.arguments.get(0))? else {
+                    return Ok(());
+                };
                 if command == b"F_SETFD" {
-                    self.tables.set_close_on_exec(call.thread, fd, has(value, b"FD_CLOEXEC"));
+                    self.tables
+                        .set_close_on_exec(call.thread, fd, has(value, b"FD_CLOEXEC"));
                 } else if let Some((_, description)) = self.tables.get(call.thread, fd) {
                     description.direct = has(value, b"O_DIRECT");
                 }
@@ -283,7 +323,11 @@ impl Strace {
     }
 
     /// Calls that read, write or say how it will be read.
-    fn data(&mut self, call: &Whole<'_>, out: &mut VecDeque<Item>) -> Result<Option<Record>, Fault> {
+    fn data(
+        &mut self,
+        call: &Whole<'_>,
+        out: &mut VecDeque<Item>,
+    ) -> Result<Option<Record>, Fault> {
         let came = u64::try_from(call.outcome.value.unwrap_or(0)).unwrap_or(0);
         let arguments = &call.arguments;
         let (op, argument) = match call.call {
@@ -296,9 +340,16 @@ impl Strace {
             Call::Readahead => (Op::Hint(Advice::WillNeed), 0),
             _ => (Op::Read, 0),
         };
-        let (into, into_at) =
-            if call.call == Call::Sendfile { (Some(0), b"NULL".as_slice()) } else { (None, &b""[..]) };
-        let (into, into_at) = if call.call == Call::Copy { (Some(2), arguments.get(3)) } else { (into, into_at) };
+        let (into, into_at) = if call.call == Call::Sendfile {
+            (Some(0), b"NULL".as_slice())
+        } else {
+            (None, &b""[..])
+        };
+        let (into, into_at) = if call.call == Call::Copy {
+            (Some(2), arguments.get(3))
+        } else {
+            (into, into_at)
+        };
         if let Some(into) = into
             && into_at == b"NULL"
         {
@@ -310,9 +361,15 @@ impl Strace {
         let Some(extent) = extent(call, came) else {
             let hint = matches!(op, Op::Hint(_));
             let fault = ("a call without its length or its offset", super::DAMAGED);
-            return if hint { Ok(self.pass(NO_HINT)) } else { Err(fault) };
+            return if hint {
+                Ok(self.pass(NO_HINT))
+            } else {
+                Err(fault)
+            };
         };
-        let Some((_, description)) = self.tables.get(call.thread, fd) else { return Ok(None) };
+        let Some((_, description)) = self.tables.get(call.thread, fd) else {
+            return Ok(None);
+        };
         let (direct, name) = (description.direct, description.name);
         let offset = extent.offset.or(description.position);
         if extent.moves {
@@ -321,7 +378,9 @@ impl Strace {
         let name = match name {
             Some(name) => name,
             // Without -y, and not opened in the trace: all that is known is its number.
-            None if !self.opens_unnamed => self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?,
+            None if !self.opens_unnamed => {
+                self.number_of(format!("fd {fd} of {}", call.thread).as_bytes(), false)?
+            }
             None => self.number_of(format!("without a name, open {open}").as_bytes(), false)?,
         };
         match (&self.files[name as usize], offset) {
@@ -334,10 +393,18 @@ impl Strace {
             op,
             open,
             thread: call.thread,
-            returned: if matches!(op, Op::Hint(_)) { None } else { Some(came) },
+            returned: if matches!(op, Op::Hint(_)) {
+                None
+            } else {
+                Some(came)
+            },
             start_ns: call.start_ns,
             end_ns: call.end_ns,
-            flags: if direct { Flags::DIRECT } else { Flags::default() },
+            flags: if direct {
+                Flags::DIRECT
+            } else {
+                Flags::default()
+            },
             ..Record::read(file, offset, extent.len)
         }))
     }
@@ -361,7 +428,10 @@ impl Strace {
     fn file(&mut self, name: u32, out: &mut VecDeque<Item>) -> u32 {
         let slot = &mut self.files[name as usize];
         if let Name::Waiting(text) = slot {
-            out.push_back(Item::File(FileInfo { name: std::mem::take(text).into(), size: None }));
+            out.push_back(Item::File(FileInfo {
+                name: std::mem::take(text).into(),
+                size: None,
+            }));
             *slot = Name::File(self.next_file);
             self.next_file += 1;
         }
@@ -384,7 +454,8 @@ pub(super) enum Name {
 
 /// Whether a set of flags has one.
 fn has(text: &[u8], flag: &[u8]) -> bool {
-    text.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).any(|word| word == flag)
+    text.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))
+        .any(|word| word == flag)
 }
 
 fn advice(text: &[u8]) -> Option<Advice> {
@@ -402,11 +473,18 @@ fn advice(text: &[u8]) -> Option<Advice> {
 fn extent(call: &Whole<'_>, came: u64) -> Option<Extent> {
     let arguments = &call.arguments;
     // A call without an offset goes on from the position.
-    let placed =
-        |offset: Option<u64>, len: u64| Some(Extent { offset, len: len.min(MAX_CALL_BYTES), moves: offset.is_none() });
+    let placed = |offset: Option<u64>, len: u64| {
+        Some(Extent {
+            offset,
+            len: len.min(MAX_CALL_BYTES),
+            moves: offset.is_none(),
+        })
+    };
     let given = |number: usize| match arguments.get(number) {
         b"NULL" | b"-1" => Some(None),
-        text => scan::number(text).or_else(|| text::bracketed(text)).map(Some),
+        text => scan::number(text)
+            .or_else(|| text::bracketed(text))
+            .map(Some),
     };
     let vector = || text::vector_bytes(arguments.get(1)).unwrap_or(came);
     match call.call {
@@ -418,7 +496,11 @@ fn extent(call: &Whole<'_>, came: u64) -> Option<Extent> {
         Call::Copy => placed(given(1)?, arguments.number(4)?),
         _ => {
             let (offset, len) = (arguments.number(1)?, arguments.number(2)?);
-            Some(Extent { offset: Some(offset), len: len.min(MAX_END.saturating_sub(offset)), moves: false })
+            Some(Extent {
+                offset: Some(offset),
+                len: len.min(MAX_END.saturating_sub(offset)),
+                moves: false,
+            })
         }
     }
 }

@@ -17,7 +17,10 @@ const OLDEST_NS: u64 = 100_000_000 * NS;
 const NS: u64 = 1_000_000_000;
 const DAY_NS: u64 = 86_400 * NS;
 
-const BACKWARDS: Fault = ("time goes backwards", "the clock was set; cut the trace before this line");
+const BACKWARDS: Fault = (
+    "time goes backwards",
+    "the clock was set; cut the trace before this line",
+);
 
 /// A time as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,11 @@ impl Stamp {
                 ns => Some(Stamp::Since(ns)),
             };
         };
-        let (hours, minutes, ns) = (scan::number(first)?, scan::number(minutes)?, scan::seconds(seconds)?);
+        let (hours, minutes, ns) = (
+            scan::number(first)?,
+            scan::number(minutes)?,
+            scan::seconds(seconds)?,
+        );
         // A leap second is the sixtieth.
         let is_time = hours < 24 && minutes < 60 && ns < 61 * NS;
         is_time.then_some(Stamp::Day((hours * 3600 + minutes * 60) * NS + ns))
@@ -71,11 +78,16 @@ impl Clock {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),
             (Stamp::Day(first), Stamp::Day(at)) => {
-                let (before, now) = (first + self.now_ns, at + (first + self.now_ns) / DAY_NS * DAY_NS);
+                let (before, now) = (
+                    first + self.now_ns,
+                    at + (first + self.now_ns) / DAY_NS * DAY_NS,
+                );
                 let passed = if now + DAY_NS / 2 < before { DAY_NS } else { 0 };
                 (now + passed).checked_sub(first)
             }
-            (Stamp::Since(_), Stamp::Since(passed)) if !is_first => Some(self.now_ns.saturating_add(passed)),
+            (Stamp::Since(_), Stamp::Since(passed)) if !is_first => {
+                Some(self.now_ns.saturating_add(passed))
+            }
             (Stamp::Since(_), Stamp::Since(_)) => Some(0),
             _ => return Ok(None),
         };
@@ -91,20 +103,54 @@ mod tests {
     #[test]
     fn times_of_every_kind() {
         let stamps = |words: &[&str]| -> Vec<Option<u64>> {
-            let stamps: Vec<Stamp> = words.iter().map(|word| Stamp::of(word.as_bytes()).expect("a time")).collect();
+            let stamps: Vec<Stamp> = words
+                .iter()
+                .map(|word| Stamp::of(word.as_bytes()).expect("a time"))
+                .collect();
             let mut clock = Clock::new(stamps[0]);
-            stamps.iter().enumerate().map(|(i, stamp)| clock.at(*stamp, i == 0).ok().flatten()).collect()
+            stamps
+                .iter()
+                .enumerate()
+                .map(|(i, stamp)| clock.at(*stamp, i == 0).ok().flatten())
+                .collect()
         };
-        assert_eq!(stamps(&["1700000000.5", "1700000001.25"]), [Some(0), Some(750_000_000)]);
-        assert_eq!(stamps(&["10:00:00", "10:00:01", "10:00:01"]), [Some(0), Some(NS), Some(NS)]);
+        assert_eq!(
+            stamps(&["1700000000.5", "1700000001.25"]),
+            [Some(0), Some(750_000_000)]
+        );
+        assert_eq!(
+            stamps(&["10:00:00", "10:00:01", "10:00:01"]),
+            [Some(0), Some(NS), Some(NS)]
+        );
         let midnight = ["23:59:59.5", "00:00:00.25", "13:00:00", "00:00:01"];
         let one = 13 * 3600 * NS + NS / 2;
-        assert_eq!(stamps(&midnight), [Some(0), Some(NS / 4 * 3), Some(one), Some(one + 11 * 3600 * NS + NS)]);
+        assert_eq!(
+            stamps(&midnight),
+            [
+                Some(0),
+                Some(NS / 4 * 3),
+                Some(one),
+                Some(one + 11 * 3600 * NS + NS)
+            ]
+        );
         // The first one is since the start of strace.
-        assert_eq!(stamps(&["0.5", "0.25", "0.000001"]), [Some(0), Some(NS / 4), Some(NS / 4 + 1000)]);
-        assert_eq!(stamps(&["10:00:01", "10:00:00"]), [Some(0), None], "backwards");
-        assert_eq!(stamps(&["10:00:01", "0.5"]), [Some(0), None], "another kind");
-        for word in ["x", "24:00:00", "10:60:00", "10:00:61", "10:00", "1:2:3:4", ":"] {
+        assert_eq!(
+            stamps(&["0.5", "0.25", "0.000001"]),
+            [Some(0), Some(NS / 4), Some(NS / 4 + 1000)]
+        );
+        assert_eq!(
+            stamps(&["10:00:01", "10:00:00"]),
+            [Some(0), None],
+            "backwards"
+        );
+        assert_eq!(
+            stamps(&["10:00:01", "0.5"]),
+            [Some(0), None],
+            "another kind"
+        );
+        for word in [
+            "x", "24:00:00", "10:60:00", "10:00:61", "10:00", "1:2:3:4", ":",
+        ] {
             assert_eq!(Stamp::of(word.as_bytes()), None, "{word}");
         }
     }

@@ -45,7 +45,11 @@ impl Numbers {
         if !(self.unnumbered && self.several) || self.attached.contains(&pid) {
             return pid;
         }
-        if *self.first.get_or_insert(pid) == pid { FIRST } else { pid }
+        if *self.first.get_or_insert(pid) == pid {
+            FIRST
+        } else {
+            pid
+        }
     }
 
     /// Whether a thread was announced and has not ended.
@@ -87,11 +91,19 @@ mod tests {
 
     #[test]
     fn announcements() {
-        assert_eq!(announcement(b"strace: Process 12 attached"), Some((&b""[..], 12)));
+        assert_eq!(
+            announcement(b"strace: Process 12 attached"),
+            Some((&b""[..], 12))
+        );
         assert_eq!(announcement(b"Process 12 attached\n"), Some((&b""[..], 12)));
         let cut = b"1.0 read(3<pipe:[1]>, strace: Process 7 attached";
         assert_eq!(announcement(cut), Some((&b"1.0 read(3<pipe:[1]>, "[..], 7)));
-        for other in [&b"strace: Process x attached"[..], b"12 attached", b"Process 12 detached", b""] {
+        for other in [
+            &b"strace: Process x attached"[..],
+            b"12 attached",
+            b"Process 12 detached",
+            b"",
+        ] {
             assert_eq!(announcement(other), None);
         }
     }
@@ -101,7 +113,10 @@ mod tests {
         let mut numbers = Numbers::default();
         assert_eq!(numbers.thread(0), 0);
         numbers.announced(b"strace: Process 12 attached");
-        assert_eq!((numbers.thread(12), numbers.thread(11), numbers.thread(0)), (12, 0, 0));
+        assert_eq!(
+            (numbers.thread(12), numbers.thread(11), numbers.thread(0)),
+            (12, 0, 0)
+        );
         // The first one ends before the other: lines without a number are the other's.
         numbers.gone(0);
         assert_eq!(numbers.thread(0), 12);

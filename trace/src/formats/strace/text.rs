@@ -34,9 +34,15 @@ pub fn prefix(line: &[u8]) -> Option<Prefix<'_>> {
         pid = number_and_name(inner[..end].trim_ascii())?;
         rest = &inner[end + 1..];
     } else if rest.first().is_some_and(u8::is_ascii_digit) {
-        let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
-        let named =
-            if rest.get(end) == Some(&b'<') { end + rest[end..].iter().position(|b| *b == b'>')? + 1 } else { end };
+        let end = rest
+            .iter()
+            .position(|b| !b.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let named = if rest.get(end) == Some(&b'<') {
+            end + rest[end..].iter().position(|b| *b == b'>')? + 1
+        } else {
+            end
+        };
         if rest.get(named).is_none_or(u8::is_ascii_whitespace) {
             (pid, rest) = (number_and_name(&rest[..named])?, &rest[named..]);
         }
@@ -91,7 +97,9 @@ pub fn entry(rest: &[u8]) -> Option<Entry<'_>> {
     if rest.starts_with(b"+++ ") || rest.starts_with(b"--- ") {
         return Some(Entry::Other);
     }
-    let paren = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;
+    let paren = rest
+        .iter()
+        .position(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))?;
     if paren == 0 || rest[paren] != b'(' {
         return None;
     }
@@ -125,7 +133,10 @@ impl<'a> Arguments<'a> {
                     }
                     (count, begins) = (count + 1, at + 1);
                     if *byte == b')' {
-                        return Some(Arguments { list, tail: &text[at + 1..] });
+                        return Some(Arguments {
+                            list,
+                            tail: &text[at + 1..],
+                        });
                     }
                 }
                 _ => {}
@@ -147,7 +158,9 @@ impl<'a> Arguments<'a> {
 
     /// Whether any of them holds `word`, outside of quotes or within.
     pub fn mention(&self, word: &[u8]) -> bool {
-        self.list.iter().any(|argument| argument.windows(word.len()).any(|part| part == word))
+        self.list
+            .iter()
+            .any(|argument| argument.windows(word.len()).any(|part| part == word))
     }
 
     /// What came back.
@@ -172,7 +185,12 @@ fn quote_end(text: &[u8], mut at: usize) -> Option<usize> {
 fn name_end(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         at += 1;
-        if *text.get(at)? == b'>' && matches!(text.get(at + 1), None | Some(b',' | b')' | b'(' | b' ' | b']' | b'}')) {
+        if *text.get(at)? == b'>'
+            && matches!(
+                text.get(at + 1),
+                None | Some(b',' | b')' | b'(' | b' ' | b']' | b'}')
+            )
+        {
             return Some(at);
         }
     }
@@ -204,7 +222,11 @@ impl<'a> Outcome<'a> {
     /// The descriptor that was returned, with its name: `3 <0.1>` has none, that is how long it took.
     pub fn descriptor(&self) -> Option<(i32, Option<&'a [u8]>)> {
         let digits = self.text.iter().take_while(|b| b.is_ascii_digit()).count();
-        if self.text.get(digits) == Some(&b'<') { descriptor(self.text) } else { descriptor(&self.text[..digits]) }
+        if self.text.get(digits) == Some(&b'<') {
+            descriptor(self.text)
+        } else {
+            descriptor(&self.text[..digits])
+        }
     }
 }
 
@@ -216,17 +238,28 @@ fn outcome(tail: &[u8]) -> Option<Outcome<'_>> {
         scan::seconds(&inner[open + 1..])
     });
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let end = digits.iter().position(|b| !b.is_ascii_digit()).unwrap_or(digits.len());
+    let end = digits
+        .iter()
+        .position(|b| !b.is_ascii_digit())
+        .unwrap_or(digits.len());
     let value = match digits.first()? {
         b'?' => None,
         // An address: that it is there is all that counts.
         b'0' if digits.get(1) == Some(&b'x') => Some(0),
         _ => {
             let value = i64::try_from(scan::number(&digits[..end])?).ok()?;
-            Some(if digits.len() < text.len() { -value } else { value })
+            Some(if digits.len() < text.len() {
+                -value
+            } else {
+                value
+            })
         }
     };
-    Some(Outcome { value, text, took_ns })
+    Some(Outcome {
+        value,
+        text,
+        took_ns,
+    })
 }
 
 /// The bytes of a vector of buffers; nothing where strace did not show all of it.
@@ -237,7 +270,11 @@ pub fn vector_bytes(text: &[u8]) -> Option<u64> {
         if *byte == b'"' {
             at = quote_end(text, at)?;
             // A buffer that is cut off: "abc"...
-            at += if text[at + 1..].starts_with(b"...") { 3 } else { 0 };
+            at += if text[at + 1..].starts_with(b"...") {
+                3
+            } else {
+                0
+            };
         } else if text[at..].starts_with(b"...") {
             return None;
         } else if text[at..].starts_with(KEY) {
@@ -276,7 +313,11 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
             b'v' => to.push(11),
             b'f' => to.push(12),
             b'0'..=b'7' => {
-                let more = rest.iter().take(2).take_while(|b| matches!(b, b'0'..=b'7')).count();
+                let more = rest
+                    .iter()
+                    .take(2)
+                    .take_while(|b| matches!(b, b'0'..=b'7'))
+                    .count();
                 let digits = std::iter::once(letter).chain(&rest[..more]);
                 let value = digits.fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
                 to.push(value as u8);
@@ -314,37 +355,82 @@ mod tests {
             (b"1234      0.000123 read(3", 1234, since),
             (b"1234<a b> 1700000000.123456 read(3", 1234, at),
             (b"[pid 1234<dd>] 1700000000.123456 read(3", 1234, at),
-            (b"1234 1700000000.123456 [00007f0123456789] read(3", 1234, at),
-            (b"1234 1700000000.123456 [   0] [00007f0123456789] read(3", 1234, at),
+            (
+                b"1234 1700000000.123456 [00007f0123456789] read(3",
+                1234,
+                at,
+            ),
+            (
+                b"1234 1700000000.123456 [   0] [00007f0123456789] read(3",
+                1234,
+                at,
+            ),
         ] {
-            assert_eq!(prefix(line), Some(Prefix { pid, at, rest: b"read(3" }), "{}", line.escape_ascii());
+            assert_eq!(
+                prefix(line),
+                Some(Prefix {
+                    pid,
+                    at,
+                    rest: b"read(3"
+                }),
+                "{}",
+                line.escape_ascii()
+            );
         }
-        for line in [&b"12 10:11:71.123456 read(3"[..], b"[pid x] read(3", b"12<dd 1700000000.123456 read(3"] {
+        for line in [
+            &b"12 10:11:71.123456 read(3"[..],
+            b"[pid x] read(3",
+            b"12<dd 1700000000.123456 read(3",
+        ] {
             assert_eq!(prefix(line), None, "{}", line.escape_ascii());
         }
     }
 
     #[test]
     fn entries() {
-        assert_eq!(entry(b"read(3, x) = 1"), Some(Entry::Call(b"read", b"3, x) = 1")));
-        assert_eq!(entry(b"read(3,  <unfinished ...>"), Some(Entry::Begun(b"read", b"3,")));
-        assert_eq!(entry(b"<... read resumed>\"\", 1) = 0"), Some(Entry::Resumed(b"read", b"\"\", 1) = 0")));
+        assert_eq!(
+            entry(b"read(3, x) = 1"),
+            Some(Entry::Call(b"read", b"3, x) = 1"))
+        );
+        assert_eq!(
+            entry(b"read(3,  <unfinished ...>"),
+            Some(Entry::Begun(b"read", b"3,"))
+        );
+        assert_eq!(
+            entry(b"<... read resumed>\"\", 1) = 0"),
+            Some(Entry::Resumed(b"read", b"\"\", 1) = 0"))
+        );
         assert_eq!(entry(b"+++ exited with 0 +++"), Some(Entry::Gone));
-        assert_eq!(entry(b"--- SIGCHLD {si_signo=SIGCHLD} ---"), Some(Entry::Other));
-        assert_eq!((entry(b"rea"), entry(b"(3)"), entry(b"")), (None, None, None));
+        assert_eq!(
+            entry(b"--- SIGCHLD {si_signo=SIGCHLD} ---"),
+            Some(Entry::Other)
+        );
+        assert_eq!(
+            (entry(b"rea"), entry(b"(3)"), entry(b"")),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn arguments_hold_anything() {
         let text = br#"3</a, (b)>, "x\"), 9) = 7 <9.0>\\"..., {a=[1, 2], b="}"}, 4096) = 5</c> <0.000012>"#;
         let arguments = Arguments::of(text).expect("whole");
-        assert_eq!(descriptor(arguments.get(0)), Some((3, Some(&b"/a, (b)"[..]))));
-        assert_eq!((arguments.get(2), arguments.number(3)), (&b"{a=[1, 2], b=\"}\"}"[..], Some(4096)));
+        assert_eq!(
+            descriptor(arguments.get(0)),
+            Some((3, Some(&b"/a, (b)"[..])))
+        );
+        assert_eq!(
+            (arguments.get(2), arguments.number(3)),
+            (&b"{a=[1, 2], b=\"}\"}"[..], Some(4096))
+        );
         assert_eq!((arguments.get(4), arguments.get(99)), (&b""[..], &b""[..]));
         let outcome = arguments.outcome().expect("whole");
         assert_eq!((outcome.value, outcome.took_ns), (Some(5), Some(12_000)));
         assert_eq!(outcome.descriptor(), Some((5, Some(&b"/c"[..]))));
-        assert_eq!(super::outcome(b"= 3 <0.1>").and_then(|o| o.descriptor()), Some((3, None)));
+        assert_eq!(
+            super::outcome(b"= 3 <0.1>").and_then(|o| o.descriptor()),
+            Some((3, None))
+        );
         for end in 0..text.len() - 20 {
             let cut = Arguments::of(&text[..end]).and_then(|arguments| arguments.outcome());
             assert_eq!(cut, None, "{end}");
@@ -355,25 +441,57 @@ mod tests {
     #[test]
     fn outcomes() {
         let of = |text: &'static [u8]| outcome(text).map(|o| (o.value, o.took_ns));
-        assert_eq!(of(b" = -1 ENOENT (No such file) <0.1>"), Some((Some(-1), Some(100_000_000))));
-        assert_eq!(of(b"= 0x7f53e3337000 <0.000013>"), Some((Some(0), Some(13_000))));
+        assert_eq!(
+            of(b" = -1 ENOENT (No such file) <0.1>"),
+            Some((Some(-1), Some(100_000_000)))
+        );
+        assert_eq!(
+            of(b"= 0x7f53e3337000 <0.000013>"),
+            Some((Some(0), Some(13_000)))
+        );
         assert_eq!(
             (of(b"   = ?"), of(b" = ? ERESTARTSYS (To be restarted)")),
             (Some((None, None)), Some((None, None)))
         );
-        assert_eq!((of(b""), of(b" ="), of(b" = x"), of(b" = -")), (None, None, None, None));
-        assert_eq!(descriptor(b"0</dev/pts/0<char 136:0>>"), Some((0, Some(&b"/dev/pts/0<char 136:0>"[..]))));
-        assert_eq!(descriptor(b"3<TCP:[1.1.1.1:5->2.2.2.2:80]>"), Some((3, Some(&b"TCP:[1.1.1.1:5->2.2.2.2:80]"[..]))));
-        assert_eq!((descriptor(b"7"), descriptor(b"AT_FDCWD</>"), descriptor(b"3</a")), (Some((7, None)), None, None));
+        assert_eq!(
+            (of(b""), of(b" ="), of(b" = x"), of(b" = -")),
+            (None, None, None, None)
+        );
+        assert_eq!(
+            descriptor(b"0</dev/pts/0<char 136:0>>"),
+            Some((0, Some(&b"/dev/pts/0<char 136:0>"[..])))
+        );
+        assert_eq!(
+            descriptor(b"3<TCP:[1.1.1.1:5->2.2.2.2:80]>"),
+            Some((3, Some(&b"TCP:[1.1.1.1:5->2.2.2.2:80]"[..])))
+        );
+        assert_eq!(
+            (
+                descriptor(b"7"),
+                descriptor(b"AT_FDCWD</>"),
+                descriptor(b"3</a")
+            ),
+            (Some((7, None)), None, None)
+        );
     }
 
     #[test]
     fn vectors_brackets_and_escapes() {
         let vector = br#"[{iov_base="iov_len=9\""..., iov_len=10}, {iov_base="", iov_len=20}]"#;
         assert_eq!(vector_bytes(vector), Some(30));
-        assert_eq!((vector_bytes(b"[...]"), vector_bytes(b"0x7f00"), vector_bytes(b"[]")), (None, None, Some(0)));
+        assert_eq!(
+            (
+                vector_bytes(b"[...]"),
+                vector_bytes(b"0x7f00"),
+                vector_bytes(b"[]")
+            ),
+            (None, None, Some(0))
+        );
         assert_eq!(vector_bytes(b"[{iov_base=\"\", iov_len=10}, ...]"), None);
-        assert_eq!((bracketed(b"[40] => [60]"), bracketed(b"NULL")), (Some(40), None));
+        assert_eq!(
+            (bracketed(b"[40] => [60]"), bracketed(b"NULL")),
+            (Some(40), None)
+        );
         let mut name = Vec::new();
         unescape(br#"a\n\"\74\x3e\303\244\\"#, &mut name);
         assert_eq!(name, b"a\n\"<>\xc3\xa4\\");

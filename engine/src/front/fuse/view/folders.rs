@@ -37,14 +37,24 @@ impl View {
 
     /// Calls `each` with the names from place `from` on, with the place after each, until it says that there is no more
     /// room. From place 0 the folder is listed anew.
-    pub fn list(&self, fh: u64, from: u64, mut each: impl FnMut(u64, Kind, &OsStr) -> bool) -> Result<(), Refusal> {
+    pub fn list(
+        &self,
+        fh: u64,
+        from: u64,
+        mut each: impl FnMut(u64, Kind, &OsStr) -> bool,
+    ) -> Result<(), Refusal> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
             Some(names) if from > 0 => names,
             _ => self.list_anew(fh, number)?,
         };
-        for (place, entry) in names.entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+        for (place, entry) in names
+            .entries
+            .iter()
+            .enumerate()
+            .skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
             if !each(place as u64 + 1, entry.kind, &entry.name) {
                 break;
             }
@@ -54,7 +64,12 @@ impl View {
 
     /// The same with what is known of each name, which is counted as told to the kernel unless `each` says that there is no
     /// room for it. `.` and `..` have the number of the folder: the kernel knows theirs.
-    pub fn list_known(&self, fh: u64, from: u64, mut each: impl FnMut(Known<'_>) -> bool) -> Result<(), Refusal> {
+    pub fn list_known(
+        &self,
+        fh: u64,
+        from: u64,
+        mut each: impl FnMut(Known<'_>) -> bool,
+    ) -> Result<(), Refusal> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
@@ -65,15 +80,21 @@ impl View {
         let (entries, seen) = (&names.entries, names.seen);
         let mut given = false;
         let mut before = self.file_before(&folder, entries, from);
-        for (place, entry) in entries.iter().enumerate().skip(usize::try_from(from).unwrap_or(usize::MAX)) {
+        for (place, entry) in entries
+            .iter()
+            .enumerate()
+            .skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
             let (place, name) = (place as u64 + 1, entry.name.as_os_str());
             let dots = name == "." || name == "..";
             let path = folder.join(name);
             let meta = match &entry.meta {
                 Some(meta) => meta.clone(),
-                None if dots => {
-                    self.nodes().get(number).map(|node| node.meta.clone()).ok_or(Errno::STALE.raw_os_error())?
-                }
+                None if dots => self
+                    .nodes()
+                    .get(number)
+                    .map(|node| node.meta.clone())
+                    .ok_or(Errno::STALE.raw_os_error())?,
                 None => match self.tree.look(&path) {
                     Ok(meta) => meta,
                     // It is gone since.
@@ -83,8 +104,18 @@ impl View {
                     Err(error) => return Err(self.refuse_source(&error)),
                 },
             };
-            let number = if dots { number } else { self.enter(path, meta.clone(), seen)? };
-            if !each(Known { place, name, number, meta: &meta, ttl: self.left(seen) }) {
+            let number = if dots {
+                number
+            } else {
+                self.enter(path, meta.clone(), seen)?
+            };
+            if !each(Known {
+                place,
+                name,
+                number,
+                meta: &meta,
+                ttl: self.left(seen),
+            }) {
                 if !dots {
                     self.forget(number, 1);
                 }
@@ -102,7 +133,9 @@ impl View {
         let path = self.path_of(number)?;
         let mut names = Listed::new(Instant::now());
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let mut whole = [".", ".."].into_iter().all(|name| names.push(Entry::new(name, Kind::Folder)));
+        let mut whole = [".", ".."]
+            .into_iter()
+            .all(|name| names.push(Entry::new(name, Kind::Folder)));
         let listed = self.tree.list(&path, &mut |entry| {
             whole = whole && names.push(entry);
             whole
@@ -123,8 +156,16 @@ impl View {
 
     /// Names that do not fit, which is logged.
     pub(super) fn too_many(&self, errno: Errno, path: &Path) -> Refusal {
-        let what = format!("{}: {}: {}", self.tree.describe(), path.display(), too_many_bytes());
-        self.refuse_source(&SourceError::Io { errno: errno.raw_os_error(), what })
+        let what = format!(
+            "{}: {}: {}",
+            self.tree.describe(),
+            path.display(),
+            too_many_bytes()
+        );
+        self.refuse_source(&SourceError::Io {
+            errno: errno.raw_os_error(),
+            what,
+        })
     }
 
     pub fn release_folder(&self, fh: u64) {

@@ -44,14 +44,23 @@ pub struct Unasked {
 impl Default for Unasked {
     fn default() -> Unasked {
         let (names, bytes) = (HashMap::new(), NameBytes::default());
-        Unasked { names, bytes, credit: FIRST_CREDIT, plain: 0, folders: VecDeque::new() }
+        Unasked {
+            names,
+            bytes,
+            credit: FIRST_CREDIT,
+            plain: 0,
+            folders: VecDeque::new(),
+        }
     }
 }
 
 impl Unasked {
     /// What an answer has told of a name, if it is not older than `ttl`.
     fn take(&mut self, path: &Path, ttl: Duration) -> Option<(Meta, Instant)> {
-        let found = self.names.remove(path).filter(|(_, seen)| seen.elapsed() < ttl)?;
+        let found = self
+            .names
+            .remove(path)
+            .filter(|(_, seen)| seen.elapsed() < ttl)?;
         self.credit = (self.credit + 1).min(MAX_CREDIT);
         Some(found)
     }
@@ -100,7 +109,10 @@ impl View {
             return self.look_ahead(path);
         }
         let asked = Instant::now();
-        Ok((self.tree.look(path).map_err(|e| self.refuse_source(&e))?, asked))
+        Ok((
+            self.tree.look(path).map_err(|e| self.refuse_source(&e))?,
+            asked,
+        ))
     }
 }
 
@@ -112,7 +124,14 @@ mod tests {
     const TTL: Duration = Duration::from_secs(60);
 
     fn meta() -> Meta {
-        Meta { kind: Kind::File, size: 1, mtime_ns: 0, permissions: 0o444, owner: None, version: [1].into() }
+        Meta {
+            kind: Kind::File,
+            size: 1,
+            mtime_ns: 0,
+            permissions: 0o444,
+            owner: None,
+            version: [1].into(),
+        }
     }
 
     #[test]
@@ -120,12 +139,25 @@ mod tests {
         let mut unasked = Unasked::default();
         let path = |n: u32| PathBuf::from(format!("d/{n}"));
         let asked: Vec<bool> = (0..5).map(|n| unasked.is_worth_a_page(&path(n))).collect();
-        assert_eq!(asked, [false, true, true, false, false], "names that no page has");
-        assert_eq!((5..80).filter(|n| unasked.is_worth_a_page(&path(*n))).count(), 1, "tried once more");
+        assert_eq!(
+            asked,
+            [false, true, true, false, false],
+            "names that no page has"
+        );
+        assert_eq!(
+            (5..80)
+                .filter(|n| unasked.is_worth_a_page(&path(*n)))
+                .count(),
+            1,
+            "tried once more"
+        );
         unasked.keep(path(1), meta(), Instant::now());
         assert!(unasked.take(&path(2), TTL).is_none() && !unasked.is_worth_a_page(&path(2)));
         assert!(unasked.take(&path(1), TTL).is_some() && unasked.is_worth_a_page(&path(3)));
-        assert!(unasked.take(&path(1), TTL).is_none(), "the kernel has it now");
+        assert!(
+            unasked.take(&path(1), TTL).is_none(),
+            "the kernel has it now"
+        );
     }
 
     #[test]
@@ -137,8 +169,13 @@ mod tests {
             unasked.keep(n.to_string().into(), meta(), Instant::now());
         }
         assert!(unasked.names.is_empty() && unasked.bytes.bytes() == 0);
-        let other = |unasked: &mut Unasked, folder: &str| unasked.is_worth_a_page(&Path::new(folder).join("x"));
-        let turns: Vec<bool> = ["a", "b", "a", "b"].iter().map(|folder| other(&mut unasked, folder)).collect();
+        let other = |unasked: &mut Unasked, folder: &str| {
+            unasked.is_worth_a_page(&Path::new(folder).join("x"))
+        };
+        let turns: Vec<bool> = ["a", "b", "a", "b"]
+            .iter()
+            .map(|folder| other(&mut unasked, folder))
+            .collect();
         assert_eq!(turns, [false, false, true, true], "folders in turn");
         unasked.credit = FIRST_CREDIT;
         (0..MAX_FOLDERS).for_each(|n| assert!(!other(&mut unasked, &n.to_string())));

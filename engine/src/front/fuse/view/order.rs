@@ -37,7 +37,11 @@ impl View {
     /// The file before place `from` of a listing: the one that the kernel was given last.
     pub(super) fn file_before(&self, folder: &Path, names: &[Entry], from: u64) -> Option<u64> {
         let given = names.get(..usize::try_from(from).ok()?)?;
-        let last = given.iter().rev().take(MAX_BEHIND).find(|entry| entry.kind == Kind::File)?;
+        let last = given
+            .iter()
+            .rev()
+            .take(MAX_BEHIND)
+            .find(|entry| entry.kind == Kind::File)?;
         self.nodes().number(&folder.join(&last.name))
     }
 
@@ -54,10 +58,22 @@ impl View {
             return;
         }
         let (behind, unlisted) = self.unlisted_behind(number);
-        let Some(mut after) = behind.or_else(|| opened.position()) else { return };
-        for Unlisted { number, path, meta, listing } in unlisted {
-            let Ok((source, _)) = self.tree.open_listed(&path, &meta) else { return };
-            let Ok(file) = self.engine.list(source, Some(after), listing) else { return };
+        let Some(mut after) = behind.or_else(|| opened.position()) else {
+            return;
+        };
+        for Unlisted {
+            number,
+            path,
+            meta,
+            listing,
+        } in unlisted
+        {
+            let Ok((source, _)) = self.tree.open_listed(&path, &meta) else {
+                return;
+            };
+            let Ok(file) = self.engine.list(source, Some(after), listing) else {
+                return;
+            };
             after = file.position();
             let unused = self.nodes().list(number, Arc::new(file), MAX_LISTED);
             drop(unused);
@@ -69,14 +85,25 @@ impl View {
         let (mut behind, mut unlisted, mut at) = (None, Vec::new(), number);
         let nodes = self.nodes();
         for _ in 0..MAX_BEHIND {
-            let Some((next, node)) = nodes.next(at) else { break };
+            let Some((next, node)) = nodes.next(at) else {
+                break;
+            };
             match (&node.listed, &node.base) {
                 (Some(file), _) if unlisted.is_empty() => behind = Some(file.position()),
                 // What was planned is asked about before it is shown.
                 (None, None) if node.planned || self.is_believed(node) => {
                     let (path, meta) = (Arc::clone(&node.path), node.meta.clone());
-                    let listing = if node.planned { Listing::Planned } else { Listing::Found };
-                    unlisted.push(Unlisted { number: next, path, meta, listing });
+                    let listing = if node.planned {
+                        Listing::Planned
+                    } else {
+                        Listing::Found
+                    };
+                    unlisted.push(Unlisted {
+                        number: next,
+                        path,
+                        meta,
+                        listing,
+                    });
                 }
                 // It has an order already: what is behind it was listed when it was opened.
                 _ => break,

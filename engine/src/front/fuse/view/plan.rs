@@ -36,13 +36,21 @@ pub struct FileOrder {
 
 impl Planner {
     pub(in crate::front::fuse) fn new(view: Arc<View>, dir: &Path) -> Planner {
-        Planner { view, dir: Arc::from(dir) }
+        Planner {
+            view,
+            dir: Arc::from(dir),
+        }
     }
 
     /// A new order. What an earlier one named stays planned.
     #[must_use]
     pub fn begin(&self) -> FileOrder {
-        FileOrder { planner: self.clone(), last: None, files: 0, unknown: 0 }
+        FileOrder {
+            planner: self.clone(),
+            last: None,
+            files: 0,
+            unknown: 0,
+        }
     }
 }
 
@@ -85,7 +93,11 @@ impl FileOrder {
 
 /// A name as a path below the mount's folder; nothing where it is outside.
 fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
-    let name = if name.is_absolute() { name.strip_prefix(dir).ok()? } else { name };
+    let name = if name.is_absolute() {
+        name.strip_prefix(dir).ok()?
+    } else {
+        name
+    };
     let mut path = PathBuf::new();
     for part in name.components() {
         match part {
@@ -100,8 +112,12 @@ fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
 impl View {
     /// The number of a file, counted once for the plan; nothing where there is none.
     fn planned(&self, path: PathBuf) -> Result<Option<u64>, Refusal> {
-        let known = self.nodes().at(&path).and_then(|node| Some((node.meta.clone(), node.seen?)));
-        let believed = known.filter(|(_, seen)| self.lists_versions() && !self.left(*seen).is_zero());
+        let known = self
+            .nodes()
+            .at(&path)
+            .and_then(|node| Some((node.meta.clone(), node.seen?)));
+        let believed =
+            known.filter(|(_, seen)| self.lists_versions() && !self.left(*seen).is_zero());
         let (meta, seen) = match believed.map_or_else(|| self.look_anew(&path), Ok) {
             Ok(known) => known,
             Err(errno) if errno == Errno::NOENT.raw_os_error() => return Ok(None),
@@ -132,7 +148,11 @@ mod tests {
             ("/mnt/x", None),
             (".", None),
         ] {
-            assert_eq!(below(Path::new(name), dir), path.map(PathBuf::from), "{name}");
+            assert_eq!(
+                below(Path::new(name), dir),
+                path.map(PathBuf::from),
+                "{name}"
+            );
         }
     }
 }

@@ -15,11 +15,21 @@ impl Tree for Bare {
 
     fn look(&self, _: &Path) -> Result<Meta, SourceError> {
         let (kind, version) = (Kind::Folder, Arc::default());
-        Ok(Meta { kind, size: 0, mtime_ns: 0, permissions: 0o755, owner: None, version })
+        Ok(Meta {
+            kind,
+            size: 0,
+            mtime_ns: 0,
+            permissions: 0o755,
+            owner: None,
+            version,
+        })
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
-        Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: path.display().to_string() })
+        Err(SourceError::Io {
+            errno: Errno::NOENT.raw_os_error(),
+            what: path.display().to_string(),
+        })
     }
 
     fn defaults(&self) -> Defaults {
@@ -35,7 +45,9 @@ impl Tree for Bare {
 fn one_handle_too_many_is_refused() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
     let view = View::new(Arc::new(Bare), engine, &FuseSettings::default()).expect("a view");
-    let last = (0..MAX_HANDLES).map(|_| view.open_folder(1).expect("a handle")).last();
+    let last = (0..MAX_HANDLES)
+        .map(|_| view.open_folder(1).expect("a handle"))
+        .last();
     assert_eq!(view.open_folder(1), Err(Errno::NFILE.raw_os_error()));
     view.release_folder(last.expect("many"));
     assert!(view.open_folder(1).is_ok(), "one that was given back");
@@ -51,7 +63,10 @@ struct Refusing {
 impl Refusing {
     fn error(&self, what: &str, path: &Path) -> SourceError {
         let what = format!("{}: {what} {}", self.of, path.display());
-        SourceError::Io { errno: Errno::ACCESS.raw_os_error(), what }
+        SourceError::Io {
+            errno: Errno::ACCESS.raw_os_error(),
+            what,
+        }
     }
 }
 
@@ -60,7 +75,9 @@ impl Tree for Refusing {
         if folder.as_os_str() == "folder" {
             return Err(self.error("list", folder));
         }
-        ["good", "missing", "bad"].into_iter().all(|name| each(Entry::new(name, Kind::File)));
+        ["good", "missing", "bad"]
+            .into_iter()
+            .all(|name| each(Entry::new(name, Kind::File)));
         Ok(())
     }
 
@@ -71,13 +88,27 @@ impl Tree for Refusing {
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
         let name = path.to_string_lossy();
         if name == "missing" {
-            return Err(SourceError::Io { errno: Errno::NOENT.raw_os_error(), what: "look up missing".to_string() });
+            return Err(SourceError::Io {
+                errno: Errno::NOENT.raw_os_error(),
+                what: "look up missing".to_string(),
+            });
         }
         if name == "bad" {
             return Err(self.error("look up", path));
         }
-        let kind = if name == "good" { Kind::File } else { Kind::Folder };
-        Ok(Meta { kind, size: 9, mtime_ns: 0, permissions: 0o755, owner: None, version: Arc::default() })
+        let kind = if name == "good" {
+            Kind::File
+        } else {
+            Kind::Folder
+        };
+        Ok(Meta {
+            kind,
+            size: 9,
+            mtime_ns: 0,
+            permissions: 0o755,
+            owner: None,
+            version: Arc::default(),
+        })
     }
 
     fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
@@ -100,14 +131,26 @@ impl Tree for Refusing {
 #[test]
 fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Refusing { of: "logged" }), engine, &FuseSettings::default()).expect("a view");
-    let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|(number, ..)| number);
+    let view = View::new(
+        Arc::new(Refusing { of: "logged" }),
+        engine,
+        &FuseSettings::default(),
+    )
+    .expect("a view");
+    let look = |name: &str| {
+        view.lookup(ROOT, OsStr::new(name))
+            .map(|(number, ..)| number)
+    };
     let denied = Errno::ACCESS.raw_os_error();
-    let lines = crate::log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
+    let lines =
+        crate::log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
     assert_eq!((lines, view.counts().failed), (Vec::new(), 0));
     let line = |work: &dyn Fn()| crate::log::captured(work).concat();
     let bad = line(&|| assert_eq!(look("bad"), Err(denied)));
-    assert!(bad.starts_with("source failed: logged: look up bad"), "{bad}");
+    assert!(
+        bad.starts_with("source failed: logged: look up bad"),
+        "{bad}"
+    );
     let (good, link) = (look("good").expect("there"), look("link").expect("there"));
     let opened = line(&|| assert_eq!(view.open(good), Err(denied)));
     assert!(opened.contains("open good"), "{opened}");
@@ -124,7 +167,12 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
 #[test]
 fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
-    let view = View::new(Arc::new(Refusing { of: "listed" }), engine, &FuseSettings::default()).expect("a view");
+    let view = View::new(
+        Arc::new(Refusing { of: "listed" }),
+        engine,
+        &FuseSettings::default(),
+    )
+    .expect("a view");
     let fh = view.open_folder(ROOT).expect("a handle");
     let mut places = Vec::new();
     let mut list = |from| {
@@ -134,6 +182,10 @@ fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
         })
     };
     assert_eq!(list(0), Ok(()));
-    assert_eq!(list(3), Err(Errno::ACCESS.raw_os_error()), "behind a name that is gone");
+    assert_eq!(
+        list(3),
+        Err(Errno::ACCESS.raw_os_error()),
+        "behind a name that is gone"
+    );
     assert_eq!(places, [1, 2, 3], "both dots, and the good one");
 }

@@ -44,7 +44,9 @@ impl Open {
         let seen = taken.and_then(|taken| match *order {
             Order::Disconnect | Order::Status { .. } => None,
             Order::Read { offset, len } => Some((RequestKind::Read, offset, u64::from(len), taken)),
-            Order::Cache { offset, len } => Some((RequestKind::WillNeed, offset, u64::from(len), taken)),
+            Order::Cache { offset, len } => {
+                Some((RequestKind::WillNeed, offset, u64::from(len), taken))
+            }
             Order::Flush => Some((RequestKind::Flush, 0, 0, taken)),
             Order::Write { offset, len, .. } | Order::Zero { offset, len, .. } => {
                 Some((RequestKind::Write, offset, u64::from(len), taken))
@@ -66,18 +68,27 @@ impl Conn {
             Ok(order) => order,
             Err(refusal) => {
                 // A refused request has no open description.
-                let open = Open { cookie: task.cookie, seen: None };
+                let open = Open {
+                    cookie: task.cookie,
+                    seen: None,
+                };
                 return self.fail(turn, agreement, open, refusal.error, refusal.message);
             }
         };
         let open = Open::new(task.cookie, &order, task.taken);
         let done = match order {
             Order::Disconnect => return Err(Disconnected),
-            Order::Read { offset, len } => return self.read((turn, agreement), open, offset, len, buffer),
-            Order::Status { offset, len, one } => return self.status((turn, agreement), open, (offset, len, one)),
+            Order::Read { offset, len } => {
+                return self.read((turn, agreement), open, offset, len, buffer);
+            }
+            Order::Status { offset, len, one } => {
+                return self.status((turn, agreement), open, (offset, len, one));
+            }
             Order::Cache { offset, len } => {
                 // A hint without effect is no failure.
-                let _ = self.reader.advise(Advice::WillNeed, offset..offset + u64::from(len));
+                let _ = self
+                    .reader
+                    .advise(Advice::WillNeed, offset..offset + u64::from(len));
                 Ok(())
             }
             // What is only read has nothing to be flushed.
@@ -96,7 +107,8 @@ impl Conn {
             }
             Order::Zero { offset, len, safe } => {
                 turn.yield_slot();
-                self.zero(offset, len, buffer).and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
+                self.zero(offset, len, buffer)
+                    .and_then(|()| if safe { self.reader.flush() } else { Ok(()) })
             }
         };
         match done.map_err(|error| refused(&error)) {
@@ -107,10 +119,23 @@ impl Conn {
 
     /// Reports an answer that is about to be sent to the observer, if there is one.
     fn told(&self, open: Open, done: bool) {
-        let (Some(observer), Some((asked, offset, len, start))) = (&self.shared.settings.observer, open.seen) else {
+        let (Some(observer), Some((asked, offset, len, start))) =
+            (&self.shared.settings.observer, open.seen)
+        else {
             return;
         };
-        observer.passed(self.number, &Passed { asked, offset, len, returned: len, done, start, end: Instant::now() });
+        observer.passed(
+            self.number,
+            &Passed {
+                asked,
+                offset,
+                len,
+                returned: len,
+                done,
+                start,
+                end: Instant::now(),
+            },
+        );
     }
 
     /// The wire, if no other answer is on it.
@@ -154,14 +179,23 @@ impl Conn {
         let rest = (piece.len - sent) as u64;
         let owed = self.shared.owed.hold(rest);
         if owed.is_none() {
-            self.shared.counters.reread_bytes.fetch_add(rest, Ordering::Relaxed);
+            self.shared
+                .counters
+                .reread_bytes
+                .fetch_add(rest, Ordering::Relaxed);
             *buffer = Vec::new();
         }
         owed
     }
 
     /// What is left of a piece is in `buffer` again, if it was let go of.
-    fn recall(&self, turn: &RequestGuard<'_>, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+    fn recall(
+        &self,
+        turn: &RequestGuard<'_>,
+        piece: Piece,
+        sent: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
         if !buffer.is_empty() {
             return Ok(());
         }
@@ -182,14 +216,20 @@ impl Conn {
         let mut out = 0;
         while out < head.len() + piece.len {
             let (of_head, of_data) = (out.min(head.len()), out.saturating_sub(head.len()));
-            match self.stream.send_now(&head[of_head..], &buffer[of_data..piece.len]) {
+            match self
+                .stream
+                .send_now(&head[of_head..], &buffer[of_data..piece.len])
+            {
                 Ok(sent) => out += sent,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     turn.step_aside_for_client();
                     let owed = self.owe(piece, of_data, buffer);
-                    self.stream.wait_to_send(&mut deadline).map_err(|_| self.give_up())?;
+                    self.stream
+                        .wait_to_send(&mut deadline)
+                        .map_err(|_| self.give_up())?;
                     drop(owed);
-                    self.recall(turn, piece, of_data, buffer).map_err(|_| self.give_up())?;
+                    self.recall(turn, piece, of_data, buffer)
+                        .map_err(|_| self.give_up())?;
                 }
                 Err(_) => return Err(self.give_up()),
             }
@@ -202,13 +242,24 @@ impl Conn {
         self.send_all(answer, &mut self.stall(), || turn.step_aside_for_client())
     }
 
-    fn succeed(&self, turn: &RequestGuard<'_>, agreement: &Agreement, open: Open) -> Result<(), Disconnected> {
+    fn succeed(
+        &self,
+        turn: &RequestGuard<'_>,
+        agreement: &Agreement,
+        open: Open,
+    ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .counters
+            .requests
+            .fetch_add(1, Ordering::Relaxed);
         self.told(open, true);
         let _wire = self.wire(turn);
         if agreement.structured {
-            self.send(turn, &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0))
+            self.send(
+                turn,
+                &wire::chunk_head(wire::chunk::DONE, wire::chunk::NONE, cookie, 0),
+            )
         } else {
             self.send(turn, &wire::simple(0, cookie))
         }
@@ -223,7 +274,10 @@ impl Conn {
         message: &str,
     ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
-        self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .counters
+            .failed_requests
+            .fetch_add(1, Ordering::Relaxed);
         self.told(open, false);
         let _wire = self.wire(turn);
         if agreement.structured {
@@ -244,12 +298,26 @@ impl Conn {
         let most = if one { 1 } else { MAX_EXTENTS };
         let extents = match self.reader.extents(offset, offset + u64::from(len), most) {
             Ok(extents) if !extents.is_empty() => extents,
-            Ok(_) => return self.fail(turn, agreement, open, errno::EIO, "the source became shorter"),
+            Ok(_) => {
+                return self.fail(
+                    turn,
+                    agreement,
+                    open,
+                    errno::EIO,
+                    "the source became shorter",
+                );
+            }
             Err(error @ ReadError::Changed { .. }) => {
                 return self.fail(turn, agreement, open, errno::ESHUTDOWN, &error.to_string());
             }
             Err(error) => {
-                return self.fail(turn, agreement, open, wire::wire_errno(error.errno()), &error.to_string());
+                return self.fail(
+                    turn,
+                    agreement,
+                    open,
+                    wire::wire_errno(error.errno()),
+                    &error.to_string(),
+                );
             }
         };
         let mut left = u64::from(len);
@@ -257,10 +325,20 @@ impl Conn {
             // Beyond the range only the last may reach, and not where one was asked for; here none does.
             let len = extent.len.min(left);
             left -= len;
-            (len as u32, if extent.is_hole { allocation::HOLE | allocation::ZERO } else { 0 })
+            (
+                len as u32,
+                if extent.is_hole {
+                    allocation::HOLE | allocation::ZERO
+                } else {
+                    0
+                },
+            )
         });
         let answer = wire::status_chunk(open.cookie, &told.collect::<Vec<_>>());
-        self.shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .counters
+            .requests
+            .fetch_add(1, Ordering::Relaxed);
         self.told(open, true);
         let _wire = self.wire(turn);
         self.send(turn, &answer)
@@ -278,7 +356,10 @@ impl Conn {
     ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
         let end = offset + u64::from(len);
-        let piece = |from: u64| Piece { offset: from, len: PIECE_BYTES.min((end - from) as usize) };
+        let piece = |from: u64| Piece {
+            offset: from,
+            len: PIECE_BYTES.min((end - from) as usize),
+        };
         let first = piece(offset);
         if buffer.len() < first.len {
             buffer.resize(first.len, 0);
@@ -306,7 +387,10 @@ impl Conn {
             turn.yield_slot();
             let next = piece(at);
             if self.fill(turn, &mut buffer[..next.len], at).is_err() {
-                self.shared.counters.failed_requests.fetch_add(1, Ordering::Relaxed);
+                self.shared
+                    .counters
+                    .failed_requests
+                    .fetch_add(1, Ordering::Relaxed);
                 self.told(open, false);
                 self.hang_up();
                 return Err(Disconnected);
@@ -323,13 +407,22 @@ impl Conn {
         if last {
             self.told(open, true);
         }
-        self.shared.counters.requests.fetch_add(u64::from(last), Ordering::Relaxed);
-        self.shared.counters.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.shared
+            .counters
+            .requests
+            .fetch_add(u64::from(last), Ordering::Relaxed);
+        self.shared
+            .counters
+            .bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Fills `buf`, all of it, with bytes of the version that the client was told of.
     fn fill(&self, turn: &RequestGuard<'_>, buf: &mut [u8], offset: u64) -> Result<(), Failure> {
-        match self.reader.read_at_telling(buf, offset, &mut || turn.yield_slot()) {
+        match self
+            .reader
+            .read_at_telling(buf, offset, &mut || turn.yield_slot())
+        {
             Ok(got) if got == buf.len() => Ok(()),
             Ok(_) => Err((errno::EIO, "the source became shorter".to_string())),
             Err(error @ ReadError::Changed { .. }) => Err((errno::ESHUTDOWN, error.to_string())),
@@ -352,7 +445,9 @@ impl Conn {
 fn refused(error: &WriteError) -> Failure {
     let number = match error {
         WriteError::Changed { .. } => errno::ESHUTDOWN,
-        WriteError::Io { errno, .. } if *errno == rustix::io::Errno::ROFS.raw_os_error() => errno::EPERM,
+        WriteError::Io { errno, .. } if *errno == rustix::io::Errno::ROFS.raw_os_error() => {
+            errno::EPERM
+        }
         error => wire::wire_errno(error.errno()),
     };
     (number, error.to_string())
