@@ -3,9 +3,7 @@
 //! `-h` shows the first paragraph of each comment and fits 24 lines of 80 columns; `--help` shows all of it.
 //! Never: looks at a file or a registry. What an argument means is its command's matter.
 
-mod bench;
 mod compare;
-mod conform;
 mod explain;
 mod models;
 #[cfg(feature = "fuse")]
@@ -16,7 +14,6 @@ mod plan;
 mod probe;
 mod record;
 mod replay;
-mod reproduce;
 mod run;
 #[cfg(feature = "nbd")]
 mod serve;
@@ -26,9 +23,7 @@ mod tune;
 mod values;
 mod watch;
 
-pub use bench::{BenchArgs, BenchCells, BenchPoliciesArgs, BenchWhat};
 pub use compare::{CompareArgs, ReplayMode};
-pub use conform::{ALL_FS, ConformArgs, ConformLevel, ConformMmap, ConformWhat};
 pub use explain::ExplainArgs;
 pub use models::ModelsArgs;
 #[cfg(feature = "fuse")]
@@ -39,7 +34,6 @@ pub use plan::{PlanArgs, ReplayPlanArgs, WarmArgs};
 pub use probe::ProbeArgs;
 pub use record::RecordArgs;
 pub use replay::ReplayArgs;
-pub use reproduce::ReproduceArgs;
 pub use run::RunArgs;
 #[cfg(feature = "nbd")]
 pub use serve::ServeArgs;
@@ -54,7 +48,7 @@ use crate::fail::Fail;
 use crate::log::LogLevel;
 use crate::names;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -85,7 +79,7 @@ macro_rules! examples {
     arg_required_else_help = true,
     help_template = concat!(
         "{about}\n{usage-heading} {usage}\n\nCommands:\n{subcommands}\n\n",
-        "Also: bench, completions, conform, man, models, next, policies, replay-log,\n      sweep, watch, workloads\n",
+        "Also: bench, check, completions, conform, man, models, next, policies,\n      replay-log, sweep, watch, workloads\n",
         "Options: -h, --help (long), -V, --version\n",
         examples!()
     ),
@@ -95,6 +89,13 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    #[command(flatten)]
+    pub global: GlobalArgs,
+}
+
+/// The options that every command has.
+#[derive(Debug, clap::Args)]
+pub struct GlobalArgs {
     /// What to report on stderr: off, error, warn, info, debug, trace
     ///
     /// Clients, reconnections and errors of sources, one line each. Default: FOREREAD_LOG, or warn.
@@ -127,7 +128,8 @@ pub enum Command {
     Plan(PlanArgs),
     Replay(ReplayPlanArgs),
     Warm(WarmArgs),
-    Reproduce(ReproduceArgs),
+    /// Make the published tables again (foreread-check)
+    Reproduce(CheckArgs),
     #[cfg(feature = "nbd")]
     Serve(ServeArgs),
     #[cfg(feature = "fuse")]
@@ -160,16 +162,21 @@ Example:
   foreread compare random:record=16K --on model:nvme"
     )]
     Workloads(ListArgs),
+    /// Check decisions against a kernel's or librbd's (foreread-check)
     #[command(hide = true)]
-    Conform(ConformArgs),
+    Conform(CheckArgs),
     #[command(hide = true)]
     Sweep(SweepArgs),
     #[command(hide = true)]
     Watch(WatchArgs),
     #[command(hide = true)]
     ReplayLog(ReplayLogArgs),
+    /// Measure foreread itself (foreread-check)
     #[command(hide = true)]
-    Bench(BenchArgs),
+    Bench(CheckArgs),
+    /// Run a check: reproduce, conform, bench (foreread-check)
+    #[command(hide = true)]
+    Check(CheckArgs),
     #[command(hide = true)]
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -200,6 +207,19 @@ pub struct ReplayLogArgs {
     pub log: PathBuf,
 }
 
+/// What goes to `foreread-check`: everything behind the command's name.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct CheckArgs {
+    /// Its arguments; -h lists them
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub arguments: Vec<OsString>,
+}
+
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -224,7 +244,14 @@ pub struct ManArgs {
 }
 
 /// Answers what the parser refused: help and version are results, everything else is one line.
-pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
+///
+/// `command` is what was parsed for, `program` what a user calls it.
+pub fn refuse(
+    error: &clap::Error,
+    command: &clap::Command,
+    program: &str,
+    arguments: &[OsString],
+) -> Result<(), Fail> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             error.print().map_err(|e| match e.kind() {
@@ -245,7 +272,7 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
             Fail::Cannot("this build has no TLS; build it with --features tls".to_string()),
         ),
         // Below a command the parser's own line names what there is.
-        ErrorKind::InvalidSubcommand if command_asked(arguments).is_empty() => {
+        ErrorKind::InvalidSubcommand if command_asked(command, arguments).is_empty() => {
             let name = match error.get(ContextKind::InvalidSubcommand) {
                 Some(ContextValue::String(name)) => name.as_str(),
                 _ => "",
@@ -255,14 +282,18 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
                     format!("this build has no '{name}'; build it with --features {feature}");
                 return Err(Fail::Cannot(line));
             }
-            let command = Args::command();
             let known: Vec<&str> = command
                 .get_subcommands()
                 .map(clap::Command::get_name)
                 .collect();
-            Err(names::unknown("command", name, &known, "foreread -h"))
+            Err(names::unknown(
+                "command",
+                name,
+                &known,
+                &format!("{program} -h"),
+            ))
         }
-        _ => Err(Fail::Input(in_one_line(error, arguments))),
+        _ => Err(Fail::Input(in_one_line(error, command, program, arguments))),
     }
 }
 
@@ -285,7 +316,12 @@ fn wants_tls(error: &clap::Error) -> bool {
 }
 
 /// The parser's complaint and its tips without its usage, and the command that helps.
-fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> String {
+fn in_one_line(
+    error: &clap::Error,
+    command: &clap::Command,
+    program: &str,
+    arguments: &[OsString],
+) -> String {
     let text = error.render().to_string();
     let mut parts = Vec::new();
     for paragraph in text.split("\n\n") {
@@ -296,28 +332,27 @@ fn in_one_line(error: &clap::Error, arguments: &[OsString]) -> String {
             parts.push(tip.to_string());
         }
     }
-    let asked = command_asked(arguments);
-    if error.kind() == ErrorKind::UnknownArgument && is_a_commands_word(error, asked.trim_start()) {
+    let asked = command_asked(command, arguments);
+    if error.kind() == ErrorKind::UnknownArgument
+        && is_a_commands_word(error, command, asked.trim_start())
+    {
         parts.push("write '--' before the command that is to run".to_string());
     }
-    parts.push(format!("see 'foreread{asked} -h'"));
+    parts.push(format!("see '{program}{asked} -h'"));
     parts.join("; ")
 }
 
 /// Whether the argument that is not known looks like a command's name, and `asked` runs commands, which it takes behind '--' alone.
-fn is_a_commands_word(error: &clap::Error, asked: &str) -> bool {
+fn is_a_commands_word(error: &clap::Error, command: &clap::Command, asked: &str) -> bool {
     let is_word = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
-    let command = Args::command();
     let runs = |command: &clap::Command| command.get_positionals().any(clap::Arg::is_last_set);
     is_word && command.find_subcommand(asked).is_some_and(runs)
 }
 
 /// ` compare`, if that is the command that was asked for. The parser does not always say.
-fn command_asked(arguments: &[OsString]) -> String {
+fn command_asked(command: &clap::Command, arguments: &[OsString]) -> String {
     let asked = arguments.get(1).cloned().unwrap_or_default();
-    let known = Args::command()
-        .get_subcommands()
-        .any(|c| asked == c.get_name());
+    let known = command.get_subcommands().any(|c| asked == c.get_name());
     if known {
         format!(" {}", asked.display())
     } else {

@@ -9,8 +9,8 @@ use crate::out;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
-use foreread_lab::report::number::{size, wrap};
-use foreread_lab::report::width;
+use foreread_report::number::{size, wrap};
+use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 

@@ -15,9 +15,9 @@ use crate::source;
 use crate::vary::{self, Files};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::{
-    MappedRun, Price, Progress, Report, Table, advise, by_source, number, page, render, table,
-    to_json, width,
+    MappedRun, Report, Table, advise, by_source, page, render, table, to_json,
 };
+use foreread_report::{number, width};
 use std::sync::Arc;
 
 /// Measures and prints.
@@ -41,21 +41,19 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         ("json", out::file(json.as_ref())),
         ("html", html.as_deref()),
     ])?;
-    let (tables, printed) = {
-        let words = json != Some(JsonTo::Stdout);
-        let style = table::Style {
-            bold: out::may_style(),
-            details: args.details,
-        };
-        let mut printing = Printing {
-            bar: Bar::new(),
-            words,
-            style,
-            price: args.price.as_deref(),
-            printed: Ok(()),
-        };
-        (measure(&plan, &mut printing)?, printing.printed)
+    let style = table::Style {
+        bold: out::may_style(),
+        details: args.details,
     };
+    let mut printed = Ok(());
+    // Each table is printed when it is complete: the first one is not kept back for the last.
+    let print = |bar: &mut Bar, table: &Table| {
+        if json != Some(JsonTo::Stdout) && printed.is_ok() {
+            let report = Report::of(table).priced(args.price.as_deref());
+            printed = bar.aside(|| out::print(in_words(&report, style)));
+        }
+    };
+    let tables = compare::run_each(&plan, &mut Bar::new(), print).map_err(refused)?;
     printed?;
     let reports: Vec<Report> = tables
         .iter()
@@ -65,35 +63,6 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let Some(path) = html else { return Ok(()) };
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     out::write("html", &path, &page::compare(&reports, &maps))
-}
-
-/// Prints each table when it is complete: the first one is not kept back for the last.
-struct Printing<'a> {
-    bar: Bar,
-    /// Whether stdout is for words.
-    words: bool,
-    style: table::Style,
-    price: Option<&'a Price>,
-    /// The first error there was in it.
-    printed: Result<(), Fail>,
-}
-
-impl Progress for Printing<'_> {
-    fn stage(&mut self, text: &str) {
-        self.bar.stage(text);
-    }
-
-    fn step(&mut self, done: u64, total: u64) {
-        self.bar.step(done, total);
-    }
-
-    fn measured(&mut self, table: &Table) {
-        if self.words && self.printed.is_ok() {
-            let report = Report::of(table).priced(self.price);
-            let text = in_words(&report, self.style);
-            self.printed = self.bar.aside(|| out::print(text));
-        }
-    }
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -131,11 +100,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         maps: args.html.is_some(),
         site: config::load()?.site(args.policy.is_some()),
     })
-}
-
-/// The one place that calls the lab.
-fn measure(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>, Fail> {
-    compare::run(plan, progress).map_err(refused)
 }
 
 fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {

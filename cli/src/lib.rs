@@ -10,47 +10,43 @@
 //!            fail, out, names, progress
 //! ```
 
-mod args;
-mod bench;
-mod bench_policies;
+pub mod args;
 mod catalog;
+mod check;
 mod compare;
-mod compare_error;
+pub mod compare_error;
 mod completions;
 mod config;
-mod conform;
-mod conform_live;
-mod convert;
+pub mod convert;
 mod crash;
 mod explain;
-mod fail;
+pub mod fail;
 mod log;
 mod man;
 mod models;
 #[cfg(feature = "fuse")]
 mod mount;
-mod names;
+pub mod names;
 #[cfg(feature = "fuse")]
 mod next;
-mod out;
+pub mod out;
 mod plan;
 mod policies;
 mod policy_list;
 mod probe;
-mod progress;
-mod reads;
+pub mod progress;
+pub mod reads;
 mod record;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod recording;
 mod replay_log;
 mod replay_plan;
-mod reproduce;
 mod run;
 #[cfg(feature = "nbd")]
 mod serve;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod serving;
-mod signals;
+pub mod signals;
 mod source;
 mod sweep;
 mod trace;
@@ -67,10 +63,38 @@ pub use foreread_lab::program::{Program, set as set_program};
 use std::ffi::OsString;
 use std::io::Write;
 
+/// A command line that is parsed, refused and carried out as `foreread`'s is.
+pub trait CommandLine: Parser {
+    /// What a user calls it: "foreread".
+    const PROGRAM: &'static str;
+
+    fn global(&self) -> &args::GlobalArgs;
+
+    fn run(&self) -> Result<(), Fail>;
+}
+
+impl CommandLine for Args {
+    const PROGRAM: &'static str = "foreread";
+
+    fn global(&self) -> &args::GlobalArgs {
+        &self.global
+    }
+
+    fn run(&self) -> Result<(), Fail> {
+        run(self)
+    }
+}
+
 /// Runs the command: its name, then its arguments. Returns the exit code. Once in a process, which is the command's from then on:
 /// panics, signals and the log are handled as the commands need it.
 #[must_use]
 pub fn main(arguments: &[OsString]) -> u8 {
+    main_of::<Args>(arguments)
+}
+
+/// The same of another command line.
+#[must_use]
+pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     let words = arguments.get(1..).unwrap_or_default();
     if foreread_lab::tracefs::guard::run_if_asked(words)
         || foreread_lab::watch::guard::run_if_asked(words)
@@ -80,22 +104,23 @@ pub fn main(arguments: &[OsString]) -> u8 {
     let code = crash::guarded(|| {
         #[cfg(debug_assertions)]
         crash::on_request();
-        let args = match Args::try_parse_from(arguments) {
+        let args = match A::try_parse_from(arguments) {
             Ok(args) => args,
-            Err(error) => return args::refuse(&error, arguments),
+            Err(error) => return args::refuse(&error, &A::command(), A::PROGRAM, arguments),
         };
-        log::start(args.log)?;
+        log::start(args.global().log)?;
         out::fit_terminal();
-        out::set_force(args.force);
-        run(&args.command)
+        out::set_force(args.global().force);
+        args.run()
     });
     // Rust does so where its own `main` ends.
     let _ = std::io::stdout().flush();
     code
 }
 
-fn run(command: &Command) -> Result<(), Fail> {
-    match command {
+fn run(args: &Args) -> Result<(), Fail> {
+    let global = &args.global;
+    match &args.command {
         Command::Compare(asked) => compare::run(asked),
         Command::Explain(asked) => explain::run(asked),
         Command::Import(asked) => convert::import(asked),
@@ -120,9 +145,10 @@ fn run(command: &Command) -> Result<(), Fail> {
         Command::Sweep(asked) => sweep::run(asked),
         Command::Tune(asked) => tune::run(asked),
         Command::Watch(asked) => watch::run(asked),
-        Command::Bench(asked) => bench::run(asked),
-        Command::Conform(asked) => conform::run(asked),
-        Command::Reproduce(asked) => reproduce::run(asked),
+        Command::Check(asked) => check::run(None, asked, global),
+        Command::Bench(asked) => check::run(Some("bench"), asked, global),
+        Command::Conform(asked) => check::run(Some("conform"), asked, global),
+        Command::Reproduce(asked) => check::run(Some("reproduce"), asked, global),
         Command::Completions(asked) => completions::run(asked.shell),
         Command::Man(asked) => man::run(asked.dir.as_deref()),
     }

@@ -5,7 +5,7 @@ use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::names;
 use crate::out;
-use foreread_lab::report::number::size;
+use foreread_report::number::size;
 use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use serde_json::{Value, json};

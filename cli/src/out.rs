@@ -4,8 +4,8 @@
 //! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
 
 use crate::fail::Fail;
-use foreread_lab::report::width;
 use foreread_os::output;
+use foreread_report::width;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -5,11 +5,11 @@ use crate::convert::{refused, size_of};
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread_lab::planning::{Planned, of_headers, of_traces};
-use foreread_lab::report::number::count;
 use foreread_lab::warm::LeftOut;
 use foreread_plan::Plan;
 use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
+use foreread_report::number::count;
 use serde_json::{Value, json};
 
 /// Files that are named on stderr; JSON has more.

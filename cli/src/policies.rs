@@ -5,7 +5,7 @@ use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::out;
 use foreread_core::policy::{ALL, Info, Scope};
-use foreread_lab::report::number::{size, wrap};
+use foreread_report::number::{size, wrap};
 use foreread_sim::peer;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 //! Never: writes to stdout, and never draws by itself; it moves only when it is updated, which happens
 //! between runs and not in them.
 
-use foreread_lab::report::Progress;
+use foreread_report::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 

@@ -13,7 +13,7 @@ use crate::out::{self, json_to};
 use crate::signals::relay;
 use foreread_lab::record::live::{RecordOptions, Target, start};
 use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
-use foreread_lab::report::number::count;
+use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};

@@ -10,11 +10,11 @@ use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::source::{self, On};
 use foreread::source::SourceName;
-use foreread_lab::report::number::{amount, count, percent};
 use foreread_lab::watch::{
     AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch,
 };
 use foreread_os::threads;
+use foreread_report::number::{amount, count, percent};
 use foreread_sim::device::presets::Preset;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;

@@ -1,70 +1,13 @@
 //! Runs the built binary, without a terminal and with a plain environment.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+mod got;
+pub mod help;
+pub mod html;
+pub mod odd;
+pub mod outputs;
 pub mod recorded;
 
-use std::ffi::OsStr;
+pub use got::{Got, foreread, foreread_in};
 
-/// What the command gave back.
-pub struct Got {
-    /// The exit code; none when a signal ended it.
-    pub code: Option<i32>,
-    /// Stdout, lossy.
-    pub out: String,
-    /// Stderr, lossy.
-    pub err: String,
-}
-
-/// Runs `foreread` with these arguments, without the settings of this machine's user.
-pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
-    foreread_in(
-        &[
-            ("XDG_CONFIG_HOME", OsStr::new("/dev/null")),
-            ("FOREREAD_POLICY", OsStr::new("")),
-        ],
-        args,
-    )
-}
-
-/// The same in this environment.
-pub fn foreread_in<A: AsRef<OsStr>>(
-    variables: &[(&str, &OsStr)],
-    args: impl IntoIterator<Item = A>,
-) -> Got {
-    let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_foreread"));
-    let command = command
-        .args(args)
-        .env_remove("COLUMNS")
-        .envs(variables.iter().copied());
-    let output = command.output().expect("the binary starts");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Got {
-        code: output.status.code(),
-        out: text(&output.stdout),
-        err: text(&output.stderr),
-    }
-}
-
-impl Got {
-    /// One line on stderr that starts with the command's name, nothing on stdout, exit code 2.
-    #[track_caller]
-    pub fn is_refused(&self) -> &str {
-        assert_eq!(self.code, Some(2), "{}{}", self.out, self.err);
-        assert!(self.out.is_empty(), "stdout: {}", self.out);
-        assert_eq!(self.err.lines().count(), 1, "not one line: {}", self.err);
-        assert!(self.err.starts_with("foreread: "), "{}", self.err);
-        self.err.trim_end()
-    }
-
-    /// Exit code 0 and nothing on stderr.
-    #[track_caller]
-    pub fn is_done(&self) -> &str {
-        assert_eq!(
-            (self.code, self.err.as_str()),
-            (Some(0), ""),
-            "{}",
-            self.out
-        );
-        &self.out
-    }
-}
+const BINARY: &str = env!("CARGO_BIN_EXE_foreread");

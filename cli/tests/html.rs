@@ -1,23 +1,7 @@
 //! `--html`, end to end: a page is written beside the other results, and refused before anything is measured.
 
 use crate::common::foreread;
-use std::path::Path;
-
-/// The JSON inside a page.
-#[track_caller]
-fn inside(page: &Path) -> serde_json::Value {
-    let html = std::fs::read_to_string(page).expect("written");
-    assert!(
-        html.starts_with("<!DOCTYPE html>") && html.trim_end().ends_with("</html>"),
-        "{}",
-        page.display()
-    );
-    let data = html
-        .split("id=\"foreread-json\">")
-        .nth(1)
-        .and_then(|rest| rest.split("</script>").next());
-    serde_json::from_str(data.expect("the data")).expect("JSON")
-}
+use crate::common::html::inside;
 
 const COMPARE: [&str; 8] = [
     "compare",
@@ -58,13 +42,10 @@ fn the_page_has_the_json_and_a_map_of_each_policy() {
 }
 
 #[test]
-fn reproduce_and_probe_write_pages_too() {
+fn probe_writes_a_page_too() {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let page = dir.path().join("page.html");
     let text = page.to_string_lossy();
-    let got = foreread(["reproduce", "003", "--runs", "1", "--html", &text]);
-    assert!(got.code.is_some_and(|code| code <= 1), "{}", got.err);
-    assert_eq!(inside(&page)["schema"], "foreread.reproduce/1");
     foreread([
         "probe",
         "model:hdd-theory",
@@ -72,7 +53,6 @@ fn reproduce_and_probe_write_pages_too() {
         "1",
         "--html",
         &text,
-        "--force",
     ])
     .is_done();
     assert_eq!(inside(&page)["schema"], "foreread.probe/1");
@@ -95,7 +75,7 @@ fn a_page_that_cannot_be_written_is_refused_first() {
         .join("no/where.html")
         .to_string_lossy()
         .into_owned();
-    for command in [&COMPARE[..], &["reproduce", "000"], &["probe", "model:rbd"]] {
+    for command in [&COMPARE[..], &["probe", "model:rbd"]] {
         let line = foreread(command.iter().copied().chain(["--html", &nowhere]))
             .is_refused()
             .to_string();

@@ -2,11 +2,9 @@
 
 #[cfg(feature = "nbd")]
 mod activation;
-mod bench_policies;
+mod check;
 mod common;
 mod configuration;
-mod conform;
-mod conform_live;
 mod explain;
 #[cfg(feature = "fuse")]
 mod hang;
@@ -26,8 +24,6 @@ mod recording;
 mod refusals;
 mod replay;
 mod replay_log;
-mod reproduce;
-mod reproduce_real;
 mod run;
 #[cfg(all(feature = "object", feature = "nbd"))]
 mod secrets;

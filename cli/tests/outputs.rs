@@ -1,6 +1,7 @@
 //! Files that are written: a link is not followed, and what is there is not replaced without `--force`, whatever option names it.
 
 use crate::common::foreread;
+use crate::common::outputs::none_follows_a_link;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -46,11 +47,6 @@ const OPTIONS: &[&[&str]] = &[
     &["probe", "model:hdd-theory", "--json", "OUT"],
     &["probe", "model:hdd-theory", "--html", "OUT"],
     &["sweep", "IN", "--on", "model:nvme", "--json", "OUT"],
-    &["bench", "sim", "--json", "OUT"],
-    &["bench", "policies", "--json", "OUT"],
-    &["bench", "policies", "--html", "OUT"],
-    &["reproduce", "crume-2014", "--json", "OUT"],
-    &["reproduce", "crume-2014", "--html", "OUT"],
     &["record", "-o", "OUT", "--", "true"],
     &["run", "--json", "OUT", "--", "true"],
     &["plan", "IN", "-o", "OUT"],
@@ -64,36 +60,7 @@ fn no_output_follows_a_link_or_replaces_a_file_unasked() {
     let source = path("trace.frt");
     foreread(["import", text(&path("reads.csv")), "-o", text(&source)]);
     assert!(source.exists(), "a trace to work with");
-    for (number, option) in OPTIONS.iter().enumerate() {
-        // A model file has to be called so.
-        let out = path(&format!("out{number}.toml"));
-        let arguments = |out: &Path| -> Vec<String> {
-            let word = |word: &&str| word.replace("OUT", text(out)).replace("IN", text(&source));
-            option.iter().map(word).collect()
-        };
-        fs::write(path("kept"), "kept").expect("room");
-        for is_link in [true, false] {
-            if is_link {
-                symlink(path("kept"), &out)
-            } else {
-                fs::write(&out, "kept")
-            }
-            .expect("made");
-            let got = foreread(arguments(&out));
-            assert!(
-                got.is_refused().contains("it is there already"),
-                "{option:?}: {}",
-                got.err
-            );
-            assert_eq!(fs::read(&out).expect("there"), b"kept", "{option:?}");
-            fs::remove_file(&out).expect("removed");
-        }
-        assert_eq!(
-            fs::read(path("kept")).expect("there"),
-            b"kept",
-            "{option:?}"
-        );
-    }
+    none_follows_a_link(OPTIONS, dir.path(), &source);
 }
 
 #[test]
@@ -221,6 +188,6 @@ fn manual_pages_follow_no_link() {
     assert_eq!(fs::read(dir.path().join("kept")).expect("there"), b"kept");
     assert!(
         dir.path().join("foreread-compare.1").exists()
-            && dir.path().join("foreread-bench-hit.1").exists()
+            && dir.path().join("foreread-trace-info.1").exists()
     );
 }

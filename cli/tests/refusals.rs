@@ -1,8 +1,7 @@
 //! Bad usage and bad input: one line that says what, where and what to do, exit code 2, never a panic.
 
 use crate::common::foreread;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use crate::common::odd::survive_odd_arguments;
 
 #[track_caller]
 fn refused(args: &[&str], parts: &[&str]) {
@@ -50,10 +49,6 @@ fn unknown_names_get_the_nearest_and_the_list() {
     refused(
         &["compare", "--on", "model:rdb"],
         &["'rdb'", "nearest: rbd", "'foreread models' lists"],
-    );
-    refused(
-        &["bench", "hits"],
-        &["'hits'", "'hit'", "'foreread bench -h'"],
     );
     refused(&["completions", "bsh"], &["'bsh'", "'bash'"]);
 }
@@ -508,19 +503,7 @@ fn text_is_as_wide_as_the_terminal() {
 
 #[test]
 fn odd_arguments_never_panic() {
-    let bytes = OsStr::from_bytes(b"\xff\xfe/\x01");
-    let long = OsString::from("x".repeat(100_000));
-    let newline = OsStr::new("two\nlines\x1b[31m");
-    let odd = [
-        OsStr::new(""),
-        bytes,
-        &long,
-        newline,
-        OsStr::new("-"),
-        OsStr::new("--"),
-        OsStr::new("\u{1f600}"),
-    ];
-    let places: [&[&str]; 12] = [
+    let places: [&[&str]; 11] = [
         &[],
         // Never just `compare`: with `--` for the odd argument it would measure for 90 s.
         &["compare", "--json", "/"],
@@ -530,49 +513,9 @@ fn odd_arguments_never_panic() {
         &["compare", "--cache"],
         &["compare", "--json", "/", "--on"],
         &["replay-log"],
-        &["bench"],
         &["completions"],
         &["man"],
         &["policies"],
     ];
-    for place in places {
-        for odd in odd {
-            let args = place.iter().map(OsStr::new).chain([odd]);
-            let what = format!(
-                "{place:?} {}",
-                odd.display()
-                    .to_string()
-                    .chars()
-                    .take(20)
-                    .collect::<String>()
-            );
-            // What an odd argument does where anything may be said is the command's matter; here it must end well.
-            let got = foreread(args);
-            let code = got
-                .code
-                .unwrap_or_else(|| panic!("{what}: ended by a signal"));
-            assert!(
-                code == 2 || code == 0,
-                "{what}: exit code {code}: {}",
-                got.err
-            );
-            assert!(!got.err.contains("panicked"), "{what}: {}", got.err);
-            assert!(
-                !got.err.contains('\u{1b}'),
-                "{what}: an escape reached the terminal: {}",
-                got.err
-            );
-            let lines = got.err.lines().count();
-            assert!(
-                lines <= 1 || got.err.contains("Usage: foreread"),
-                "{what}: {lines} lines: {}",
-                got.err
-            );
-            assert!(
-                got.err.len() < 3000,
-                "{what}: {} bytes of error",
-                got.err.len()
-            );
-        }
-    }
+    survive_odd_arguments(&places);
 }

@@ -111,7 +111,6 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
         vec!["replay-log", name],
         vec!["trace", "info", name],
         vec!["import", name, "-o", "/dev/null"],
-        vec!["conform", "linux", "--check", name],
         vec!["policies", "--log", name],
     ];
     let mut rows: Vec<Vec<String>> = rows

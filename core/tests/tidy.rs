@@ -8,7 +8,7 @@ const MAX_LINES: usize = 800;
 const MAX_FN_LINES: usize = 100;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 11] = [
+    const FOLDERS: [&str; 13] = [
         "core/src",
         "engine/src",
         "trace/src",
@@ -16,7 +16,9 @@ fn all_sources() -> Vec<File> {
         "plan/src",
         "os/src",
         "pagecache/src",
+        "report/src",
         "lab/src",
+        "check/src",
         "capi/src",
         "python/src",
         "cli/src",
@@ -148,6 +150,13 @@ fn the_driver_is_the_only_reader_of_the_clock() {
             "lab/src/watch.rs",
         ],
     );
+    forbid(
+        "check/src",
+        &words,
+        "only what measures live reads the clock",
+        &["conform/live", "bench/speed.rs", "bench/import.rs"],
+    );
+    forbid("report/src", &words, "a result has its own time", &[]);
     forbid("sim/src", &words, "a simulation has its own clock", &[]);
     forbid("trace/src", &words, "a trace has its own times", &[]);
     forbid("pagecache/src", &words, "the caller says when", &[]);
@@ -181,7 +190,9 @@ fn imports_run_one_way() {
         ),
         ("os", &["foreread"]),
         ("engine", &above[1..]),
-        ("lab", &["foreread-cli"]),
+        ("report", &above),
+        ("lab", &["foreread-cli", "foreread-check"]),
+        ("cli", &["foreread-check"]),
         ("capi", &above[1..]),
         ("python", &above[1..4]),
     ];
@@ -225,11 +236,7 @@ fn files_of_users_are_opened_in_one_way() {
     let kernel = [
         "tracefs",
         "watch",
-        "conform",
-        "reproduce",
         "record/",
-        "bench.rs",
-        "runs_file.rs",
     ];
     forbid(
         "lab/src",

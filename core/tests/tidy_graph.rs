@@ -8,7 +8,7 @@ use crate::tree::{self, Graph};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Crates whose rooms are checked.
-const CRATES: [&str; 6] = ["core", "trace", "sim", "lab", "cli", "engine"];
+const CRATES: [&str; 7] = ["core", "trace", "sim", "lab", "check", "cli", "engine"];
 /// A file of tests that imports what is above it.
 const ABOVE: &str = "trace/src/own/tests.rs"; // reads by `open` what it wrote
 

@@ -22,7 +22,7 @@ pub mod watched;
 
 use crate::live;
 use crate::replay::{Mode, Replay};
-use crate::report::{MappedRun, PolicyRuns, Progress, Table, number};
+use crate::report::{MappedRun, PolicyRuns, Table};
 pub use amounts::*;
 pub use error::CompareError;
 use foreread::Limits;
@@ -31,6 +31,7 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_os::output;
+use foreread_report::{number, progress::Progress};
 use foreread_sim::device::presets::Preset;
 use foreread_sim::limits::{self, bound::Bound, oracle};
 use foreread_sim::peer;
@@ -118,7 +119,22 @@ const MAX_SLEEPERS: u32 = 256;
 ///
 /// # Errors
 /// See [`CompareError`]; nothing is measured when the plan cannot be carried out.
-pub fn run(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
+pub fn run(
+    plan: &ComparePlan,
+    mut progress: &mut dyn Progress,
+) -> Result<Vec<Table>, CompareError> {
+    run_each(plan, &mut progress, |_, _| ())
+}
+
+/// The same; `each` is given every table as soon as it is complete, between two measurements.
+///
+/// # Errors
+/// As above.
+pub fn run_each<P: Progress>(
+    plan: &ComparePlan,
+    progress: &mut P,
+    mut each: impl FnMut(&mut P, &Table),
+) -> Result<Vec<Table>, CompareError> {
     // The names first: a mistyped one should not cost a scratch file.
     let workloads = reads::all(plan)?;
     possible(plan)?;
@@ -141,7 +157,7 @@ pub fn run(plan: &ComparePlan, progress: &mut dyn Progress) -> Result<Vec<Table>
     site::make_log_folder(plan, &places)?;
     let measure = |case: Case<'_>| {
         let table = case.run(progress)?;
-        progress.measured(&table);
+        each(progress, &table);
         Ok(table)
     };
     cases.into_iter().map(measure).collect()

@@ -37,8 +37,8 @@ pub use streams::Shape;
 pub use table::{View, render};
 
 use crate::compare::{self, CompareError, ComparePlan};
-use crate::report::Progress;
 use foreread_core::policy::{DEFAULT, PolicyDraft};
+use foreread_report::progress::Progress;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.

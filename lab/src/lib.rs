@@ -11,13 +11,9 @@
     )
 )]
 
-pub mod bench;
-pub mod bench_policies;
 pub mod compare;
-pub mod conform;
 pub mod device_number;
 pub mod explain;
-pub mod import_bench;
 pub mod live;
 pub mod planning;
 pub mod probe;
@@ -26,7 +22,6 @@ pub mod record;
 pub mod recorder;
 pub mod replay;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod sweep;
 pub mod tracefs;

@@ -91,7 +91,7 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LiveError {
+    pub fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> LiveError {
         let what = what.into();
         |error| LiveError::Io { what, error }
     }

@@ -11,20 +11,16 @@
 //! Never: runs anything, prints anything, or reads a clock or the environment.
 
 pub mod advice;
-pub mod chart;
 mod fill;
 mod kind;
-pub mod number;
 pub mod page;
 pub mod price;
-pub mod progress;
 pub mod row;
 pub mod series;
 pub mod table;
 pub mod trace_info;
 pub mod tuning;
 pub mod verdict;
-pub mod width;
 
 use crate::replay::Mode;
 use foreread_sim::limits::bound::Bound;
@@ -34,7 +30,6 @@ use foreread_sim::simulator::outcomes::OutcomeMap;
 pub use advice::{advise, by_source};
 pub use kind::RowKind;
 pub use price::Price;
-pub use progress::{Progress, Silent};
 pub use row::{Report, Row, to_json};
 pub use series::Series;
 pub use table::render;

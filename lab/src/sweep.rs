@@ -9,9 +9,10 @@
 
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
 use crate::replay::Replay;
-use crate::report::{Report, Row, Silent};
+use crate::report::{Report, Row};
 use foreread_core::policy::PolicyDraft;
-use foreread_sim::evaluation::schedule;
+use foreread_os::threads::for_each_on;
+use foreread_report::progress::Silent;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -163,7 +164,7 @@ pub fn run<E: From<CompareError> + Send>(
 ) -> Result<(), E> {
     let mut failed = None;
     let measure = |cell: &Cell| measure(cell, reads(cell)?).map_err(E::from);
-    let measured = schedule::on_threads(cells, threads, &measure, &mut |_, result| {
+    let measured = for_each_on(cells, threads, &measure, &mut |_, result| {
         if failed.is_none() {
             failed = done(result).err();
         }

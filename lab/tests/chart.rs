@@ -1,6 +1,6 @@
 //! Charts: one compared with a kept picture, and odd ones held to the rules that every picture keeps.
 
-use foreread_lab::report::chart::{Chart, Panel, Point, render};
+use foreread_report::chart::{Chart, Panel, Point, render};
 use roxmltree::{Document, Node};
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
-use foreread_lab::report::{Silent, Table};
-use foreread_lab::reproduce::published::crume_2014::WORKLOADS;
+use foreread_lab::report::Table;
+use foreread_report::progress::Silent;
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
     let plan = ComparePlan {
@@ -27,43 +27,6 @@ fn time_s(table: &Table, policy: &str) -> f64 {
         .find(|p| p.policy == policy)
         .expect("a row");
     row.times_s().iter().sum::<f64>() / row.runs.len() as f64
-}
-
-/// [Crume 2014]: without readahead it takes four times as long as with plain.
-#[test]
-fn boot_ide_on_the_published_volume() {
-    let table = on_model("boot-ide", "rbd", &["none", "rbd-plain", "linux-6.18"], 3);
-    let (none, plain) = (time_s(&table, "none"), time_s(&table, "rbd-plain"));
-    for row in &table.policies {
-        let s = &row.runs[0].stats;
-        println!(
-            "{}: {:.2} s, RA {} ops {} MB, unused {}",
-            row.policy,
-            row.runs[0].time_s,
-            s.ra_ops,
-            s.ra_bytes / 1_000_000,
-            s.unused_bytes
-        );
-    }
-    let published = WORKLOADS[0].lines[0].time_s;
-    assert!(
-        (none / published - 1.0).abs() < 0.01,
-        "none takes {none} s, published {published}"
-    );
-    assert!(
-        none / plain >= 3.5,
-        "plain is {:.2} times faster",
-        none / plain
-    );
-    let first = &table.policies[0].runs[0].stats;
-    assert_eq!(
-        (first.demand_reads, first.demand_bytes / 1_000_000),
-        (57_516, 407)
-    );
-    assert_eq!(
-        first.source_reads, 57_516,
-        "without readahead and re-reads every read goes out"
-    );
 }
 
 /// The same plan gives the same table, to the nanosecond.

@@ -7,7 +7,8 @@ use foreread_core::policy::{ALL, PolicyDraft};
 use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::explain::{Decisions, ExplainOptions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
-use foreread_lab::report::{Report, Silent};
+use foreread_lab::report::Report;
+use foreread_report::progress::Silent;
 use foreread_trace::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Op, Record};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Probing a model must give back the model: every preset, in virtual time.
 
 use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, ProbeTarget, probe};
-use foreread_lab::report::Silent;
+use foreread_report::progress::Silent;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::{self, Model, PRESETS};
 

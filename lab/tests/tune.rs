@@ -4,9 +4,9 @@
 
 use foreread_lab::compare::ComparePlan;
 use foreread_lab::replay::{Part, Replay, load};
-use foreread_lab::report::Silent;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{Storage, TuneOptions, Tuned, find, render, tune};
+use foreread_report::progress::Silent;
 use foreread_sim::device::presets;
 use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;

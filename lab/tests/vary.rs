@@ -5,7 +5,8 @@ use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::series::Value;
-use foreread_lab::report::{Progress, Report, Series, Silent};
+use foreread_lab::report::{Report, Series};
+use foreread_report::{progress::Progress, progress::Silent};
 
 fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
     ComparePlan {

@@ -11,7 +11,10 @@
 //! ```
 
 use std::io::{Error, Result};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -63,6 +66,51 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
             .name(name.to_string())
             .spawn_scoped(scope, work),
     )
+}
+
+/// Measures every item, on at most `threads` threads, and gives each result to `each`, in the order in which they end. Once `each`
+/// breaks no further item begins; those that were begun are ended and given to `each` too.
+///
+/// # Errors
+/// The first that could not be measured; those that were begun are ended.
+pub fn for_each_on<K: Sync, T, E: Send>(
+    items: &[K],
+    threads: usize,
+    measure: &(dyn Fn(&K) -> std::result::Result<T, E> + Sync),
+    each: &mut (dyn FnMut(&K, T) -> ControlFlow<()> + Send),
+) -> std::result::Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let failed: Mutex<Option<E>> = Mutex::new(None);
+    let each = Mutex::new(each);
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match measure(item) {
+                Ok(measured) => {
+                    let each = &mut *each.lock().unwrap_or_else(PoisonError::into_inner);
+                    if each(item, measured).is_break() {
+                        next.store(items.len(), Ordering::Relaxed);
+                    }
+                }
+                Err(error) => {
+                    next.store(items.len(), Ordering::Relaxed);
+                    failed
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .get_or_insert(error);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        // Fewer threads are slower, and as right; this one does the work without any.
+        let more = threads.clamp(1, items.len().max(1)) - 1;
+        let _ = (0..more).try_for_each(|_| spawn_scoped(scope, "foreread-run", work).map(drop));
+        work();
+    });
+    failed
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .map_or(Ok(()), Err)
 }
 
 fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
@@ -138,7 +186,7 @@ impl<T: Send + 'static> Task<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn a_task_that_does_not_end_is_given_up() {

@@ -2,9 +2,9 @@
 
 use super::CompareError;
 use super::place::OpenTarget;
-use crate::report::number;
 use foreread::Budget;
 use foreread_core::units::PageSize;
+use foreread_report::number;
 
 /// Pages that a cache has at least: the machine's own limit.
 const MIN_PAGES: u64 = 4;

@@ -9,10 +9,10 @@ use super::{
     SCRATCH_SPAN_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
-use crate::report::Progress;
 use foreread::source::{self, Defaults, Source, SourceName};
 use foreread::{OpenError, Readahead, Storage};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_report::progress::Progress;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::workload::Workload;

@@ -11,12 +11,13 @@
 use super::reads::{self, Reads};
 use super::{Case, CompareError, ComparePlan, chosen, place};
 use crate::replay::{Mode, Replay};
+use crate::report::Report;
 use crate::report::series::{SCHEMA, Series, Value, Varied};
-use crate::report::{Progress, Report};
 use foreread_core::notation::Spec;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
+use foreread_report::progress::Progress;
 use foreread_sim::peer;
 use foreread_sim::workload::{self, Chosen};
 use std::sync::Arc;

@@ -11,10 +11,10 @@
 use super::{Case, CompareError, ComparePlan, OnPage, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
-use crate::report::Silent;
 use foreread::eventlog::{ReplayError, replay_watched};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::{self, Watch};

@@ -79,7 +79,7 @@ impl Decisions {
         let one = |pattern: Pattern| {
             format!(
                 "{} {}",
-                crate::report::number::count(self.of(pattern)),
+                foreread_report::number::count(self.of(pattern)),
                 pattern.name()
             )
         };
@@ -95,7 +95,7 @@ impl Decisions {
         };
         format!(
             "Decisions by pattern: {met}; {} in all.",
-            crate::report::number::count(self.all)
+            foreread_report::number::count(self.all)
         )
     }
 }

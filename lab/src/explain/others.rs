@@ -6,7 +6,8 @@
 use super::{ExplainError, ExplainOptions, Explained, OTHER_RUNS};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::report::verdict::WORTH_SAYING;
-use crate::report::{Progress, Report, Row, RowKind, number};
+use crate::report::{Report, Row, RowKind};
+use foreread_report::{number, progress::Progress};
 use serde::{Deserialize, Serialize};
 
 /// One policy over all files. Counters are means of a run.

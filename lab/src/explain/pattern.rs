@@ -3,7 +3,7 @@
 //! Never: what a policy took it for.
 
 use super::streams::StreamSummary;
-use crate::report::number;
+use foreread_report::number;
 use serde::{Deserialize, Serialize};
 
 /// A part of the reads from which on a pattern is called by its name alone.

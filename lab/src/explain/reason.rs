@@ -117,7 +117,7 @@ fn fate(share: &Share) -> Option<String> {
     let part = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
     let vain = part(share.in_vain_bytes(), share.ra_bytes);
     let late = part(share.late_bytes, share.used_bytes);
-    let percent = crate::report::number::percent;
+    let percent = foreread_report::number::percent;
     match (vain >= WORTH_SAYING, late >= WORTH_SAYING) {
         (true, true) => Some(format!(
             "{} % of it never read, {} % of the rest late",

@@ -6,9 +6,10 @@
 use super::share::Share;
 use super::{Explained, File, Stream};
 use crate::replay::Mode;
-use crate::report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
-use crate::report::{RowKind, width};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+use crate::report::RowKind;
+use foreread_report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
+use foreread_report::table::TextTable;
+use foreread_report::width;
 use foreread_sim::stats::ALPHA;
 
 /// Files whose streams are shown, and streams of each.
@@ -110,35 +111,7 @@ fn title(e: &Explained) -> String {
 }
 
 fn grid(header: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Vec<String> {
-    let cells = |texts: Vec<String>| -> Vec<Cell> {
-        let side = |n| {
-            if left.contains(&n) {
-                CellAlignment::Left
-            } else {
-                CellAlignment::Right
-            }
-        };
-        texts
-            .into_iter()
-            .enumerate()
-            .map(|(n, text)| Cell::new(text).set_alignment(side(n)))
-            .collect()
-    };
-    let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    grid.set_header(cells(
-        header.iter().map(|text| (*text).to_string()).collect(),
-    ));
-    for row in rows {
-        grid.add_row(cells(row));
-    }
-    for (n, column) in grid.column_iter_mut().enumerate() {
-        column.set_padding((u16::from(n > 0), 0));
-    }
-    grid.lines()
-        .map(|line| line.trim_end().to_string())
-        .collect()
+    TextTable::new(left).head(header).rows(rows).lines()
 }
 
 /// In a column: what is less than a hundredth is not nothing, and not a power of ten.

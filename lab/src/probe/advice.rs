@@ -9,8 +9,8 @@
 //! Never: a rule that reads the fitted model. What is advised was measured.
 
 use super::{Advice, Pattern, Point, settings};
-use crate::report::number::size;
 use foreread_core::policy::capacity::Cap;
+use foreread_report::number::size;
 
 /// Part of the best that is the plateau.
 const PLATEAU: f64 = 0.98;
@@ -65,7 +65,7 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
 
 fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<String> {
     let mut said = Vec::new();
-    let mb = |v: f64| crate::report::number::three(v);
+    let mb = |v: f64| foreread_report::number::three(v);
     if let (Some(best), Some(plateau), Some(most)) = (
         advice.best_mb_s,
         advice.plateau_bytes,

@@ -12,7 +12,7 @@
 use super::grid::{self, Task};
 use super::live::{Live, Watch};
 use super::{Pattern, Point, ProbeError, Spread, virt};
-use crate::report::Progress;
+use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, percentile_ns};

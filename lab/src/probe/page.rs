@@ -3,9 +3,9 @@
 //! Measured points have markers and intervals; the model's line is dashed and has neither.
 
 use super::{Pattern, Point, Probe, Spread, Tried};
-use crate::report::number::{self, or_dash};
-use crate::report::page::curves::{Axis, Curve, CurvePoint, Curves};
-use crate::report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
+use foreread_report::number::{self, or_dash};
+use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
+use foreread_report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
 
 /// The page of a probe.
 #[must_use]

@@ -4,8 +4,8 @@
 
 use super::measure::{Measured, ROUNDS, Station, measure};
 use super::{Fit, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
-use crate::report::{Progress, number};
 use foreread::source::Source;
+use foreread_report::{number, progress::Progress};
 use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
 use foreread_sim::device::presets::Preset;
 use std::path::PathBuf;

@@ -6,8 +6,8 @@
 use super::advice::Context;
 use super::{Advice, Setting};
 use crate::device_number::DeviceNumber;
-use crate::report::number::size;
 use foreread::source::default_readahead_bytes;
+use foreread_report::number::size;
 use rustix::fs::{FileType, stat};
 use std::path::Path;
 

@@ -8,9 +8,9 @@
 //! Never: asks whether there is a terminal.
 
 use super::{Pattern, Point, Probe, Setting};
-use crate::report::number::{or_dash, size, three, wrap};
-use crate::report::width;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use foreread_report::number::{or_dash, size, three, wrap};
+use foreread_report::table::TextTable;
+use foreread_report::width;
 
 /// Widest line, in characters.
 const MAX_WIDTH: usize = 80;
@@ -66,21 +66,7 @@ fn title(probe: &Probe) -> String {
 }
 
 fn grid(rows: Vec<Vec<String>>) -> Vec<String> {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    for row in rows {
-        table.add_row(
-            row.into_iter()
-                .map(|text| Cell::new(text).set_alignment(CellAlignment::Right)),
-        );
-    }
-    table
-        .to_string()
-        .lines()
-        .map(|l| l.trim_end().to_string())
-        .collect()
+    TextTable::new([]).wide().rows(rows).lines()
 }
 
 fn error(point: Option<&&Point>) -> String {

@@ -12,8 +12,9 @@
 
 use super::settings;
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
-use crate::report::{Progress, Report, number, width};
+use crate::report::Report;
 use foreread_core::policy::PolicyDraft;
+use foreread_report::{number, progress::Progress, width};
 use foreread_sim::device::custom;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -113,7 +114,7 @@ pub fn verify(
 /// out: a model has no setting to take it from.
 fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
     let usual = [128 << 10, readahead.unwrap_or(0)];
-    let linux = |max: &u64| format!("linux-6.18:max={}", crate::report::number::size(*max));
+    let linux = |max: &u64| format!("linux-6.18:max={}", foreread_report::number::size(*max));
     let mut names = vec!["none".to_string(), "rbd-plain".to_string()];
     names.extend(usual.iter().filter(|max| **max > 0).map(linux));
     names.dedup();

@@ -8,9 +8,10 @@
 
 mod default;
 
+use super::RowKind;
 use super::row::{Report, Row};
 use super::verdict::WORTH_SAYING;
-use super::{RowKind, number};
+use foreread_report::number;
 
 /// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
 /// metered or shared source is paid for.

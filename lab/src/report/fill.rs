@@ -4,8 +4,9 @@
 
 use super::row::{Comparison, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
-use super::{Judge, PolicyRuns, RowKind, RunResult, Table, number};
+use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
+use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{
     ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95,

@@ -6,10 +6,10 @@
 
 mod verdict;
 
-use super::chart::{self, Chart, Panel, Point};
-use super::number::{self, or_dash};
 use super::row::{Report, Row};
-use super::width;
+use foreread_report::chart::{self, Chart, Panel, Point};
+use foreread_report::number::{self, or_dash};
+use foreread_report::width;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.

@@ -3,10 +3,10 @@
 //! Where there is no room for all columns those that matter least are left out, and a line names them.
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
-use super::number::{self, TIE, or_dash};
 use super::row::{Report, Row, Time};
-use super::width;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
+use foreread_report::number::{self, TIE, or_dash};
+use foreread_report::table::TextTable;
+use foreread_report::width;
 use foreread_sim::stats::ratio;
 
 /// Width that a policy with its parameters always has before it is broken into lines: what is left of 100 columns when
@@ -146,22 +146,16 @@ fn header(report: &Report) -> [&'static str; 13] {
 }
 
 fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]) -> Vec<String> {
-    let mut grid = Grid::new();
-    grid.load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled);
     let header = header(report);
-    grid.set_header(aligned(columns.iter().map(|&column| header[column])));
+    let mut grid = TextTable::new([0]).head(columns.iter().map(|&column| header[column]));
     // How many lines each row takes, to find the best one's again.
     let mut heights = Vec::new();
     for row in &report.rows {
         let cells = cells(report, row, policy_width);
         heights.push(cells[0].lines().count());
-        grid.add_row(aligned(columns.iter().map(|&column| &cells[column])));
+        grid.add(columns.iter().map(|&column| &cells[column]));
     }
-    for (i, column) in grid.column_iter_mut().enumerate() {
-        column.set_padding((u16::from(i > 0), 0));
-    }
-    let mut lines: Vec<String> = grid.lines().map(|l| l.trim_end().to_string()).collect();
+    let mut lines = grid.lines();
     if let (true, Some(best)) = (style.bold, sole_best(report)) {
         let before = 2 + heights[..best].iter().sum::<usize>();
         for line in lines.iter_mut().skip(before).take(heights[best]) {
@@ -169,22 +163,6 @@ fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]
         }
     }
     lines
-}
-
-/// Policies to the left, numbers to the right.
-fn aligned<T: ToString>(texts: impl IntoIterator<Item = T>) -> Vec<Cell> {
-    let side = |column| {
-        if column == 0 {
-            CellAlignment::Left
-        } else {
-            CellAlignment::Right
-        }
-    };
-    texts
-        .into_iter()
-        .enumerate()
-        .map(|(i, text)| Cell::new(text).set_alignment(side(i)))
-        .collect()
 }
 
 /// The row that a corrected test calls the fastest, if one is.

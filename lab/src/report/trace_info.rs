@@ -2,8 +2,8 @@
 //!
 //! Never: a control character of the trace.
 
-use super::number::{count, latency_us, percent, printable, size, three, wrap};
-use super::width;
+use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};
+use foreread_report::width;
 use foreread_trace::info::{Count, Info, Summary};
 
 /// Widest line.

@@ -60,7 +60,10 @@ impl Candidate {
 
 /// The kernel's policy with this maximum.
 pub(super) fn kernel(max_bytes: u64) -> String {
-    format!("linux-6.18:max={}", crate::report::number::size(max_bytes))
+    format!(
+        "linux-6.18:max={}",
+        foreread_report::number::size(max_bytes)
+    )
 }
 
 /// None, today, the kernel with other maxima, ours.

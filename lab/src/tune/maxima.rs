@@ -7,7 +7,8 @@ use super::candidates::{self, Candidate, Choice};
 use super::{Gain, TuneError, choose};
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::replay::Replay;
-use crate::report::{Progress, Report};
+use crate::report::Report;
+use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 
 use super::{Storage, TuneOptions, Tuned};
 use crate::probe::Setting;
-use crate::report::number::{percent, size_b};
+use foreread_report::number::{percent, size_b};
 use std::path::Path;
 
 /// Files that are named in a text; more are counted.

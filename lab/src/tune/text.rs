@@ -5,10 +5,10 @@
 //! Never: a figure that is not in [`Tuned`].
 
 use super::{Chosen, Gain, MIN_GAIN, OnDisk, Tuned};
-use crate::report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use crate::report::table::Style;
-use crate::report::width;
 use crate::report::{self};
+use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
+use foreread_report::width;
 
 /// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
 const DOUBTFUL: f64 = 0.25;

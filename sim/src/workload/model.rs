@@ -169,7 +169,7 @@ impl Workload {
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// A workload of one job on one file.
-    pub(crate) fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
+    pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job {
             depth,
             ..Job::new(0, 0, requests)
@@ -184,7 +184,7 @@ impl Workload {
     }
 
     /// A workload of no job yet on these files.
-    pub(crate) fn on_files(name: &str, files: Vec<u64>) -> Workload {
+    pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload {
             name: name.to_string(),
             files,

@@ -2,13 +2,14 @@
 //!
 //! Never: a map of a run that was not simulated; a file's reads are not watched one by one, and the page says so.
 
-use super::bars::{Bar, BarKind, Bars, Fill};
-use super::curves::{Axis, Curve, CurvePoint, Curves, decades};
-use super::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, map};
+use super::map;
 use crate::report::MappedRun;
-use crate::report::number::{self, or_dash};
 use crate::report::row::{Report, Row, to_json};
 use crate::report::{advise, by_source};
+use foreread_report::number::{self, or_dash};
+use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
+use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, decades};
+use foreread_report::page::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about};
 use foreread_sim::simulator::outcomes::Cell;
 use foreread_sim::stats::ratio;
 

@@ -5,11 +5,11 @@
 //! hatched box behind them. Neighbours that look alike are one shape, so a map has at most a few thousand.
 //! Never: a cell that nothing happened in, or counts that are not those of the run.
 
-use super::WIDTH;
-use super::curves::LETTER;
-use crate::report::chart::scale::{self, Scale};
-use crate::report::chart::svg::{Anchor, Svg};
-use crate::report::number;
+use foreread_report::chart::scale::{self, Scale};
+use foreread_report::chart::svg::{Anchor, Svg};
+use foreread_report::number;
+use foreread_report::page::WIDTH;
+use foreread_report::page::curves::LETTER;
 use foreread_sim::simulator::outcomes::{Cell, OutcomeMap, ROWS};
 
 const CELL: f64 = 4.6;

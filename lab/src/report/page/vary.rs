@@ -2,11 +2,11 @@
 //!
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
-use super::curves::{Axis, Curve, CurvePoint, Curves, plateau};
-use super::{Figure, Grid, Page, Section, about};
-use crate::report::number::{self, or_dash};
 use crate::report::row::Row;
 use crate::report::series::{Series, Value};
+use foreread_report::number::{self, or_dash};
+use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, plateau};
+use foreread_report::page::{Figure, Grid, Page, Section, about};
 
 /// The page of a series.
 #[must_use]

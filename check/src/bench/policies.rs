@@ -1,0 +1,488 @@
+//! `foreread bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
+//!
+//! ```text
+//!   plan ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
+//!                                                                  │
+//!              text, JSON, page ◄── Results ◄── verdict, targets ◄─┘ of the cells whose runs are all there
+//! ```
+//! Example: the fractional design has 111 cells, 8 opponents and `auto`: some 2,900 runs. Stopped after 1,000 of them, 38 cells are
+//! complete and are reported; the same command with the same `--resume FILE` measures the other 1,900.
+//!
+//! A run depends on nothing but its cell, its policy and its seed, so a report from a file is the report of an uninterrupted
+//! run. `runs_file.rs` says what a file must agree with.
+
+mod json;
+mod page;
+mod reason;
+mod runs_file;
+mod text;
+
+use crate::evaluation::cells::TRACE;
+use crate::evaluation::{
+    Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule,
+    targets, verdict,
+};
+use foreread_core::policy::SpecError;
+use foreread_lab::replay::Replay;
+use foreread_report::{number, progress::Progress};
+use runs_file::{Header, RunsFile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Any policy can be built for a device of this size: whether a policy exists does not depend on the device.
+const ANY_CAPACITY: u64 = 1 << 40;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchPlan {
+    /// Which cells, seeds and opponents.
+    pub design: Design,
+    /// The policies that are judged.
+    pub judged: Vec<String>,
+    /// Only cells that one of these names; empty: all.
+    pub only: Vec<CellFilter>,
+    /// A recorded workload instead of those of the design.
+    pub trace: Option<Arc<Replay>>,
+    /// How many runs at once.
+    pub threads: usize,
+    /// Where finished runs are kept.
+    pub runs_file: Option<PathBuf>,
+    /// A text that differs between builds of foreread, so that runs of another build are recognised.
+    pub build: String,
+}
+
+/// Some of the cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also means `sequential:record=4K`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellFilter {
+    workload: String,
+    device: String,
+}
+
+impl CellFilter {
+    /// Reads a filter; every text is one.
+    #[must_use]
+    pub fn parse(text: &str) -> CellFilter {
+        // The last '@': the name of a trace may have one.
+        let (workload, device) = text.rsplit_once('@').unwrap_or((text, ""));
+        CellFilter {
+            workload: workload.to_string(),
+            device: device.to_string(),
+        }
+    }
+
+    fn matches(&self, cell: &Cell) -> bool {
+        let name = cell.workload.strip_prefix(TRACE).unwrap_or(&cell.workload);
+        let is_named = |w: &str| w == self.workload || w.split(':').next() == Some(&self.workload);
+        (self.workload.is_empty() || is_named(name) || cell.workload == self.workload)
+            && (self.device.is_empty() || cell.device == self.device)
+    }
+}
+
+impl std::fmt::Display for CellFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let at = if self.device.is_empty() { "" } else { "@" };
+        write!(f, "{}{at}{}", self.workload, self.device)
+    }
+}
+
+/// Why nothing could be measured, or no further.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A policy that does not exist.
+    #[error("{0}")]
+    Policy(SpecError),
+    /// A filter that leaves no cell.
+    #[error(
+        "no such cell: {filter} in the design {design}; foreread bench policies --help says how cells are named"
+    )]
+    NoCell {
+        /// The filter.
+        filter: String,
+        /// The design.
+        design: &'static str,
+    },
+    /// The file of finished runs.
+    #[error("{0}")]
+    Runs(String),
+}
+
+/// What the runs say.
+#[derive(Clone, Debug)]
+pub struct Results {
+    design: Design,
+    trace: Option<String>,
+    judged: Vec<String>,
+    /// Runs that are over, and all runs of the plan.
+    runs: [usize; 2],
+    /// The same of cells.
+    cells: [usize; 2],
+    report: Report,
+    /// Where the row of a policy in a cell is.
+    places: BTreeMap<Cell, BTreeMap<String, usize>>,
+    targets: Vec<(String, Vec<Target>)>,
+    notes: Vec<String>,
+}
+
+impl Results {
+    /// Runs that are over, and all runs of the plan.
+    #[must_use]
+    pub fn runs(&self) -> [usize; 2] {
+        self.runs
+    }
+
+    /// What is wrong with `auto`, if a run wasted more than its credit allows.
+    #[must_use]
+    pub fn broken_credit(&self) -> Option<String> {
+        let over = &self.report.over_credit;
+        let first = over.first()?;
+        Some(format!(
+            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread bench policies --only \
+             {}@{}' repeats it",
+            over.len(),
+            self.runs[0],
+            first.policy,
+            cell_name(&first.cell),
+            first.seed,
+            first.cell.workload,
+            first.cell.device
+        ))
+    }
+
+    /// JSON of the schema [`crate::evaluation::SCHEMA`]. Ends with a newline.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        json::write(self, &|_| true)
+    }
+
+    /// For people, `width` columns wide.
+    #[must_use]
+    pub fn to_text(&self, width: usize) -> String {
+        text::write(self, width)
+    }
+
+    /// One page of HTML.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        page::write(self)
+    }
+
+    /// The cells that `policy` loses, the worst first.
+    fn lost<'a>(&'a self, policy: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.report
+            .rows
+            .iter()
+            .filter(move |r| r.lost && r.policy == policy)
+    }
+
+    /// Its cells above the limit whose difference may be chance, the worst first.
+    fn undecided(&self, policy: &str) -> Vec<&Row> {
+        let is_slow = |r: &&Row| {
+            r.policy == policy && !r.lost && r.ratio.is_some_and(|x| x > verdict::MAX_RATIO)
+        };
+        let mut rows: Vec<&Row> = self.report.rows.iter().filter(is_slow).collect();
+        rows.sort_by(|a, b| b.ratio.unwrap_or(0.0).total_cmp(&a.ratio.unwrap_or(0.0)));
+        rows
+    }
+
+    fn row(&self, cell: &Cell, policy: &str) -> Option<&Row> {
+        Some(&self.report.rows[*self.places.get(cell)?.get(policy)?])
+    }
+
+    fn title(&self) -> String {
+        let judged = self.judged.join(", ");
+        match &self.trace {
+            Some(name) => format!("{judged} in the trace {name}: {} cells", self.cells[0]),
+            None => format!(
+                "{judged} in the design {}: {} cells",
+                self.design.name(),
+                self.cells[0]
+            ),
+        }
+    }
+}
+
+/// `sequential on rbd, cache 256M`.
+fn cell_name(cell: &Cell) -> String {
+    format!(
+        "{} on {}, cache {}",
+        cell.workload,
+        cell.device,
+        number::size(cell.cache)
+    )
+}
+
+/// Runs what the file has not, on all threads, until all is done or `stop` is set. Runs that were begun are ended.
+///
+/// # Errors
+/// [`BenchError`]; what was measured is in the file.
+pub fn run(
+    plan: &BenchPlan,
+    stop: &AtomicBool,
+    progress: &mut (dyn Progress + Send),
+) -> Result<Results, BenchError> {
+    for policy in &plan.judged {
+        opponents::build(policy, ANY_CAPACITY).map_err(BenchError::Policy)?;
+    }
+    let cells = cells(plan)?;
+    let keys = schedule::keys(&cells, plan.design, &plan.judged);
+    let measure = |key: &Key| match &plan.trace {
+        Some(replay) => measure::measure_workload(key, &replay.workload),
+        None => measure::measure(key),
+    };
+    let mut file = plan
+        .runs_file
+        .as_ref()
+        .map(|path| RunsFile::open(path, header(plan)))
+        .transpose()?;
+    let mut runs = BTreeMap::new();
+    if let Some(file) = &file {
+        progress.stage("checking the runs of another build");
+        runs = file.usable(&keys, &plan.judged, &measure)?;
+    }
+    let left: Vec<Key> = keys
+        .iter()
+        .filter(|key| !runs.contains_key(*key))
+        .cloned()
+        .collect();
+    progress.stage("runs");
+    progress.step(runs.len() as u64, keys.len() as u64);
+    let mut failed = None;
+    let mut each = |(key, figures): schedule::Done| {
+        let written = file
+            .as_mut()
+            .map_or(Ok(()), |file| file.append(&key, figures.as_ref()));
+        runs.insert(key, figures);
+        progress.step(runs.len() as u64, keys.len() as u64);
+        failed = failed.take().or(written.err());
+        if failed.is_some() || stop.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    if !stop.load(Ordering::Relaxed) {
+        schedule::run(&left, plan.threads, &measure, &mut each).map_err(BenchError::Policy)?;
+    }
+    failed.map_or_else(|| Ok(results(plan, &keys, &runs)), Err)
+}
+
+/// The cells of the plan.
+fn cells(plan: &BenchPlan) -> Result<Vec<Cell>, BenchError> {
+    let mut cells = match &plan.trace {
+        Some(replay) => plan.design.cells_of_trace(&replay.workload.name),
+        None => plan.design.cells(),
+    };
+    if let Some(filter) = plan
+        .only
+        .iter()
+        .find(|filter| !cells.iter().any(|cell| filter.matches(cell)))
+    {
+        return Err(BenchError::NoCell {
+            filter: filter.to_string(),
+            design: plan.design.name(),
+        });
+    }
+    cells
+        .retain(|cell| plan.only.is_empty() || plan.only.iter().any(|filter| filter.matches(cell)));
+    Ok(cells)
+}
+
+fn header(plan: &BenchPlan) -> Header {
+    let trace = plan.trace.as_ref().map(|replay| {
+        let mut digest = Digest::default();
+        write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
+        format!("{} {:016x}", replay.workload.name, digest.0)
+    });
+    Header::new(plan.design, trace, plan.build.clone())
+}
+
+/// FNV-1a of a text, so that a trace is recognised by what is read and not by its name.
+/// <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv> has offset and prime.
+struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl std::fmt::Write for Digest {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let step =
+            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0 = text.bytes().fold(self.0, step);
+        Ok(())
+    }
+}
+
+/// What the runs of complete cells say.
+fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
+    let all: BTreeSet<&Cell> = keys.iter().map(|key| &key.cell).collect();
+    let open: BTreeSet<&Cell> = keys
+        .iter()
+        .filter(|key| !runs.contains_key(*key))
+        .map(|key| &key.cell)
+        .collect();
+    let known = |key: &&Key| !open.contains(&key.cell);
+    let whole = keys
+        .iter()
+        .filter(known)
+        .filter_map(|key| Some((key.clone(), runs.get(key)?.clone()?)));
+    let report = verdict::report(&whole.collect(), plan.design);
+    let mut places: BTreeMap<Cell, BTreeMap<String, usize>> = BTreeMap::new();
+    for (at, row) in report.rows.iter().enumerate() {
+        places
+            .entry(row.cell.clone())
+            .or_default()
+            .insert(row.policy.clone(), at);
+    }
+    let targets = plan
+        .judged
+        .iter()
+        .map(|policy| (policy.clone(), targets::targets(&report, policy)))
+        .collect();
+    let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
+    let cells = [all.len() - open.len(), all.len()];
+    Results {
+        design: plan.design,
+        trace: plan
+            .trace
+            .as_ref()
+            .map(|replay| replay.workload.name.clone()),
+        judged: plan.judged.clone(),
+        runs: [done, keys.len()],
+        cells,
+        report,
+        places,
+        targets,
+        notes: notes(plan, [done, keys.len()], cells, &all),
+    }
+}
+
+/// What is particular to these runs.
+fn notes(
+    plan: &BenchPlan,
+    runs: [usize; 2],
+    cells: [usize; 2],
+    all: &BTreeSet<&Cell>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if runs[0] < runs[1] {
+        notes.push(format!(
+            "Stopped after {} of {} runs: the figures are of the {} of {} cells whose runs are all done",
+            runs[0], runs[1], cells[0], cells[1]
+        ));
+    }
+    let Some(replay) = &plan.trace else {
+        return notes;
+    };
+    notes.extend(replay.notes.iter().cloned());
+    let too_small = |cell: &&&Cell| {
+        let capacity = devices::find(&cell.device).map_or(u64::MAX, |d| d.preset.capacity_bytes);
+        replay.workload.files.iter().any(|size| *size > capacity)
+    };
+    let small: BTreeSet<&str> = all
+        .iter()
+        .filter(too_small)
+        .map(|cell| cell.device.as_str())
+        .collect();
+    if !small.is_empty() {
+        let small: Vec<&str> = small.into_iter().collect();
+        notes.push(format!(
+            "The trace reads beyond the end of {}: those offsets wrap around",
+            small.join(", ")
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that wasted 1 GiB is reported, and its target is missed.
+    #[test]
+    fn a_run_beyond_the_credit_is_reported() {
+        let plan = BenchPlan {
+            design: Design::Baseline,
+            judged: vec!["auto".to_string()],
+            only: vec![CellFilter::parse("sequential:depth=4@rbd")],
+            trace: None,
+            threads: 1,
+            runs_file: None,
+            build: String::new(),
+        };
+        let keys = schedule::keys(&cells(&plan).expect("cells"), plan.design, &plan.judged);
+        let results = |unused_bytes| {
+            let figures = |key: &Key| Figures {
+                time_s: 1.0,
+                stall_s: 1.0,
+                overfetch: Some(1.0),
+                requests: 1,
+                unused_bytes: if key.policy == "auto" {
+                    unused_bytes
+                } else {
+                    0
+                },
+                p99_us: Some(1.0),
+                held_byte_s: 0.0,
+                t95_round_trips: None,
+                flaps: 0,
+                demand_bytes: 1,
+                used_bytes: 0,
+            };
+            let runs = keys
+                .iter()
+                .map(|key| (key.clone(), Some(figures(key))))
+                .collect();
+            super::results(&plan, &keys, &runs)
+        };
+        assert_eq!(results(0).broken_credit(), None);
+        let over = results(1 << 30);
+        let why = over.broken_credit().expect("two caches");
+        assert!(
+            why.contains(
+                "2 of 52 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"
+            ),
+            "{why}"
+        );
+        assert!(
+            over.to_text(120)
+                .contains("MISSED: runs that waste more than the credit allows: 2 (at most 0")
+        );
+        assert!(
+            results(0)
+                .to_text(120)
+                .contains("met: runs that waste more than the credit allows: 0 (at most 0)")
+        );
+    }
+
+    #[test]
+    fn filters_name_workloads_devices_or_both() {
+        let cell = |workload: &str| Cell {
+            workload: workload.into(),
+            device: "rbd".into(),
+            cache: 1,
+        };
+        let matches =
+            |filter: &str, workload: &str| CellFilter::parse(filter).matches(&cell(workload));
+        assert!(matches("sequential", "sequential") && matches("sequential", "sequential:depth=4"));
+        assert!(
+            matches("sequential:depth=4@rbd", "sequential:depth=4") && matches("@rbd", "random")
+        );
+        assert!(
+            !matches("sequential:depth=4", "sequential")
+                && !matches("sequential@nvme", "sequential")
+        );
+        assert!(
+            matches("a@b.frt@rbd", "trace:a@b.frt")
+                && matches("trace:x", "trace:x")
+                && !matches("trace:x", "x")
+        );
+        assert_eq!(CellFilter::parse("x@rbd").to_string(), "x@rbd");
+    }
+}

@@ -1,0 +1,249 @@
+//! foreread measured by itself: what a decision costs, and what a hit costs beside the kernel's.
+//!
+//! Figures are ratios or rates of this machine in this minute; never a test.
+
+use foreread::source::FileSource;
+use foreread::{Options, Reader};
+use foreread_core::event::{Action, Event};
+use foreread_core::machine::{Config, Machine};
+use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_lab::live::{LiveError, Scratch};
+use foreread_sim::device::presets;
+use foreread_sim::rng::Rng;
+use foreread_sim::simulator::{self, Setup};
+use foreread_sim::workload::{Job, Request, Workload};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+const PAGE: u64 = 4096;
+/// What is resident while hits are counted.
+const RESIDENT: u64 = 1 << 30;
+/// What hits are read from, on both sides.
+const HIT_BYTES: u64 = 128 << 20;
+/// Rounds of which the median is taken.
+const ROUNDS: usize = 7;
+
+/// What the core and the simulator can do on one processor.
+#[derive(Clone, Copy, Debug)]
+pub struct SimFigures {
+    /// 4 KiB reads of resident pages that the core decides in a second, in random order.
+    pub hit_reads_per_s: f64,
+    /// 4 KiB reads that the simulator carries out in a second with clock and device, the first pass of eight cold.
+    pub timed_reads_per_s: f64,
+    /// The same two with the policy `auto`; the others are with `linux-6.18`.
+    pub auto_hit_reads_per_s: f64,
+    /// See there.
+    pub auto_timed_reads_per_s: f64,
+    /// Bytes of state for a page when 1 GiB is resident.
+    pub bytes_per_page_dense: f64,
+    /// The same when one page in 64 is.
+    pub bytes_per_page_sparse: f64,
+}
+
+/// What a hit costs.
+#[derive(Clone, Copy, Debug)]
+pub struct HitFigures {
+    /// 4 KiB hits through [`Reader::read_at`] in a second, one thread, random order; median round.
+    pub ours_reads_per_s: f64,
+    /// The same reads by `pread` from the page cache.
+    pub pread_reads_per_s: f64,
+    /// Median over rounds of ours to pread's, each measured beside the other.
+    pub ratio: f64,
+}
+
+/// Measures the core and the simulator.
+///
+/// # Errors
+/// A built-in name that is missing: a bug of the program.
+pub fn sim() -> Result<SimFigures, SpecError> {
+    let (linux, auto) = (PolicySpec::parse("linux-6.18")?, PolicySpec::parse("auto")?);
+    let (mut machine, dense) = resident(&linux, 1);
+    let hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
+    let (mut machine, _) = resident(&auto, 1);
+    let auto_hits = median((0..ROUNDS).map(|_| hit_rate(&mut machine)).collect());
+    let (_, sparse) = resident(&linux, 64);
+    let timed = median(
+        (0..3)
+            .map(|_| timed_rate(&linux))
+            .collect::<Result<_, _>>()?,
+    );
+    let auto_timed = median(
+        (0..3)
+            .map(|_| timed_rate(&auto))
+            .collect::<Result<_, _>>()?,
+    );
+    Ok(SimFigures {
+        hit_reads_per_s: hits,
+        timed_reads_per_s: timed,
+        auto_hit_reads_per_s: auto_hits,
+        auto_timed_reads_per_s: auto_timed,
+        bytes_per_page_dense: dense,
+        bytes_per_page_sparse: sparse,
+    })
+}
+
+/// A machine that holds 1 GiB, one page of each `stride`, and its bytes of state a page.
+fn resident(policy: &PolicySpec, stride: u64) -> (Machine, f64) {
+    let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
+    let mut machine = Machine::new(Config::new(page, RESIDENT), policy.clone());
+    let size = RESIDENT * stride;
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size,
+        },
+    );
+    let pages = RESIDENT / PAGE;
+    // Dense: in long reads, as they come. Sparse: alone, so that nothing is read ahead.
+    let (count, len) = if stride == 1 {
+        (pages / 32, 32 * PAGE)
+    } else {
+        (pages, PAGE)
+    };
+    let step = len * stride;
+    for i in 0..count {
+        let range = ByteRange::between(i * step, i * step + len);
+        machine.handle(
+            Nanos(i),
+            Event::Read {
+                read: ReadId(i),
+                open: OpenId(0),
+                range,
+                random: stride > 1,
+            },
+        );
+        answer(&mut machine, i);
+    }
+    let held = machine.cache().pages();
+    let bytes = machine.cache().state_bytes() as f64 / held as f64;
+    (machine, bytes)
+}
+
+/// Answers everything at once.
+fn answer(machine: &mut Machine, now: u64) {
+    while let Some(action) = machine.poll() {
+        match action {
+            Action::Submit { fetch, range, .. } => {
+                machine.handle(
+                    Nanos(now),
+                    Event::Done {
+                        fetch,
+                        bytes: range.len(),
+                    },
+                );
+            }
+            Action::Serve { lease, .. } => machine.handle(Nanos(now), Event::Release { lease }),
+            _ => {}
+        }
+    }
+}
+
+fn hit_rate(machine: &mut Machine) -> f64 {
+    let offsets = random_offsets(1 << 20, RESIDENT);
+    let began = Instant::now();
+    for (i, &offset) in offsets.iter().enumerate() {
+        let range = ByteRange::between(offset, offset + PAGE);
+        machine.handle(
+            Nanos(0),
+            Event::Read {
+                read: ReadId(i as u64),
+                open: OpenId(0),
+                range,
+                random: false,
+            },
+        );
+        while let Some(action) = machine.poll() {
+            if let Action::Serve { lease, .. } = action {
+                machine.handle(Nanos(0), Event::Release { lease });
+            }
+        }
+    }
+    offsets.len() as f64 / began.elapsed().as_secs_f64()
+}
+
+fn timed_rate(policy: &PolicySpec) -> Result<f64, SpecError> {
+    let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
+    let pages = RESIDENT / PAGE;
+    let requests = (0..8 * pages)
+        .map(|i| Request::read(i % pages * PAGE, PAGE))
+        .collect();
+    let workload = Workload {
+        name: "eight passes".to_string(),
+        files: vec![RESIDENT],
+        listed: false,
+        page_bytes: PAGE,
+        jobs: vec![Job::new(0, 0, requests)],
+    };
+    let preset = presets::find("nvme")?;
+    let config = Config::new(page, RESIDENT);
+    let setup = Setup {
+        workload: &workload,
+        policy,
+        config,
+        host_ns_per_kib: preset.host_ns_per_kib,
+    };
+    let began = Instant::now();
+    let result = simulator::run(&setup, preset.build(1));
+    Ok(result.stats.demand_reads as f64 / began.elapsed().as_secs_f64())
+}
+
+/// Measures a hit of the engine beside `pread` of the same pages, in turns.
+///
+/// # Errors
+/// The scratch file cannot be written or read.
+pub fn hit() -> Result<HitFigures, LiveError> {
+    let bytes = HIT_BYTES;
+    let scratch = Scratch::make(bytes, &mut |_| ())?;
+    let path = scratch.path();
+    let options = Options {
+        cache_bytes: 2 * bytes,
+        ..Options::default()
+    };
+    let reader = Reader::open(Arc::new(FileSource::open(&path)?), options)?;
+    let file = File::open(&path).map_err(LiveError::io("opening the scratch file"))?;
+    let mut buffer = vec![0_u8; 1 << 20];
+    for at in (0..bytes).step_by(buffer.len()) {
+        reader.read_at(&mut buffer, at)?;
+        file.read_at(&mut buffer, at)
+            .map_err(LiveError::io("reading the scratch file"))?;
+    }
+    let offsets = random_offsets(400_000, bytes);
+    let mut page = [0_u8; PAGE as usize];
+    let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        for &offset in &offsets {
+            reader.read_at(&mut page, offset)?;
+        }
+        let our = offsets.len() as f64 / began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        for &offset in &offsets {
+            file.read_at(&mut page, offset)
+                .map_err(LiveError::io("reading the scratch file"))?;
+        }
+        let their = offsets.len() as f64 / began.elapsed().as_secs_f64();
+        ours.push(our);
+        theirs.push(their);
+        ratios.push(our / their);
+    }
+    Ok(HitFigures {
+        ours_reads_per_s: median(ours),
+        pread_reads_per_s: median(theirs),
+        ratio: median(ratios),
+    })
+}
+
+fn random_offsets(count: usize, bytes: u64) -> Vec<u64> {
+    let mut rng = Rng::new(1);
+    (0..count).map(|_| rng.below(bytes / PAGE) * PAGE).collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,57 @@
+//! The commands of `foreread-check`: each is one file with its arguments and what it does.
+
+mod bench;
+mod bench_policies;
+mod conform;
+mod conform_live;
+mod reproduce;
+
+use clap::{Parser, Subcommand};
+use foreread_cli::CommandLine;
+use foreread_cli::args::GlobalArgs;
+use foreread_cli::fail::Fail;
+
+/// Prove foreread: published tables, a kernel's and librbd's decisions, benches
+///
+/// Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 3 not on this machine, 70 a bug
+/// of foreread.
+#[derive(Debug, Parser)]
+#[command(
+    name = "foreread-check",
+    bin_name = "foreread check",
+    version,
+    max_term_width = 80,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "Example: foreread check reproduce crume-2014"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    global: GlobalArgs,
+}
+
+// The help of each is the comment of its arguments: a comment here would replace the long text of `--help`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Reproduce(reproduce::ReproduceArgs),
+    Conform(conform::ConformArgs),
+    Bench(bench::BenchArgs),
+}
+
+impl CommandLine for Args {
+    const PROGRAM: &'static str = "foreread check";
+
+    fn global(&self) -> &GlobalArgs {
+        &self.global
+    }
+
+    fn run(&self) -> Result<(), Fail> {
+        match &self.command {
+            Command::Reproduce(asked) => reproduce::run(asked),
+            Command::Conform(asked) => conform::run(asked),
+            Command::Bench(asked) => bench::run(asked),
+        }
+    }
+}

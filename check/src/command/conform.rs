@@ -1,0 +1,319 @@
+//! `foreread conform linux --check REC`, `foreread conform rbd`: our decisions beside those that a kernel or librbd took.
+//!
+//! Never: a cluster of ours that is left behind.
+
+use super::conform_live;
+use crate::conform::linux::{self, Level, Verdict};
+use crate::conform::live::FileSystem;
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use foreread_cli::fail::Fail;
+use foreread_cli::out;
+use foreread_os::output::growing;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::Path;
+use std::path::PathBuf;
+
+/// The system to check against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformWhat {
+    /// The Linux kernel's, against linux-6.18
+    Linux,
+    /// librbd's, against rbd-aligned
+    Rbd,
+}
+
+/// What `--fs` takes beside the names of [`FileSystem::ALL`].
+pub const ALL_FS: &str = "all";
+
+fn file_systems() -> PossibleValuesParser {
+    let named = FileSystem::ALL.map(|fs| PossibleValue::new(fs.name()).help(fs.about()));
+    let refused = FileSystem::REFUSED.map(|(name, _)| PossibleValue::new(name).hide(true));
+    let all = [PossibleValue::new(ALL_FS).help("All of them")];
+    PossibleValuesParser::new(named.into_iter().chain(all).chain(refused))
+}
+
+/// Whether files are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformMmap {
+    /// Reads and hints only
+    No,
+    /// Page faults and readahead(2), with reads in between
+    Yes,
+    /// A run of each
+    Both,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConformLevel {
+    /// Pages brought in, and marks
+    Pages,
+    /// Every decision, folio, mark and state
+    Full,
+}
+
+/// Check foreread's decisions against the kernel's or librbd's
+///
+/// linux: the running kernel carries out seeded operations on a loop device made for them, and its decisions are
+/// recorded from tracepoints. The policy linux-6.18 then carries out every operation of this or an earlier recording.
+/// After a difference the check goes on with the next episode. Anything that the
+/// recording lacks is not compared: of a kernel that has only the page cache's tracepoints, decisions and states; of
+/// one without any, all but the pages that are there after reads, on ext4-journal. Short of memory the kernel makes smaller
+/// folios and takes marked pages back: episodes under memory pressure are marked, and their differences counted apart.
+///
+/// At the level 'full' each operation must agree with the kernel's in its decisions, in the folios inserted and their
+/// order, in the marks and in the state of the descriptor; the cache is probed as the kernel probes it. It covers every
+/// recording. At the level 'pages' the operations go to the engine's own machine, with exact probes, and the pages
+/// brought in and the marks must agree. It covers reads and hints without large folios (ext4 with data=journal).
+///
+/// rbd: the same reads go through librbd (cache policy writeback) and through rbd-aligned, and each extent in librbd's log
+/// and both of its counters must agree: the published tables one read at a time, random sequences one and four at a
+/// time. It brings up a cluster of one machine for that and takes it down again, or makes small images on yours.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit code 1: a divergence. 3: none but under memory pressure, which proves none.
+
+Examples:
+  foreread conform linux
+  foreread conform linux --fs xfs-16k,xfs-64k --read-ahead-kb 128 --mmap yes --operations 100000
+  foreread conform linux --check ext4-128.jsonl.gz --predict ours.jsonl
+  foreread conform rbd --sequences 1000 --seed 7")]
+pub struct ConformArgs {
+    /// The system to check against
+    #[arg(value_name = "WHAT")]
+    pub what: ConformWhat,
+    /// linux: a recording to check [default: the running kernel]
+    #[arg(long, value_name = "REC")]
+    pub check: Option<PathBuf>,
+    /// linux: how much is compared
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        hide_short_help = true,
+        default_value = "full",
+        requires = "check"
+    )]
+    pub level: ConformLevel,
+    /// linux: write foreread's decisions, as JSON lines
+    #[arg(long, value_name = "OUT", hide_short_help = true)]
+    pub predict: Option<PathBuf>,
+    /// rbd: a ceph.conf [default: a new cluster]
+    #[arg(long, value_name = "CONF", hide_short_help = true)]
+    pub cluster: Option<PathBuf>,
+    /// rbd: random sequences beside the tables [default: 200]
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub sequences: Option<u64>,
+    /// Seed of the reads [default: random for linux, 1 for rbd]
+    #[arg(long, value_name = "N", conflicts_with = "check")]
+    pub seed: Option<u64>,
+    /// linux, live: file systems [default: all that this machine has]
+    #[arg(long, value_name = "FS,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
+        value_parser = file_systems())]
+    pub fs: Vec<String>,
+    /// linux, live: values of the device's read_ahead_kb [default: 0,4,65,128,1000,1024,8192]
+    #[arg(long, value_name = "KIB,...", hide_short_help = true, value_delimiter = ',', conflicts_with = "check",
+        value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    pub read_ahead_kb: Vec<u64>,
+    /// linux, live: whether files are mapped [default: both]
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        hide_short_help = true,
+        conflicts_with = "check"
+    )]
+    pub mmap: Option<ConformMmap>,
+    /// linux, live: operations for each combination of these three [default: 10000]
+    #[arg(long, value_name = "N", hide_short_help = true, conflicts_with = "check", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub operations: Option<u64>,
+    /// linux: keep the recordings in this folder
+    #[arg(short = 'o', long, value_name = "DIR", conflicts_with = "check")]
+    pub record: Option<PathBuf>,
+    /// linux, live: print JSON (schema foreread.conform-linux/2)
+    #[arg(long, hide_short_help = true, conflicts_with = "check")]
+    pub json: bool,
+}
+
+/// Random sequences beside librbd's tables.
+#[cfg(feature = "rbd")]
+const SEQUENCES: u64 = 200;
+const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
+
+/// Checks, prints the verdict and `decisions N divergences M`; a divergence is a failed check, and the first one is printed.
+pub fn run(args: &ConformArgs) -> Result<(), Fail> {
+    match args.what {
+        ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
+            Err(Fail::Input("--cluster and --sequences are for 'conform rbd'; leave them out".to_string()))
+        }
+        ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
+        ConformWhat::Linux => linux(args),
+        ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::Input(
+            "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
+        )),
+        ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::Input(
+            "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'; leave them out"
+                .to_string(),
+        )),
+        #[cfg(feature = "rbd")]
+        ConformWhat::Rbd => rbd(args),
+        #[cfg(not(feature = "rbd"))]
+        ConformWhat::Rbd => Err(Fail::Cannot("this build has no librbd; build it with --features rbd".to_string())),
+    }
+}
+
+fn linux(args: &ConformArgs) -> Result<(), Fail> {
+    let ConformArgs {
+        check,
+        level,
+        predict,
+        ..
+    } = args;
+    let check = check.as_deref().unwrap_or(Path::new(""));
+    let place = check.display();
+    let recording = linux::open(check).map_err(|error| {
+        Fail::input(
+            "cannot read the recording",
+            format!("{place}: {error}"),
+            REMEDY,
+        )
+    })?;
+    let level = match level {
+        ConformLevel::Pages => Level::Pages,
+        ConformLevel::Full => Level::Full,
+    };
+    let unwritable = |error: std::io::Error| {
+        if let (ErrorKind::AlreadyExists, Some(path)) = (error.kind(), predict) {
+            return out::there_already(path.as_os_str());
+        }
+        let place = predict
+            .as_ref()
+            .map_or(String::new(), |path| path.display().to_string());
+        Fail::input(
+            "cannot write the predictions",
+            format!("{place}: {error}"),
+            "name a file that can be written",
+        )
+    };
+    let whole = |path: &Path| path.canonicalize().ok();
+    if predict
+        .as_deref()
+        .and_then(whole)
+        .is_some_and(|out| Some(out) == whole(check))
+    {
+        return Err(Fail::input(
+            "the predictions would take the recording's place",
+            place,
+            "name another file",
+        ));
+    }
+    let mut to = predict
+        .as_ref()
+        .map(|path| growing(path, out::force()))
+        .transpose()
+        .map_err(unwritable)?
+        .map(BufWriter::new);
+    let verdict = linux::check(recording, level, to.as_mut().map(|to| to as &mut dyn Write))
+        .map_err(|error| Fail::Input(format!("{place}: {error}")))?;
+    to.map_or(Ok(()), |mut to| to.flush()).map_err(unwritable)?;
+    if verdict.operations == 0 {
+        return Err(Fail::input(
+            "nothing to check",
+            format!("{place} has no operation"),
+            "record something first",
+        ));
+    }
+    let said = match (verdict.divergences, verdict.pressure_differences) {
+        (0, 0) => "The policy linux-6.18 does what the recorded kernel did.",
+        (0, _) => "No verdict: the recorded kernel was short of memory.",
+        _ => "The policy linux-6.18 differs from the recorded kernel.",
+    };
+    out::print(format!(
+        "{said}\ndecisions {} divergences {}\n",
+        verdict.decisions, verdict.divergences
+    ))?;
+    let Verdict {
+        first,
+        first_under_pressure,
+        pressure_differences,
+        ..
+    } = verdict;
+    conform_live::judge(
+        first.map(|first| format!("{place}: {first}")),
+        pressure_differences,
+        first_under_pressure.map(|first| format!("{place}: {first}")),
+    )
+}
+
+/// On the named cluster, or on one of our own for as long as this takes.
+#[cfg(feature = "rbd")]
+fn rbd(args: &ConformArgs) -> Result<(), Fail> {
+    use foreread::testing::{CephCluster, run_ceph};
+    let Some(conf) = &args.cluster else {
+        let cluster = CephCluster::up()
+            .map_err(|error| Fail::Cannot(format!("no cluster to ask librbd on: {error}")))?;
+        return on_cluster(args, &cluster.conf(), &|program, arguments| {
+            cluster.run(program, arguments)
+        });
+    };
+    if !conf.is_file() {
+        return Err(Fail::input(
+            "no such configuration",
+            conf.display(),
+            "name the ceph.conf of a cluster",
+        ));
+    }
+    on_cluster(args, conf, &|program, arguments| {
+        run_ceph(conf, program, arguments)
+    })
+}
+
+/// The tables one read at a time; the sequences also with four in flight.
+#[cfg(feature = "rbd")]
+fn on_cluster(
+    args: &ConformArgs,
+    conf: &Path,
+    ceph: crate::conform::rbd::Ceph<'_>,
+) -> Result<(), Fail> {
+    use crate::conform::rbd::{Images, Verdict, check};
+    use crate::conform::rbd_cases::{published, random};
+    use foreread_cli::progress::Bar;
+    use foreread_report::progress::Progress;
+    let sequences: Vec<_> = (0..args.sequences.unwrap_or(SEQUENCES))
+        .map(|nth| random(args.seed.unwrap_or(1), nth))
+        .collect();
+    let tables = published();
+    let mut images = Images::new(conf, ceph);
+    let mut all = Verdict::default();
+    let rounds = [
+        ("the tables", &tables, 1),
+        ("sequences", &sequences, 1),
+        ("sequences, four at a time", &sequences, 4),
+    ];
+    for (what, cases, depth) in rounds {
+        let mut bar = Bar::new();
+        bar.stage(what);
+        let total = cases.len() as u64;
+        let found = check(&mut images, cases, depth, &mut |done| bar.step(done, total));
+        let found =
+            found.map_err(|error| Fail::Cannot(format!("librbd cannot be asked: {error}")))?;
+        all.decisions += found.decisions;
+        all.divergences += found.divergences;
+        all.reads += found.reads;
+        all.first = all.first.or(found.first);
+    }
+    let Verdict {
+        decisions,
+        divergences,
+        reads,
+        first,
+    } = all;
+    let said = if divergences == 0 {
+        "does what librbd does"
+    } else {
+        "differs from librbd"
+    };
+    out::print(format!(
+        "The policy rbd-aligned {said}.\ndecisions {decisions} divergences {divergences} (reads {reads})\n"
+    ))?;
+    first.map_or(Ok(()), |first| Err(Fail::Check(first)))
+}

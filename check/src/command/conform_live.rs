@@ -1,0 +1,198 @@
+//! `foreread conform linux` without a recording: the running kernel's decisions beside ours, as a table or as JSON.
+//!
+//! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
+
+use super::conform::{ALL_FS, ConformArgs, ConformMmap};
+use crate::conform::live::{CellOutcome, Checked, FileSystem, LiveError, Wanted, check, table};
+use foreread_cli::fail::{Fail, note};
+use foreread_cli::out;
+use foreread_cli::progress::Bar;
+use foreread_cli::signals;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// None, one page, an odd number (the kernel makes 64 of it), the kernel's default, a number of pages that is no power of two,
+/// what is set for disks that stream, and more than the largest command.
+const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
+/// Some three minutes for all combinations.
+const OPERATIONS: u64 = 10_000;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    kernel: String,
+    policy: &'static str,
+    seed: u64,
+    cells: &'a [CellOutcome],
+    left_out: &'a [String],
+}
+
+/// Whether options stand there that are for this alone.
+pub fn is_asked(args: &ConformArgs) -> bool {
+    let ConformArgs {
+        fs,
+        read_ahead_kb,
+        mmap,
+        operations,
+        record,
+        json,
+        ..
+    } = args;
+    let chosen = !fs.is_empty() || !read_ahead_kb.is_empty() || mmap.is_some();
+    chosen || operations.is_some() || record.is_some() || *json
+}
+
+/// Records, compares, prints; a divergence is a failed check.
+pub fn run(args: &ConformArgs) -> Result<(), Fail> {
+    if args.predict.is_some() {
+        return Err(Fail::Input(
+            "--predict is for --check REC; record with -o DIR first, then check that".to_string(),
+        ));
+    }
+    if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
+        return Err(Fail::input(
+            "no such folder for recordings",
+            folder.display(),
+            "make it first",
+        ));
+    }
+    if let Some((name, why)) = FileSystem::REFUSED
+        .iter()
+        .find(|(name, _)| args.fs.iter().any(|asked| asked == name))
+    {
+        let remedy = format!(
+            "--fs takes {}",
+            FileSystem::ALL.map(FileSystem::name).join(", ")
+        );
+        return Err(Fail::input(
+            "a file system that is not asked",
+            format!("{name}: {why}"),
+            &remedy,
+        ));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    signals::end_at_second_signal()?;
+    for signal in signals::ending() {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(signals::no_handler)?;
+    }
+    let seed = args.seed.unwrap_or_else(drawn);
+    let wanted = wanted(args, seed);
+    note(format!("seed {seed}"));
+    let checked = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
+        LiveError::Recording(_) => Fail::Check(error.to_string()),
+        // What was ended half-way is no divergence.
+        LiveError::Io { .. }
+        | LiveError::Cannot(_)
+        | LiveError::Unsupported(_)
+        | LiveError::Ended => Fail::Cannot(error.to_string()),
+    })?;
+    let kernel = crate::conform::live::kernel();
+    if args.json {
+        let Checked { cells, left_out } = &checked;
+        let report = Report {
+            schema: "foreread.conform-linux/2",
+            kernel,
+            policy: "linux-6.18",
+            seed,
+            cells,
+            left_out,
+        };
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Fail::Cannot(error.to_string()))?;
+        out::print(text + "\n")?;
+    } else {
+        out::print(table(&kernel, seed, &checked))?;
+    }
+    let again = if args.record.is_none() {
+        "; to keep the recording, add --seed and -o DIR"
+    } else {
+        ""
+    };
+    let told = |of: fn(&CellOutcome) -> Option<&String>| {
+        let (found, first) = checked
+            .cells
+            .iter()
+            .find_map(|found| Some((found, of(found)?)))?;
+        let CellOutcome {
+            file_system,
+            read_ahead_kb,
+            ..
+        } = found;
+        Some(format!(
+            "{file_system} at {read_ahead_kb} KiB, seed {seed}: {first}{again}"
+        ))
+    };
+    let pressed = checked
+        .cells
+        .iter()
+        .map(|found| found.pressure_differences)
+        .sum();
+    judge(
+        told(|found| found.first.as_ref()),
+        pressed,
+        told(|found| found.first_under_pressure.as_ref()),
+    )
+}
+
+fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
+    let asked = &args.read_ahead_kb;
+    Wanted {
+        file_systems: file_systems(&args.fs),
+        read_ahead_kib: if asked.is_empty() {
+            READ_AHEAD_KIB.to_vec()
+        } else {
+            asked.clone()
+        },
+        mmap: match args.mmap {
+            Some(ConformMmap::No) => vec![false],
+            Some(ConformMmap::Yes) => vec![true],
+            Some(ConformMmap::Both) | None => vec![false, true],
+        },
+        operations: args.operations.unwrap_or(OPERATIONS),
+        seed,
+        keep: args.record.clone(),
+        heard: None,
+        what_there_is: is_all(&args.fs),
+    }
+}
+
+/// The end of a comparison: a divergence is a failed check. Differences under memory pressure alone are neither that nor
+/// agreement.
+pub fn judge(
+    first: Option<String>,
+    pressed: u64,
+    first_pressed: Option<String>,
+) -> Result<(), Fail> {
+    match (first, first_pressed) {
+        (Some(first), _) => Err(Fail::Check(first)),
+        (None, None) => Ok(()),
+        (None, Some(first)) => Err(Fail::Cannot(format!(
+            "the kernel was short of memory in {pressed} episodes that differ, so they prove nothing; repeat it with more \
+             memory free (see /proc/pressure/memory). The first: {first}"
+        ))),
+    }
+}
+
+fn file_systems(asked: &[String]) -> Vec<FileSystem> {
+    let wants = |fs: &FileSystem| asked.iter().any(|name| name == fs.name());
+    FileSystem::ALL
+        .into_iter()
+        .filter(|fs| is_all(asked) || wants(fs))
+        .collect()
+}
+
+/// Whether every file system is asked for.
+fn is_all(asked: &[String]) -> bool {
+    asked.is_empty() || asked.iter().any(|name| name == ALL_FS)
+}
+
+/// A seed that differs from run to run and is short enough to type.
+fn drawn() -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64);
+    foreread_sim::rng::mix(now ^ u64::from(std::process::id())) >> 32
+}

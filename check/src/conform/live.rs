@@ -1,0 +1,96 @@
+//! The kernel that runs here, asked: seeded operations on a file system of our own, its decisions taken from tracepoints,
+//! written down as a recording and compared as one.
+//!
+//! Never: touches another device, another file's pages or another trace; leaves anything behind, however the process ends.
+//!
+//! ```text
+//!   patterns ──steps──► player ──system calls──► a file on our own loop device
+//!                                                   │ tracepoints, in an instance of our own     │ page flags
+//!                         record ◄── trace, events ─┘◄────────────────────────────────── marks ──┘
+//!                           └── JSON lines ──pipe──► conform::linux::check (a thread) ──► Verdict
+//!                                     └────────────► a file, where one is wanted
+//! ```
+//!
+//! If the kernel reports less, less is compared ([`Heard`]): without the tracepoints of its decisions folios and marks, without
+//! any the pages that are there.
+//!
+//! | left behind after SIGKILL | why not |
+//! |---|---|
+//! | a mount | it has no place in the tree: a descriptor of ours holds it, and the kernel closes that |
+//! | the backing file | memory, held by a descriptor and by the loop device |
+//! | the loop device | detaches itself once no process has it open; `read_ahead_kb` is the default again from then on |
+//! | the tracing instance | a guard process removes it ([`foreread_lab::tracefs::guard`]); where that was killed too, the next run does |
+
+pub mod cell;
+mod disk;
+mod events;
+mod faults;
+mod file_system;
+mod marks;
+mod patterns;
+mod player;
+mod pressure;
+mod record;
+mod steps;
+mod table;
+mod tee;
+mod trace;
+
+pub use cell::{Cell, CellOutcome, Checked, Wanted, check};
+pub use file_system::FileSystem;
+pub use record::kernel;
+pub use table::table;
+pub use trace::Heard;
+
+/// Why the kernel could not be asked: what, where, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// Something that this machine, or this user, does not have.
+    #[error("{0}")]
+    Cannot(String),
+    /// A file system that this machine cannot make or mount. Others it can.
+    #[error("{0}")]
+    Unsupported(String),
+    /// A file of ours could not be used.
+    #[error("{what}: {error}; {remedy}")]
+    Io {
+        /// What was tried, and where.
+        what: String,
+        /// What the system said.
+        error: std::io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The recording could not be compared, which is a fault of the recorder.
+    #[error("the recording made here is wrong: {0}")]
+    Recording(#[from] super::recording::CheckError),
+    /// A signal ended it.
+    #[error("ended by a signal before it was done; nothing is left mounted or attached")]
+    Ended,
+}
+
+/// What most failures here have in common: the machine does not allow it.
+const RETRY: &str =
+    "see the kernel's log (dmesg), or compare a recording: foreread conform linux --check REC";
+
+impl LiveError {
+    fn io(what: impl Into<String>, error: impl Into<std::io::Error>) -> LiveError {
+        LiveError::Io {
+            what: what.into(),
+            error: error.into(),
+            remedy: RETRY,
+        }
+    }
+}
+
+/// When a process began, in clock ticks since the system did: with its number the name of a process for good.
+pub(crate) fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // proc(5): the command may hold anything, so count from its closing bracket; starttime is field 22.
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
+}

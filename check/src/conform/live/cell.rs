@@ -1,0 +1,459 @@
+//! One file system at one `read_ahead_kb`, read or mapped: recorded by one thread, compared by others at the same time.
+//!
+//! ```text
+//!   recorder, on one CPU ──► Tee ─┬─pipe─► check, level full
+//!                                 ├─pipe─► check, level pages     (where there are neither large folios nor faults)
+//!                                 └──────► DIR/ext4-128-SEED-reads.jsonl.gz
+//! ```
+//! A recording is never kept in memory.
+
+use super::LiveError;
+use super::disk::Disk;
+use super::file_system::FileSystem;
+use super::patterns;
+use super::player::Helper;
+use super::record::{Header, Recorder, Written, kernel};
+use super::tee::{Check, Tee};
+use super::trace::{self, Heard};
+use crate::conform::linux::Level;
+use crate::conform::recording::PAGE;
+use foreread_os::threads::spawn_scoped;
+use foreread_report::progress::Progress;
+use foreread_sim::rng::{Rng, mix};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Scope, sleep};
+use std::time::{Duration, Instant};
+
+/// What is asked for: all combinations of the first three.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// On which file systems.
+    pub file_systems: Vec<FileSystem>,
+    /// At which `read_ahead_kb`.
+    pub read_ahead_kib: Vec<u64>,
+    /// Without mappings (reads and hints), with them (page faults and readahead(2), reads in between).
+    pub mmap: Vec<bool>,
+    /// Operations of each combination.
+    pub operations: u64,
+    /// Of the patterns.
+    pub seed: u64,
+    /// A folder for the recordings.
+    pub keep: Option<PathBuf>,
+    /// The events to record; all of the kernel's when open.
+    pub heard: Option<Heard>,
+    /// A file system that this machine cannot mount is left out, with a word. Else it is an error.
+    pub what_there_is: bool,
+}
+
+/// A combination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// On what.
+    pub file_system: FileSystem,
+    /// At which `read_ahead_kb`.
+    pub read_ahead_kib: u64,
+    /// With mappings.
+    pub mmap: bool,
+}
+
+impl Cell {
+    /// For progress and differences.
+    fn name(&self) -> String {
+        let Cell {
+            file_system,
+            read_ahead_kib,
+            mmap,
+        } = self;
+        let faults = if *mmap { ", page faults" } else { "" };
+        format!("{} at {read_ahead_kib} KiB{faults}", file_system.name())
+    }
+
+    /// What is drawn depends on the seed and on the cell, and on nothing else.
+    fn rng(&self, seed: u64) -> Rng {
+        let salt =
+            mix(self.read_ahead_kib ^ (self.file_system as u64) << 32 ^ u64::from(self.mmap) << 40);
+        Rng::new(mix(seed) ^ salt)
+    }
+}
+
+/// What one combination came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct CellOutcome {
+    /// As on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
+    pub file_system: &'static str,
+    /// Its block.
+    pub block_bytes: u64,
+    /// The device's readahead, as it was set; the kernel takes whole pages of it.
+    pub read_ahead_kb: u64,
+    /// With page faults and readahead(2).
+    pub mmap: bool,
+    /// The file system makes large folios.
+    pub large_folios: bool,
+    /// Operations carried out, recorded and compared.
+    pub operations: u64,
+    /// Decisions of the kernel that were compared.
+    pub decisions: u64,
+    /// Episodes with a difference, at either level, while memory was not short.
+    pub divergences: u64,
+    /// Episodes in which the kernel was short of memory.
+    pub pressure_episodes: u64,
+    /// Of these, those with a difference.
+    pub pressure_differences: u64,
+    /// The level `pages` was compared as well.
+    pub pages: bool,
+    /// What the kernel told: its decisions too, or the pages alone.
+    pub heard: Heard,
+    /// Episodes that were cut short because something else reached into them.
+    pub cut_episodes: u64,
+    /// The first difference in words.
+    pub first: Option<String>,
+    /// The first difference under memory pressure.
+    pub first_under_pressure: Option<String>,
+    /// Wall-clock time.
+    pub seconds: f64,
+}
+
+/// What all came to.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Each combination.
+    pub cells: Vec<CellOutcome>,
+    /// What was wanted and could not be asked, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Records and compares everything that is wanted.
+///
+/// # Errors
+/// This machine cannot, a file of ours could not be used, or `stop` was set.
+pub fn check(
+    wanted: &Wanted,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<Checked, LiveError> {
+    let heard = ready(wanted)?;
+    let mut all = Checked::default();
+    let mmap = mappings(wanted, heard, &mut all.left_out)?;
+    let file_systems: Vec<_> = wanted
+        .file_systems
+        .iter()
+        .copied()
+        .filter(|fs| fits(heard, *fs))
+        .collect();
+    let cells = file_systems.len() * wanted.read_ahead_kib.len() * mmap.len();
+    let mut nth = 0;
+    for file_system in file_systems {
+        let disk = match file_system.ready().and_then(|()| Disk::new(file_system)) {
+            Ok(disk) => disk,
+            Err(LiveError::Unsupported(why)) if wanted.what_there_is => {
+                nth += wanted.read_ahead_kib.len() * mmap.len();
+                all.left_out.push(format!("{}: {why}", file_system.name()));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        for &read_ahead_kib in &wanted.read_ahead_kib {
+            for &mmap in &mmap {
+                nth += 1;
+                let cell = Cell {
+                    file_system,
+                    read_ahead_kib,
+                    mmap,
+                };
+                progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
+                all.cells.push(compare(
+                    Listened { disk: &disk, heard },
+                    cell,
+                    wanted,
+                    stop,
+                    progress,
+                )?);
+            }
+        }
+    }
+    match all.left_out.first() {
+        Some(why) if all.cells.is_empty() => Err(LiveError::Cannot(why.clone())),
+        _ => Ok(all),
+    }
+}
+
+/// With and without mappings, as far as there is a helper to map and a kernel to tell of it.
+fn mappings(
+    wanted: &Wanted,
+    heard: Heard,
+    left_out: &mut Vec<String>,
+) -> Result<Vec<bool>, LiveError> {
+    if !wanted.mmap.contains(&true) {
+        return Ok(wanted.mmap.clone());
+    }
+    let why = if heard == Heard::Presence {
+        "page faults and readahead(2): this kernel has no tracepoints of its page cache"
+    } else if Helper::start()?.is_none() {
+        "page faults and readahead(2): they need python3 with ctypes"
+    } else {
+        return Ok(wanted.mmap.clone());
+    };
+    if !wanted.mmap.contains(&false) {
+        return Err(LiveError::Unsupported(format!("{why}; ask for --mmap no")));
+    }
+    left_out.push(why.to_string());
+    Ok(wanted.mmap.iter().copied().filter(|mmap| !mmap).collect())
+}
+
+/// Without tracepoints a folio's order is unknown, so there must be none but 0.
+fn fits(heard: Heard, file_system: FileSystem) -> bool {
+    heard != Heard::Presence || !file_system.large_folios()
+}
+
+/// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
+fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
+    let root = std::fs::metadata("/proc/self")
+        .is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+    if !root {
+        let what = "asking the running kernel needs root, for tracepoints and a loop device";
+        return Err(LiveError::Cannot(format!(
+            "{what}; as a user, compare a recording: conform linux --check REC"
+        )));
+    }
+    let page = rustix::param::page_size() as u64;
+    if page != PAGE {
+        return Err(LiveError::Cannot(format!(
+            "pages of {page} bytes; linux-6.18 is defined on pages of {PAGE}"
+        )));
+    }
+    let heard = wanted.heard.unwrap_or_else(trace::heard);
+    let mut played = wanted
+        .file_systems
+        .iter()
+        .filter(|fs| fits(heard, **fs))
+        .peekable();
+    if played.peek().is_none() {
+        let what = "this kernel has no tracepoints of its page cache: without them only ext4-journal can be compared";
+        return Err(LiveError::Cannot(format!(
+            "{what}; add it to --fs, or compare a recording: conform linux --check REC"
+        )));
+    }
+    if !wanted.what_there_is {
+        played.try_for_each(|fs| fs.ready())?;
+    }
+    Ok(heard)
+}
+
+/// A disk and the events of it that are recorded.
+#[derive(Clone, Copy)]
+struct Listened<'a> {
+    disk: &'a Disk,
+    heard: Heard,
+}
+
+/// Records in another thread, on one CPU, and watches it.
+fn compare(
+    listened: Listened<'_>,
+    cell: Cell,
+    wanted: &Wanted,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<CellOutcome, LiveError> {
+    let (began, done) = (Instant::now(), AtomicU64::new(0));
+    let mut found = std::thread::scope(|scope| {
+        let record = || {
+            let tell = |operations| {
+                done.store(operations, Ordering::Relaxed);
+                if stop.load(Ordering::Relaxed) {
+                    Err(LiveError::Ended)
+                } else {
+                    Ok(())
+                }
+            };
+            one(scope, listened, cell, wanted, &tell)
+        };
+        let recorder = spawn_scoped(scope, "foreread-record", record)
+            .map_err(|e| LiveError::io("recording", e))?;
+        while !recorder.is_finished() {
+            sleep(Duration::from_millis(50));
+            progress.step(done.load(Ordering::Relaxed), wanted.operations);
+        }
+        recorder
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    found.seconds = began.elapsed().as_secs_f64();
+    Ok(found)
+}
+
+/// The recording of a cell.
+fn one<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    Listened { disk, heard }: Listened<'_>,
+    cell: Cell,
+    wanted: &Wanted,
+    tell: &dyn Fn(u64) -> Result<(), LiveError>,
+) -> Result<CellOutcome, LiveError> {
+    let Cell {
+        file_system,
+        read_ahead_kib,
+        mmap,
+    } = cell;
+    let (any, one) = (affinity(None)?, one_cpu());
+    // The helper plays where this thread does: pages under way in another CPU's batches could not be dropped.
+    affinity(Some(&one))?;
+    let helper = if mmap || heard == Heard::Presence {
+        Helper::start()?
+    } else {
+        None
+    };
+    let mut recorder = Recorder::new(disk, heard, helper)?;
+    // Without readahead there would be no large folio to see.
+    disk.set_read_ahead(128)?;
+    let large_folios = recorder.large_folios(file_system.min_order())?;
+    let ra_pages = disk.set_read_ahead(read_ahead_kib)?;
+    let mut found = CellOutcome {
+        file_system: file_system.name(),
+        block_bytes: file_system.block_bytes(),
+        read_ahead_kb: read_ahead_kib,
+        mmap,
+        large_folios,
+        operations: 0,
+        decisions: 0,
+        divergences: 0,
+        pressure_episodes: 0,
+        pressure_differences: 0,
+        pages: !large_folios && !mmap,
+        heard,
+        cut_episodes: 0,
+        first: None,
+        first_under_pressure: None,
+        seconds: 0.0,
+    };
+    let header = header(disk, cell, wanted, &found, ra_pages)?;
+    let both: &[Level] = &[Level::Full, Level::Pages];
+    let levels = match heard {
+        // The order in which a present page came, and its folio, are unknown.
+        Heard::Presence => &both[1..],
+        Heard::All | Heard::Pages if found.pages => both,
+        Heard::All | Heard::Pages => &both[..1],
+    };
+    let part = if mmap { "faults" } else { "reads" };
+    let keep = wanted
+        .keep
+        .as_deref()
+        .map(|folder| kept(folder, &header, read_ahead_kib, part));
+    affinity(Some(&any))?;
+    let (mut tee, checks) = Tee::new(scope, levels, keep.as_deref())?;
+    let mut rng = cell.rng(wanted.seed);
+    let draw = if mmap {
+        patterns::faults
+    } else {
+        patterns::reads
+    };
+    affinity(Some(&one))?;
+    let written = recorder.record(
+        &mut tee,
+        &header,
+        wanted.operations,
+        || draw(&mut rng),
+        &mut |n| tell(n),
+    );
+    affinity(Some(&any))?;
+    let ended = tee.end();
+    found.take_in(part, checks, written, ended)?;
+    Ok(found)
+}
+
+fn header(
+    disk: &Disk,
+    cell: Cell,
+    wanted: &Wanted,
+    found: &CellOutcome,
+    ra_pages: u64,
+) -> Result<Header, LiveError> {
+    Ok(Header {
+        v: 1,
+        kernel: kernel(),
+        fs: found.file_system,
+        page_size: PAGE,
+        ra_pages,
+        io_pages: disk.io_pages()?,
+        large_folios: found.large_folios,
+        max_order: max_order(found.large_folios),
+        min_order: cell.file_system.min_order(),
+        seed: wanted.seed,
+        mmap: cell.mmap,
+    })
+}
+
+impl CellOutcome {
+    /// What the checks of one recording found. A check that failed is why the writing did.
+    fn take_in(
+        &mut self,
+        part: &str,
+        checks: Vec<(Level, Check<'_>)>,
+        written: Result<Written, LiveError>,
+        ended: Result<(), LiveError>,
+    ) -> Result<(), LiveError> {
+        for (nth, (level, check)) in checks.into_iter().enumerate() {
+            let verdict = check
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let verdict = match (&written, verdict) {
+                // A recording that ended early proves nothing against itself.
+                (Err(LiveError::Ended | LiveError::Cannot(_)), _) => continue,
+                (_, verdict) => verdict?,
+            };
+            if nth == 0 {
+                self.operations += verdict.operations;
+                self.decisions += verdict.decisions;
+            }
+            self.divergences += verdict.divergences;
+            self.pressure_episodes = self.pressure_episodes.max(verdict.pressure_episodes);
+            self.pressure_differences += verdict.pressure_differences;
+            let level = if level == Level::Full {
+                "full"
+            } else {
+                "pages"
+            };
+            let told = |first: Option<String>| {
+                first.map(|first| format!("{part}, level {level}, {first}"))
+            };
+            self.first = self.first.take().or_else(|| told(verdict.first));
+            self.first_under_pressure = self
+                .first_under_pressure
+                .take()
+                .or_else(|| told(verdict.first_under_pressure));
+        }
+        self.cut_episodes += written?.cut;
+        ended
+    }
+}
+
+/// Where a recording is kept.
+fn kept(folder: &Path, header: &Header, read_ahead_kib: u64, part: &str) -> PathBuf {
+    folder.join(format!(
+        "{}-{read_ahead_kib}-{}-{part}.jsonl.gz",
+        header.fs, header.seed
+    ))
+}
+
+/// The largest folio: a huge page, where the kernel has those at all.
+fn max_order(large: bool) -> u32 {
+    let huge = Path::new("/sys/kernel/mm/transparent_hugepage").is_dir();
+    if large && !huge { 0 } else { 9 }
+}
+
+fn one_cpu() -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(sched_getcpu());
+    set
+}
+
+/// Sets the CPUs of this thread, and of what it starts; returns those it has.
+fn affinity(set: Option<&CpuSet>) -> Result<CpuSet, LiveError> {
+    let failed = |error: rustix::io::Errno| LiveError::io("sched_setaffinity", error);
+    if let Some(set) = set {
+        sched_setaffinity(None, set).map_err(failed)?;
+    }
+    rustix::thread::sched_getaffinity(None).map_err(failed)
+}

@@ -1,0 +1,419 @@
+//! A file system of our own: memory behind a loop device, mounted nowhere.
+//!
+//! ```text
+//!   memfd ◄── /dev/loopN (detaches itself) ◄── ext4 or xfs, read-only ◄── a mount without a place, held by a descriptor
+//!   0.5 GiB, sparse     │ read_ahead_kb          5 files of known sizes          reached as /proc/PID/fd/N
+//! ```
+//! The files are written in a first mount and read in a second, read-only one: then no journal, no time stamp and no
+//! write-back has a hand in the cache. Never: an existing device or file.
+
+use super::file_system::{Driver, FileSystem, run};
+use super::{LiveError, RETRY, began};
+use crate::conform::recording::PAGE;
+use foreread_lab::device_number::DeviceNumber;
+use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Bytes of the files: less than four pages, 100 pages, one byte over and some bytes over a power of two, a page less
+/// one byte over (docs/spec/linux-readahead.md 7).
+pub(super) const SIZES: [u64; 5] = [12_411, 409_600, 1_048_577, 25_167_058, 134_221_823];
+/// XFS wants 300 MB; the files take 160.
+const DISK_BYTES: u64 = 512 << 20;
+/// What the loop device's backing file is called, before our process number.
+const BACKING: &str = "foreread-conform-";
+/// The readahead of btrfs is not the device's; its folder in sysfs has this name.
+pub(super) const BTRFS_UUID: &str = "7a1c7d5e-0f0b-4e3c-9a52-f0e6ead00001";
+/// Pages of the largest command of a file system that is on no one device: 128 KiB.
+const BDI_IO_PAGES: u64 = 32;
+/// How long a device may stay busy, in looks of 20 us to 1 ms.
+const LOOKS: u32 = 20_000;
+
+/// The device, mounted.
+pub(super) struct Disk {
+    mount: OwnedFd,
+    stat: File,
+    /// Keeps the device ours from its first moment on.
+    _device: File,
+    /// What an overlay is over: the file system below it, whose pages the cache has, and the folder beside it.
+    _below: Option<(OwnedFd, TempDir)>,
+    /// `loop7`.
+    name: String,
+    /// Where its readahead is set.
+    read_ahead: String,
+    /// Pages of the largest command, where that is not the device's.
+    io_pages: Option<u64>,
+    /// Its number, as the trace has it.
+    pub number: DeviceNumber,
+    /// Inode of each file of [`SIZES`].
+    pub inodes: [u64; SIZES.len()],
+}
+
+impl Disk {
+    /// Makes everything.
+    pub fn new(kind: FileSystem) -> Result<Disk, LiveError> {
+        detach_stale();
+        let label = format!(
+            "{BACKING}{}-{}",
+            std::process::id(),
+            began(std::process::id()).unwrap_or(0)
+        );
+        let memory = memfd_create(&label, MemfdFlags::CLOEXEC)
+            .map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
+        ftruncate(&memory, DISK_BYTES)
+            .map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
+        let path = attach(&format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            memory.as_raw_fd()
+        ))?;
+        let device = File::options().read(true).write(true).open(&path);
+        // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
+        let marked = run("losetup", &["-d", &path], "mount (util-linux)");
+        let device = device.map_err(|e| LiveError::io(format!("cannot open {path}"), e))?;
+        marked?;
+        let name = path.rsplit('/').next().unwrap_or_default().to_string();
+        let driver = kind.driver();
+        let folder = if driver == Driver::Erofs {
+            Some(written_folder()?)
+        } else {
+            None
+        };
+        kind.make(&path, folder.as_ref().map(TempDir::path))?;
+        if folder.is_none() {
+            let writing = mount(kind, &path, false)?;
+            let folder = openat(
+                &writing,
+                ".",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            write_all(&folder.map_err(|e| LiveError::io(path.clone(), e))?, &path)?;
+        }
+        drop(folder);
+        let below = mount(kind, &path, true)?;
+        let mut inodes = [0; SIZES.len()];
+        let mut number = DeviceNumber::default();
+        for (nth, inode) in inodes.iter_mut().enumerate() {
+            let file = open(&below, nth, &path)?;
+            let stat = fstat(&file).map_err(|e| LiveError::io("fstat", e))?;
+            *inode = stat.st_ino;
+            number = if driver == Driver::Btrfs {
+                number_of(&file, *inode)?
+            } else {
+                DeviceNumber::of(stat.st_dev)
+            };
+        }
+        let (read_ahead, io_pages) = match driver {
+            Driver::Btrfs => (
+                format!("/sys/fs/btrfs/{BTRFS_UUID}/bdi/read_ahead_kb"),
+                Some(BDI_IO_PAGES),
+            ),
+            _ => (format!("/sys/block/{name}/queue/read_ahead_kb"), None),
+        };
+        let (mount, _below) = match kind {
+            FileSystem::Overlay => {
+                let (mount, empty) = overlay(&below)?;
+                (mount, Some((below, empty)))
+            }
+            _ => (below, None),
+        };
+        let stat = format!("/sys/block/{name}/stat");
+        let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
+        Ok(Disk {
+            mount,
+            stat,
+            _device: device,
+            _below,
+            name,
+            read_ahead,
+            io_pages,
+            number,
+            inodes,
+        })
+    }
+
+    /// A fresh descriptor of a file.
+    pub fn open(&self, nth: usize) -> Result<File, LiveError> {
+        open(&self.mount, nth, &format!("/dev/{}", self.name))
+    }
+
+    /// The way to a file for another process, as long as this one lives.
+    pub fn path(&self, nth: usize) -> String {
+        format!(
+            "/proc/{}/fd/{}/{}",
+            std::process::id(),
+            self.mount.as_raw_fd(),
+            file_name(nth)
+        )
+    }
+
+    /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
+    pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
+        let (path, page) = (&self.read_ahead, PAGE / 1024);
+        std::fs::write(path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
+        let set = read_kib(path)?;
+        if set != kib / page * page {
+            return Err(LiveError::Cannot(format!(
+                "{path} is {set} after {kib} was written; is another program at it?"
+            )));
+        }
+        Ok(set / page)
+    }
+
+    /// The largest command, in pages.
+    pub fn io_pages(&self) -> Result<u64, LiveError> {
+        let of_device = || {
+            Ok(read_kib(&format!("/sys/block/{}/queue/max_sectors_kb", self.name))? * 1024 / PAGE)
+        };
+        self.io_pages.map_or_else(of_device, Ok)
+    }
+
+    /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
+    pub fn settle(&self) -> Result<(), LiveError> {
+        let mut text = [0; 512];
+        for look in 0..LOOKS {
+            let got = self
+                .stat
+                .read_at(&mut text, 0)
+                .map_err(|e| LiveError::io("/sys/block/*/stat", e))?;
+            // The ninth number: requests that were begun and whose pages have not been told. What the neighbour
+            // 'inflight' counts has left it a moment before that.
+            let under_way = text[..got]
+                .split(u8::is_ascii_whitespace)
+                .filter(|word| !word.is_empty())
+                .nth(8);
+            if under_way == Some(b"0") {
+                return Ok(());
+            }
+            match look {
+                0..20 => std::thread::yield_now(),
+                20..200 => std::thread::sleep(Duration::from_micros(20)),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Err(LiveError::Cannot(format!(
+            "/dev/{} does not come to rest; run this on a machine with less to do",
+            self.name
+        )))
+    }
+}
+
+fn file_name(nth: usize) -> String {
+    format!("file{nth}")
+}
+
+fn read_kib(path: &str) -> Result<u64, LiveError> {
+    let text = std::fs::read_to_string(path).map_err(|e| LiveError::io(path, e))?;
+    text.trim()
+        .parse()
+        .map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
+}
+
+fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
+    openat(
+        mount,
+        file_name(nth),
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .map(File::from)
+    .map_err(|e| LiveError::io(format!("cannot open {} on {place}", file_name(nth)), e))
+}
+
+/// The files in a folder of the machine's, for a file system that is made with its files.
+fn written_folder() -> Result<TempDir, LiveError> {
+    let folder =
+        tempfile::tempdir().map_err(|e| LiveError::io("no folder for 160 MB of files", e))?;
+    let place = folder.path().display().to_string();
+    let open = File::open(folder.path()).map_err(|e| LiveError::io(place.clone(), e))?;
+    write_all(&OwnedFd::from(open), &place)?;
+    Ok(folder)
+}
+
+fn write_all(folder: &OwnedFd, place: &str) -> Result<(), LiveError> {
+    SIZES.iter().enumerate().try_for_each(|(nth, &size)| {
+        write(folder, nth, size).map_err(|e| LiveError::io(format!("cannot write to {place}"), e))
+    })
+}
+
+/// The number that the trace has for a file of btrfs: its super block's, which `stat` does not tell. The list of locks has it.
+fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
+    let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
+    rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
+        .map_err(|e| failed(e.into()))?;
+    let locks =
+        std::fs::read_to_string("/proc/locks").map_err(|e| LiveError::io("/proc/locks", e))?;
+    // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
+    let own = std::process::id().to_string();
+    let number = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut place = words
+            .get(5)
+            .filter(|_| words.get(4) == Some(&own.as_str()))?
+            .split(':');
+        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
+        let (major, minor, of) = (
+            hex(place.next()?)?,
+            hex(place.next()?)?,
+            place.next()?.parse::<u64>().ok()?,
+        );
+        (of == inode).then_some(DeviceNumber { major, minor })
+    });
+    number.ok_or_else(|| {
+        LiveError::Cannot(format!("/proc/locks has no lock of inode {inode}; {RETRY}"))
+    })
+}
+
+/// An overlay over a mount that has no place, and an empty folder: an overlay without an upper layer needs two others.
+fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
+    let empty = tempfile::tempdir().map_err(|e| LiveError::io("no empty folder", e))?;
+    let lower = format!(
+        "{}:/proc/self/fd/{}",
+        empty.path().display(),
+        below.as_raw_fd()
+    );
+    let mounted = (|| {
+        let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_set_string(&fs, "lowerdir", lower.as_str())?;
+        fsconfig_create(&fs)?;
+        fsmount(
+            &fs,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::MOUNT_ATTR_NOATIME,
+        )
+    })();
+    match mounted {
+        Ok(mount) => Ok((mount, empty)),
+        Err(rustix::io::Errno::NODEV) => Err(LiveError::Unsupported(
+            "this kernel has no overlay; leave it out with --fs".to_string(),
+        )),
+        Err(error) => Err(LiveError::io(
+            format!("cannot mount an overlay over {lower}"),
+            error,
+        )),
+    }
+}
+
+/// Words that differ from page to page, as data that could be read.
+fn write(mount: &OwnedFd, nth: usize, size: u64) -> std::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(openat(
+        mount,
+        file_name(nth),
+        flags,
+        Mode::from_raw_mode(0o600),
+    )?);
+    let mut left = size as usize;
+    let block = vec![0x66; 1 << 20];
+    while left > 0 {
+        let part = left.min(block.len());
+        file.write_all(&block[..part])?;
+        left -= part;
+    }
+    file.sync_all()
+}
+
+/// A mount that only its descriptor holds.
+fn mount(kind: FileSystem, device: &str, read_only: bool) -> Result<OwnedFd, LiveError> {
+    let name = kind.driver().name();
+    let mut tried = 0;
+    loop {
+        let mounted = (|| {
+            let fs = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_set_string(&fs, "source", device)?;
+            if kind == FileSystem::Ext4Journal {
+                fsconfig_set_string(&fs, "data", "journal")?;
+            }
+            if read_only {
+                fsconfig_set_flag(&fs, "ro")?;
+            }
+            fsconfig_create(&fs)?;
+            fsmount(
+                &fs,
+                FsMountFlags::FSMOUNT_CLOEXEC,
+                MountAttrFlags::MOUNT_ATTR_NOATIME,
+            )
+        })();
+        match mounted {
+            // The mount before this one is still being removed.
+            Err(rustix::io::Errno::BUSY) if tried < 1000 => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
+            Err(rustix::io::Errno::NODEV) => {
+                return Err(LiveError::Unsupported(format!(
+                    "this kernel has no {name}; leave it out with --fs"
+                )));
+            }
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if kind.min_order() > 0 => {
+                let what = format!(
+                    "cannot mount {name} with blocks of {} bytes",
+                    kind.block_bytes()
+                );
+                return Err(LiveError::Unsupported(format!(
+                    "{what}: Linux can since 6.12; leave it out with --fs"
+                )));
+            }
+            Err(error) => {
+                let what = format!("cannot mount {name} from {device}");
+                return Err(LiveError::Io {
+                    what,
+                    error: error.into(),
+                    remedy: RETRY,
+                });
+            }
+            Ok(mount) => return Ok(mount),
+        }
+        tried += 1;
+    }
+}
+
+fn attach(file: &str) -> Result<String, LiveError> {
+    let said = run("losetup", &["--find", "--show", file], "mount (util-linux)")?;
+    match said.trim() {
+        path if path.starts_with("/dev/") => Ok(path.to_string()),
+        said => Err(LiveError::Cannot(format!(
+            "losetup attached nothing: '{said}'; is there a free /dev/loopN?"
+        ))),
+    }
+}
+
+/// Detaches devices of runs that were killed in the moment between attaching and marking.
+fn detach_stale() {
+    for entry in std::fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let Some(owner) = backing.trim().strip_prefix(&format!("/memfd:{BACKING}")) else {
+            continue;
+        };
+        let owner = owner.trim_end_matches(" (deleted)");
+        if is_gone(owner) {
+            let _ = run("losetup", &["-d", &format!("/dev/{name}")], "");
+        }
+    }
+}
+
+/// Whether the process that named something `PID-START` has ended.
+fn is_gone(owner: &str) -> bool {
+    let Some((pid, start)) = owner.split_once('-') else {
+        return false;
+    };
+    let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else {
+        return false;
+    };
+    began(pid) != Some(start)
+}

@@ -1,0 +1,337 @@
+//! librbd beside `rbd-aligned`: the same reads through both, on a real cluster.
+//!
+//! librbd logs each decision and counts them; ours come from the machine. Both lists have to be the same, extent by
+//! extent, and both counts. Never: adjusts anything to the other side, or reads an image that it has not made.
+//!
+//! ```text
+//!   Case ──► machine with rbd-aligned ─────────► windows, ra_planned ─┐
+//!     └────► a new client of librbd, writeback ─► log, counters ──────┴─► equal?
+//! ```
+
+use super::rbd_cases::Case;
+use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
+use foreread::testing::CephError;
+use foreread_core::event::Event;
+use foreread_core::machine::{Config, Machine};
+use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
+use foreread_lab::live::librbd::counters;
+use foreread_sim::zero_latency;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+
+/// What librbd writes before the extent of a decision.
+const DECISION: &str = "(readahead logical) ";
+/// librbd's objects, unless made otherwise.
+const OBJECT_BYTES: u64 = 4 << 20;
+/// How often a log that lacks decisions is read again, and the pause before.
+const LOOKS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why librbd could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum RbdCheckError {
+    /// An image could not be made.
+    #[error("{0}")]
+    Ceph(#[from] CephError),
+    /// There is no librbd, or it cannot open the image.
+    #[error("{0}")]
+    Open(#[from] SourceOpenError),
+    /// A read failed.
+    #[error("{0}")]
+    Read(#[from] SourceError),
+    /// Its counters or its log cannot be read.
+    #[error("librbd's {0} cannot be read: {1}")]
+    Told(&'static str, std::io::Error),
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Decisions of librbd that were compared.
+    pub decisions: u64,
+    /// Cases in which the two differ.
+    pub divergences: u64,
+    /// Reads carried out.
+    pub reads: u64,
+    /// The first difference in words.
+    pub first: Option<String>,
+}
+
+/// Decisions in order, and the counts of one side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// Offset and length.
+    pub extents: Vec<(u64, u64)>,
+    /// Requests and bytes, as counted.
+    pub counted: (u64, u64),
+}
+
+/// Runs one of Ceph's programs with arguments.
+pub type Ceph<'a> = &'a dyn Fn(&str, &[&str]) -> Result<String, CephError>;
+
+/// Images of a cluster, made as they are wanted and removed at the end.
+pub struct Images<'a> {
+    conf: &'a Path,
+    ceph: Ceph<'a>,
+    made: BTreeMap<[u64; 4], String>,
+}
+
+impl<'a> Images<'a> {
+    /// On the cluster of this configuration, in the pool `rbd`.
+    #[must_use]
+    pub fn new(conf: &'a Path, ceph: Ceph<'a>) -> Images<'a> {
+        Images {
+            conf,
+            ceph,
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// The name of an image of this size and layout.
+    fn of(&mut self, case: &Case) -> Result<String, CephError> {
+        // A policy that knows no objects: librbd's usual ones.
+        let object = Some(case.value("object"))
+            .filter(|object| *object > 0)
+            .unwrap_or(OBJECT_BYTES);
+        let count = case.value("stripe-count").max(1);
+        let unit = Some(case.value("stripe-unit"))
+            .filter(|unit| *unit > 0)
+            .unwrap_or(object);
+        let key = [case.size, object, unit, count];
+        if !self.made.contains_key(&key) {
+            let name = format!(
+                "rbd/foreread-conform-{}-{}",
+                std::process::id(),
+                self.made.len()
+            );
+            let bytes = |n: u64| format!("{n}B");
+            let (size, object, unit, count) = (
+                bytes(case.size),
+                bytes(object),
+                bytes(unit),
+                count.to_string(),
+            );
+            let mut arguments = vec!["create", "--size", &size, "--object-size", &object];
+            if unit != object {
+                arguments.extend(["--stripe-unit", &unit, "--stripe-count", &count]);
+            }
+            arguments.push(&name);
+            (self.ceph)("rbd", &arguments)?;
+            self.made.insert(key, name);
+        }
+        Ok(format!(
+            "rbd:{}?conf={}",
+            self.made[&key],
+            self.conf.display()
+        ))
+    }
+}
+
+impl Drop for Images<'_> {
+    fn drop(&mut self) {
+        for name in self.made.values() {
+            // They went with the cluster, if it is gone.
+            let _ = (self.ceph)("rbd", &["rm", "--no-progress", name]);
+        }
+    }
+}
+
+/// Puts each case before both sides, with this many reads in flight at once.
+///
+/// # Errors
+/// librbd cannot be asked.
+pub fn check(
+    images: &mut Images<'_>,
+    cases: &[Case],
+    depth: usize,
+    step: &mut dyn FnMut(u64),
+) -> Result<Verdict, RbdCheckError> {
+    let mut verdict = Verdict::default();
+    for (done, case) in cases.iter().enumerate() {
+        let image = images.of(case)?;
+        let (ours, theirs) = (ours(case), theirs(&image, case, depth)?);
+        verdict.reads += case.reads.len() as u64;
+        verdict.decisions += theirs.extents.len() as u64;
+        if let Some(difference) = differ(&ours, &theirs) {
+            verdict.divergences += 1;
+            let what = format!(
+                "{} ({}), depth {depth}: {difference}",
+                case.name, case.policy
+            );
+            verdict.first.get_or_insert(what);
+        }
+        step(done as u64 + 1);
+    }
+    Ok(verdict)
+}
+
+/// The first difference in words.
+#[must_use]
+pub fn differ(ours: &Decided, theirs: &Decided) -> Option<String> {
+    let words = |extent: Option<&(u64, u64)>| {
+        extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))
+    };
+    for at in 0..ours.extents.len().max(theirs.extents.len()) {
+        let (our, their) = (ours.extents.get(at), theirs.extents.get(at));
+        if our != their {
+            return Some(format!(
+                "request {}: ours {}, librbd's {}",
+                at + 1,
+                words(our),
+                words(their)
+            ));
+        }
+    }
+    let counted = |(requests, bytes): (u64, u64)| format!("{requests} requests of {bytes} bytes");
+    let differs = ours.counted != theirs.counted;
+    differs.then(|| {
+        format!(
+            "counted: ours {}, librbd's {}",
+            counted(ours.counted),
+            counted(theirs.counted)
+        )
+    })
+}
+
+/// What the machine plans.
+#[must_use]
+pub fn ours(case: &Case) -> Decided {
+    let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));
+    let mut machine = Machine::new(Config::new(page, 1 << 30).bounded(), case.policy.clone());
+    machine.watch();
+    machine.handle(
+        Nanos(0),
+        Event::Open {
+            open: OpenId(0),
+            file: FileId(0),
+            size: case.size,
+        },
+    );
+    for (nth, &(offset, len)) in case.reads.iter().enumerate() {
+        let range = ByteRange::between(offset, offset + len);
+        let read = Event::Read {
+            read: ReadId(nth as u64),
+            open: OpenId(0),
+            range,
+            random: false,
+        };
+        zero_latency::tell(&mut machine, read, |_| ());
+    }
+    let stats = machine.stats();
+    let decisions = machine.take_decisions();
+    let windows = decisions.iter().flat_map(|decision| &decision.windows);
+    let extents = windows
+        .map(|window| (window.range.start(), window.range.len()))
+        .collect();
+    Decided {
+        extents,
+        counted: (stats.ra_planned_ops, stats.ra_planned_bytes),
+    }
+}
+
+/// What librbd does, in a new client. With several reads in flight it gets a single thread: with its usual two,
+/// neighbours change places now and then.
+fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckError> {
+    let dir = tempfile::tempdir().map_err(|error| RbdCheckError::Told("log", error))?;
+    let (socket, log) = (dir.path().join("asok"), dir.path().join("log"));
+    let settings = RbdSettings::as_configured()
+        .with("rbd_cache", true)
+        .with("rbd_cache_policy", "writeback")
+        .with("rbd_readahead_trigger_requests", case.value("trigger"))
+        .with("rbd_readahead_max_bytes", case.value("max"))
+        .with(
+            "rbd_readahead_disable_after_bytes",
+            case.value("disable-after"),
+        )
+        .with("librados_thread_count", if depth > 1 { 1 } else { 2 })
+        .with("admin_socket", socket.display())
+        .with("log_file", log.display())
+        .with("debug_rbd", 20);
+    let opened = Rbd::open_with(image, &settings)?;
+    let mut flying: VecDeque<RbdRead> = VecDeque::new();
+    for &(offset, len) in &case.reads {
+        if flying.len() >= depth.max(1)
+            && let Some(oldest) = flying.pop_front()
+        {
+            oldest.wait()?;
+        }
+        flying.push_back(opened.begin(offset, usize::try_from(len).unwrap_or(usize::MAX))?);
+    }
+    for read in flying {
+        read.wait()?;
+    }
+    let counted = counters(&socket).map_err(|error| RbdCheckError::Told("counters", error))?;
+    drop(opened);
+    let mut extents = Vec::new();
+    for _ in 0..LOOKS {
+        // Another thread writes it.
+        let text = std::fs::read(&log).map_err(|error| RbdCheckError::Told("log", error))?;
+        extents = String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(decision)
+            .collect();
+        if extents.len() as u64 >= counted.0 {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(Decided { extents, counted })
+}
+
+/// The extent of a line of the log that reports a decision.
+fn decision(line: &str) -> Option<(u64, u64)> {
+    let (_, extent) = line.split_once(DECISION)?;
+    let (offset, len) = extent.trim().split_once('~')?;
+    Some((offset.parse().ok()?, len.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rbd_cases::published;
+    use super::*;
+
+    #[test]
+    fn a_decision_is_found_in_its_line() {
+        let line = "2026-01-01T00:00:00.0+0000 7f 20 librbd::io::ImageRequest: 0x1 readahead: (readahead logical) 40960~8192";
+        assert_eq!(decision(line), Some((40960, 8192)));
+        assert_eq!(decision("(readahead logical) x~8192"), None);
+        assert_eq!(decision("aio_read: offset=0"), None);
+    }
+
+    #[test]
+    fn each_difference_is_reported() {
+        let one = Decided {
+            extents: vec![(1, 2)],
+            counted: (1, 2),
+        };
+        assert_eq!(differ(&one, &one), None);
+        let other = Decided {
+            extents: vec![(1, 2), (3, 4)],
+            counted: (2, 6),
+        };
+        assert_eq!(
+            differ(&one, &other).as_deref(),
+            Some("request 2: ours none, librbd's 3~4")
+        );
+        let miscounted = Decided {
+            counted: (1, 3),
+            ..one.clone()
+        };
+        let told = "counted: ours 1 requests of 2 bytes, librbd's 1 requests of 3 bytes";
+        assert_eq!(differ(&one, &miscounted).as_deref(), Some(told));
+    }
+
+    /// Published totals, so that our side of the check is itself checked.
+    #[test]
+    fn ours_are_the_published_ones() {
+        let cases = published();
+        let t1 = cases.iter().find(|case| case.name == "T1").expect("T1");
+        let decided = ours(t1);
+        assert_eq!(
+            (decided.extents.len(), decided.counted),
+            (11, (11, 20_930_560))
+        );
+        assert_eq!(decided.extents[0], (40960, 40960));
+    }
+}

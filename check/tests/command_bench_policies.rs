@@ -1,0 +1,173 @@
+//! `bench policies`, end to end on a few cells: outputs, files of runs, traces, signals, refusals.
+
+use crate::common::foreread;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Three cells, 78 runs of 64 reads.
+const SMALL: [&str; 4] = ["bench", "policies", "--only", "fsspec-random"];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    SMALL.iter().chain(more).copied().collect()
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path)
+        .unwrap_or_default()
+        .lines()
+        .map(String::from)
+        .collect()
+}
+
+#[test]
+fn text_json_and_page_are_of_the_same_runs() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let (json, html, runs) = (path("all.json"), path("page.html"), path("runs.jsonl"));
+    let files = [
+        "--json",
+        &json,
+        "--html",
+        &html,
+        "--resume",
+        &runs,
+        "--threads",
+        "2",
+    ];
+    let got = foreread(with(&files));
+    assert!(
+        got.is_done()
+            .starts_with("auto in the design fractional: 3 cells\n\nLost cells of auto: "),
+        "{}",
+        got.out
+    );
+    let written: Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).expect("written")).expect("JSON");
+    assert_eq!(written["cells"].as_array().map(Vec::len), Some(3 * 9));
+    assert!(std::fs::read_to_string(&html).is_ok_and(|page| page.contains("Cells by policy")));
+    let kept = lines(Path::new(&runs));
+    assert_eq!(kept.len(), 1 + 78);
+    // The second time every run is in the file.
+    let again = foreread(with(&["--resume", &runs, "--json", "-"]));
+    assert_eq!(
+        serde_json::from_str::<Value>(again.is_done()).expect("JSON"),
+        written
+    );
+    assert_eq!(lines(Path::new(&runs)), kept);
+}
+
+#[test]
+fn a_recorded_workload_takes_the_place_of_the_design() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let trace = dir.path().join("reads.csv");
+    let rows = (0..40).map(|n| format!("{},4096,{}\n", n * 4096, n * 1000));
+    std::fs::write(
+        &trace,
+        format!("offset,length,start_ns\n{}", rows.collect::<String>()),
+    )
+    .expect("written");
+    let trace = trace.to_string_lossy();
+    let args = [
+        "bench", "policies", "--trace", &trace, "--only", "@nvme", "--policy", "none", "--json",
+        "-",
+    ];
+    let got: Value = serde_json::from_str(foreread(args).is_done()).expect("JSON");
+    let cells = got["cells"].as_array().expect("rows");
+    // Two caches, 8 opponents of which the judged one is one.
+    assert_eq!(cells.len(), 2 * 8);
+    assert!(
+        cells
+            .iter()
+            .all(|c| c["workload"] == "trace:reads.csv" && c["device"] == "nvme")
+    );
+}
+
+/// SIGTERM during the cells of a device: runs that were over are kept, and the command says how to continue.
+#[test]
+fn a_signal_keeps_what_was_measured() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let runs = dir.path().join("runs.jsonl");
+    let child = Command::new(env!("CARGO_BIN_EXE_foreread-check"))
+        .args([
+            "bench",
+            "policies",
+            "--cells",
+            "baseline",
+            "--only",
+            "@nvme",
+            "--threads",
+            "1",
+            "--resume",
+        ])
+        .arg(&runs)
+        .env("XDG_CONFIG_HOME", "/dev/null")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    for _ in 0..3000 {
+        if lines(&runs).len() > 5 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let sent = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    let output = child.wait_with_output().expect("it ends");
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(128 + 15), "{out}{err}");
+    assert!(out.contains("Note: Stopped after"), "{out}");
+    assert!(
+        err.starts_with("foreread: stopped after ")
+            && err.contains("the same command continues from"),
+        "{err}"
+    );
+    let kept = lines(&runs);
+    assert!(
+        kept.len() > 5
+            && kept
+                .iter()
+                .all(|line| serde_json::from_str::<Value>(line).is_ok()),
+        "{kept:?}"
+    );
+    assert!(
+        err.contains(&format!("after {} of ", kept.len() - 1)),
+        "{err}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let runs = dir.path().join("runs.jsonl");
+    let file = runs.to_string_lossy();
+    foreread(with(&["--resume", &file, "--only", "@none", "--json", "-"])).is_refused();
+    assert_eq!(lines(&runs).len(), 0);
+    foreread(with(&["--resume", &file, "--json", "-"])).is_done();
+    let refused = |more: &[&str], part: &str| {
+        let got = foreread(with(more));
+        assert!(got.is_refused().contains(part), "{}", got.err);
+    };
+    refused(
+        &["--cells", "full", "--resume", &file],
+        "its runs are of the design fractional, not of full",
+    );
+    refused(&["--policy", "linux-6.81"], "nearest: linux-6.18");
+    refused(&["--policy", "linux-6.18:mux=4M"], "max");
+    refused(&["--only", "fsspec-rondom"], "no such cell: fsspec-rondom");
+    refused(&["--full", "--cells", "baseline"], "cannot be used with");
+    refused(
+        &["--json", &file, "--resume", &file, "--force"],
+        "one file named twice: --json and --resume",
+    );
+    refused(&["--trace", "/gone.csv"], "no such trace");
+    assert_eq!(lines(&runs).len(), 1 + 78, "the file is as it was");
+}

@@ -1,0 +1,655 @@
+//! Recordings of a running kernel: no decision may differ, and what we predict is ours.
+
+use flate2::read::GzDecoder;
+use foreread_check::conform::linux::{Level, Verdict, check, open};
+use foreread_check::conform::recording::CheckError;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Episodes of recordings, in the tree: without large folios, with them, with blocks of 16 KiB, with page faults; with blocks
+/// of 64 KiB and page faults, and of 32 KiB and forced reads in several pieces.
+const RECORDINGS: [(&str, u64); 6] = [
+    ("ext4j-128.jsonl", 1000),
+    ("ext4-128-folios.jsonl.gz", 500),
+    ("xfs16k-128-blocks.jsonl.gz", 300),
+    ("ext4j-64-faults.jsonl.gz", 300),
+    ("xfs64k-128-faults.jsonl.gz", 200),
+    ("xfs32k-8192-forced.jsonl.gz", 100),
+];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/recordings")
+        .join(name)
+}
+
+fn lines(name: &str) -> Vec<Value> {
+    let recording = open(&path(name)).expect("a recording");
+    recording
+        .lines()
+        .map(|l| serde_json::from_str(&l.expect("a line")).expect("JSON"))
+        .collect()
+}
+
+fn text(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// The verdict, and the predictions as text.
+fn predicted(recording: &str, level: Level) -> (Verdict, String) {
+    let mut out = Vec::new();
+    let verdict = check(recording.as_bytes(), level, Some(&mut out)).expect("a recording");
+    (verdict, String::from_utf8(out).expect("text"))
+}
+
+#[test]
+fn nothing_differs_in_full() {
+    let folder = std::env::var("FOREREAD_RECORDINGS").ok();
+    let more = folder
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).expect("a folder of recordings"));
+    let more = more.map(|entry| (entry.expect("an entry").path(), 1));
+    for (path, least) in RECORDINGS
+        .map(|(name, least)| (path(name), least))
+        .into_iter()
+        .chain(more)
+    {
+        let verdict = check(open(&path).expect("a file"), Level::Full, None).expect("a recording");
+        println!(
+            "{}: decisions {} divergences {}",
+            path.display(),
+            verdict.decisions,
+            verdict.divergences
+        );
+        assert_eq!(
+            (verdict.first, verdict.divergences),
+            (None, 0),
+            "{}",
+            path.display()
+        );
+        assert!(
+            verdict.decisions >= least,
+            "{}: only {} decisions",
+            path.display(),
+            verdict.decisions
+        );
+    }
+}
+
+/// One episode: a fault is tried again while what its asynchronous call asked for is read.
+#[test]
+fn what_is_still_read_is_not_mapped() {
+    let recording = text(&lines("ext4-128-under-way.jsonl.gz"));
+    let verdict = check(recording.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!((verdict.first, verdict.decisions), (None, 59));
+}
+
+/// One episode: the fault of page 55 is tried again when its own request, 49 to 55, has arrived, and 57 to 70 have not.
+#[test]
+fn a_later_request_may_arrive_after_the_fault() {
+    let recording = text(&lines("ext4-128-arrivals.jsonl.gz"));
+    let verdict = check(recording.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!((verdict.first, verdict.decisions), (None, 126));
+    // No arrival explains a count that is larger by one.
+    let wrong = recording.replace(
+        "\"mmap_miss\":8,\"order\":0,\"prev_pos\":36865",
+        "\"mmap_miss\":9,\"order\":0,\"prev_pos\":36865",
+    );
+    assert!(wrong != recording, "the count is in it");
+    let verdict = check(wrong.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!(verdict.divergences, 1);
+}
+
+/// Mappings at any address (`va`). Without it the same decisions are explained by one of the places within a block.
+#[test]
+fn fault_around_is_aligned_by_address() {
+    let placed = lines("xfs64k-128-anywhere.jsonl.gz");
+    let away = |line: &Value| {
+        line["op"] == "mmap" && line["va"].as_u64() != line["pgoff"].as_u64().map(|at| at % 512)
+    };
+    assert!(
+        placed.iter().any(away),
+        "mappings that are not aligned like the file"
+    );
+    let mut unplaced = placed.clone();
+    unplaced
+        .iter_mut()
+        .filter_map(Value::as_object_mut)
+        .for_each(|line| drop(line.remove("va")));
+    for recording in [&placed, &unplaced] {
+        let verdict = check(text(recording).as_bytes(), Level::Full, None).expect("a recording");
+        assert_eq!(verdict.first, None);
+        assert!(
+            verdict.decisions > 100,
+            "only {} decisions",
+            verdict.decisions
+        );
+    }
+    // The block of page 146 has unmarked pages around it unless the mapping is aligned like the file: they lower the count of misses.
+    let header = HEADER.replace("\"min_order\":0", "\"min_order\":4");
+    let header = header.replace("\"ra_pages\":32", "\"ra_pages\":50");
+    let (touch, read) = (
+        r#""op":"touch","page":71"#,
+        r#""op":"pread","off":786432,"len":4096"#,
+    );
+    let misses = |va: u64| {
+        let map = format!(r#""op":"mmap","pgoff":75,"npages":93,"va":{va},"prot":"r","advice":0"#);
+        let seen = |misses: u64| {
+            let pre = format!(
+                r#"{{"order":4,"size":50,"async_size":12,"ra_pages":50,"mmap_miss":{misses},"prev_pos":-1}}"#
+            );
+            let calls = format!(
+                r#"[{{"t":"sync","index":192,"req":16,"pre":{pre}}},{{"t":"raw","index":192,"nr":16,"lookahead":0}}]"#
+            );
+            let read = format!("{read},\"calls\":{calls}");
+            let ops = [map.as_str(), touch, &read]
+                .iter()
+                .enumerate()
+                .map(|(i, op)| format!("{{\"t\":\"op\",\"i\":{i},\"fd\":0,{op}}}\n"))
+                .collect::<String>();
+            let verdict = check(
+                format!("{header}\n{EPISODE}\n{ops}").as_bytes(),
+                Level::Full,
+                None,
+            )
+            .expect("a recording");
+            verdict.divergences == 0
+        };
+        (0..2).find(|&misses| seen(misses))
+    };
+    assert_eq!(
+        (misses(75), misses(75 + 3), misses(75 - 2)),
+        (Some(1), Some(0), Some(0))
+    );
+}
+
+/// The machine itself, page by page; and it predicts what the level 'full' does where both apply.
+#[test]
+fn nothing_differs_in_pages() {
+    let recording = text(&lines("ext4j-128.jsonl"));
+    let (verdict, pages) = predicted(&recording, Level::Pages);
+    assert_eq!(verdict.first, None);
+    assert!(
+        verdict.decisions > 1000,
+        "only {} decisions",
+        verdict.decisions
+    );
+    assert_eq!(pages, predicted(&recording, Level::Full).1);
+}
+
+/// A prediction is in the recording's form, and equal to it where nothing differs.
+#[test]
+fn predictions_have_the_recordings_form() {
+    for (name, _) in RECORDINGS {
+        let lines = lines(name);
+        let (_, ours) = predicted(&text(&lines), Level::Full);
+        let mut ours = ours.lines();
+        for mut op in lines.into_iter().filter(|line| line["t"] == "op") {
+            let mine: Value = serde_json::from_str(ours.next().expect("a line for each operation"))
+                .expect("JSON");
+            for call in op["calls"].as_array_mut().expect("calls") {
+                call.as_object_mut().expect("a call").remove("pre");
+            }
+            let theirs: Value = ["t", "i", "op", "calls", "added", "marks", "state"]
+                .iter()
+                .map(|key| (key.to_string(), op[key].clone()))
+                .collect::<serde_json::Map<_, _>>()
+                .into();
+            assert_eq!(mine, theirs, "{name}");
+        }
+        assert_eq!(ours.next(), None);
+    }
+}
+
+/// Without the kernel's answers, and with wrong ones, we predict the same: nothing of them is used.
+#[test]
+fn predictions_do_not_look_at_the_answers() {
+    for (name, _) in RECORDINGS {
+        let whole = lines(name);
+        let (_, ours) = predicted(&text(&whole), Level::Full);
+        let (mut bare, mut wrong) = (whole.clone(), whole);
+        for op in bare.iter_mut().filter(|line| line["t"] == "op") {
+            for key in ["calls", "added", "marks", "state", "ret"] {
+                op.as_object_mut().expect("an op").remove(key);
+            }
+        }
+        let (verdict, blind) = predicted(&text(&bare), Level::Full);
+        assert_eq!(
+            (verdict.decisions, verdict.divergences),
+            (0, 0),
+            "{name}: there was nothing to compare"
+        );
+        assert!(ours == blind, "{name}: predictions depend on the answers");
+        for op in wrong.iter_mut().filter(|line| line["t"] == "op") {
+            op["state"] = json!({"start": 7, "size": 7, "async_size": 7, "prev_pos": 7});
+            op["calls"] = json!([]);
+        }
+        let (verdict, misled) = predicted(&text(&wrong), Level::Full);
+        assert!(verdict.divergences > 5, "{name}: every episode is wrong");
+        assert!(ours == misled, "{name}: predictions depend on the answers");
+    }
+}
+
+/// Each changed answer is reported, and only the rest of its episode is not compared.
+#[test]
+fn every_answer_is_compared() {
+    let whole = lines("ext4-128-folios.jsonl.gz");
+    let all = predicted(&text(&whole), Level::Full).0.decisions;
+    let at = whole
+        .iter()
+        .position(|line| line["marks"].as_array().is_some_and(|m| !m.is_empty()))
+        .expect("a mark");
+    let changes: [(&str, Value, &str); 9] = [
+        ("/calls/0/index", json!(3), "call 0: ours Sync"),
+        ("/calls/0/req", json!(77), "call 0"),
+        ("/calls/0/pre/mmap_miss", json!(77), "call 0"),
+        ("/calls/1/async_size", json!(77), "call 1: ours Window"),
+        ("/calls", json!([]), "the kernel's none"),
+        ("/added/1", json!([70000, 0]), "folio 1: ours"),
+        ("/added", json!([]), "folio 0"),
+        ("/marks", json!([]), "marks ours"),
+        ("/state/prev_pos", json!(-1), "state ours"),
+    ];
+    for (pointer, value, part) in changes {
+        let mut lines = whole.clone();
+        *lines[at]
+            .pointer_mut(pointer)
+            .unwrap_or_else(|| panic!("{pointer} of {}", whole[at])) = value;
+        let verdict = predicted(&text(&lines), Level::Full).0;
+        let first = verdict.first.unwrap_or_default();
+        assert!(
+            first.starts_with(&format!("line {}, ", at + 1)) && first.contains(part),
+            "{pointer}: {first}"
+        );
+        assert_eq!(verdict.divergences, 1, "{pointer}");
+        assert!(
+            verdict.decisions < all,
+            "{pointer}: the rest of the episode is skipped"
+        );
+    }
+}
+
+const HEADER: &str = r#"{"t":"header","v":1,"page_size":4096,"ra_pages":32,"io_pages":320,"large_folios":true,"max_order":9,"min_order":0,"mmap":true}"#;
+const EPISODE: &str = r#"{"t":"episode","ep":0,"kind":"own","file_size":16384000,"fds":1}"#;
+
+/// Calls, folios and marks of a story that is in no recording of the tree, in the format of a prediction.
+fn story(ops: &[&str]) -> Vec<Value> {
+    story_of(HEADER, EPISODE, ops)
+}
+
+fn story_of(header: &str, episode: &str, ops: &[&str]) -> Vec<Value> {
+    let ops = ops
+        .iter()
+        .enumerate()
+        .map(|(i, op)| format!("{{\"t\":\"op\",\"i\":{i},\"fd\":0,{op}}}\n"));
+    let recording = format!("{header}\n{episode}\n{}", ops.collect::<String>());
+    let (_, ours) = predicted(&recording, Level::Full);
+    ours.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn window(start: u64, order: u32, size: u64, async_size: u64) -> Value {
+    json!({"t": "window", "start": start, "order": order, "size": size, "async_size": async_size})
+}
+
+/// Section 4.12, mappings, with large folios.
+#[test]
+fn faults_with_large_folios() {
+    let map = r#""op":"mmap","pgoff":0,"npages":4000,"prot":"r","advice":0"#;
+    let touch = |page: u64| format!("\"op\":\"touch\",\"page\":{page}");
+    let ours = story(&[map, &touch(1000), &touch(1007), &touch(1008), &touch(5)]);
+    assert_eq!(ours[1]["calls"], json!([window(984, 0, 32, 8)]));
+    assert_eq!(ours[1]["marks"], json!([1008]));
+    assert_eq!(ours[2]["calls"], json!([]), "mapped by fault-around");
+    assert_eq!(
+        ours[3]["calls"],
+        json!([{"t": "async", "index": 1008, "req": 32}, window(1016, 2, 32, 32)])
+    );
+    assert_eq!(
+        ours[3]["added"],
+        json!([
+            [1016, 2],
+            [1020, 2],
+            [1024, 2],
+            [1028, 2],
+            [1032, 2],
+            [1036, 2],
+            [1040, 2],
+            [1044, 2]
+        ])
+    );
+    assert_eq!(ours[4]["calls"], json!([window(0, 0, 32, 8)]));
+    // A fault inside a marked folio: its own page is the index, and it is not where the window expected it.
+    let ours = story(&[map, &touch(1000), &touch(1008), &touch(1018)]);
+    assert_eq!(
+        ours[3]["calls"][0],
+        json!({"t": "async", "index": 1018, "req": 32})
+    );
+    // Huge pages: mapped whole, the marked one on its first fault.
+    let map = r#""op":"mmap","pgoff":0,"npages":4000,"prot":"r","advice":14"#;
+    let ours = story(&[map, &touch(700), &touch(900), &touch(1030), &touch(1500)]);
+    assert_eq!(ours[1]["calls"], json!([window(512, 9, 1024, 512)]));
+    assert_eq!(
+        (&ours[1]["added"], &ours[1]["marks"]),
+        (&json!([[512, 9], [1024, 9]]), &json!([1024]))
+    );
+    assert_eq!(ours[2]["calls"], json!([]));
+    assert_eq!(
+        ours[3]["calls"],
+        json!([{"t": "async", "index": 1030, "req": 32}]),
+        "no hole in reach"
+    );
+    assert_eq!(ours[4]["calls"], json!([]), "mapped whole");
+    // The window of huge pages leaves the start of the one before: its mark is not where the next is expected.
+    let ours = story(&[map, &touch(700), &touch(1024)]);
+    assert_eq!(
+        ours[2]["calls"],
+        json!([{"t": "async", "index": 1024, "req": 32}])
+    );
+    assert_eq!(ours[2]["state"]["start"], json!(512));
+}
+
+/// Sections 4.7 and 4.10/4, with blocks of 64 KiB.
+#[test]
+fn faults_and_forced_reads_with_large_blocks() {
+    let header = HEADER.replace("\"min_order\":0", "\"min_order\":4");
+    let map = r#""op":"mmap","pgoff":0,"npages":4000,"prot":"r","advice":0"#;
+    let touch = |page: u64| format!("\"op\":\"touch\",\"page\":{page}");
+    // The mark, wanted at page 1004, is on the folio of the fault, which is mapped whole: its other pages make no fault.
+    let ours = story_of(
+        &header,
+        EPISODE,
+        &[map, &touch(996), &touch(997), &touch(1007), &touch(1008)],
+    );
+    assert_eq!(
+        (&ours[1]["calls"], &ours[1]["marks"]),
+        (&json!([window(980, 0, 32, 8)]), &json!([992]))
+    );
+    assert_eq!(ours[1]["added"], json!([[976, 4], [992, 4], [1008, 4]]));
+    (2..5).for_each(|op| assert_eq!(ours[op]["calls"], json!([]), "{op}"));
+    // Not where the folio reaches out of the mapping: the next page of it reaches the mark.
+    let part = r#""op":"mmap","pgoff":993,"npages":3000,"prot":"r","advice":0"#;
+    let ours = story_of(&header, EPISODE, &[part, &touch(3), &touch(4)]);
+    assert_eq!(
+        ours[2]["calls"][0],
+        json!({"t": "async", "index": 997, "req": 32})
+    );
+    // Nor where it reaches over the end of the file: page 996 of 1000 is mapped alone.
+    let episode = EPISODE.replace("16384000", "4096000");
+    let ours = story_of(
+        &header,
+        &episode,
+        &[&map.replace("4000", "1000"), &touch(996), &touch(997)],
+    );
+    assert_eq!(ours[1]["marks"], json!([992]));
+    assert_eq!(
+        ours[2]["calls"][0],
+        json!({"t": "async", "index": 997, "req": 32})
+    );
+    // Two pieces: the second begins at the aligned end of the first.
+    let header = header
+        .replace("\"ra_pages\":32", "\"ra_pages\":1024")
+        .replace("\"min_order\":4", "\"min_order\":2");
+    let ask = r#""op":"fadvise","advice":"willneed","off":4096,"len":2867200"#;
+    let ours = story_of(&header, EPISODE, &[ask]);
+    let raw = |index: u64, nr: u64| json!({"t": "raw", "index": index, "nr": nr, "lookahead": 0});
+    assert_eq!(ours[0]["calls"], json!([raw(1, 512), raw(516, 188)]));
+}
+
+/// A difference in an episode that the recorder marked is counted apart, wherever in the episode the mark is.
+#[test]
+fn memory_pressure_accuses_nothing() {
+    let whole = lines("ext4-128-folios.jsonl.gz");
+    let marks = |line: &Value| {
+        line["marks"]
+            .as_array()
+            .is_some_and(|marks| !marks.is_empty())
+    };
+    let at = whole.iter().position(marks).expect("a mark");
+    let in_episode = |line: &Value| line["t"] == "op";
+    let last = at
+        + whole[at..]
+            .iter()
+            .take_while(|line| in_episode(line))
+            .count()
+        - 1;
+    assert!(last > at, "the difference is not in the last operation");
+    let wrong = |pressure: &[usize]| {
+        let mut lines = whole.clone();
+        lines[at]["marks"] = json!([]);
+        pressure
+            .iter()
+            .for_each(|&op| lines[op]["pressure"] = json!(true));
+        predicted(&text(&lines), Level::Full).0
+    };
+    let counts = |verdict: &Verdict| {
+        (
+            verdict.divergences,
+            verdict.pressure_episodes,
+            verdict.pressure_differences,
+        )
+    };
+    assert_eq!(counts(&wrong(&[])), (1, 0, 0));
+    for op in [at, last] {
+        let verdict = wrong(&[op]);
+        assert_eq!((counts(&verdict), verdict.first), ((0, 1, 1), None));
+        assert!(
+            verdict
+                .first_under_pressure
+                .is_some_and(|first| first.contains("marks ours"))
+        );
+    }
+    // Of another episode it says nothing.
+    let next = last + 2;
+    assert!(whole[last + 1]["t"] == "episode" && in_episode(&whole[next]));
+    assert_eq!(counts(&wrong(&[next])), (1, 1, 0));
+}
+
+/// A mapping that was touched shows what it did not count: the miss counter stops a read-around after 100 misses.
+#[test]
+fn a_hundred_misses_stop_the_read_around() {
+    let header = HEADER.replace("\"ra_pages\":32", "\"ra_pages\":1");
+    // Pages of a folio that contains the end of the file are not mapped around, so nothing lowers the counter there.
+    let op = |i: u64, what: String| format!("{{\"t\":\"op\",\"i\":{i},\"fd\":0,{what}}}\n");
+    let map = r#""op":"mmap","pgoff":0,"npages":1,"prot":"r","advice":0"#.to_string();
+    let gone =
+        r#""op":"fadvise","advice":"dontneed","off":0,"len":0,"evicted":[[0,0]]"#.to_string();
+    let mut recording = format!("{header}\n{}\n", EPISODE.replace("16384000", "4096"));
+    for i in 0..103 {
+        recording += &op(3 * i, map.clone());
+        recording += &op(3 * i + 1, "\"op\":\"touch\",\"page\":0".to_string());
+        // What is left there is met by the next fault: one miss less.
+        if i != 99 {
+            recording += &op(3 * i + 2, gone.clone());
+        }
+    }
+    let (_, ours) = predicted(&recording, Level::Full);
+    assert!(
+        !predicted(
+            &recording.replace("\"ra_pages\":1", "\"ra_pages\":0"),
+            Level::Full
+        )
+        .1
+        .contains("window")
+    );
+    let calls = |line: &str| {
+        serde_json::from_str::<Value>(line).expect("JSON")["calls"]
+            .as_array()
+            .map_or(0, Vec::len)
+    };
+    let windows: Vec<usize> = ours
+        .lines()
+        .filter(|line| line.contains("touch"))
+        .map(calls)
+        .collect();
+    assert_eq!(windows[..100], [1; 100]);
+    assert_eq!(windows[100..], [0, 1, 0]);
+}
+
+/// Each wrong input, and a part of its error line.
+#[test]
+fn wrong_input_is_reported_with_its_line() {
+    let op = r#"{"t":"op","i":0,"op":"pread","fd":0,"off":0,"len":1}"#;
+    let huge = 1_u64 << 63;
+    let own = |what: &str| format!("{HEADER}\n{EPISODE}\n{what}\n");
+    let cases = [
+        (String::new(), "line 1: there is no header"),
+        (HEADER[..40].to_string(), "line 1: EOF"),
+        ("\u{0}\u{1}\n".to_string(), "line 1: "),
+        (HEADER.replace("\"v\":1", "\"v\":2"), "line 1: version 2"),
+        (
+            HEADER.replace("\"ra_pages\":32", &format!("\"ra_pages\":{huge}")),
+            "line 1: ra_pages",
+        ),
+        (
+            HEADER.replace("\"max_order\":9", "\"max_order\":64"),
+            "line 1: folios of order",
+        ),
+        (
+            HEADER.replace("\"min_order\":0", "\"min_order\":10"),
+            "line 1: folios of order",
+        ),
+        (format!("{HEADER}\n{HEADER}\n"), "line 2: a second header"),
+        (format!("{EPISODE}\n"), "line 1: an episode before"),
+        (format!("{op}\n"), "line 1: an operation before the header"),
+        (
+            format!("{HEADER}\n{op}\n"),
+            "line 2: an operation before an episode",
+        ),
+        (
+            format!(
+                "{HEADER}\n{}\n",
+                EPISODE.replace("16384000", &huge.to_string())
+            ),
+            "line 2: a file of",
+        ),
+        (
+            format!(
+                "{HEADER}\n{}\n",
+                EPISODE.replace("\"fds\":1", "\"fds\":5000")
+            ),
+            "line 2: 5000 descriptors",
+        ),
+        (
+            own(&op.replace("\"fd\":0", "\"fd\":1")),
+            "line 3: descriptor 1 of 1",
+        ),
+        (
+            own(&op.replace("\"off\":0", &format!("\"off\":{huge}"))),
+            "line 3: 1 bytes from",
+        ),
+        (
+            own(&op.replace("\"len\":1", &format!("\"len\":{}", u64::MAX))),
+            "line 3",
+        ),
+        (
+            own(&op.replace("\"off\":0", "\"off\":-1")),
+            "line 3: invalid value",
+        ),
+        (
+            own(&op.replace("pread", "pwrite")),
+            "line 3: operation 'pwrite'",
+        ),
+        (
+            own(&op.replace("}", r#","added":[[0,10]]}"#)),
+            "line 3: a folio of order 10",
+        ),
+        (
+            own(&op.replace("}", r#","evicted":[[0,200]]}"#)),
+            "line 3: a folio of order 200",
+        ),
+        (
+            own(&op.replace("}", r#","evicted":[[1,1]]}"#)),
+            "line 3: a folio of order 1 at page 1",
+        ),
+        (
+            own(&op.replace("}", &format!(",\"evicted\":[[{huge},1]]}}"))),
+            "line 3: a folio of order 1 at page",
+        ),
+        (
+            own(&op.replace("}", r#","calls":[{"t":"other"}]}"#)),
+            "line 3: unknown variant",
+        ),
+        (
+            own(r#"{"t":"op","i":0,"op":"touch","page":0}"#),
+            "line 3: a touch without a mapping",
+        ),
+        (
+            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":18446744073709551615}"#),
+            "line 3: a mapping of",
+        ),
+        (
+            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":1,"advice":3}"#),
+            "line 3: operation 'mmap'",
+        ),
+        (
+            own(r#"{"t":"op","i":0,"op":"mmap","pgoff":1,"npages":1}"#)
+                + "{\"t\":\"op\",\"i\":1,\"op\":\"touch\",\"page\":1}\n",
+            "line 4: page 1 of a mapping of 1",
+        ),
+        (
+            own(r#"{"t":"op","i":0,"op":"mmap","npages":1}"#)
+                .replace("\"mmap\":true", "\"mmap\":false"),
+            "line 3: operation 'mmap', but",
+        ),
+        (
+            own(&op.replace("}", r#","added":[[0,1]]}"#))
+                .replace("\"large_folios\":true", "\"large_folios\":false"),
+            "line 3: a folio of order 1",
+        ),
+        (own(&op[..op.len() - 9]), "line 3: EOF"),
+    ];
+    for (recording, part) in cases {
+        let error = check(recording.as_bytes(), Level::Full, None)
+            .expect_err(part)
+            .to_string();
+        assert!(
+            error.contains(part) && error.contains("; "),
+            "'{part}' is not in '{error}'"
+        );
+    }
+    let error = check(HEADER.as_bytes(), Level::Pages, None)
+        .expect_err("a level")
+        .to_string();
+    assert!(
+        error.contains("line 1") && error.contains("use the level 'full'"),
+        "{error}"
+    );
+}
+
+/// A large file whose every page is read reaches the limit on folios, not the memory's end.
+#[test]
+fn a_file_has_only_so_many_folios() {
+    let header = HEADER.replace("\"large_folios\":true", "\"large_folios\":false");
+    let episode = EPISODE.replace("16384000", "17179869184");
+    let op = r#"{"t":"op","i":0,"op":"pread","fd":0,"off":0,"len":17179869184}"#;
+    let error = check(
+        format!("{header}\n{episode}\n{op}\n").as_bytes(),
+        Level::Full,
+        None,
+    )
+    .expect_err("a limit");
+    assert!(
+        matches!(&error, CheckError::Format { line: 3, what } if what.contains("more than 1048576")),
+        "{error}"
+    );
+}
+
+/// A line without an end is given up early, however little it takes on disk; so is a file that is cut short.
+#[test]
+fn a_line_without_an_end() {
+    let zeros = std::io::repeat(b' ').take(1 << 30);
+    let error = check(BufReader::new(zeros), Level::Full, None).expect_err("too long");
+    assert!(
+        matches!(&error, CheckError::Format { line: 1, what } if what.contains("longer than")),
+        "{error}"
+    );
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(HEADER.as_bytes()).expect("in memory");
+    let packed = packed.finish().expect("in memory");
+    let cut = BufReader::new(GzDecoder::new(&packed[..packed.len() - 12]));
+    let error = check(cut, Level::Full, None).expect_err("cut short");
+    assert!(matches!(error, CheckError::Io { line: 1, .. }), "{error}");
+}

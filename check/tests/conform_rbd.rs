@@ -1,0 +1,93 @@
+//! librbd itself beside `rbd-aligned`, on a cluster of one machine: the published tables and some random sequences.
+//! `foreread conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
+use foreread::testing::{CephCluster, CephError};
+use foreread_check::conform::rbd::{Images, check};
+use foreread_check::conform::rbd_cases::{Case, published, random};
+use foreread_core::policy::PolicySpec;
+use foreread_lab::compare::{CompareOn, ComparePlan};
+use foreread_lab::report::Report;
+use foreread_report::progress::Silent;
+
+fn cluster() -> Option<CephCluster> {
+    match CephCluster::up() {
+        Ok(cluster) => Some(cluster),
+        Err(missing @ CephError::Missing(_)) => {
+            println!("skipped: needs a Ceph cluster: {missing}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn librbd_and_ours_decide_the_same_and_stand_in_one_table() {
+    let Some(cluster) = cluster() else { return };
+    let (conf, ceph) = (cluster.conf(), |program: &str, arguments: &[&str]| {
+        cluster.run(program, arguments)
+    });
+    {
+        let mut images = Images::new(&conf, &ceph);
+        let tables = check(&mut images, &published(), 1, &mut |_| ()).expect("asked");
+        assert_eq!((tables.divergences, tables.first), (0, None));
+        assert!(tables.decisions > 400, "{}", tables.decisions);
+        let sequences: Vec<Case> = (0..12).map(|nth| random(3, nth)).collect();
+        for depth in [1, 4] {
+            let found = check(&mut images, &sequences, depth, &mut |_| ()).expect("asked");
+            assert_eq!((found.divergences, found.first), (0, None), "depth {depth}");
+            assert!(found.decisions > 50, "{}", found.decisions);
+        }
+        // A check that cannot fail is none: without alignment the seventh request of T1 is another.
+        let mut t1 = published()
+            .into_iter()
+            .find(|case| case.name == "T1")
+            .expect("T1");
+        t1.policy = PolicySpec::parse("rbd-plain").expect("a policy");
+        let wrong = check(&mut images, &[t1], 1, &mut |_| ()).expect("asked");
+        assert_eq!(wrong.divergences, 1);
+        let told = wrong.first.expect("told");
+        assert!(
+            told.ends_with("request 7: ours 2621440~2621440, librbd's 2621440~1572864"),
+            "{told}"
+        );
+    }
+    compared(&cluster);
+}
+
+/// A table on an image has librbd's rows, with its own counts.
+fn compared(cluster: &CephCluster) {
+    cluster
+        .run("rbd", &["create", "--size", "32M", "rbd/compared"])
+        .expect("created");
+    let plan = ComparePlan {
+        workload: Some("sequential:record=4096".to_string()),
+        on: Some(CompareOn::Source(
+            (&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into(),
+        )),
+        policies: vec![foreread_core::policy::PolicyDraft::parse("rbd-aligned").expect("a policy")],
+        runs: Some(1),
+        size_bytes: Some(8 << 20),
+        ..ComparePlan::default()
+    };
+    let table = foreread_lab::compare::run(&plan, &mut Silent)
+        .expect("compared")
+        .remove(0);
+    let report = Report::of(&table);
+    let planned: Vec<(&str, Option<u64>)> = report
+        .rows
+        .iter()
+        .map(|row| (row.policy.as_str(), row.ra_planned_ops))
+        .collect();
+    let [none, ours, shipped, writeback, crume] = planned[..] else {
+        panic!("{planned:?}")
+    };
+    assert_eq!((none, shipped), (("none", Some(0)), ("librbd", Some(0))));
+    assert_eq!(
+        (ours.1, crume),
+        (ours.1, ("librbd-crume", ours.1)),
+        "the same settings decide the same"
+    );
+    assert!(
+        writeback.0 == "librbd-writeback" && writeback.1 > ours.1,
+        "{planned:?}"
+    );
+}

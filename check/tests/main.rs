@@ -1,0 +1,28 @@
+//! The tests of what proves foreread, as one binary: linking is the slow part of a test build.
+
+mod bench_policies;
+mod bhattacharya_2003;
+mod boot_ide;
+mod chromium;
+mod command;
+mod command_bench_policies;
+mod command_conform;
+mod command_conform_live;
+mod command_reproduce;
+mod command_reproduce_real;
+mod common;
+mod conform;
+mod conform_heard;
+#[cfg(feature = "rbd")]
+mod conform_rbd;
+mod crume_2014;
+mod device_2003;
+mod device_fits;
+mod page;
+mod papers;
+mod reproduce;
+mod reproduce_real;
+mod wu_2010a_mmap;
+mod wu_2010a_thrash;
+mod wu_2010b_small_device;
+mod wu_2013;

@@ -1,0 +1,77 @@
+//! `foreread check`, `reproduce`, `conform` and `bench`: what proves foreread is another program, `foreread-check`, which is
+//! looked for as cargo and git look for theirs: beside this one, then on the PATH. It takes this process over.
+//!
+//! ```text
+//!   foreread reproduce all ──► foreread-check reproduce all
+//!   foreread check conform ──► foreread-check conform
+//! ```
+//! Never: knows what its commands are.
+
+use crate::args::{CheckArgs, GlobalArgs};
+use crate::fail::Fail;
+use clap::ValueEnum;
+use foreread_lab::program;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+const PROGRAM: &str = "foreread-check";
+
+/// Becomes `foreread-check` with this command; returns only if that could not be.
+pub fn run(name: Option<&str>, args: &CheckArgs, global: &GlobalArgs) -> Result<(), Fail> {
+    let beside = beside(program::file());
+    let file = beside
+        .as_deref()
+        .map_or(OsStr::new(PROGRAM), Path::as_os_str);
+    let error = program::command(file)
+        .args(words(name, args, global))
+        .exec();
+    Err(match error.kind() {
+        ErrorKind::NotFound => Fail::Cannot(format!(
+            "'{}' is a command of {PROGRAM}, which is neither beside foreread nor on the PATH; \
+             install it (cargo install --path check, in foreread's source)",
+            name.unwrap_or("check")
+        )),
+        _ => program::NotBegun::of(file, &error).into(),
+    })
+}
+
+/// The file of that name in the folder of this program.
+fn beside(own: &Path) -> Option<PathBuf> {
+    let file = own.canonicalize().ok()?.with_file_name(PROGRAM);
+    file.is_file().then_some(file)
+}
+
+/// The command, its arguments, and the options that are every command's.
+fn words(name: Option<&str>, args: &CheckArgs, global: &GlobalArgs) -> Vec<OsString> {
+    let log = global.log.and_then(|level| level.to_possible_value());
+    let log = log.map(|level| OsString::from(format!("--log={}", level.get_name())));
+    let force = global.force.then(|| OsString::from("--force"));
+    let name = name.map(OsString::from);
+    let options = log.into_iter().chain(force);
+    options
+        .chain(name)
+        .chain(args.arguments.iter().cloned())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_that_name_beside_this_one_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (own, link) = (folder.path().join("foreread"), folder.path().join("link"));
+        std::fs::write(&own, "").expect("written");
+        std::os::unix::fs::symlink(&own, &link).expect("linked");
+        assert_eq!(beside(&own), None);
+        std::fs::write(folder.path().join(PROGRAM), "").expect("written");
+        let found = beside(&link).expect("through the link, too");
+        assert_eq!(
+            found,
+            own.canonicalize().expect("there").with_file_name(PROGRAM)
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! The room that **shows**: numbers, tables, charts and pages for people, made of values that it is given.
+//!
+//! ```text
+//!   number, width ──► table    text for the terminal
+//!                 ├─► chart    pictures, SVG
+//!                 └─► page     one file of HTML: sections of figures and tables, and the JSON
+//! ```
+//! It knows no room that measures, and neither prints nor looks at a clock or a terminal.
+
+pub mod chart;
+pub mod number;
+pub mod page;
+pub mod progress;
+pub mod table;
+pub mod width;

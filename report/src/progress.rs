@@ -1,0 +1,32 @@
+//! How a long measurement says where it is.
+//!
+//! The lab calls it between runs; the command line implements it. Never: called inside a timed run,
+//! where drawing would be measured too.
+
+/// Told of progress, in this order: a stage, then its steps, then the next stage.
+pub trait Progress {
+    /// A new stage begins; `text` names it in a few words ("boot-ide on model:rbd").
+    fn stage(&mut self, text: &str);
+
+    /// `done` of `total` steps of this stage are done. `total` stays the same within a stage.
+    fn step(&mut self, done: u64, total: u64);
+}
+
+impl Progress for &mut (dyn Progress + '_) {
+    fn stage(&mut self, text: &str) {
+        (**self).stage(text);
+    }
+
+    fn step(&mut self, done: u64, total: u64) {
+        (**self).step(done, total);
+    }
+}
+
+/// Says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn stage(&mut self, _text: &str) {}
+    fn step(&mut self, _done: u64, _total: u64) {}
+}
