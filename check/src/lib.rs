@@ -1,5 +1,5 @@
 //! The room that **proves**: what shows that foreread does what the publications, the kernel and librbd do, and how good its
-//! policies are. It stands apart from what it proves: a binary of its own, `foreread-check`, which `foreread` runs for
+//! policies are. It is apart from what it proves: the binary `foreread-check`, which `foreread` runs for
 //! `check`, `reproduce`, `conform` and `bench`.
 //!
 //! ```text

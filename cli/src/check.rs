@@ -10,7 +10,7 @@
 use crate::args::{CheckArgs, GlobalArgs};
 use crate::fail::Fail;
 use clap::ValueEnum;
-use foreread_lab::program;
+use foreread_pagecache::program;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;

@@ -3,7 +3,7 @@
 //! Never: a second line, a control character from an argument, or a backtrace.
 
 use foreread::source::redacted_message;
-use foreread_lab::program::NotBegun;
+use foreread_pagecache::program::NotBegun;
 use std::io::Write;
 
 /// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.

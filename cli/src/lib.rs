@@ -59,7 +59,7 @@ mod workloads;
 use args::{Args, Command};
 use clap::Parser;
 use fail::Fail;
-pub use foreread_lab::program::{Program, set as set_program};
+pub use foreread_pagecache::program::{Program, set as set_program};
 use std::ffi::OsString;
 use std::io::Write;
 
@@ -96,8 +96,8 @@ pub fn main(arguments: &[OsString]) -> u8 {
 #[must_use]
 pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     let words = arguments.get(1..).unwrap_or_default();
-    if foreread_lab::tracefs::guard::run_if_asked(words)
-        || foreread_lab::watch::guard::run_if_asked(words)
+    if foreread_observe::tracefs::guard::run_if_asked(words)
+        || foreread_attach::watch::guard::run_if_asked(words)
     {
         return 0;
     }

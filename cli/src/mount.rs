@@ -14,7 +14,7 @@ use foreread::front::fuse::{
     Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted,
 };
 use foreread::source::tree;
-use foreread_lab::warm::{Budget, FillSettings, Filler};
+use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_plan::Plan;
 use signal_hook::iterator::Signals;

@@ -11,8 +11,8 @@ use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
 use crate::signals::relay;
-use foreread_lab::record::live::{RecordOptions, Target, start};
-use foreread_lab::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
+use foreread_observe::record::live::{RecordOptions, Target, start};
+use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -56,7 +56,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
         flag.store(true, Ordering::Release);
         if !is_joined && !terminal_has_sent(signal) {
-            foreread_lab::record::live::send(*pid.wait(), signal);
+            foreread_observe::record::live::send(*pid.wait(), signal);
         }
     })?;
     let mut running = start(&asked).map_err(refused)?;

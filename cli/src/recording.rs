@@ -5,7 +5,7 @@
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread::front::observe::Observer;
-use foreread_lab::recorder::Recorder;
+use foreread_observe::recorder::Recorder;
 use foreread_os::output::AtomicFile;
 use foreread_report::number::count;
 use foreread_trace::format::Output;

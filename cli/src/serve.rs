@@ -15,7 +15,7 @@ use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
-use foreread_lab::warm::engine::{Following, ranges_for};
+use foreread_attach::warm::engine::{Following, ranges_for};
 use listenfd::ListenFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;

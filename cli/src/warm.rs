@@ -6,7 +6,7 @@ use crate::fail::{Fail, note};
 use crate::out;
 use crate::plan::{left_out_json, name};
 use crate::progress::Bar;
-use foreread_lab::warm::{Budget, FillSettings, Filler, whole_files};
+use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;
 use std::sync::Arc;

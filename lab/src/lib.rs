@@ -12,19 +12,10 @@
 )]
 
 pub mod compare;
-pub mod device_number;
 pub mod explain;
 pub mod live;
-pub mod planning;
 pub mod probe;
-pub mod program;
-pub mod record;
-pub mod recorder;
 pub mod replay;
 pub mod report;
-pub mod run;
 pub mod sweep;
-pub mod tracefs;
 pub mod tune;
-pub mod warm;
-pub mod watch;

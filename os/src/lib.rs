@@ -10,6 +10,7 @@
 //!
 //! Files of `/proc` and `/sys` are the kernel's and are read as they are.
 
+pub mod device_number;
 pub mod open;
 pub mod output;
 pub mod threads;

@@ -90,12 +90,9 @@ pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
             total.and_then(|t| t.oracle_share),
         )
     };
-    let mean = total
-        .and_then(|t| t.against_one)
-        .filter(|_| policy != ONE_SETTING);
-    let less = total
-        .and_then(|t| t.against_one_less)
-        .filter(|_| policy != ONE_SETTING);
+    let others = total.filter(|_| policy != ONE_SETTING);
+    let mean = others.and_then(|t| t.against_one);
+    let less = others.and_then(|t| t.against_one_less);
     let worst = |what, limit, about: &dyn Fn(&Row) -> bool, value: &dyn Fn(&Row) -> Option<f64>| {
         Target::worst(what, limit, view.worst(about, value))
     };

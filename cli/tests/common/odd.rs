@@ -1,4 +1,4 @@
-//! Arguments that nobody means.
+//! Arguments that are not meant.
 
 use super::foreread;
 use std::ffi::{OsStr, OsString};

@@ -319,7 +319,19 @@ impl Auto {
             return self.begin_in_turn(ask, end - start, plan);
         }
         file.misses += 1;
-        match file.candidates.look(start, end, careful) {
+        let found = file.candidates.look(start, end, careful);
+        self.begin_by_history(found, ask, (start, end), plan);
+    }
+
+    /// Begins the stream that earlier lone reads show, if they show one.
+    fn begin_by_history(
+        &mut self,
+        found: Found,
+        ask: &Ask<'_>,
+        (start, end): (u64, u64),
+        plan: &mut Plan,
+    ) {
+        match found {
             Found::Nothing => {
                 plan.why = Some(Why::NoHistory);
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {

@@ -5,8 +5,8 @@
 
 use super::advice::Context;
 use super::{Advice, Setting};
-use crate::device_number::DeviceNumber;
 use foreread::source::default_readahead_bytes;
+use foreread_os::device_number::DeviceNumber;
 use foreread_report::number::size;
 use rustix::fs::{FileType, stat};
 use std::path::Path;

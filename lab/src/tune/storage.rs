@@ -11,10 +11,10 @@
 //! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
 //! Never: reads a byte; the probe does.
 
-use crate::device_number::DeviceNumber;
 use crate::probe::{Disk, disk_of, disk_of_number};
 use crate::replay::Replay;
 use foreread::source::FileSource;
+use foreread_os::device_number::DeviceNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -10,7 +10,7 @@
 use super::file_system::{Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
-use foreread_lab::device_number::DeviceNumber;
+use foreread_os::device_number::DeviceNumber;
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,

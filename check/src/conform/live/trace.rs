@@ -5,8 +5,8 @@
 //! ```
 
 use super::{LiveError, RETRY};
-use foreread_lab::device_number::DeviceNumber;
-use foreread_lab::tracefs::{self, Instance, Root, TracefsError};
+use foreread_observe::tracefs::{self, Instance, Root, TracefsError};
+use foreread_os::device_number::DeviceNumber;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::File;

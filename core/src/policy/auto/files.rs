@@ -153,31 +153,20 @@ impl Auto {
             {
                 continue;
             }
-            walk.unmarked += 1;
-            let is_marked = walk.unmarked > walk.files / MARKS || len < size;
-            walk.unmarked = if is_marked { 0 } else { walk.unmarked };
-            plan_head(file, (len, size), is_marked, ask.probe.page_bytes(), plan);
-            let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
-            walk.far += far;
-            (walk.files, bet, walk.holding.held) =
-                (walk.files + 1, bet + more, walk.holding.held + missing);
-            walk.queue.push_back(file.0);
-            self.credit.change(
-                Holding::default(),
-                Holding {
-                    held: missing,
-                    bet: 0,
+            self.list(
+                walk,
+                ask,
+                ListedHead {
+                    file,
+                    size,
+                    len,
+                    bytes,
+                    far,
+                    missing,
                 },
+                plan,
             );
-            let entry = Listed {
-                walk: walk.number,
-                planned: len,
-                held,
-                far,
-                unread: missing,
-                opened: false,
-            };
-            self.walks.listed.insert(file.0, entry);
+            bet += more;
         }
         walk.holding.bet = bet;
         self.credit.change(
@@ -199,6 +188,55 @@ impl Auto {
             walk.queue.pop_front();
         }
     }
+
+    /// Plans the head of the next file of a walk and keeps account of it.
+    fn list(&mut self, walk: &mut Walk, ask: &Ask<'_>, head: ListedHead, plan: &mut Plan) {
+        let ListedHead {
+            file,
+            size,
+            len,
+            bytes,
+            far,
+            missing,
+        } = head;
+        walk.unmarked += 1;
+        let is_marked = walk.unmarked > walk.files / MARKS || len < size;
+        walk.unmarked = if is_marked { 0 } else { walk.unmarked };
+        plan_head(file, (len, size), is_marked, ask.probe.page_bytes(), plan);
+        let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
+        walk.far += far;
+        walk.files += 1;
+        walk.holding.held += missing;
+        walk.queue.push_back(file.0);
+        self.credit.change(
+            Holding::default(),
+            Holding {
+                held: missing,
+                bet: 0,
+            },
+        );
+        let entry = Listed {
+            walk: walk.number,
+            planned: len,
+            held,
+            far,
+            unread: missing,
+            opened: false,
+        };
+        self.walks.listed.insert(file.0, entry);
+    }
+}
+
+/// The head of a file that a walk comes to: what is planned of it.
+struct ListedHead {
+    file: FileId,
+    size: u64,
+    len: u64,
+    /// Bytes of the walk with it, in whole pages.
+    bytes: u64,
+    /// Bytes that its stream would go on with.
+    far: u64,
+    missing: u64,
 }
 
 /// Plans the first `len` bytes of a file of `size` bytes. Of a part the second half has a mark, too: there its stream goes on.

@@ -71,6 +71,10 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
         most_bytes: 64 << 10,
         ..forward
     };
+    let uneven = Rule {
+        even: false,
+        ..forward
+    };
     // As few fetches as there can be: few draws of a round trip.
     let few = Rule {
         flights: 1,
@@ -117,17 +121,7 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
             ]
         }
         Model::Net(model) if model.rtt_p99_ns.is_some() => {
-            vec![
-                LONG,
-                few,
-                Rule {
-                    even: false,
-                    ..forward
-                },
-                short,
-                turns,
-                Rule { flights: 4, ..gaps },
-            ]
+            vec![LONG, few, uneven, short, turns, Rule { flights: 4, ..gaps }]
         }
         Model::Ssd(_) | Model::Net(_) | Model::Lanes(_) => {
             vec![
@@ -135,10 +129,7 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
                 short,
                 pieces,
                 turns,
-                Rule {
-                    even: false,
-                    ..forward
-                },
+                uneven,
                 Rule { flights: 4, ..LONG },
             ]
         }

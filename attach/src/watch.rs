@@ -20,11 +20,11 @@ pub use disk::WatchedDisk;
 pub use look::Recording;
 pub use setting::AtEnd;
 
-use crate::record::RecordError;
-use crate::record::live::Running;
-use crate::replay::ReplayError;
-use crate::tune::TuneError;
 use decide::{Answer, Decider};
+use foreread_lab::replay::ReplayError;
+use foreread_lab::tune::TuneError;
+use foreread_observe::record::RecordError;
+use foreread_observe::record::live::Running;
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::TraceError;
@@ -50,7 +50,7 @@ pub struct WatchOptions {
     pub every: Duration,
     /// How long each takes.
     pub length: Duration,
-    /// Part of the time that a change has to save; at least [`crate::tune::MIN_GAIN`].
+    /// Part of the time that a change has to save; at least [`foreread_lab::tune::MIN_GAIN`].
     pub min_gain: f64,
     /// Nothing is set.
     pub is_dry: bool,
@@ -138,7 +138,7 @@ pub fn watch(
 ) -> Result<(), WatchError> {
     let changes = !options.is_dry && !options.once;
     // Held, so that a tracefs that is mounted nowhere is not mounted anew for each recording.
-    let _root = crate::record::live::possible()?;
+    let _root = foreread_observe::record::live::possible()?;
     let setting = Setting::take(&options.disk.setting, changes)?;
     let _ = rustix::process::nice(NICE);
     tell(&WatchEvent::Started(setting.old()));

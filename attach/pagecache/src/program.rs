@@ -77,7 +77,7 @@ pub fn set(program: Program) {
 pub fn command(name: &OsStr) -> Command {
     let mut command = Command::new(name);
     if SET.get().is_none() {
-        foreread_pagecache::inherited::keep(&mut command);
+        crate::inherited::keep(&mut command);
     }
     command
 }

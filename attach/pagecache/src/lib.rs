@@ -9,6 +9,7 @@
 //!   resident    which bytes of a file are there: cachestat(2)
 //!   mapping     a mapping of our own: which pages are there (mincore), and those of a range at once (POPULATE_READ)
 //!   inherited   signals that a command of ours gets as we got them
+//!   program     how this program is started again, and commands of the user
 //!   process     the same for mappings of another process: process_madvise(2)
 //!   device      the block device below a file, and the largest piece that it takes
 //!   memory      how many bytes may still be cached: control group and machine
@@ -25,6 +26,7 @@ pub mod inherited;
 pub mod mapping;
 pub mod memory;
 pub mod process;
+pub mod program;
 pub mod readahead;
 pub mod resident;
 

@@ -33,10 +33,10 @@ mod pool;
 mod tap;
 mod walk;
 
-use crate::program::NotBegun;
-use crate::tracefs::TracefsError;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_observe::tracefs::TracefsError;
+use foreread_pagecache::program::NotBegun;
 use gain::{Gain, Reason};
 use look::Waits;
 use std::ffi::OsString;

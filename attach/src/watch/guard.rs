@@ -10,7 +10,7 @@
 //! them to all processes of a service or a session.
 
 use super::disk::read;
-use crate::program;
+use foreread_pagecache::program;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::fs::File;

@@ -13,7 +13,7 @@
 //!
 //! Never: a file that is not the one of the event, or one that is no regular file.
 
-use crate::record::names::file_key;
+use foreread_observe::record::names::file_key;
 use foreread_os::open::{Looked, look};
 use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;

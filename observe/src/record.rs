@@ -17,19 +17,19 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-use crate::device_number::DeviceNumber;
-use crate::program::NotBegun;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
+use foreread_os::device_number::DeviceNumber;
 use foreread_os::threads::{END_PATIENCE, Task};
+use foreread_pagecache::program::NotBegun;
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
-pub(crate) use processes::follow_family;
+pub use processes::follow_family;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

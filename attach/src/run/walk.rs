@@ -11,7 +11,7 @@
 //!
 //! Never: a link followed, another file system entered, or more files than the limit.
 
-use crate::record::names::file_key;
+use foreread_observe::record::names::file_key;
 use foreread_os::threads;
 use foreread_trace::follow::event::FileKey;
 use std::ffi::OsString;

@@ -12,10 +12,10 @@
 //!
 //! Never: the order of events of two CPUs; each CPU's own order is enough for readahead.
 
-use crate::record::follow_family;
-use crate::tracefs::format::Field;
-use crate::tracefs::ring::Page;
-use crate::tracefs::{Instance, Root, TracefsError};
+use foreread_observe::record::follow_family;
+use foreread_observe::tracefs::format::Field;
+use foreread_observe::tracefs::ring::Page;
+use foreread_observe::tracefs::{Instance, Root, TracefsError};
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! The files of a plan, opened when they are needed: only regular files that are as the plan has them, and block devices with a mounted
 //! file system, whose own data the plan has.
 
-use crate::device_number::DeviceNumber;
+use foreread_os::device_number::DeviceNumber;
 use foreread_os::open::{Looked, look};
 use foreread_plan::PlanFile;
 use std::fs::{self, File, Metadata};

@@ -15,10 +15,10 @@ use super::processes::{
     before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
 };
 use super::{Before, Captured, RecordError, SwitchedOff};
-use crate::device_number::DeviceNumber;
-use crate::program::{self, NotBegun};
 use crate::tracefs::{self, Instance, now_ns};
+use foreread_os::device_number::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
+use foreread_pagecache::program::{self, NotBegun};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};

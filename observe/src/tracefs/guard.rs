@@ -11,7 +11,7 @@
 //! lives. A program whose `main` does not call [`run_if_asked`] has no guards, and the next run removes what a killed one left.
 
 use super::instance::{PREFIX, remove};
-use crate::program;
+use foreread_pagecache::program;
 use rustix::fs::{FlockOperation, flock};
 use std::ffi::OsString;
 use std::fs::File;

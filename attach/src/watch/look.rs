@@ -8,10 +8,10 @@
 
 use super::decide::Answer;
 use super::{WatchError, WatchOptions};
-use crate::record::live::{RecordOptions, Running, Target, start};
-use crate::record::{Captured, RecordError};
-use crate::replay::{self, Part, Replay};
-use crate::tune;
+use foreread_lab::replay::{self, Part, Replay};
+use foreread_lab::tune;
+use foreread_observe::record::live::{RecordOptions, Running, Target, start};
+use foreread_observe::record::{Captured, RecordError};
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::{Import, Item, Op, TraceError};

@@ -9,7 +9,7 @@
 //! ```
 
 use super::names::Named;
-use crate::device_number::DeviceNumber;
+use foreread_os::device_number::DeviceNumber;
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -104,7 +104,7 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
 /// Follows a process that runs, with all that it has begun. Gives the threads: none where it has ended.
 ///
 /// A child whose parent has ended before this look is not found.
-pub(crate) fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, TracefsError> {
+pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, TracefsError> {
     let mut followed: Vec<u32> = Vec::new();
     // A child of a followed process is followed; others may have started during the look.
     loop {

@@ -1,7 +1,7 @@
 //! The disk that is watched: its number, its partitions, and the file of its `read_ahead_kb`.
 
 use super::WatchError;
-use crate::device_number::DeviceNumber;
+use foreread_os::device_number::DeviceNumber;
 use rustix::fs::{FileType, stat};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,22 @@
+//! The room that **helps** programs that are not changed, by the kernel's page cache and its settings.
+//!
+//! ```text
+//!   run        a command: its reads are seen while it runs, and what follows is read ahead
+//!   planning   a plan of what a program reads, from recordings or from headers
+//!   warm       a plan, brought into the page cache
+//!   watch      a disk: its readahead is set by what its readers do
+//! ```
+//! The calls of the kernel are in `foreread-pagecache`. Never: an error that reaches the program.
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "a test may panic where a thread is refused"
+    )
+)]
+
+pub mod planning;
+pub mod run;
+pub mod warm;
+pub mod watch;

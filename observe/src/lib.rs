@@ -1,0 +1,19 @@
+//! The room that **sees**: what programs read.
+//!
+//! ```text
+//!   a command, a process ──► kernel ──tracepoints──► tracefs ──► record ──► a trace
+//!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
+//! ```
+//! Never: decides anything, or changes what it looks at.
+
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "a test may panic where a thread is refused"
+    )
+)]
+
+pub mod record;
+pub mod recorder;
+pub mod tracefs;
