@@ -1,4 +1,4 @@
-//! `foreread bench policies`: runs the cells of [`foreread_sim::evaluation`] and says where a policy loses, and why.
+//! `foreread bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
 //!
 //! ```text
 //!   plan ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
@@ -17,14 +17,14 @@ mod reason;
 mod runs_file;
 mod text;
 
-use crate::replay::Replay;
-use crate::report::{Progress, number};
-use foreread_core::policy::SpecError;
-use foreread_sim::evaluation::cells::TRACE;
-use foreread_sim::evaluation::{
+use crate::evaluation::cells::TRACE;
+use crate::evaluation::{
     Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule,
     targets, verdict,
 };
+use crate::replay::Replay;
+use crate::report::{Progress, number};
+use foreread_core::policy::SpecError;
 use runs_file::{Header, RunsFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -152,7 +152,7 @@ impl Results {
         ))
     }
 
-    /// JSON of the schema [`foreread_sim::evaluation::SCHEMA`]. Ends with a newline.
+    /// JSON of the schema [`crate::evaluation::SCHEMA`]. Ends with a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::write(self, &|_| true)

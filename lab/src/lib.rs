@@ -16,6 +16,7 @@ pub mod bench_policies;
 pub mod compare;
 pub mod conform;
 pub mod device_number;
+pub mod evaluation;
 pub mod explain;
 pub mod import_bench;
 pub mod live;

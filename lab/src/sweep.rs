@@ -8,10 +8,10 @@
 //! may run in another process, in another order, or on another machine. Never: keeps a result; the caller does.
 
 use crate::compare::{self, CompareError, CompareOn, ComparePlan};
+use crate::evaluation::schedule;
 use crate::replay::Replay;
 use crate::report::{Report, Row, Silent};
 use foreread_core::policy::PolicyDraft;
-use foreread_sim::evaluation::schedule;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //! is refused.
 
 use foreread_lab::bench_policies::{self, BenchPlan, CellFilter, Results};
+use foreread_lab::evaluation::Design;
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::{Progress, Silent};
-use foreread_sim::evaluation::Design;
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
 use std::path::Path;

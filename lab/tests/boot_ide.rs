@@ -4,9 +4,10 @@
 //! The detectors and the clock are this file's own: what the policies and the simulator make of the same reads is
 //! then a check of them, not of this. Never: a cache that forgets.
 
+use foreread_history::parse_workload as parse;
 use foreread_lab::reproduce::published::crume_2014::{PublishedRow, WORKLOADS};
 use foreread_sim::device::{Arrival, Command, Device, presets};
-use foreread_sim::workload::{Request, parse};
+use foreread_sim::workload::Request;
 
 const GIB: u64 = 1 << 30;
 const SECTOR: u64 = 512;

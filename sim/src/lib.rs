@@ -2,17 +2,13 @@
 //!
 //! ```text
 //!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
-//!                    │                        peer: imitations of other programs' readahead
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
-//!                                        evaluation: every policy in many cells, beside its opponents
 //! ```
 //! Everything is computed from keys ([`rng`]): the same call gives the same figures on any machine. The room knows no
 //! engine, no file and no real clock.
 
 pub mod device;
-pub mod evaluation;
 pub mod limits;
-pub mod peer;
 pub mod rng;
 pub mod scheduler;
 pub mod simulator;

@@ -4,8 +4,8 @@
 //! and nothing else: the search for the best schedule holds and requests what a policy could not.
 
 use super::Results;
-use foreread_sim::evaluation::verdict::Total;
-use foreread_sim::evaluation::{Row, SCHEMA, Target};
+use crate::evaluation::verdict::Total;
+use crate::evaluation::{Row, SCHEMA, Target};
 use foreread_sim::limits::ORACLE;
 use serde::Serialize;
 

@@ -8,11 +8,11 @@
 
 use super::text::{figures, notes, value, why};
 use super::{Results, cell_name, json};
+use crate::evaluation::verdict::Total;
+use crate::evaluation::{Cell, Row, Target};
 use crate::report::number::{self, or_dash, three};
 use crate::report::page::heat::{self, HeatRow};
 use crate::report::page::{Figure, Grid, Maps, Page, Section, about};
-use foreread_sim::evaluation::verdict::Total;
-use foreread_sim::evaluation::{Cell, Row, Target};
 use foreread_sim::limits::ORACLE;
 use std::collections::BTreeSet;
 

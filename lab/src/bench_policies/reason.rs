@@ -8,8 +8,8 @@
 //! ```
 //! The rules name differences, not causes: a policy may be slow by none of them, and then the sentence says so.
 
+use crate::evaluation::Figures;
 use crate::report::number::three;
-use foreread_sim::evaluation::Figures;
 
 const MIB: f64 = (1 << 20) as f64;
 /// Factors from which on a figure is named. 1.05 of the bytes is what the smallest loss may come from; the others vary more

@@ -19,7 +19,7 @@
 //! were repeated, and `auto` runs 220 times.
 
 use super::BenchError;
-use foreread_sim::evaluation::{Design, Figures, Key, schedule};
+use crate::evaluation::{Design, Figures, Key, schedule};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -254,7 +254,7 @@ fn refused(path: &Path, what: &str, remedy: &str) -> BenchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_sim::evaluation::Cell;
+    use crate::evaluation::Cell;
 
     fn key(policy: &str, seed: u64) -> Key {
         let cell = Cell {

@@ -12,10 +12,10 @@
 
 use super::reason::reason;
 use super::{Results, cell_name};
+use crate::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
+use crate::evaluation::{Row, Target};
 use crate::report::number::{self, or_dash, three};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
-use foreread_sim::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
-use foreread_sim::evaluation::{Row, Target};
 use foreread_sim::limits::ORACLE;
 
 /// Lost cells whose reasons are given; the page has those of all.

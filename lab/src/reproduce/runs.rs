@@ -5,7 +5,6 @@
 use super::{Options, ReproduceError};
 use crate::compare::{self, CompareOn, ComparePlan};
 use crate::report::{Progress, Table};
-use foreread_core::policy::PolicyDraft;
 use foreread_sim::device::array::ArrayModel;
 use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::sliced::Slices;
@@ -67,7 +66,7 @@ impl<'a> Runs<'a> {
     /// Whatever `compare` refuses.
     pub fn table(&mut self, ask: &Ask<'_>) -> Result<Table, ReproduceError> {
         let draft = |text: &&str| {
-            PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()))
+            foreread_history::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()))
         };
         let plan = ComparePlan {
             workload: Some(ask.workload.to_string()),

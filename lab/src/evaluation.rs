@@ -1,0 +1,48 @@
+//! The yardstick of policies: many workloads on many devices, each policy beside the best of its opponents.
+//!
+//! A *cell* is a workload, a device and a size of the cache. Every policy runs in every cell with several seeds, on the same
+//! device with the same random numbers. The best opponent of a cell is chosen on some seeds and judged on others, because the
+//! best of many settings on the same seeds is biased. A policy loses a cell when it is clearly slower than that opponent.
+//!
+//! ```text
+//!   cells.rs ──┐
+//!   opponents ─┼─► Run (cell, policy, seed) ──measure──► Figures ──┐
+//!   seeds ─────┘        any order, any thread, resumable           ├─► verdict.rs: ratio, geometric mean, lost cells
+//!                                                    Figures ──────┘
+//! ```
+//! Example: `sequential` on `object-near` with 256 MiB takes 12.8 s with `linux-6.18` and 0.34 s with `linux-6.18:max=64M`. The
+//! second is chosen on seeds 1 to 3 and takes 0.35 s on seeds 4 to 10: the ratio of the first in this cell is 36.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `cells.rs` | the 290 cells of `baseline`, the fractional and the full design, which workloads are predictable |
+//! | `workloads.rs` | workloads that only this evaluation has, beside those of [`foreread_sim::workload`] |
+//! | `devices.rs` | devices whose figures change while they work, beside the presets |
+//! | `opponents.rs` | published settings, three policies that adapt, imitations |
+//! | `watcher.rs` | what is read off a run while it goes on: bytes held, start-up, flaps |
+//! | `measure.rs` | one run |
+//! | `schedule.rs` | all runs on several threads, without those that a file has already |
+//! | `streams.rs` | AMP's experiment: 100 streams by cache and think time |
+//! | `verdict.rs` | cells and totals from runs |
+//! | `targets.rs` | what a policy must reach, beside what it reaches |
+//!
+//! It does not print and does not know a file: the runs come in and go out as values.
+
+pub mod cells;
+pub mod devices;
+pub mod measure;
+pub mod opponents;
+pub mod schedule;
+pub mod streams;
+pub mod targets;
+pub mod verdict;
+pub mod watcher;
+pub mod workloads;
+
+pub use cells::{Cell, Design};
+pub use measure::{Figures, Key};
+pub use targets::Target;
+pub use verdict::{Report, Row};
+
+/// Name and version of the JSON of a report.
+pub const SCHEMA: &str = "foreread.policies/1";

@@ -1,0 +1,260 @@
+//! Devices of the evaluation: the presets, and five that change or limit what they do.
+//!
+//! A setting that is right for a device is wrong after the device has changed, so a policy that measures must be tried on one that
+//! changes. All five are made from one network model of 200 MB/s:
+//!
+//! ```text
+//!   http-30ms   30 ms, 200 MB/s                            the store of the fsspec figures
+//!   step        1 ms, and 100 ms once half of the bytes of the workload have been fetched
+//!   collapse    15 ms and 200 MB/s, and 20 MB/s after half
+//!   tail        15 ms in the median, 300 ms in the 99th percentile
+//!   throttle    15 ms, and no more than 100 requests a second, 50 at once: one more waits
+//! ```
+//! Example: a workload of 128 MiB on `step`. The first 64 MiB that are submitted take 1 ms each request, the rest 100 ms.
+//! A store that answers 503 instead of waiting is not modelled: the simulator has no failures.
+//! Source: the list of the evaluation plan of `auto`; figures chosen, in the range that users of object stores report.
+
+use foreread_core::policy::SpecError;
+use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
+use foreread_sim::device::presets::{self, Model, Preset};
+use foreread_sim::device::throttle::Throttle;
+use foreread_sim::device::{Arrival, Command, Device};
+
+/// The devices that are no preset.
+pub const NAMES: [&str; 5] = ["http-30ms", "step", "collapse", "tail", "throttle"];
+
+/// `throttle`: requests of any length.
+const THROTTLE: Throttle = Throttle {
+    requests_per_s: 100,
+    request_bytes: u64::MAX,
+    burst_requests: 50,
+};
+const MS: u64 = 1_000_000;
+
+/// A device to measure on.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// Its figures, those before the change.
+    pub preset: Preset,
+    change: Change,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Never,
+    /// Another model after half of the bytes.
+    Half(NetModel),
+}
+
+/// The device called `name`.
+///
+/// # Errors
+/// [`SpecError::UnknownName`].
+pub fn find(name: &str) -> Result<Chosen, SpecError> {
+    let net = |ms: u64, p99_ms: Option<u64>| NetModel {
+        rtt_ns: ms * MS,
+        rtt_p99_ns: p99_ms.map(|p99| p99 * MS),
+        connection_bytes_per_s: 100_000_000,
+        link_bytes_per_s: 200_000_000,
+        connections: 32,
+        chunk_bytes: Some(CHUNK_BYTES),
+    };
+    let with = |model: NetModel, change| {
+        let preset = presets::find("object-near")?;
+        Ok(Chosen {
+            preset: Preset {
+                name: "evaluation",
+                model: Model::Net(model),
+                ..*preset
+            },
+            change,
+        })
+    };
+    match name {
+        "http-30ms" => with(
+            NetModel {
+                connection_bytes_per_s: 200_000_000,
+                ..net(30, None)
+            },
+            Change::Never,
+        ),
+        "step" => with(net(1, None), Change::Half(net(100, None))),
+        "collapse" => {
+            let slow = NetModel {
+                connection_bytes_per_s: 10_000_000,
+                link_bytes_per_s: 20_000_000,
+                ..net(15, None)
+            };
+            with(net(15, None), Change::Half(slow))
+        }
+        "tail" => with(net(15, Some(300)), Change::Never),
+        "throttle" => {
+            let chosen = with(net(15, None), Change::Never)?;
+            Ok(Chosen {
+                preset: Preset {
+                    throttle: Some(THROTTLE),
+                    ..chosen.preset
+                },
+                ..chosen
+            })
+        }
+        _ => Ok(Chosen {
+            preset: *presets::find(name)?,
+            change: Change::Never,
+        }),
+    }
+}
+
+impl Chosen {
+    /// An idle device. `bytes` is what the workload reads: the change comes when half as many were submitted.
+    #[must_use]
+    pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
+        match self.change {
+            Change::Never => self.preset.build(seed),
+            Change::Half(model) => {
+                let second = Preset {
+                    model: Model::Net(model),
+                    ..self.preset
+                }
+                .build(seed);
+                Box::new(Changing {
+                    first: self.preset.build(seed),
+                    second,
+                    left: bytes / 2,
+                })
+            }
+        }
+    }
+
+    /// The preset if the device neither changes nor is throttled: the oracle knows only those.
+    #[must_use]
+    pub fn steady(&self) -> Option<&Preset> {
+        (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
+            .then_some(&self.preset)
+    }
+
+    /// The median time to the first byte in nanoseconds, that of a 4 KiB read where the model has no such figure.
+    #[must_use]
+    pub fn latency_ns(&self) -> u64 {
+        if let Model::Net(net) = self.preset.model {
+            return net.rtt_ns;
+        }
+        let mut device = self.preset.build(0);
+        device.submit(
+            0,
+            Command {
+                id: 0,
+                file: 0,
+                start: self.preset.capacity_bytes / 2,
+                len: 4096,
+            },
+        );
+        let (mut at, mut out) = (0, Vec::new());
+        while let Some(next) = device.next_time() {
+            at = next;
+            device.advance(at, &mut out);
+        }
+        at.max(1)
+    }
+}
+
+/// Two devices, the second after this many bytes.
+struct Changing {
+    first: Box<dyn Device>,
+    second: Box<dyn Device>,
+    left: u64,
+}
+
+impl Device for Changing {
+    fn submit(&mut self, now_ns: u64, command: Command) {
+        let device = if self.left > 0 {
+            &mut self.first
+        } else {
+            &mut self.second
+        };
+        self.left = self.left.saturating_sub(command.len);
+        device.submit(now_ns, command);
+    }
+
+    fn next_time(&self) -> Option<u64> {
+        [self.first.next_time(), self.second.next_time()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
+        while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
+            self.first.advance(at, out);
+            self.second.advance(at, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(device: &mut dyn Device) -> Vec<u64> {
+        let (mut times, mut out) = (Vec::new(), Vec::new());
+        while let Some(at) = device.next_time() {
+            device.advance(at, &mut out);
+            times.extend(out.drain(..).filter(|a| a.done).map(|_| at));
+        }
+        times
+    }
+
+    fn submit(device: &mut dyn Device, count: u64) {
+        (0..count).for_each(|id| {
+            device.submit(
+                0,
+                Command {
+                    id,
+                    file: 0,
+                    start: id << 20,
+                    len: 4096,
+                },
+            )
+        });
+    }
+
+    #[test]
+    fn latency_steps_after_half_of_the_bytes() {
+        let mut device = find("step").expect("a device").build(1, 8 * 4096);
+        submit(device.as_mut(), 8);
+        let times = times(device.as_mut());
+        assert!(
+            times[..4].iter().all(|t| (MS..2 * MS).contains(t)),
+            "{times:?}"
+        );
+        assert!(
+            times[4..].iter().all(|t| (100 * MS..101 * MS).contains(t)),
+            "{times:?}"
+        );
+    }
+
+    /// 50 at once, and then one each 10 ms.
+    #[test]
+    fn a_throttle_lets_a_burst_through_and_then_its_rate() {
+        let mut device = find("throttle").expect("a device").build(1, 0);
+        submit(device.as_mut(), 60);
+        let times = times(device.as_mut());
+        assert_eq!(times.len(), 60);
+        assert!(times[50] < 40 * MS && times[59] >= 90 * MS, "{times:?}");
+        let gaps: Vec<u64> = times[52..].windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(
+            gaps.iter().all(|gap| (9 * MS..=11 * MS).contains(gap)),
+            "{gaps:?}"
+        );
+    }
+
+    #[test]
+    fn every_name_is_a_device() {
+        for name in NAMES.iter().chain(&super::super::cells::BASELINE_DEVICES) {
+            let device = find(name).expect(name);
+            assert!(device.latency_ns() > 0, "{name}");
+        }
+        assert!(find("step").expect("a device").steady().is_none());
+        assert!(find("nvme").expect("a device").steady().is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! One run: a policy in a cell with a seed, and the figures that are kept of it.
+//!
+//! ```text
+//!   Key (cell, policy, seed) ──► workload, device, machine ──simulator, Watcher──► Figures
+//! ```
+//! The limits are those of `compare` on a model: as many requests in flight as the device takes, half of them ahead. The cache
+//! page is the policy's, or else the workload's. `oracle` in place of a policy is the search with perfect foresight; it has a
+//! time and no other figure that a policy could be held to.
+
+use super::watcher::Watcher;
+use super::{Cell, devices, opponents, workloads};
+use foreread_core::machine::Config;
+use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_core::units::PageSize;
+use foreread_history::parse_spec;
+use foreread_sim::limits::{ORACLE, bound::Bound, oracle};
+use foreread_sim::simulator::{self, RunResult, Setup};
+use foreread_sim::stats::percentile_ns;
+use foreread_sim::workload::Workload;
+use serde::{Deserialize, Serialize};
+
+/// Which run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Key {
+    /// Workload, device, cache.
+    pub cell: Cell,
+    /// As `--policy` takes it, or [`ORACLE`].
+    pub policy: String,
+    /// Seed of the workload and of the device.
+    pub seed: u64,
+}
+
+/// What a run came to. Undefined is none. Fractions have 15 digits, so that a file of JSON gives back the same number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Virtual seconds.
+    pub time_s: f64,
+    /// Seconds that reads waited.
+    pub stall_s: f64,
+    /// Bytes fetched a distinct byte demanded.
+    pub overfetch: Option<f64>,
+    /// Requests to the source.
+    pub requests: u64,
+    /// Readahead bytes that no read had demanded when they left, and those that were left over at the end.
+    pub unused_bytes: u64,
+    /// 99th percentile of a read's latency; of the random reader's waits where a cell has an antagonist.
+    pub p99_us: Option<f64>,
+    /// Byte seconds of readahead held unread.
+    pub held_byte_s: f64,
+    /// Time to 95 % of the steady rate, in round trips of the device.
+    pub t95_round_trips: Option<f64>,
+    /// Changes of direction of the window by more than a quarter.
+    pub flaps: u64,
+    /// What the credit of `auto` is counted from: bytes demanded, used and left unused.
+    pub demand_bytes: u64,
+    /// Readahead bytes that were demanded.
+    pub used_bytes: u64,
+}
+
+/// Carries out one run. None where the oracle has too much to know, or the device changes.
+///
+/// # Errors
+/// A name that does not exist or a value that does not fit.
+pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
+    measure_workload(key, &workloads::build(&key.cell.workload, key.seed)?)
+}
+
+/// The same of a workload that the caller has built, such as a recorded one.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures>, SpecError> {
+    let device = devices::find(&key.cell.device)?;
+    if key.policy == ORACLE {
+        let config = config(&key.cell, &device, workload.page_bytes);
+        let Some(preset) = device.steady() else {
+            return Ok(None);
+        };
+        let bound = Bound::of_run(workload, preset, &config, key.seed);
+        let found = oracle::run(&oracle::Setup {
+            workload,
+            config,
+            preset,
+            seed: key.seed,
+            bound,
+        });
+        return Ok(
+            found.map(|result| figures(&result, &Watcher::new(config.page.bytes(), None), 1))
+        );
+    }
+    let policy = opponents::build(&key.policy, device.preset.capacity_bytes)?;
+    Ok(Some(simulate(workload, &device, key, &policy)))
+}
+
+/// One run of a policy that need not be in a list.
+#[must_use]
+pub fn simulate(
+    workload: &Workload,
+    device: &devices::Chosen,
+    key: &Key,
+    policy: &PolicySpec,
+) -> Figures {
+    let config = config(
+        &key.cell,
+        device,
+        policy.info.page_bytes.unwrap_or(workload.page_bytes),
+    );
+    let setup = Setup {
+        workload,
+        policy,
+        config,
+        host_ns_per_kib: device.preset.host_ns_per_kib,
+    };
+    let mut watcher = Watcher::new(
+        config.page.bytes(),
+        workloads::antagonist(&key.cell.workload),
+    );
+    let result = simulator::run_watched(
+        &setup,
+        device.build(key.seed, workload.bytes()),
+        &mut watcher,
+    );
+    figures(&result, &watcher, device.latency_ns())
+}
+
+/// Whether `auto` wasted no more than its credit allows: by default a quarter of what was used and a 64th of what was demanded, by
+/// `max-overfetch` 16 parts of 17 of the excess and one; the debt (at most an eighth of the cache, at least 4 MiB); and what streams
+/// may hold at one time (half of the cache).
+#[must_use]
+pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
+    let spec =
+        parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let excess = u128::from(spec.values[0].saturating_sub(1000));
+    let earned =
+        excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;
+    let most = earned + u128::from((cache / 8).max(4 << 20) + cache / 2);
+    u128::from(figures.unused_bytes) <= most
+}
+
+fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
+    let page = PageSize::new(page)
+        .unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
+    let mut config = Config::new(page, cell.cache);
+    config.max_in_flight = device.preset.connections;
+    config.max_ahead_in_flight = device.preset.connections / 2;
+    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
+    config.max_fetch_bytes = device.preset.max_fetch_bytes;
+    config.bounded()
+}
+
+fn figures(result: &RunResult, watcher: &Watcher, latency_ns: u64) -> Figures {
+    let stats = &result.stats;
+    let p99_ns = watcher
+        .antagonist_p99_ns()
+        .or_else(|| percentile_ns(&result.latency, 99.0));
+    Figures {
+        time_s: digits(result.time_s),
+        stall_s: digits(stats.stall_ns as f64 / 1e9),
+        overfetch: foreread_sim::stats::ratio(
+            stats.source_bytes as f64,
+            result.distinct_bytes as f64,
+        )
+        .map(digits),
+        requests: stats.source_reads,
+        unused_bytes: stats.unused_bytes + stats.unresolved_bytes,
+        p99_us: p99_ns.map(|ns| digits(ns as f64 / 1e3)),
+        held_byte_s: digits(watcher.held_byte_s()),
+        t95_round_trips: watcher
+            .start_up_ns()
+            .map(|ns| digits(ns as f64 / latency_ns as f64)),
+        flaps: watcher.flaps(),
+        demand_bytes: stats.demand_bytes,
+        used_bytes: stats.used_bytes,
+    }
+}
+
+/// The number with 15 significant digits: as many as a decimal fraction keeps through a number of 53 bits.
+fn digits(value: f64) -> f64 {
+    format!("{value:.14e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(policy: &str, workload: &str, device: &str) -> Key {
+        let cell = Cell {
+            workload: workload.to_string(),
+            device: device.to_string(),
+            cache: 16 << 20,
+        };
+        Key {
+            cell,
+            policy: policy.to_string(),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn a_run_with_readahead_is_faster_and_the_oracle_fastest() {
+        let run = |policy| {
+            measure(&key(policy, "fsspec-seq-64K", "http-30ms"))
+                .expect("valid")
+                .expect("a run")
+        };
+        let [none, linux, oracle] = ["none", "linux-6.18:max=4M", ORACLE].map(run);
+        assert!(
+            oracle.time_s < linux.time_s && linux.time_s < none.time_s / 4.0,
+            "{} {}",
+            none.time_s,
+            linux.time_s
+        );
+        assert_eq!(
+            (none.requests, none.unused_bytes, none.overfetch),
+            (256, 0, Some(1.0))
+        );
+        assert!(linux.held_byte_s > 0.0 && none.held_byte_s == 0.0);
+        assert!(
+            none.t95_round_trips.is_some_and(|t| t < 3.0) && linux.flaps <= 2,
+            "{linux:?}"
+        );
+    }
+
+    /// Reads that readahead cannot help cost next to nothing, and what is lost stays within the credit.
+    #[test]
+    fn auto_loses_no_more_than_its_credit() {
+        for (workload, most) in [
+            ("random", 1.02),
+            ("dense-random", 1.05),
+            ("limit", 1.6),
+            ("phases", 1.25),
+        ] {
+            for device in ["nvme", "http-30ms", "step"] {
+                let figures = measure(&key("auto", workload, device))
+                    .expect("valid")
+                    .expect("a run");
+                let overfetch = figures.overfetch.expect("demanded");
+                assert!(overfetch <= most, "{workload} on {device}: {overfetch}");
+                assert!(
+                    is_within_credit("auto", &figures, 16 << 20),
+                    "{workload} on {device}: {figures:?}"
+                );
+                assert!(!is_within_credit(
+                    "auto",
+                    &Figures {
+                        unused_bytes: 1 << 40,
+                        ..figures
+                    },
+                    16 << 20
+                ));
+                let wasted = Figures {
+                    unused_bytes: figures.demand_bytes,
+                    used_bytes: figures.demand_bytes,
+                    ..figures
+                };
+                assert!(
+                    is_within_credit("auto:max-overfetch=2", &wasted, 16 << 20),
+                    "as much as was used"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn auto_follows_strides_and_backward_reads() {
+        for workload in [
+            "fsspec-strided",
+            "fsspec-backward",
+            "fsspec-pairs",
+            "fsspec-streams",
+        ] {
+            let run = |policy| {
+                measure(&key(policy, workload, "http-30ms"))
+                    .expect("valid")
+                    .expect("a run")
+            };
+            let (none, auto) = (run("none"), run("auto"));
+            assert!(
+                auto.time_s < none.time_s / 4.0,
+                "{workload}: {} beside {}",
+                auto.time_s,
+                none.time_s
+            );
+        }
+    }
+
+    #[test]
+    fn a_device_that_changes_has_no_oracle() {
+        assert_eq!(measure(&key(ORACLE, "fsspec-seq-64K", "step")), Ok(None));
+        assert!(measure(&key("oracel", "fsspec-seq-64K", "rbd")).is_err());
+    }
+}
