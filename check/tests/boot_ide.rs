@@ -5,8 +5,9 @@
 //! then a check of them, not of this. Never: a cache that forgets.
 
 use foreread_check::reproduce::published::crume_2014::{PublishedRow, WORKLOADS};
+use foreread_history::parse_workload as parse;
 use foreread_sim::device::{Arrival, Command, Device, presets};
-use foreread_sim::workload::{Request, parse};
+use foreread_sim::workload::Request;
 
 const GIB: u64 = 1 << 30;
 const SECTOR: u64 = 512;

@@ -3,7 +3,6 @@
 use foreread::testing::{CephCluster, CephError};
 use foreread_check::conform::rbd::{Images, check};
 use foreread_check::conform::rbd_cases::{Case, published, random};
-use foreread_core::policy::PolicySpec;
 use foreread_lab::compare::{CompareOn, ComparePlan};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
@@ -41,7 +40,7 @@ fn librbd_and_ours_decide_the_same_and_stand_in_one_table() {
             .into_iter()
             .find(|case| case.name == "T1")
             .expect("T1");
-        t1.policy = PolicySpec::parse("rbd-plain").expect("a policy");
+        t1.policy = foreread_history::parse_spec("rbd-plain").expect("a policy");
         let wrong = check(&mut images, &[t1], 1, &mut |_| ()).expect("asked");
         assert_eq!(wrong.divergences, 1);
         let told = wrong.first.expect("told");
@@ -63,7 +62,7 @@ fn compared(cluster: &CephCluster) {
         on: Some(CompareOn::Source(
             (&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into(),
         )),
-        policies: vec![foreread_core::policy::PolicyDraft::parse("rbd-aligned").expect("a policy")],
+        policies: vec![foreread_history::parse("rbd-aligned").expect("a policy")],
         runs: Some(1),
         size_bytes: Some(8 << 20),
         ..ComparePlan::default()

@@ -4,11 +4,10 @@
 //! is what was seen, rounded up. Never: more than one seed of a grep, which takes a second without optimisation.
 
 use foreread_check::reproduce::published::crume_2014::{self, WORKLOADS};
-use foreread_core::policy::PolicyDraft;
+use foreread_history::parse_workload as parse;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_report::progress::Silent;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::workload::parse;
 
 const BLOCK: u64 = 4096;
 const GIB: u64 = 1 << 30;
@@ -43,7 +42,7 @@ fn run(workload: &str, runs: u32) -> Vec<Mean> {
         on: Some(CompareOn::Model("rbd".to_string())),
         policies: DETECTORS
             .iter()
-            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .map(|p| foreread_history::parse(p).expect("a policy"))
             .collect(),
         runs: Some(runs),
         seed: 1,

@@ -1,6 +1,5 @@
 //! What the tests of published figures share: a table from a model, and figures out of it.
 
-use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::{PolicyRuns, Table};
 use foreread_report::progress::Silent;
@@ -18,7 +17,7 @@ pub fn table(
         on: Some(CompareOn::Model(model.to_string())),
         policies: policies
             .iter()
-            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .map(|p| foreread_history::parse(p).expect("a policy"))
             .collect(),
         runs: Some(runs),
         seed: 1,

@@ -4,7 +4,6 @@ use crate::papers::{mean, table};
 use foreread_check::reproduce::published::wu_2010b::{BLKID, TINY};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::zero_latency;
 
@@ -56,7 +55,7 @@ fn the_windows_are_those_published_and_one_more() {
     let page = PageSize::new(4096).expect("a page size");
     let mut machine = Machine::new(
         Config::new(page, 1 << 20),
-        PolicySpec::parse(UNCAPPED).expect("a policy"),
+        foreread_history::parse_spec(UNCAPPED).expect("a policy"),
     );
     machine.watch();
     machine.handle(

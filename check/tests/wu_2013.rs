@@ -5,7 +5,6 @@
 //! queries a second, of which the device is unknown.
 
 use foreread_check::reproduce::published::wu_2013::{QPS, SYSBENCH};
-use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_report::progress::Silent;
 
@@ -15,8 +14,9 @@ const CONTEXTS: [&str; 4] = [QPS[0].0, QPS[1].0, QPS[2].0, QPS[3].0];
 
 /// Seconds of one run of each variant.
 fn times(workload: &str, size: u64, cache: u64) -> [f64; 4] {
-    let policy =
-        |context| PolicyDraft::parse(&format!("linux-3.12:context={context}")).expect("a policy");
+    let policy = |context| {
+        foreread_history::parse(&format!("linux-3.12:context={context}")).expect("a policy")
+    };
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
         on: Some(CompareOn::Model("x25-m".to_string())),

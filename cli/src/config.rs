@@ -20,8 +20,8 @@
 
 use crate::fail::Fail;
 use crate::names;
-use foreread::{Advice, ByCapacity, Largest, Readahead};
-use foreread_core::policy::PolicyDraft;
+use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
+use foreread_core::policy::{PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
 use foreread_lab::compare::Site;
 use foreread_os::open::read_small_text;
@@ -168,7 +168,7 @@ impl Config {
         }
     }
 
-    /// The same with a bound on what `auto` may waste, which takes no other policy.
+    /// The policy that a server runs, with a bound on what `auto` may waste, which takes no other policy.
     #[cfg_attr(
         not(any(feature = "fuse", feature = "nbd")),
         allow(dead_code, reason = "servers alone take it")
@@ -179,10 +179,11 @@ impl Config {
         max_overfetch: Option<&str>,
     ) -> Result<Set<String>, Fail> {
         let set = self.policy(asked);
+        serves(&set)?;
         let Some(ratio) = max_overfetch else {
             return Ok(set);
         };
-        let draft = PolicyDraft::parse(&set.value);
+        let draft = foreread_history::parse(&set.value);
         let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
         let value = bounded
             .map_err(|error| names::refused("policy", &error, "foreread policies"))?
@@ -249,7 +250,7 @@ impl Config {
     /// The same for a comparison, which names its policies or takes the usual ones and the one that is set.
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);
-        let policy = set.and_then(|set| PolicyDraft::parse(&set.value).ok());
+        let policy = set.and_then(|set| foreread_history::parse(&set.value).ok());
         let mut notes: Vec<String> = set
             .map(|set| {
                 format!(
@@ -288,9 +289,9 @@ pub fn hint_named(word: &str) -> Option<Advice> {
         .map(|(_, hint)| *hint)
 }
 
-/// A policy that there is.
+/// A policy that there is. Which of them serve reads is for `serve` and `mount` to say.
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
-    match PolicyDraft::parse(&text) {
+    match foreread_history::parse(&text) {
         Ok(_) => Ok(Set { value: text, from }),
         Err(error) => Err(
             match names::refused("policy", &error, "foreread policies") {
@@ -298,6 +299,18 @@ fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
                 other => other,
             },
         ),
+    }
+}
+
+/// Refuses a policy that serves no reads. The engine does so too, without the place of the setting.
+fn serves(set: &Set<String>) -> Result<(), Fail> {
+    match PolicyDraft::parse(&set.value) {
+        Err(error @ SpecError::UnknownName { .. }) => {
+            let place = (set.from != "--policy").then(|| format!("{}: ", set.from));
+            let line = OpenError::Policy(error).to_string();
+            Err(Fail::Input(place.unwrap_or_default() + &line))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -401,11 +414,9 @@ impl Text<'_> {
     /// As the policies of Linux that have a `min` take it.
     fn smallest(&self, value: Option<&Spanned<String>>) -> Result<Option<u64>, Fail> {
         let Some(value) = value else { return Ok(None) };
-        let fits = PolicyDraft::parse(&format!("linux-thrashsafe:min={}", value.get_ref())).is_ok();
-        if fits {
-            self.size(value, "min").map(Some)
-        } else {
-            Err(self.refused(value, "is not a size from 4K to 1G", "min"))
+        match parse_size(value.get_ref()) {
+            Ok(bytes) if (4 << 10..=1 << 30).contains(&bytes) => Ok(Some(bytes)),
+            _ => Err(self.refused(value, "is not a size from 4K to 1G", "min")),
         }
     }
 }
@@ -502,7 +513,7 @@ mod tests {
         let system =
             "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
         let config = config(Some(user), Some(system), None).expect("valid");
-        let draft = PolicyDraft::parse("linux-thrashsafe").expect("one");
+        let draft = foreread_history::parse("linux-thrashsafe").expect("one");
         let draft = Readahead::apply(&config.readahead(), draft, Some(1 << 30)).expect("it fits");
         assert_eq!(draft.to_string(), "linux-thrashsafe:max=256K,min=32768");
         let hint = config.hint(None);

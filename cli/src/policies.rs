@@ -4,9 +4,9 @@
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::out;
-use foreread_core::policy::{ALL, Info, Scope};
+use foreread_core::policy::{Info, Scope};
+use foreread_history::{peer, policies};
 use foreread_report::number::{size, wrap};
-use foreread_sim::peer;
 use serde_json::json;
 
 /// The text below the list.
@@ -16,7 +16,7 @@ const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the stor
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {
-    let entries: Vec<Entry> = ALL
+    let entries: Vec<Entry> = policies()
         .iter()
         .chain(peer::ALL)
         .map(|info| entry(info))

@@ -6,10 +6,10 @@
 
 use crate::fail::Fail;
 use crate::names;
-use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
+use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_history::{peer, policies};
 use foreread_lab::compare::OracleRow;
 use foreread_sim::limits::ORACLE;
-use foreread_sim::peer;
 
 const LIST: &str = "foreread policies";
 
@@ -19,7 +19,10 @@ pub fn parse(text: Option<&str>) -> Result<(Vec<PolicyDraft>, OracleRow), Fail> 
     let (texts, mut oracle) = match text {
         None => return Ok((Vec::new(), OracleRow::Usual)),
         Some("all") => (
-            ALL.iter().map(|info| info.name.to_string()).collect(),
+            policies()
+                .iter()
+                .map(|info| info.name.to_string())
+                .collect(),
             OracleRow::OnModels,
         ),
         Some("peers") => (
@@ -90,7 +93,7 @@ fn split(text: &str) -> Result<Vec<String>, Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread_core::policy::OPPONENTS;
+    use foreread_history::OPPONENTS;
 
     fn texts(list: &str) -> Vec<String> {
         parse(Some(list))
@@ -123,7 +126,7 @@ mod tests {
         assert_eq!(texts("rbd-plain"), ["none", "rbd-plain"]);
         assert_eq!(texts("rbd-plain,none"), ["rbd-plain", "none"]);
         assert!(parse(None).expect("the usual").0.is_empty());
-        assert_eq!(texts("all").len(), ALL.len());
+        assert_eq!(texts("all").len(), policies().len());
         assert!(texts("all").iter().all(|name| !name.starts_with("peer-")));
     }
 

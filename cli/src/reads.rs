@@ -11,8 +11,8 @@ use crate::args::{CompareArgs, ReplayArgs, ReplayMode};
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
+use foreread_history::workloads;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
-use foreread_sim::workload;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
         return file(Path::new(OsStr::from_bytes(path)), text).map(RequestedReads::Trace);
     }
     let name = text.to_string_lossy();
-    let known: Vec<&str> = workload::ALL.iter().map(|info| info.name).collect();
+    let known: Vec<&str> = workloads().iter().map(|info| info.name).collect();
     if known.contains(&name.split(':').next().unwrap_or_default()) {
         return Ok(RequestedReads::Workload(name.into_owned()));
     }

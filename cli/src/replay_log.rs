@@ -5,7 +5,8 @@
 
 use crate::fail::Fail;
 use crate::out;
-use foreread::eventlog::{ReplayError, replay};
+use foreread::eventlog::{ReplayError, replay_among};
+use foreread_history::{OPPONENTS, policies};
 use foreread_os::open::stream;
 use foreread_trace::unpack::unpack;
 use std::io::BufReader;
@@ -20,7 +21,8 @@ pub fn run(log: &Path) -> Result<(), Fail> {
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     let unpacked = unpack(Box::new(file))
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
-    match replay(BufReader::new(unpacked.plain)) {
+    let policies = [&policies()[..], OPPONENTS];
+    match replay_among(BufReader::new(unpacked.plain), &policies, None) {
         Ok(done) => out::print(format!(
             "identical: {} events, {} actions\n",
             done.events, done.actions

@@ -2,11 +2,14 @@
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
-use foreread_sim::workload::{ALL, Info};
+use foreread_sim::workload::Info;
 
 /// Prints them.
 pub fn run(as_json: bool) -> Result<(), Fail> {
-    let entries: Vec<Entry> = ALL.iter().map(|info| entry(info)).collect();
+    let entries: Vec<Entry> = foreread_history::workloads()
+        .into_iter()
+        .map(entry)
+        .collect();
     catalog::print("workloads", &entries, as_json)
 }
 

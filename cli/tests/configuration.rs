@@ -163,17 +163,41 @@ fn what_is_wrong_is_refused_with_its_place() {
     let _ = (disk, socket);
 }
 
+/// A policy that is only compared with is refused by a server, wherever it was named; the other commands take it.
+#[cfg(feature = "nbd")]
+#[test]
+fn a_policy_of_history_serves_no_reads() {
+    let user = User::new("policy = \"linux-3.12\"\n");
+    let (disk, socket) = (user.disk(), user.0.path().join("s").display().to_string());
+    let serve = ["serve", disk.as_str(), "--unix", &socket];
+    let why = "policy: there is no 'linux-3.12' that serves reads; name one of auto, none, linux-6.18, rbd-plain, \
+               rbd-aligned, rbd-eager (`foreread compare` has others)\n";
+    for (variable, args, place) in [
+        ("", &[][..], "config.toml line 1: "),
+        ("linux-3.12", &[], "FOREREAD_POLICY: "),
+        ("", &["--policy", "linux-3.12"], "foreread: "),
+    ] {
+        let got = user.runs(variable, &[&serve[..], args].concat());
+        let error = got.is_refused();
+        assert!(error.ends_with(&format!("{place}{why}")), "{error}");
+    }
+    let taken = user.runs("", &[&serve[..], &["--policy", "amp"]].concat());
+    assert!(taken.is_refused().contains("there is no 'amp'"));
+}
+
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
 #[cfg(feature = "nbd")]
 #[test]
 fn serve_says_where_its_settings_are_from() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
-    let said = serves(&user, &["--policy", "linux-thrashsafe"], 0);
-    // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
+    let said = serves(&user, &["--policy", "rbd-plain"], 0);
     assert!(
-        said.contains("policy linux-thrashsafe:max=4K,min=64K;"),
+        said.contains("policy rbd-plain:trigger=10,min=64K,max=1M,"),
         "{said}"
     );
+    let said = serves(&user, &["--policy", "linux-6.18"], 0);
+    // 1 MiB of capacity is half of the smallest unit of the formula of 2010: 4 KiB.
+    assert!(said.contains("policy linux-6.18:max=4K,"), "{said}");
     for part in [
         "policy: --policy; ",
         "min: ",

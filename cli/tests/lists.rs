@@ -1,14 +1,14 @@
 //! `policies`, `models` and `workloads`: complete, for people and as JSON, and fit for a pipe.
 
 use crate::common::foreread;
-use foreread_core::policy::{ALL, Info};
-use foreread_sim::peer;
+use foreread_core::policy::Info;
+use foreread_history::{peer, policies, workloads};
 use std::io::Read;
 use std::process::{Command, Stdio};
 
 /// In the order of the list.
 fn everyone() -> Vec<&'static Info> {
-    ALL.iter().chain(peer::ALL).copied().collect()
+    [&policies()[..], peer::ALL].concat()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn models_and_workloads() {
                 .contains(&format!("{}\n  {}", preset.name, preset.summary))
         );
     }
-    for info in foreread_sim::workload::ALL {
+    for info in workloads() {
         assert!(
             foreread(["workloads"])
                 .is_done()
@@ -98,7 +98,7 @@ fn models_and_workloads() {
     }
     for (kind, count) in [
         ("models", foreread_sim::device::presets::PRESETS.len()),
-        ("workloads", foreread_sim::workload::ALL.len()),
+        ("workloads", workloads().len()),
     ] {
         let json: serde_json::Value =
             serde_json::from_str(foreread([kind, "--json"]).is_done()).expect("JSON");

@@ -16,10 +16,14 @@
 //!   the fate of it     on_outcome
 //! ```
 //!
-//! Adding a policy: write the file, name it in both lists of this one, add its row to
+//! These are the policies that serve reads. A policy may be outside this crate: it implements [`Policy`], has an [`Info`], and
+//! is read from its name by [`PolicyDraft::parse_among`]. What such a policy may need is public here: [`Ask`], [`Probe`],
+//! [`Plan`], the arithmetic of Linux in [`ondemand`], the rules' names in [`why`]. The crate `foreread-history` is an example.
+//!
+//! Adding a policy to this crate: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
 //! is none itself (`capacity`, `detector`, `folios`, `folios_cursor`, `folios_index`, `linux_6_18_large`,
-//! `linux_6_18_reader`, `linux_6_18_todo`, `marks`, `ondemand`, `pattern`, `tuning`, `two_windows`, `why`); no policy knows another.
+//! `linux_6_18_reader`, `linux_6_18_todo`, `ondemand`, `pattern`, `tuning`, `why`); no policy knows another.
 
 pub mod capacity;
 mod detector;
@@ -29,31 +33,19 @@ mod folios_index;
 mod linux_6_18_large;
 mod linux_6_18_reader;
 mod linux_6_18_todo;
-mod marks;
-mod ondemand;
+pub mod ondemand;
 pub mod pattern;
 pub mod spec;
 pub mod tuning;
-mod two_windows;
 pub mod why;
 
 // Plain lines, not a macro's: what looks for code without compiling it (cargo-mutants) finds the files by them.
-pub mod amp;
 pub mod auto;
-pub mod linux_2_6_0;
-pub mod linux_2_6_0_mm;
-pub mod linux_2_6_0_mm_fix;
-pub mod linux_2_6_23;
-pub mod linux_2_6_31;
-pub mod linux_3_12;
 pub mod linux_6_18;
-pub mod linux_thrashsafe;
 pub mod none;
 pub mod rbd_aligned;
 pub mod rbd_eager;
 pub mod rbd_plain;
-pub mod read_stream;
-pub mod zfetch;
 
 use crate::cache::Cache;
 use crate::event::{Advice, Error, Mapping};
@@ -216,7 +208,8 @@ pub struct SourceView {
 impl Ask<'_> {
     /// The bytes asked for, up to the end of the file. Nothing where a policy with windows of at most `max` bytes reads none
     /// ahead, whatever came before; then the plan has the reason.
-    pub(crate) fn readable(&self, max: u64, plan: &mut Plan) -> Option<(u64, u64)> {
+    #[must_use]
+    pub fn readable(&self, max: u64, plan: &mut Plan) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
         if self.random || max == 0 || start >= end {
             plan.why = Some(if max == 0 { Why::Off } else { Why::HintRandom });
@@ -497,23 +490,12 @@ impl Info {
 /// The policy where none is named.
 pub const DEFAULT: &str = "auto";
 
-/// Every policy, in the order of `foreread policies`; the first one is the default.
+/// Every policy that serves reads, in the order of `foreread policies`; the first one is the default.
 pub static ALL: &[&Info] = &[
     &auto::INFO,
     &none::INFO,
-    &linux_2_6_0::INFO,
-    &linux_2_6_0_mm::INFO,
-    &linux_2_6_0_mm_fix::INFO,
-    &linux_2_6_23::INFO,
-    &linux_2_6_31::INFO,
-    &linux_thrashsafe::INFO,
-    &linux_3_12::INFO,
     &linux_6_18::INFO,
     &rbd_plain::INFO,
     &rbd_aligned::INFO,
     &rbd_eager::INFO,
 ];
-
-/// Policies that `auto` is compared with and no command lists: a text that names one is understood, see
-/// [`PolicyDraft::parse`].
-pub static OPPONENTS: &[&Info] = &[&amp::AMP, &zfetch::ZFETCH, &read_stream::READ_STREAM];

@@ -69,7 +69,11 @@ impl World {
     }
 
     pub fn with(policy: &str, config: Config, size: u64) -> World {
-        World::of(PolicySpec::parse(policy).expect("a policy"), config, size)
+        World::of(
+            crate::listed::parse(policy).expect("a policy"),
+            config,
+            size,
+        )
     }
 
     pub fn of(spec: PolicySpec, config: Config, size: u64) -> World {

@@ -1,9 +1,10 @@
 //! Reads that a driver serves without asking: which pages allow it, and that such a read counts as any other.
 
 use crate::common::{FILE, OPEN, World, test_policy};
+use crate::listed::policies;
 use foreread_core::event::Event;
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, Ask, Info, Plan, Policy, PolicySpec};
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec};
 use foreread_core::units::{ByteRange, OpenId, PageRange, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -83,7 +84,7 @@ fn a_marked_page_is_not_settled() {
 
 #[test]
 fn a_policy_that_asks_about_each_read_is_asked() {
-    for info in ALL {
+    for info in policies() {
         let mut world = world(info.name, 4096);
         for _ in 0..2 {
             world.read(0, PAGE);
@@ -111,7 +112,7 @@ fn a_policy_that_asks_about_each_read_is_asked() {
 /// One machine is asked about every read, the other only about those that are not settled. Both do and count the same.
 #[test]
 fn a_hit_that_is_reported_is_a_read() {
-    for info in ALL {
+    for info in policies() {
         let (mut asked, mut told) = (world(info.name, 256), world(info.name, 256));
         let (mut seed, mut reported) = (7u64, 0);
         for n in 0..3000_u64 {

@@ -3,10 +3,12 @@
 mod common;
 mod files;
 mod golden;
+mod golden_tables;
 mod hits;
+mod listed;
 mod model;
+mod patterns;
 mod rules;
-mod second;
 mod specs;
 mod tidy;
 mod tidy_docs;

@@ -1,10 +1,9 @@
 //! One rule of the machine, one test: the ones that random stories and small worlds do not pin down by themselves.
 
 use crate::common::{FILE, OPEN, World, test_policy};
-use foreread_core::event::{Advice, Class, Error, Event, Mapping};
+use foreread_core::event::{Advice, Class, Error, Event};
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, Ask, Info, Pattern, Plan, Policy, PolicySpec, Wants};
-use foreread_core::stats::Decisions;
+use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Wants};
 use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -588,16 +587,6 @@ fn folios_that_are_there_are_kept() {
     assert_eq!((before, go(paused, 80_011..80_100)), (2, between));
 }
 
-/// A read as long as a file can be is shown to the 2003 policies page by page, and still has to begin in reasonable time.
-#[test]
-fn a_very_long_read_is_shown_up_to_a_limit() {
-    for policy in ["linux-2.6.0-mm", "linux-2.6.0-mm-fix"] {
-        let mut world = World::with(policy, config(64), 1 << 50);
-        world.read(0, 1 << 50);
-        assert!(world.machine.stats().ra_planned_bytes < 3 << 30, "{policy}");
-    }
-}
-
 /// What a caller says it will read is read ahead under every policy, also under one that never does, and within the
 /// same limits; the policy's own windows are where they were.
 #[test]
@@ -640,163 +629,4 @@ fn a_prefetch_without_end_is_cut() {
     });
     assert_eq!(world.machine.stats().ra_planned_bytes, 4 * 64 * PAGE);
     assert!(world.machine.stats().ra_bytes <= 64 * PAGE);
-}
-
-/// Reads of pages, `(first, pages)`.
-fn read_pages(world: &mut World, reads: impl IntoIterator<Item = (u64, u64)>) {
-    for (first, pages) in reads {
-        world.read(first * PAGE, pages * PAGE);
-        world.settle();
-    }
-}
-
-/// What the policy decided on a file of 40,000 pages, and its answers with windows.
-fn decided(policy: &str, go: impl FnOnce(&mut World)) -> (Decisions, usize) {
-    let mut world = World::with(policy, config(4096), 40_000 * PAGE);
-    world.machine.watch();
-    go(&mut world);
-    world.settle();
-    (
-        world.machine.stats().decisions,
-        world.machine.take_decisions().len(),
-    )
-}
-
-fn by_pattern(decisions: &Decisions) -> [u64; 7] {
-    Pattern::ALL.map(|pattern| decisions.of(pattern))
-}
-
-fn fault(world: &mut World, page: u64) {
-    let range = ByteRange::between(0, 40_000 * PAGE);
-    let map = Mapping {
-        range,
-        advice: Advice::Normal,
-        executable: false,
-    };
-    world.next_read += 1;
-    world.send(Event::Fault {
-        read: ReadId(900_000 + page),
-        open: OPEN,
-        at: page * PAGE,
-        map,
-    });
-    world.settle();
-}
-
-/// Each pattern by a story whose decisions are the worked examples of docs/spec/linux-readahead.md 2.8, 1.5 and 4.12.
-#[test]
-fn decisions_are_counted_by_pattern() {
-    let story =
-        |policy: &str, reads: Vec<(u64, u64)>| decided(policy, |world| read_pages(world, reads)).0;
-    let ones = |pages: std::ops::Range<u64>| pages.map(|page| (page, 1)).collect::<Vec<_>>();
-    // Windows at 0, then at the marks 1, 4, 12, 28 and 60.
-    assert_eq!(
-        by_pattern(&story("linux-2.6.31", ones(0..92))),
-        [1, 5, 0, 0, 0, 0, 0]
-    );
-    // 1000 is random, 1001 follows it, then the marks 1002, 1005, 1013, 1029.
-    assert_eq!(
-        by_pattern(&story("linux-2.6.31", ones(1000..1030))),
-        [1, 4, 0, 0, 0, 0, 1]
-    );
-    // Larger than the window: one oversize, then its mark at 5032.
-    assert_eq!(
-        by_pattern(&story("linux-2.6.31", vec![(5000, 64)])),
-        [0, 1, 0, 0, 0, 1, 0]
-    );
-    // Two streams on one open description: each begins by its cached neighbour.
-    let two = (0..4)
-        .flat_map(|n| [(1000 + n, 1), (5000 + n, 1)])
-        .collect();
-    assert_eq!(
-        by_pattern(&story("linux-2.6.31", two)),
-        [0, 0, 2, 0, 0, 0, 2]
-    );
-    // Windows at 0, 1, 17 and 35; the walk into a window decides nothing.
-    assert_eq!(
-        by_pattern(&story("linux-2.6.0", ones(0..66))),
-        [1, 3, 0, 0, 0, 0, 0]
-    );
-    // A window of 16, then seven outside it, each two pages smaller, then it is off.
-    let far = [0, 100, 500, 900, 1300, 1700, 2100, 2500, 2900, 3300]
-        .map(|page| (page, 1))
-        .to_vec();
-    assert_eq!(
-        by_pattern(&story("linux-2.6.0", far)),
-        [8, 0, 0, 0, 0, 0, 2]
-    );
-    // Off: without the fix each of 16 pages is one decision, with it the request is.
-    assert_eq!(
-        by_pattern(&story("linux-2.6.0-mm", vec![(100, 16)])),
-        [0, 0, 0, 0, 0, 0, 16]
-    );
-    assert_eq!(
-        by_pattern(&story("linux-2.6.0-mm-fix", vec![(100, 16)])),
-        [0, 0, 0, 0, 0, 0, 1]
-    );
-    // Ten reads in order start it; the read out of order is random.
-    assert_eq!(
-        by_pattern(&story(
-            "rbd-plain:max=64K",
-            [ones(0..10), ones(900..901)].concat()
-        )),
-        [1, 0, 0, 0, 0, 0, 1]
-    );
-    let (hinted, _) = decided("linux-6.18", |world| {
-        let range = ByteRange::between(200 * PAGE, 203 * PAGE);
-        world.send(Event::Advise {
-            open: OPEN,
-            advice: Advice::WillNeed,
-            range,
-        });
-        world.send(Event::Prefetch {
-            open: OPEN,
-            range: ByteRange::between(900 * PAGE, 901 * PAGE),
-        });
-        world.settle();
-        read_pages(world, [(203, 1)]);
-        fault(world, 3000);
-    });
-    assert_eq!(by_pattern(&hinted), [0, 0, 1, 1, 2, 0, 0]);
-}
-
-/// Every answer with windows is a decision of exactly one pattern; without windows only a random read is one.
-#[test]
-fn decisions_add_up_for_every_policy() {
-    for info in ALL {
-        let (decisions, answers) = decided(info.name, |world| {
-            read_pages(world, (0..300).map(|n| (n, 1)));
-            read_pages(world, (0..50).map(|n| (9000 + n * 7919 % 9000, 3)));
-            read_pages(world, (0..60).flat_map(|n| [(2000 + n, 1), (4000 + n, 1)]));
-            read_pages(world, [(20_000, 500), (20_500, 500)]);
-            fault(world, 30_000);
-            let range = ByteRange::between(35_000 * PAGE, 35_100 * PAGE);
-            world.send(Event::Advise {
-                open: OPEN,
-                advice: Advice::WillNeed,
-                range,
-            });
-            world.send(Event::Advise {
-                open: OPEN,
-                advice: Advice::Random,
-                range: ByteRange::default(),
-            });
-            read_pages(world, [(36_000, 4), (37_000, 4)]);
-        });
-        let random = decisions.of(Pattern::Random);
-        let sum: u64 = by_pattern(&decisions).iter().sum();
-        assert_eq!(decisions.all(), sum, "{}", info.name);
-        let answers = answers as u64;
-        assert!(
-            sum >= answers && sum - random <= answers,
-            "{}: {decisions:?}, {answers} answers",
-            info.name
-        );
-        assert_eq!(
-            sum == 0,
-            info.name == "none",
-            "{}: {decisions:?}",
-            info.name
-        );
-    }
 }

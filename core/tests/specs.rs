@@ -1,7 +1,7 @@
 //! The notation `NAME:key=value,...`: what is read, what is refused and with which words, and that what is written
 //! reads back as the same policy.
 
-use foreread_core::policy::{ALL, OPPONENTS, PolicyDraft, PolicySpec, SpecError};
+use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
 
 fn values(text: &str) -> Vec<u64> {
     PolicySpec::parse(text)
@@ -20,9 +20,12 @@ fn refused(text: &str) -> String {
 #[test]
 fn values_stand_in_the_order_of_the_parameters() {
     assert_eq!(values("none"), []);
-    assert_eq!(values("linux-3.12"), [128 << 10, 1]);
-    assert_eq!(values("linux-3.12:context=original"), [128 << 10, 3]);
-    assert_eq!(values("linux-3.12:context=off,max=1M"), [1 << 20, 0]);
+    assert_eq!(values("linux-6.18"), [128 << 10, 1280 << 10, 0, 0]);
+    assert_eq!(values("linux-6.18:folios=on")[2..], [1, 0]);
+    assert_eq!(
+        values("linux-6.18:probes=kernel,max=1M"),
+        [1 << 20, 1280 << 10, 0, 1]
+    );
     assert_eq!(values("rbd-plain:max=8K,trigger=3"), [3, 0, 8 << 10, 0]);
     assert_eq!(values("rbd-aligned:stripe-count=65536")[6], 65536);
     assert_eq!(
@@ -46,32 +49,32 @@ fn what_does_not_fit_is_refused() {
         ("nosuch", "there is no 'nosuch'"),
         ("none:max=1K", "'none' has no parameter 'max'"),
         (
-            "linux-3.12:max",
-            "'max' in 'linux-3.12:max' is not key=value",
+            "linux-6.18:max",
+            "'max' in 'linux-6.18:max' is not key=value",
         ),
         (
-            "linux-3.12:max=1,max=2",
-            "'max=2' in 'linux-3.12:max=1,max=2' sets 'max' a second time",
+            "linux-6.18:max=1,max=2",
+            "'max=2' in 'linux-6.18:max=1,max=2' sets 'max' a second time",
         ),
         (
-            "linux-3.12:max=x",
-            "linux-3.12: max=x is no size such as 128K, nor capacity or capacity-2010b",
+            "linux-6.18:max=x",
+            "linux-6.18: max=x is no size such as 128K, nor capacity or capacity-2010b",
         ),
         (
-            "linux-3.12:max=99999999T",
-            "linux-3.12: max=99999999T is too large",
+            "linux-6.18:max=99999999T",
+            "linux-6.18: max=99999999T is too large",
         ),
         (
-            "linux-3.12:context=some",
-            "context=some is not one of off, conservative, slow-ramp, original",
+            "linux-6.18:probes=some",
+            "probes=some is not one of exact, kernel",
         ),
         (
-            "linux-2.6.0:min=4095",
-            "linux-2.6.0: min=4095 is not between 4096 and 1073741824",
+            "rbd-aligned:object=511",
+            "rbd-aligned: object=511 is not between 512 and 1099511627776",
         ),
         (
-            "linux-2.6.0:min=1073741825",
-            "min=1073741825 is not between 4096 and 1073741824",
+            "rbd-aligned:object=1099511627777",
+            "object=1099511627777 is not between 512 and 1099511627776",
         ),
         (
             "rbd-plain:trigger=1K",
@@ -128,32 +131,32 @@ fn a_default_fills_what_the_text_leaves_open() {
             .expect("nothing depends on a capacity")
             .values
     };
-    assert_eq!(with("linux-2.6.0", "min", 8192), [128 << 10, 8192]);
+    assert_eq!(with("rbd-plain", "min", 8192)[1..3], [8192, 4 << 20]);
     assert_eq!(
-        with("linux-2.6.0:max=64K", "min", 8192),
-        [64 << 10, 8192],
+        with("rbd-plain:max=64K", "min", 8192)[1..3],
+        [8192, 64 << 10],
         "another key is written"
     );
     assert_eq!(
-        with("linux-2.6.0:min=16K", "min", 8192),
-        [128 << 10, 16 << 10],
+        with("rbd-plain:min=16K", "min", 8192)[1..3],
+        [16 << 10, 4 << 20],
         "it is written"
     );
     assert_eq!(
-        with("linux-2.6.0", "min", 1),
-        [128 << 10, 4096],
+        with("rbd-plain", "min", 1 << 50)[1..3],
+        [1 << 40, 4 << 20],
         "kept inside its limits"
     );
-    assert_eq!(with("linux-2.6.0", "nosuch", 1), [128 << 10, 16 << 10]);
+    assert_eq!(with("rbd-plain", "nosuch", 1)[1..3], [0, 4 << 20]);
 }
 
 #[test]
 fn what_is_written_reads_back() {
     for text in [
         "none",
-        "linux-3.12:context=slow-ramp",
+        "linux-6.18:probes=kernel",
         "rbd-aligned:object=1M,stripe-unit=64K",
-        "linux-2.6.0:max=0",
+        "linux-6.18:max=0",
     ] {
         let spec = PolicySpec::parse(text).expect("a policy");
         assert_eq!(spec.to_string(), text, "as it was written");
@@ -168,17 +171,17 @@ fn what_is_written_reads_back() {
     let canonical = |text: &str| PolicySpec::parse(text).expect("a policy").canonical();
     assert_eq!(canonical("none"), "none");
     assert_eq!(
-        canonical("linux-3.12:max=1M"),
-        "linux-3.12:max=1048576,context=conservative"
+        canonical("linux-6.18:max=1M"),
+        "linux-6.18:max=1048576,io=1310720,folios=off,probes=exact"
     );
     let readable = |text: &str| PolicySpec::parse(text).expect("a policy").readable();
     assert_eq!(
-        readable("linux-3.12:max=1048576"),
-        "linux-3.12:max=1M,context=conservative"
+        readable("linux-6.18:max=1048576"),
+        "linux-6.18:max=1M,io=1280K,folios=off,probes=exact"
     );
     assert_eq!(
-        readable("linux-2.6.0:max=1000000,min=8K"),
-        "linux-2.6.0:max=1000000,min=8K",
+        readable("rbd-plain:min=8K,max=1000000"),
+        "rbd-plain:trigger=10,min=8K,max=1000000,disable-after=0",
         "no whole number of a unit"
     );
     assert!(
@@ -187,38 +190,12 @@ fn what_is_written_reads_back() {
     );
 }
 
-/// Policies of the evaluation are understood by name and listed nowhere, not even in the error of an unknown name.
-#[test]
-fn opponents_are_understood_and_not_listed() {
-    assert_eq!(values("amp"), [64 << 20]);
-    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20]);
-    assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
-    for info in OPPONENTS {
-        assert!(
-            ALL.iter().all(|listed| listed.name != info.name),
-            "{}",
-            info.name
-        );
-        assert_eq!(
-            PolicySpec::of(info).canonical(),
-            PolicySpec::parse(info.name).expect("a policy").canonical()
-        );
-    }
-    assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
-    assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
-    let error = PolicySpec::parse("apm").expect_err("unknown");
-    let SpecError::UnknownName { known, .. } = error else {
-        panic!("{error:?}")
-    };
-    assert_eq!(known.len(), ALL.len());
-}
-
 /// One line that says what is missing, and numbers once it is there.
 #[test]
 fn a_maximum_by_capacity() {
     assert_eq!(
-        refused("linux-2.6.31:max=capacity"),
-        "linux-2.6.31:max=capacity: the capacity that max goes by is not known here; write max as a size"
+        refused("linux-6.18:max=capacity"),
+        "linux-6.18:max=capacity: the capacity that max goes by is not known here; write max as a size"
     );
     assert!(
         refused("linux-6.18:max=capacity_")
@@ -247,46 +224,36 @@ fn a_maximum_by_capacity() {
     };
     const KIB: u64 = 1 << 10;
     for (text, device, capacity, max) in [
-        ("linux-2.6.31:max=capacity", None, 505_000, 4 * KIB),
-        ("linux-2.6.31:max=capacity", None, 0, 4 * KIB),
-        ("linux-2.6.31:max=capacity-2010b", None, 0, 128 * KIB),
-        ("linux-2.6.31:max=capacity", None, 512 << 20, 64 * KIB),
-        (
-            "linux-2.6.31:max=capacity-2010b",
-            None,
-            512 << 20,
-            128 * KIB,
-        ),
+        ("linux-6.18:max=capacity", None, 505_000, 4 * KIB),
+        ("linux-6.18:max=capacity", None, 0, 4 * KIB),
+        ("linux-6.18:max=capacity-2010b", None, 0, 128 * KIB),
+        ("linux-6.18:max=capacity", None, 512 << 20, 64 * KIB),
+        ("linux-6.18:max=capacity-2010b", None, 512 << 20, 128 * KIB),
         // Never more than the device would have: its own setting, what was written, the default.
+        ("linux-6.18:max=capacity", Some(8 * KIB), 512 << 20, 8 * KIB),
         (
-            "linux-2.6.31:max=capacity",
-            Some(8 * KIB),
-            512 << 20,
-            8 * KIB,
-        ),
-        (
-            "linux-2.6.31:max=capacity",
+            "linux-6.18:max=capacity",
             Some(1024 * KIB),
             8 << 30,
             256 * KIB,
         ),
         (
-            "linux-2.6.31:max=512K+capacity",
+            "linux-6.18:max=512K+capacity",
             Some(8 * KIB),
             8 << 30,
             256 * KIB,
         ),
         (
-            "linux-2.6.31:max=512K+capacity-2010b",
+            "linux-6.18:max=512K+capacity-2010b",
             None,
             1 << 40,
             512 * KIB,
         ),
-        ("linux-2.6.31:max=0+capacity", None, 1 << 40, 0),
-        ("linux-2.6.31:max=64K", Some(8 * KIB), 0, 64 * KIB),
-        ("linux-2.6.31", Some(1), 0, 1),
-        ("linux-2.6.31", Some(1 << 50), 0, 1 << 30),
-        ("linux-2.6.31", None, 0, 128 * KIB),
+        ("linux-6.18:max=0+capacity", None, 1 << 40, 0),
+        ("linux-6.18:max=64K", Some(8 * KIB), 0, 64 * KIB),
+        ("linux-6.18", Some(1), 0, 1),
+        ("linux-6.18", Some(1 << 50), 0, 1 << 30),
+        ("linux-6.18", None, 0, 128 * KIB),
     ] {
         assert_eq!(
             ready(text, device, capacity),

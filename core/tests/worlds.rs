@@ -96,14 +96,7 @@ fn depth() -> usize {
 
 #[test]
 fn every_small_world() {
-    for policy in [
-        "none",
-        "auto",
-        "linux-2.6.0:max=16K",
-        "linux-2.6.31:max=16K",
-        "linux-6.18:max=16K",
-        "rbd-plain:trigger=1,max=16K",
-    ] {
+    for policy in crate::listed::SMALL_WORLDS {
         let count = walk(policy, depth());
         println!("{policy}: {count} paths of {} choices", depth());
         assert!(count > 200_000, "{policy}: only {count}");

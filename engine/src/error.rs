@@ -15,7 +15,7 @@ pub enum OpenError {
     #[error(transparent)]
     Source(#[from] SourceOpenError),
     /// The policy does not exist, or a value of it does not fit.
-    #[error("policy: {0}; `foreread policies` lists policies and their parameters")]
+    #[error("policy: {}", refused_policy(.0))]
     Policy(SpecError),
     /// The source is larger than offsets are counted here.
     #[error("a source of {size} bytes: only {MAX_OFFSET} can be counted; serve a part of it")]
@@ -76,6 +76,17 @@ pub enum OpenError {
     /// The engine has had an internal error and reads no more.
     #[error("the engine stopped after an internal error; open the source anew and report a bug")]
     Stopped,
+}
+
+/// With the names where the name is wrong: `foreread policies` lists more than those that serve.
+fn refused_policy(error: &SpecError) -> String {
+    match error {
+        SpecError::UnknownName { name, known } => format!(
+            "there is no '{name}' that serves reads; name one of {} (`foreread compare` has others)",
+            known.join(", ")
+        ),
+        _ => format!("{error}; `foreread policies` lists policies and their parameters"),
+    }
 }
 
 impl OpenError {

@@ -25,7 +25,7 @@ use foreread_core::units::Nanos;
 use std::io::{self, BufWriter, Write};
 
 pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, write_event};
-pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay, replay_watched};
+pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay, replay_among};
 
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";

@@ -57,8 +57,7 @@ pub fn why_no_readahead(policy: &str, stats: &Stats) -> Option<String> {
         return Some("the source fails nearly all of it; look at the source".to_string());
     }
     if thrashes(stats) {
-        let remedy =
-            "allow a larger cache, or smaller windows: linux-6.18:max=64K, linux-thrashsafe";
+        let remedy = "allow a larger cache, or smaller windows: linux-6.18:max=64K";
         return Some(format!("it is evicted before it is used; {remedy}"));
     }
     None

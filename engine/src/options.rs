@@ -52,6 +52,8 @@ pub enum PolicyChoice {
     /// `NAME:key=value,...`. What is left open is settled by [`Storage::settle`]; `max=capacity` goes by the size of the
     /// source.
     Text(String),
+    /// Read already, such as a policy that is not in this crate's list; what is left open is settled as above.
+    Draft(PolicyDraft),
     /// As it is.
     Spec(PolicySpec),
 }
@@ -65,6 +67,12 @@ impl From<&str> for PolicyChoice {
 impl From<String> for PolicyChoice {
     fn from(text: String) -> PolicyChoice {
         PolicyChoice::Text(text)
+    }
+}
+
+impl From<PolicyDraft> for PolicyChoice {
+    fn from(draft: PolicyDraft) -> PolicyChoice {
+        PolicyChoice::Draft(draft)
     }
 }
 
@@ -234,17 +242,16 @@ impl Options {
 
     /// The policy and the machine's limits, checked against each other.
     pub(crate) fn resolve(&self, storage: &Storage) -> Result<(PolicySpec, Config), OpenError> {
-        let policy = match &self.policy {
-            PolicyChoice::Spec(spec) => spec.clone(),
-            PolicyChoice::Text(text) => {
-                let draft = PolicyDraft::parse(text).map_err(OpenError::Policy)?;
-                let draft = Readahead::apply(&self.readahead, draft, storage.size)
-                    .map_err(OpenError::Policy)?;
-                storage
-                    .settle(draft, self.cache_bytes)
-                    .map_err(OpenError::Policy)?
-            }
+        let settled = |draft| {
+            let draft = Readahead::apply(&self.readahead, draft, storage.size)?;
+            storage.settle(draft, self.cache_bytes)
         };
+        let policy = match &self.policy {
+            PolicyChoice::Spec(spec) => Ok(spec.clone()),
+            PolicyChoice::Draft(draft) => settled(draft.clone()),
+            PolicyChoice::Text(text) => PolicyDraft::parse(text).and_then(settled),
+        };
+        let policy = policy.map_err(OpenError::Policy)?;
         let bytes = self.page_bytes;
         let page = PageSize::new(bytes).ok_or(OpenError::PageSize { bytes })?;
         if let Some(needed) = policy.info.page_bytes.filter(|&n| n != bytes) {
@@ -340,7 +347,8 @@ mod tests {
             4 * MIB,
             "as published"
         );
-        let thrashsafe = options.clone().policy("linux-thrashsafe");
+        let thrashsafe = foreread_history::parse("linux-thrashsafe").expect("a policy");
+        let thrashsafe = options.clone().policy(thrashsafe);
         assert_eq!(
             max(&thrashsafe, Some(128 << 10), Defaults::FILE).0,
             512 << 10,

@@ -113,7 +113,7 @@ mod tests {
 
     /// The text of the policy and its values by name, for a source of this capacity.
     fn applied(layers: &[Readahead], policy: &str, capacity: Option<u64>) -> (String, Vec<u64>) {
-        let draft = PolicyDraft::parse(policy).expect(policy);
+        let draft = foreread_history::parse(policy).expect(policy);
         let draft = Readahead::apply(layers, draft, capacity).expect("it fits");
         let text = draft.to_string();
         (text, draft.ready(capacity).expect("a capacity").values)

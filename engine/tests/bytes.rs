@@ -5,7 +5,7 @@
 use crate::common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::Io;
 use foreread::{Advice, Options, Reader, testing};
-use foreread_core::policy::ALL;
+use foreread_history::policies;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -131,7 +131,7 @@ fn every_policy_and_pattern() {
                 .describe()
         );
     }
-    for (n, policy) in ALL.iter().enumerate() {
+    for (n, policy) in policies().iter().enumerate() {
         for (m, name) in PATTERNS.into_iter().enumerate() {
             // Both ways of each in the long runs; here they take turns, and the way that is usual gets the usual policies.
             let io = if policy.name == "linux-6.18" || (n + m) % 2 == 0 {
@@ -142,7 +142,7 @@ fn every_policy_and_pattern() {
             run(
                 &path,
                 Options::default()
-                    .policy(policy.name)
+                    .policy(foreread_history::parse(policy.name).expect("a policy"))
                     .cache_bytes(4 << 20)
                     .io(io),
                 name,
@@ -219,8 +219,10 @@ fn reads_larger_than_the_cache() {
     crate::common::watch();
     let file = big_file();
     let path = format!("file:{}", file.path().display());
-    for policy in ALL {
-        let options = Options::default().policy(policy.name).cache_bytes(1 << 20);
+    for policy in policies() {
+        let options = Options::default()
+            .policy(foreread_history::parse(policy.name).expect("a policy"))
+            .cache_bytes(1 << 20);
         let reader = Reader::open(path.as_str(), options).expect("opens");
         std::thread::scope(|scope| {
             for thread in 0..THREADS {

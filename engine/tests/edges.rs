@@ -11,7 +11,7 @@ use foreread::testing::{self, Call, FaultAction, Faulty};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::{ALL, PolicySpec};
+use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use served::{Client, MIB, Served};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn the_largest_offsets_and_the_smallest_sizes() {
     watch();
-    for policy in ALL {
+    for policy in foreread_history::policies() {
         for size in [0, 1, 511, 4095, 4096, 4097, 1 << 31, (1 << 62) - 1, 1 << 62] {
             // Bytes that name their offset modulo 2^63: enough to tell neighbours apart.
             let source = Mem::generated(size, |at, buf| {
@@ -35,7 +35,7 @@ fn the_largest_offsets_and_the_smallest_sizes() {
                     .for_each(|(at, byte)| *byte = (at % 251) as u8);
             });
             let options = Options::default()
-                .policy(policy.name)
+                .policy(foreread_history::parse(policy.name).expect("a policy"))
                 .cache_bytes(1 << 20)
                 .threads(1);
             let reader = Reader::open(Arc::new(source), options).expect("opened");
@@ -174,13 +174,13 @@ fn short_answers_are_continued() {
 #[test]
 fn equal_times_and_a_clock_that_never_goes_back() {
     watch();
-    for policy in ALL {
+    for policy in foreread_history::policies() {
         let config = Config::new(
             PageSize::new(policy.page_bytes.unwrap_or(4096)).expect("a page"),
             1 << 20,
         )
         .bounded();
-        let spec = PolicySpec::parse(policy.name).expect("a policy");
+        let spec = PolicySpec::of(policy);
         let run = || {
             let (mut machine, mut fetches, mut said, mut served) = (
                 Machine::new(config, spec.clone()),

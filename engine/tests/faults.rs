@@ -34,7 +34,7 @@ use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::testing::{self, Call, FaultAction, Faulty, Other, Queued, SystemRequest};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
-use foreread_core::policy::ALL;
+use foreread_history::policies;
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -85,7 +85,7 @@ fn open(source: Arc<Faulty<Mem>>, policy: &str) -> Reader {
     Reader::open(
         source,
         Options::default()
-            .policy(policy)
+            .policy(foreread_history::parse(policy).expect("a policy"))
             .cache_bytes(256 << 10)
             .threads(1),
     )
@@ -101,7 +101,7 @@ fn open_queued(
 ) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
     let queued = Arc::new(Queued::new(source, seed));
     let options = Options::default()
-        .policy(policy)
+        .policy(foreread_history::parse(policy).expect("a policy"))
         .cache_bytes(256 << 10)
         .threads(0);
     (
@@ -145,7 +145,7 @@ fn clean(reader: &Reader) {
 fn the_nth_fetch_fails_for_every_n() {
     crate::common::watch();
     let mut runs = 0;
-    for policy in ALL {
+    for policy in policies() {
         for (name, story) in STORIES {
             for lasting in [false, true] {
                 for n in 0.. {
@@ -188,7 +188,7 @@ fn the_nth_fetch_fails_for_every_n() {
 fn the_nth_transfer_fails_for_every_n() {
     crate::common::watch();
     let (mut runs, mut taken) = (0, 0);
-    for policy in ALL {
+    for policy in policies() {
         for (name, story) in STORIES {
             for lasting in [false, true] {
                 for n in 0.. {
@@ -511,10 +511,10 @@ fn every_limit_names_its_test() {
 #[test]
 fn one_in_five_under_threads() {
     crate::common::watch();
-    for policy in ALL {
+    for policy in policies() {
         let source = Arc::new(Faulty::share(named(SIZE), 4, 200));
         let options = Options::default()
-            .policy(policy.name)
+            .policy(foreread_history::parse(policy.name).expect("a policy"))
             .cache_bytes(256 << 10);
         let reader = Reader::open(Arc::clone(&source), options).expect("opens");
         std::thread::scope(|scope| {

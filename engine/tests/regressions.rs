@@ -222,7 +222,8 @@ fn mountpoint_933() {
     };
     let source = Arc::new(Faulty::new(named(64 * MIB), rule));
     // Not the present kernel's: it quarters its window for good with each failed read, and has none after three.
-    let options = sequential().policy("linux-3.12:max=128K");
+    let options =
+        sequential().policy(foreread_history::parse("linux-3.12:max=128K").expect("a policy"));
     let reader = Reader::open(Arc::clone(&source), options).expect("opened");
     let mut buf = vec![0; 64 << 10];
     for round in 0..5 {
@@ -270,7 +271,9 @@ fn around_the_ends(size: u64) {
         "rbd-plain",
         "linux-2.6.0:max=64K",
     ] {
-        let options = Options::default().policy(policy).cache_bytes(256 << 10);
+        let options = Options::default()
+            .policy(foreread_history::parse(policy).expect("a policy"))
+            .cache_bytes(256 << 10);
         let reader = Reader::open(Arc::new(named(size)), options).expect("opened");
         let mut buf = vec![0; 70_000];
         for end in [size, size / 2, 65_536, 4096] {

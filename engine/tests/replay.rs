@@ -8,6 +8,8 @@ use foreread::testing::{Faulty, Queued};
 use foreread::{Advice, Options, Origin, Reader};
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
+use foreread_core::policy::ALL;
+use foreread_history::{parse, policies};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -129,16 +131,20 @@ fn an_ended_log_is_the_counters_of_its_moment() {
     drop(reader);
     let text = std::fs::read(&log).expect("a log");
     let (mut reads, mut served, mut ahead) = (0, 0, 0);
-    let done = eventlog::replay_watched(text.as_slice(), &mut |event, notes| {
-        reads += u64::from(matches!(event, Event::Read { .. } | Event::Hit { .. }));
-        for note in notes {
-            match note {
-                Note::Served { bytes, .. } => served += bytes,
-                Note::Window { bytes, refused, .. } => ahead += bytes - refused,
-                _ => {}
+    let done = eventlog::replay_among(
+        text.as_slice(),
+        &[ALL],
+        Some(&mut |event, notes| {
+            reads += u64::from(matches!(event, Event::Read { .. } | Event::Hit { .. }));
+            for note in notes {
+                match note {
+                    Note::Served { bytes, .. } => served += bytes,
+                    Note::Window { bytes, refused, .. } => ahead += bytes - refused,
+                    _ => {}
+                }
             }
-        }
-    });
+        }),
+    );
     assert_eq!(done.expect("identical"), replay(&text).expect("identical"));
     assert_eq!(
         (reads, served, ahead),
@@ -326,9 +332,12 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
     let open = |size| {
         Reader::open(
             Arc::new(named(size)),
-            Options::default().policy(policy).event_log(&log),
+            Options::default()
+                .policy(parse(policy).expect("a policy"))
+                .event_log(&log),
         )
     };
+    let replay = |log: &[u8]| eventlog::replay_among(log, &[&policies()], None);
     for (size, max) in [
         (4 << 20, 16 << 10),
         ((4 << 20) - 1, 8 << 10),

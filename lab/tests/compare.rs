@@ -1,6 +1,5 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
-use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
 use foreread_lab::report::Table;
 use foreread_report::progress::Silent;
@@ -11,7 +10,7 @@ fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table 
         on: Some(CompareOn::Model(model.to_string())),
         policies: policies
             .iter()
-            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .map(|p| foreread_history::parse(p).expect("a policy"))
             .collect(),
         runs: Some(runs),
         seed: 1,
@@ -53,7 +52,7 @@ fn a_simulation_repeats() {
 #[test]
 fn a_plan_without_a_workload_measures_the_usual_ones() {
     let on = Some(CompareOn::Model("rbd".to_string()));
-    let policies = vec![PolicyDraft::parse("none").expect("a policy")];
+    let policies = vec![foreread_history::parse("none").expect("a policy")];
     let plan = ComparePlan {
         on,
         policies,
@@ -150,7 +149,7 @@ fn imitations_read_no_files() {
     let plan = |on| ComparePlan {
         workload: Some("random:count=20".to_string()),
         on,
-        policies: vec![foreread_sim::peer::parse("peer-nbdkit").expect("an imitation")],
+        policies: vec![foreread_history::peer::parse("peer-nbdkit").expect("an imitation")],
         runs: Some(1),
         ..ComparePlan::default()
     };
@@ -181,7 +180,7 @@ fn a_maximum_by_the_size_of_the_file() {
     let plan = ComparePlan {
         workload: Some("sequential".to_string()),
         on: Some(CompareOn::File(file.path().into())),
-        policies: vec![PolicyDraft::parse("linux-2.6.31:max=capacity").expect("a policy")],
+        policies: vec![foreread_history::parse("linux-2.6.31:max=capacity").expect("a policy")],
         runs: Some(1),
         ..ComparePlan::default()
     };
@@ -236,7 +235,7 @@ fn plans_that_cannot_be_carried_out() {
         ..ComparePlan::default()
     });
     assert!(matches!(spec, CompareError::Workload(_)), "{spec}");
-    let policies = vec![PolicyDraft::parse("linux-6.18").expect("a policy")];
+    let policies = vec![foreread_history::parse("linux-6.18").expect("a policy")];
     let page = foreread_core::units::PageSize::new(512);
     let page = bad(ComparePlan {
         on: model("rbd"),

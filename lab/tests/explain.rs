@@ -3,7 +3,7 @@
 //! Never: a real file, or the clock.
 
 use foreread_core::event::Advice;
-use foreread_core::policy::{ALL, PolicyDraft};
+use foreread_history::policies;
 use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::explain::{Decisions, ExplainOptions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
@@ -53,7 +53,7 @@ fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
 }
 
 fn under(plan: &ComparePlan, policy: &str, against: &[&str]) -> Explained {
-    let draft = |text: &str| PolicyDraft::parse(text).expect(text);
+    let draft = |text: &str| foreread_history::parse(text).expect(text);
     let against = against.iter().map(|text| draft(text)).collect();
     let asked = ExplainOptions {
         plan: plan.clone(),
@@ -111,13 +111,13 @@ fn the_parts_are_the_row_of_compare() {
                 runs: Some(1),
                 ..plan.clone()
             };
-            for policy in ALL
+            for policy in policies()
                 .iter()
                 .map(|info| info.name)
                 .chain(["linux-6.18:max=1M,folios=on"])
             {
                 let ours = under(&plan, policy, &[]);
-                let policies = vec![PolicyDraft::parse(policy).expect("a policy")];
+                let policies = vec![foreread_history::parse(policy).expect("a policy")];
                 let asked = ComparePlan {
                     policies,
                     oracle: OracleRow::Usual,

@@ -7,18 +7,18 @@ mod search;
 
 use foreread_core::event::Advice;
 use foreread_core::machine::Config;
-use foreread_core::policy::{ALL, PolicyDraft, PolicySpec};
+use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_history::{peer, policies};
 use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::report::{Report, Table};
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
-use foreread_sim::peer;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::workload::{self, Job, Request, Workload};
+use foreread_sim::workload::{Job, Request, Workload};
 
 /// An example of each kind of workload, and the size that it spans here.
 fn small_workloads() -> Vec<(&'static str, u64)> {
@@ -30,7 +30,7 @@ fn small_workloads() -> Vec<(&'static str, u64)> {
         ("interleaved:streams=5", 24 << 20),
         ("aio-random:batch=8", 16 << 20),
     ];
-    for info in workload::ALL {
+    for info in foreread_history::workloads() {
         if all
             .iter()
             .all(|(name, _)| name.split(':').next() != Some(info.name))
@@ -249,7 +249,11 @@ fn a_long_random_search() {
 /// Every workload on every model that holds it.
 fn pairs() -> impl Iterator<Item = (usize, &'static str, u64, &'static Preset)> {
     let fits = |name: &str, p: &Preset| {
-        p.capacity_bytes >= workload::parse(name).expect("a workload").info.least_bytes
+        p.capacity_bytes
+            >= foreread_history::parse_workload(name)
+                .expect("a workload")
+                .info
+                .least_bytes
     };
     let all = small_workloads().into_iter().flat_map(|(name, size)| {
         let tried = PRESETS.iter().filter(|p| !search::LATER.contains(&p.name));
@@ -261,7 +265,11 @@ fn pairs() -> impl Iterator<Item = (usize, &'static str, u64, &'static Preset)> 
 }
 
 fn every_policy() -> Vec<&'static str> {
-    ALL.iter().chain(peer::ALL).map(|info| info.name).collect()
+    policies()
+        .iter()
+        .chain(peer::ALL)
+        .map(|info| info.name)
+        .collect()
 }
 
 /// One pair of workload and model in a few, with one policy in a few, and in turn all of them.

@@ -3,7 +3,6 @@
 //! Never: a real file (`replay_live.rs`), or a format of traces.
 
 use foreread_core::machine::Config;
-use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
@@ -73,7 +72,7 @@ fn simulate(replay: &Replay) -> RunResult {
 
 fn simulate_with(replay: &Replay, policy: &str) -> RunResult {
     let config = Config::new(PageSize::new(PAGE).expect("a page size"), 64 << 20);
-    let policy = PolicySpec::parse(policy).expect("a policy");
+    let policy = foreread_history::parse_spec(policy).expect("a policy");
     let preset = presets::find("hdd-theory").expect("a preset");
     let setup = simulator::Setup {
         workload: &replay.workload,
@@ -412,7 +411,7 @@ fn the_best_mode_is_chosen_and_said() {
 
 fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::report::Table {
     let policies = ["none", "linux-6.18"]
-        .map(|p| PolicyDraft::parse(p).expect("a policy"))
+        .map(|p| foreread_history::parse(p).expect("a policy"))
         .into();
     let plan = ComparePlan {
         replay: Some(Arc::new(replay)),

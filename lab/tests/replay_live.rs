@@ -3,7 +3,7 @@
 //! Never: a measured time but as a lower bound that no machine can be below.
 
 use foreread_core::machine::Config;
-use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::explain::{self, ExplainOptions, Explained, Share};
@@ -83,7 +83,7 @@ fn engine(
     workload: &Workload,
     policy: &str,
 ) -> Result<foreread_sim::simulator::RunResult, LiveError> {
-    let policy = PolicySpec::parse(policy).expect("a policy");
+    let policy = foreread_history::parse_spec(policy).expect("a policy");
     let setup = live::Setup {
         policy: &policy,
         cache_bytes: 4 << 20,
@@ -265,7 +265,7 @@ fn a_comparison_on_a_file() {
     let plan = |path: &Path| ComparePlan {
         replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
         on: Some(CompareOn::File(path.to_path_buf())),
-        policies: vec![PolicyDraft::parse("rbd-plain").expect("a policy")],
+        policies: vec![foreread_history::parse("rbd-plain").expect("a policy")],
         runs: Some(2),
         ..ComparePlan::default()
     };
@@ -342,7 +342,7 @@ fn explained(loaded: &Arc<Loaded>, on: CompareOn, policy: &str) -> Explained {
     };
     let asked = ExplainOptions {
         plan,
-        policy: PolicyDraft::parse(policy).expect(policy),
+        policy: foreread_history::parse(policy).expect(policy),
         against: Vec::new(),
     };
     explain::explain(&asked, &mut Silent).unwrap_or_else(|error| panic!("{policy}: {error}"))

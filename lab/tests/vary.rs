@@ -1,7 +1,6 @@
 //! `--vary` from text to series: each value is the comparison that it would be alone, and what does not fit is said
 //! before anything runs.
 
-use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::vary::{self, Vary, VaryError};
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::series::Value;
@@ -14,7 +13,7 @@ fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
         on: Some(CompareOn::Model("hdd-theory".to_string())),
         policies: policies
             .iter()
-            .map(|p| PolicyDraft::parse(p).expect("a policy"))
+            .map(|p| foreread_history::parse(p).expect("a policy"))
             .collect(),
         runs: Some(2),
         seed: 1,
@@ -94,7 +93,7 @@ fn a_parameter_of_the_policies_that_have_it() {
     );
     let policies = names
         .iter()
-        .map(|p| PolicyDraft::parse(p).expect("a policy"))
+        .map(|p| foreread_history::parse(p).expect("a policy"))
         .collect();
     assert_eq!(
         got.reports[1],

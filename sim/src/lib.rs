@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!   workload ──► simulator ◄── device        limits: the bound and the oracle of the same reads
-//!                    │                        peer: imitations of other programs' readahead
 //!                    └──► RunResult ──► stats: intervals, tests, Holm's correction
 //! ```
 //! Everything is computed from keys ([`rng`]): the same call gives the same figures on any machine. The room knows no
@@ -10,7 +9,6 @@
 
 pub mod device;
 pub mod limits;
-pub mod peer;
 pub mod rng;
 pub mod scheduler;
 pub mod simulator;

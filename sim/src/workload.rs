@@ -12,10 +12,10 @@
 //!                                                                        └ request, request, ...
 //! ```
 //!
-//! Adding one: write the file, name it in the list at the end of this one.
+//! Adding one: write the file, name it in the list at the end of this one. Another crate may have its list, too: it makes
+//! [`Info`]s and reads their names by [`parse_among`].
 
 mod model;
-mod population;
 pub mod waits;
 
 use foreread_core::notation::Spec;
@@ -85,16 +85,24 @@ impl std::fmt::Debug for Chosen {
     }
 }
 
-/// Reads `NAME:key=value,...`.
+/// Reads `NAME:key=value,...` of a workload of [`ALL`].
 ///
 /// # Errors
 /// Bad notation, a name or key that does not exist, a value that does not fit.
 pub fn parse(text: &str) -> Result<Chosen, SpecError> {
+    parse_among(text, ALL)
+}
+
+/// The same with this list of workloads, for a program that adds workloads.
+///
+/// # Errors
+/// As above.
+pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecError> {
     let spec = Spec::parse(text)?;
-    let Some(info) = ALL.iter().find(|i| i.name == spec.name) else {
+    let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
         return Err(SpecError::UnknownName {
             name: spec.name,
-            known: ALL.iter().map(|i| i.name).collect(),
+            known: list.iter().map(|i| i.name).collect(),
         });
     };
     Ok(Chosen {
@@ -105,7 +113,8 @@ pub fn parse(text: &str) -> Result<Chosen, SpecError> {
 }
 
 /// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
-fn too_small(name: &str, size: u64, why: String) -> SpecError {
+#[must_use]
+pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
         name: name.to_string(),
         key: "size".to_string(),
@@ -136,8 +145,6 @@ macro_rules! workloads {
     };
 }
 
-mod volume;
-
 workloads!(
     sequential,
     random,
@@ -151,15 +158,8 @@ workloads!(
     backward,
     aio_random,
     thrash,
-    blkid,
-    mmap_desktop,
-    mmap_console,
     tree,
     processes,
-    boot_ide,
-    boot_virtio,
-    grep_ide,
-    grep_virtio,
 );
 
 #[cfg(test)]

@@ -4,5 +4,4 @@ mod device_disks;
 mod device_least;
 mod device_today;
 mod files;
-mod peers;
 mod simulator;

@@ -121,7 +121,7 @@ fn a_fault_is_read_around() {
         &[1 << 20],
         vec![Job::new(0, 0, touches(&[100, 84, 115, 116]))],
     );
-    let s = simulate(&one, "linux-2.6.31:max=128K", 1024).stats;
+    let s = simulate(&one, "linux-6.18:max=128K", 1024).stats;
     // 32 pages from 84 on, then again from 100 to 131, of which 100 to 115 are here.
     assert_eq!(
         (s.demand_reads, s.misses, s.source_bytes),
@@ -141,7 +141,7 @@ fn hints_count() {
             .collect();
         let result = simulate(
             &workload(&[1 << 20], vec![Job::new(0, 0, requests)]),
-            "linux-3.12",
+            "linux-6.18",
             1024,
         );
         assert_eq!(result.latency.len(), 2);
@@ -269,7 +269,7 @@ fn a_stream_lives_as_long_as_its_open_description() {
     };
     // Through the same description the second half goes on where the first ended; through another its first page is
     // a random read.
-    assert!(halves("linux-2.6.31", 0).source_reads < halves("linux-2.6.31", 1).source_reads);
+    assert!(halves("linux-6.18", 0).source_reads < halves("linux-6.18", 1).source_reads);
     // One state for all readers of a file, as long as there is one: when the last one has closed it the next one begins
     // anew, with a smaller window.
     let shared = |open| {
@@ -290,7 +290,7 @@ fn no_read_waits_for_the_readahead_at_the_end() {
     ];
     let result = simulate(
         &workload(&[1 << 20], vec![Job::new(0, 0, reads)]),
-        "linux-2.6.31",
+        "linux-6.18",
         4096,
     );
     assert!(result.stats.unresolved_bytes > 0, "{:?}", result.stats);

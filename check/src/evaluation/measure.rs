@@ -12,6 +12,7 @@ use super::{Cell, devices, opponents, workloads};
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
+use foreread_history::parse_spec;
 use foreread_sim::limits::{ORACLE, bound::Bound, oracle};
 use foreread_sim::simulator::{self, RunResult, Setup};
 use foreread_sim::stats::percentile_ns;
@@ -127,8 +128,8 @@ pub fn simulate(
 /// may hold at one time (half of the cache).
 #[must_use]
 pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
-    let spec = PolicySpec::parse(policy)
-        .unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let spec =
+        parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
     let excess = u128::from(spec.values[0].saturating_sub(1000));
     let earned =
         excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;

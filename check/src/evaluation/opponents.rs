@@ -2,12 +2,12 @@
 //!
 //! `TWELVE` are the settings that a user of foreread could choose between before `auto`: what the baseline is of. `EIGHT` are
 //! four of them and four that adapt, see there. `all` is every published policy at its default and at each of four maxima, the
-//! three of [`policy::OPPONENTS`], and every imitation.
+//! three of [`OPPONENTS`], and every imitation.
 //!
 //! A policy whose value depends on the capacity of the device gets the capacity of the model.
 
-use foreread_core::policy::{self, Info, PolicyDraft, PolicySpec, SpecError};
-use foreread_sim::peer;
+use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_history::{OPPONENTS, peer, policies};
 
 /// Settings of the baseline.
 pub const TWELVE: [&str; 12] = [
@@ -47,7 +47,7 @@ const MAXIMA: [&str; 4] = ["128K", "512K", "4M", "64M"];
 #[must_use]
 pub fn all() -> Vec<String> {
     let mut names = Vec::new();
-    for info in policy::ALL
+    for info in policies()
         .iter()
         .filter(|info| info.name != super::verdict::JUDGED)
     {
@@ -56,18 +56,17 @@ pub fn all() -> Vec<String> {
             names.extend(MAXIMA.map(|max| format!("{}:max={max}", info.name)));
         }
     }
-    names.extend(policy::OPPONENTS.iter().map(|info| info.name.to_string()));
-    names.extend(peer::ALL.iter().map(|info: &&Info| info.name.to_string()));
+    names.extend(OPPONENTS.iter().map(|info| info.name.to_string()));
+    names.extend(peer::ALL.iter().map(|info| info.name.to_string()));
     names
 }
 
 /// The policy of this name on a device of `capacity` bytes.
 ///
 /// # Errors
-/// Those of [`PolicyDraft::parse_among`].
+/// Those of [`peer::parse`].
 pub fn build(name: &str, capacity: u64) -> Result<PolicySpec, SpecError> {
-    let lists: [&[&Info]; 3] = [policy::ALL, policy::OPPONENTS, peer::ALL];
-    PolicyDraft::parse_among(name, &lists)?.ready(Some(capacity))
+    peer::parse(name)?.ready(Some(capacity))
 }
 
 #[cfg(test)]
@@ -98,7 +97,7 @@ mod tests {
 
     /// In how many cells of the fractional design each candidate is the fastest, and in how many by more than 5 %: of all, and of
     /// those with an overfetch of at most 1.25. Why [`EIGHT`] are these.
-    /// `cargo test --release -p foreread-sim --lib -- --ignored candidates --nocapture`
+    /// `cargo test --release -p foreread-lab --lib -- --ignored candidates --nocapture`
     #[test]
     #[ignore = "minutes"]
     fn candidates_by_cells_won() {

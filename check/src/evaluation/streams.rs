@@ -17,7 +17,7 @@
 use super::measure::{Figures, Key, simulate};
 use super::{Cell, devices, opponents};
 use foreread_core::policy::SpecError;
-use foreread_sim::workload;
+use foreread_history::parse_workload;
 
 /// The device.
 pub const DEVICE: &str = "hdd-7200";
@@ -75,7 +75,7 @@ pub fn cells() -> Vec<Cell> {
 /// # Errors
 /// A name that does not exist or a value that does not fit.
 pub fn measure(cell: &Cell, policies: &[&str], seed: u64) -> Result<Vec<StreamsRow>, SpecError> {
-    let workload = workload::parse(&cell.workload)?.build(STREAMS * FILE_BYTES, seed)?;
+    let workload = parse_workload(&cell.workload)?.build(STREAMS * FILE_BYTES, seed)?;
     let device = devices::find(&cell.device)?;
     let mut rows: Vec<StreamsRow> = Vec::new();
     for name in [MEASURE].iter().chain(policies) {
@@ -105,6 +105,7 @@ mod tests {
     use super::super::measure::is_within_credit;
     use super::super::verdict::JUDGED;
     use super::*;
+    use foreread_sim::workload::{Job, Request};
 
     /// One cell: AMP is itself the measure, and clearly faster than no readahead.
     #[test]
@@ -124,7 +125,7 @@ mod tests {
         assert!((rows[1].mb_per_s() / rows[0].mb_per_s() - rows[1].share).abs() < 1e-9);
     }
 
-    /// The table: `cargo test --release -p foreread-sim --lib -- --ignored streams --nocapture`.
+    /// The table: `cargo test --release -p foreread-lab --lib -- --ignored streams --nocapture`.
     #[test]
     #[ignore = "a minute"]
     fn the_table_of_100_streams() {
@@ -186,14 +187,13 @@ mod tests {
     fn many_readers(policy: &str, device: &str, (files, readers): (u32, u32)) -> Figures {
         let (bytes, record) = (1 << 20, 64 << 10);
         let size = u64::from(readers) * bytes;
-        let mut workload = workload::parse(&format!("readers:streams={files},bytes={size}"))
+        let mut workload = parse_workload(&format!("readers:streams={files},bytes={size}"))
             .and_then(|chosen| chosen.build(u64::from(files) * size, 1))
             .expect("valid");
         let job = |n: u32| {
             let start = u64::from(n % readers) * bytes;
-            let reads =
-                (0..bytes / record).map(|k| workload::Request::read(start + k * record, record));
-            workload::Job::new(n / readers, n, reads.collect())
+            let reads = (0..bytes / record).map(|k| Request::read(start + k * record, record));
+            Job::new(n / readers, n, reads.collect())
         };
         workload.jobs = (0..files * readers).map(job).collect();
         let cell = Cell {

@@ -17,8 +17,9 @@
 
 use super::devices;
 use foreread_core::policy::SpecError;
+use foreread_history::parse_workload;
 use foreread_sim::rng::Rng;
-use foreread_sim::workload::{self, Job, Request, Workload};
+use foreread_sim::workload::{Job, Request, Workload};
 
 /// The workloads of this file.
 pub const NAMES: [&str; 16] = [
@@ -51,7 +52,7 @@ const SIZE: u64 = 128 * MIB;
 /// An unknown name, or a value that does not fit.
 pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
     let Some(mut workload) = own(name, seed)? else {
-        let chosen = workload::parse(name)?;
+        let chosen = parse_workload(name)?;
         return chosen.build(SIZE.max(chosen.info.least_bytes), seed);
     };
     workload.name = name.to_string();
@@ -61,7 +62,7 @@ pub fn build(name: &str, seed: u64) -> Result<Workload, SpecError> {
 /// Whether a device is large enough for a workload.
 #[must_use]
 pub fn fits(name: &str, device: &str) -> bool {
-    let (Ok(chosen), Ok(device)) = (workload::parse(name), devices::find(device)) else {
+    let (Ok(chosen), Ok(device)) = (parse_workload(name), devices::find(device)) else {
         return true;
     };
     chosen.info.least_bytes <= device.preset.capacity_bytes
@@ -74,7 +75,7 @@ pub fn antagonist(name: &str) -> Option<u32> {
 }
 
 fn own(name: &str, seed: u64) -> Result<Option<Workload>, SpecError> {
-    let listed = |text: &str, size: u64| workload::parse(text)?.build(size, seed);
+    let listed = |text: &str, size: u64| parse_workload(text)?.build(size, seed);
     let one = |size: u64, requests: Vec<Request>| Workload::single("", size, 1, requests);
     Ok(Some(match name {
         "fsspec-seq-64K" => listed("sequential:record=64K", 16 * MIB)?,

@@ -18,7 +18,7 @@ use super::runs::{Ask, Runs, mean, over};
 use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::{PolicySpec, capacity::Cap};
+use foreread_core::policy::capacity::Cap;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::zero_latency;
 
@@ -151,8 +151,8 @@ fn bytes_are_seconds(label: &str, seconds: Option<f64>) -> Row {
 
 /// Pages of each window that the policy asks for.
 fn windows(policy: &str) -> Result<Vec<u64>, ReproduceError> {
-    let policy =
-        PolicySpec::parse(policy).map_err(|error| ReproduceError::Asked(error.to_string()))?;
+    let policy = foreread_history::parse_spec(policy)
+        .map_err(|error| ReproduceError::Asked(error.to_string()))?;
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, CACHE_BYTES), policy);
     machine.watch();

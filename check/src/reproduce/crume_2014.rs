@@ -19,7 +19,6 @@ use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_core::policy;
 use foreread_core::units::parse_size;
 use foreread_lab::report;
-use foreread_sim::workload;
 
 const PAPER: Paper = Paper::Crume2014;
 /// How far a time, or what is read ahead, may be off that nothing was fitted to.
@@ -95,7 +94,7 @@ fn settings() -> Result<Table, ReproduceError> {
         }
     }
     let refused = |error: policy::SpecError| ReproduceError::Asked(error.to_string());
-    let boot = workload::parse("boot-ide").map_err(refused)?;
+    let boot = foreread_history::parse_workload("boot-ide").map_err(refused)?;
     let boot = boot.build(boot.info.least_bytes, 1).map_err(refused)?;
     let single = boot
         .jobs

@@ -3,7 +3,6 @@
 //! Never: a verdict, or a figure that is not an outcome of a run.
 
 use super::{Options, ReproduceError};
-use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::report::Table;
 use foreread_report::progress::Progress;
@@ -68,7 +67,7 @@ impl<'a> Runs<'a> {
     /// Whatever `compare` refuses.
     pub fn table(&mut self, ask: &Ask<'_>) -> Result<Table, ReproduceError> {
         let draft = |text: &&str| {
-            PolicyDraft::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()))
+            foreread_history::parse(text).map_err(|error| ReproduceError::Asked(error.to_string()))
         };
         let plan = ComparePlan {
             workload: Some(ask.workload.to_string()),

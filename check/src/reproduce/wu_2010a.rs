@@ -167,7 +167,7 @@ fn defaults() -> Result<Table, ReproduceError> {
 const BUFFER: f64 = 0.01;
 
 fn spec(policy: &str) -> Result<PolicySpec, ReproduceError> {
-    PolicySpec::parse(policy).map_err(|error| ReproduceError::Asked(error.to_string()))
+    foreread_history::parse_spec(policy).map_err(|error| ReproduceError::Asked(error.to_string()))
 }
 
 /// The most that a reader of 16 MiB in order has read ahead and not read yet, in KiB.

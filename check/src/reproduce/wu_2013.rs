@@ -19,7 +19,6 @@ use super::runs::{Ask, Runs, mean, over, time_s};
 use super::{FigureKind, Paper, ReproduceError, Row, Table, sysbench};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
-use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_sim::zero_latency;
 
@@ -190,8 +189,8 @@ const FILE_PAGES: u64 = 1 << 20;
 /// The number of the first neighbour whose read makes the policy read beyond it, and the pages of that window.
 fn start(context: &str) -> Result<(f64, f64), ReproduceError> {
     let text = format!("linux-3.12:context={context}");
-    let policy =
-        PolicySpec::parse(&text).map_err(|error| ReproduceError::Asked(error.to_string()))?;
+    let policy = foreread_history::parse_spec(&text)
+        .map_err(|error| ReproduceError::Asked(error.to_string()))?;
     let page = PageSize::new(PAGE).expect("a power of two");
     let mut machine = Machine::new(Config::new(page, 64 << 20), policy);
     machine.watch();

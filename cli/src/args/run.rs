@@ -1,5 +1,6 @@
 //! The arguments of `foreread run`. Never: looks at a file or a registry.
 
+use foreread::OpenError;
 use foreread_core::policy::PolicySpec;
 use std::ffi::OsString;
 
@@ -37,5 +38,5 @@ pub struct RunArgs {
 }
 
 fn policy(text: &str) -> Result<PolicySpec, String> {
-    PolicySpec::parse(text).map_err(|error| error.to_string())
+    PolicySpec::parse(text).map_err(|error| OpenError::Policy(error).to_string())
 }

@@ -1,5 +1,5 @@
-//! The arithmetic that every `linux-*` policy since 2.6.23 shares: window sizes, what a question asks for, cutting a
-//! window to the file, forced reads. Not a policy, and no state.
+//! The arithmetic that every `linux-*` policy since 2.6.23 shares, also those outside this crate: window sizes, what a
+//! question asks for, cutting a window to the file, cached neighbours. Not a policy, and no state.
 //!
 //! ```text
 //!   init: 4n │ 2n │ max         a first window for n pages         next: 4c │ 2c │ max     the one after c
@@ -82,14 +82,6 @@ pub fn clip(ask: &Ask<'_>, k: u64, nr: u64) -> u64 {
     nr.min(ask.file_size.div_ceil(PAGE).saturating_sub(k))
 }
 
-/// Exactly this, in large pieces, without state or mark.
-pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
-    let nr = clip(ask, i, nr);
-    for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
-        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, plan);
-    }
-}
-
 /// The pages of a WILLNEED hint; one from the end of the file on has none.
 pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
     let pages = || PageRange {
@@ -97,13 +89,6 @@ pub fn hinted(ask: &Ask<'_>) -> Option<PageRange> {
         end: ask.request.end().div_ceil(PAGE),
     };
     (!ask.request.is_empty()).then(pages)
-}
-
-/// The first absent page after page `x`, looking at `max` pages.
-pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
-    ask.probe
-        .next_hole((x + 1) * PAGE, max * PAGE)
-        .map(|at| at / PAGE)
 }
 
 /// Consecutive cached pages just before page `i`, at most `limit` (2.4).

@@ -9,7 +9,7 @@
 //! ```
 
 use super::capacity::Cap;
-use super::{ALL, Info, OPPONENTS, Param, Policy, Unit};
+use super::{ALL, Info, Param, Policy, Unit};
 use crate::notation::{NotationError, Spec};
 use crate::units::{SizeError, format_size, parse_size};
 use alloc::boxed::Box;
@@ -147,19 +147,12 @@ pub struct PolicyDraft {
 }
 
 impl PolicyDraft {
-    /// Reads `NAME:key=value,...`: a policy of [`ALL`], or of [`OPPONENTS`], which an error does not list.
+    /// Reads `NAME:key=value,...` of a policy of [`ALL`].
     ///
     /// # Errors
     /// Bad notation, a name or key that does not exist, a value that does not fit.
     pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
-        let listed = PolicyDraft::parse_among(text, &[ALL]);
-        if !matches!(listed, Err(SpecError::UnknownName { .. })) {
-            return listed;
-        }
-        match PolicyDraft::parse_among(text, &[OPPONENTS]) {
-            Err(SpecError::UnknownName { .. }) => listed,
-            found => found,
-        }
+        PolicyDraft::parse_among(text, &[ALL])
     }
 
     /// The same with these lists of policies, for a program that adds policies.

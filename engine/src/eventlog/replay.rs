@@ -13,7 +13,7 @@ use super::line::{self, LineError};
 use super::{HEADER, TimedEvent, parse_action, parse_event, write_action};
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::{Config, Machine, Note};
-use foreread_core::policy::PolicySpec;
+use foreread_core::policy::{ALL, Info, PolicyDraft};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
@@ -86,32 +86,33 @@ pub enum ReplayError {
     },
 }
 
-/// Replays a log.
+/// Replays a log of a policy that serves reads.
 ///
 /// # Errors
 /// The first line that is not well formed or that the machine answers differently.
 pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
-    run(log, None)
+    replay_among(log, &[ALL], None)
 }
 
 /// An observer of every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// The same with an observer: a live run is explained from its log, as it was decided.
+/// The same with these lists of policies, for a log of another policy, and with an observer: a live run is explained from
+/// its log, as it was decided.
 ///
 /// # Errors
 /// As [`replay`].
-pub fn replay_watched(log: impl BufRead, look: Look<'_>) -> Result<Replay, ReplayError> {
-    run(log, Some(look))
-}
-
-fn run(log: impl BufRead, mut look: Option<Look<'_>>) -> Result<Replay, ReplayError> {
+pub fn replay_among(
+    log: impl BufRead,
+    policies: &[&[&'static Info]],
+    mut look: Option<Look<'_>>,
+) -> Result<Replay, ReplayError> {
     let mut lines = Lines {
         log,
         number: 0,
         text: Vec::new(),
     };
-    let mut machine = header(&mut lines)?;
+    let mut machine = header(&mut lines, policies)?;
     if look.is_some() {
         machine.observe();
     }
@@ -170,7 +171,10 @@ fn differs(line: u64, logged: Option<Action>, ours: Option<Action>) -> ReplayErr
     }
 }
 
-fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
+fn header(
+    lines: &mut Lines<impl BufRead>,
+    policies: &[&[&'static Info]],
+) -> Result<Machine, ReplayError> {
     let wrong = |line, why: String| ReplayError::Header { line, why };
     let first = lines.next()?.unwrap_or_default();
     if first.trim_end() != HEADER {
@@ -209,7 +213,8 @@ fn header(lines: &mut Lines<impl BufRead>) -> Result<Machine, ReplayError> {
     let Some(policy) = policy.trim_end().strip_prefix("policy ") else {
         return Err(wrong(3, "the policy is missing".to_string()));
     };
-    let policy = PolicySpec::parse(policy).map_err(|e| wrong(3, e.to_string()))?;
+    let policy = PolicyDraft::parse_among(policy, policies).and_then(|draft| draft.ready(None));
+    let policy = policy.map_err(|e| wrong(3, e.to_string()))?;
     Ok(Machine::new(config, policy))
 }
 

@@ -358,7 +358,7 @@ impl OpenTarget {
         let OpenTarget::Source(source) = self else {
             return None;
         };
-        let published = PolicySpec::parse(&spec.to_string()).ok()?;
+        let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
         let kind = source.defaults.kind;
         (published.values != spec.values)
             .then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
@@ -448,7 +448,7 @@ mod tests {
             ] {
                 let settled = |site: &[Readahead]| {
                     let draft = place
-                        .configured(site, PolicyDraft::parse(policy).expect("one"))
+                        .configured(site, foreread_history::parse(policy).expect("one"))
                         .expect("it fits");
                     place.ready(draft, cache_bytes).expect("settled")
                 };
@@ -475,7 +475,8 @@ mod tests {
                     defaults.kind
                 );
                 let says = place.note(&measured).unwrap_or_default();
-                let other = measured.values != PolicySpec::parse(policy).expect("one").values;
+                let other =
+                    measured.values != foreread_history::parse_spec(policy).expect("one").values;
                 assert_eq!(says.contains(&measured.readable()), other, "{says}");
             }
         }
@@ -485,7 +486,7 @@ mod tests {
     #[test]
     fn a_slow_source_is_read_in_part() {
         let mut on = OnSource::of("far".into(), Arc::new(Far(Defaults::OBJECT)));
-        let named = |name: &str| Reads::Named(foreread_sim::workload::parse(name).expect("one"));
+        let named = |name: &str| Reads::Named(foreread_history::parse_workload(name).expect("one"));
         let plan = ComparePlan::default();
         for (read_ns, sequential, random) in [
             (1_000, SPAN_BYTES, SPAN_BYTES),

@@ -7,8 +7,9 @@ use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
 use crate::report::Paced;
+use foreread_history::parse_workload;
 use foreread_report::number;
-use foreread_sim::workload::{self, Chosen, Workload};
+use foreread_sim::workload::{Chosen, Workload};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub fn all(plan: &ComparePlan) -> Result<Vec<Reads>, CompareError> {
         None => USUAL_WORKLOADS.to_vec(),
     };
     let named = |name| {
-        workload::parse(name)
+        parse_workload(name)
             .map(Reads::Named)
             .map_err(CompareError::Workload)
     };

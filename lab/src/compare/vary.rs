@@ -17,9 +17,9 @@ use foreread_core::notation::Spec;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
+use foreread_history::{parse_workload, peer};
 use foreread_report::progress::Progress;
-use foreread_sim::peer;
-use foreread_sim::workload::{self, Chosen};
+use foreread_sim::workload::Chosen;
 use std::sync::Arc;
 
 /// Most values: a table that is still read, and a line that still has points.
@@ -223,7 +223,7 @@ impl VaryRequest<'_> {
         let mut values = Vec::new();
         for value in &self.texts {
             let text = set(&text, self.key, value);
-            let workload = workload::parse(&text).map_err(CompareError::Workload)?;
+            let workload = parse_workload(&text).map_err(CompareError::Workload)?;
             values.push(value_of(param, workload.values[i]));
             plans.push((
                 ComparePlan {

@@ -11,9 +11,10 @@
 use super::{Case, CompareError, ComparePlan, OnPage, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
-use foreread::eventlog::{ReplayError, replay_watched};
+use foreread::eventlog::{ReplayError, replay_among};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
+use foreread_history::{OPPONENTS, policies};
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
@@ -178,10 +179,14 @@ impl Case<'_> {
         let log = tempfile::tempfile().map_err(LiveError::io(place))?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
         let result = self.live(policy, workload, self.plan.seed, Some(path))?;
-        let replayed = replay_watched(BufReader::new(&log), &mut |event, notes| {
-            watch.event(event);
-            watch.notes(notes);
-        });
+        let replayed = replay_among(
+            BufReader::new(&log),
+            &[&policies(), OPPONENTS],
+            Some(&mut |event, notes| {
+                watch.event(event);
+                watch.notes(notes);
+            }),
+        );
         match replayed {
             Ok(_) => Ok(result),
             Err(ReplayError::Io { error, .. }) => {

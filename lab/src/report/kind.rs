@@ -11,7 +11,7 @@
 //! | `oracle` | `oracle` | no: a limit | yes |
 
 use foreread_core::policy::PolicySpec;
-use foreread_sim::peer;
+use foreread_history::peer;
 use serde::{Deserialize, Serialize};
 
 /// What a row of a comparison is. See the head of this file.

@@ -9,14 +9,14 @@
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
+use foreread_history::peer;
 use foreread_sim::device::presets::{self, PRESETS, Preset};
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::limits::oracle;
-use foreread_sim::peer;
 use foreread_sim::rng::Rng;
 use foreread_sim::simulator;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::workload::{self, Workload};
+use foreread_sim::workload::Workload;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ fn config(preset: &Preset, page: u64, cache: u64) -> Config {
 
 impl Cell {
     pub fn new(workload: &str, model: &str, size: u64, cache: u64, seed: u64) -> Option<Cell> {
-        let chosen = workload::parse(workload).expect("a workload");
+        let chosen = foreread_history::parse_workload(workload).expect("a workload");
         let workload = chosen.build(size, seed).ok()?;
         Some(Cell {
             workload,

@@ -169,6 +169,7 @@ impl Workload {
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// A workload of one job on one file.
+    #[must_use]
     pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job {
             depth,
@@ -184,6 +185,7 @@ impl Workload {
     }
 
     /// A workload of no job yet on these files.
+    #[must_use]
     pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload {
             name: name.to_string(),
@@ -195,7 +197,7 @@ impl Workload {
     }
 
     /// Adds a job to the process whose latest job is `last`.
-    pub(super) fn then(&mut self, last: &mut Option<u32>, job: Job) {
+    pub fn then(&mut self, last: &mut Option<u32>, job: Job) {
         let number = self.jobs.len() as u32;
         self.jobs.push(Job {
             after: last.replace(number),

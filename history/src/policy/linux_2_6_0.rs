@@ -1,0 +1,37 @@
+//! `linux-2.6.0`: the readahead of the test kernels of mid-2003, a current window and one ahead of it.
+//!
+//! Every page of a read is looked at just before it is looked up, and an absent one is waited for before the next. A
+//! window grows by two pages for each page that goes on, and shrinks by two for each that does not, down to nothing;
+//! then 32 single pages in a row turn it on again.
+//!
+//! ```text
+//!     look(p), page p          look(p+1), page p+1
+//!   ──────┬──────────────────────────┬─────────────►  one page, wait, the next
+//!         ├── current ──────────────┤├── ahead ─────────────┤
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
+//! random reads shrink the window away, and then go page by page, waiting for each ([Bhattacharya 2003]).
+
+use super::two_windows::{MIN, Reader, Telling};
+use foreread_core::policy::{
+    Info, Scope,
+    ondemand::{MAX, PAGE},
+};
+
+/// The windows see each page as it is read.
+struct EachPage;
+
+impl Telling for EachPage {
+    const ANNOUNCES: bool = false;
+}
+
+pub static INFO: Info = Info {
+    name: "linux-2.6.0",
+    summary: "a current and an ahead window, page by page",
+    origin: "Linux 2.6.0-test, mid-2003",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX, MIN],
+    build: |v| Box::new(Reader::new(v[0], v[1], EachPage)),
+};

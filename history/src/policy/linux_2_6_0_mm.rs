@@ -1,0 +1,34 @@
+//! `linux-2.6.0-mm`: the experimental tree of August 2003, which announces a whole request before it reads it.
+//!
+//! As `linux-2.6.0`, but all pages of the request are looked at first; then they are read page by page.
+//!
+//! ```text
+//!   look(first) look(first+1) .. look(last-1)   then   page, wait, page, wait, ..
+//!   ├── windows that these start ──┤                   while it is off: all of them alone
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch mends). Known wrong, as it was:
+//! the request is known as a whole, and yet, once the window has shrunk away, it goes out one page at a time.
+
+use super::two_windows::{MIN, Reader, Telling};
+use foreread_core::policy::{
+    Info, Scope,
+    ondemand::{MAX, PAGE},
+};
+
+/// The windows see all pages of a request before it is read.
+struct Announced;
+
+impl Telling for Announced {
+    const ANNOUNCES: bool = true;
+}
+
+pub static INFO: Info = Info {
+    name: "linux-2.6.0-mm",
+    summary: "as linux-2.6.0, with the whole request announced first and still read page by page",
+    origin: "Linux 2.6.0-test2-mm4, August 2003, as Suparna Bhattacharya found it",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX, MIN],
+    build: |v| Box::new(Reader::new(v[0], v[1], Announced)),
+};

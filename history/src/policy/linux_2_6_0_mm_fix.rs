@@ -1,0 +1,79 @@
+//! `linux-2.6.0-mm-fix`: that tree with the patch of [Bhattacharya 2003], which reads at least what is asked for, in one piece.
+//!
+//! As `linux-2.6.0-mm`; when the window has shrunk away after the announcement, the pages of the request count as
+//! missed at once, and all of them are read together. The windows know nothing of that read.
+//!
+//! ```text
+//!   look(first) .. look(last-1)    off?   missed(first) .. missed(last-1)    ├── first .. last: one read ──┤
+//! ```
+//!
+//! Source: [Bhattacharya 2003] (Bhattacharya, August 2003), docs/spec/linux-readahead.md 1.3. `request_size=on` is the other way
+//! that its author names, in a reading of our own since it was never written: the request turns readahead on again as
+//! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
+
+use super::two_windows::{MIN, Reader, Telling, TwoWindows, start_reading};
+use foreread_core::policy::{
+    Ask, Info, Param, Plan, Scope, Unit, Why,
+    ondemand::{MAX, PAGE},
+};
+use std::ops::Range;
+
+/// What turns the windows on again.
+struct Fixed {
+    request_size: bool,
+}
+
+impl Telling for Fixed {
+    const ANNOUNCES: bool = true;
+
+    fn announced(
+        &self,
+        windows: &mut TwoWindows,
+        pages: Range<u64>,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+    ) {
+        if pages.is_empty() || !windows.is_off() {
+            return;
+        }
+        plan.why = Some(Why::Shrunk);
+        if self.request_size {
+            windows.missed_request(&pages);
+        } else {
+            pages.clone().for_each(|p| windows.missed(p));
+        }
+        start_reading(pages.start, pages.end - pages.start, ask, plan);
+    }
+
+    fn counts_misses(&self, windows: &TwoWindows) -> bool {
+        !(self.request_size && windows.is_off())
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "linux-2.6.0-mm-fix",
+    summary: "as linux-2.6.0-mm, but a request is read in one piece when the window has shrunk away",
+    origin: "Suparna Bhattacharya, AIO read speedup, August 2003",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[
+        MAX,
+        MIN,
+        Param {
+            key: "request_size",
+            unit: Unit::Word(&["off", "on"]),
+            default: "off",
+            range: (0, 1),
+            help: "on: the request as a whole turns readahead on again",
+        },
+    ],
+    build: |v| {
+        Box::new(Reader::new(
+            v[0],
+            v[1],
+            Fixed {
+                request_size: v[2] == 1,
+            },
+        ))
+    },
+};

@@ -1,0 +1,67 @@
+//! `linux-2.6.23`: the first on-demand readahead with a mark (2007), until 2.6.30.
+//!
+//! A miss that goes on where the last read ended starts a window; the mark in it starts the next one. There is no
+//! look at the cached pages before a miss: two streams interleaved on one open description both stay alone.
+//!
+//! ```text
+//!   start        mark                     start+size
+//!     ├───────────┬───────────────────────────┤├──── next window, marked on its first page ───►
+//!     request     ▲◄───────── async ─────────►│
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 2.1 and 2.2; page faults are those of 2.5, written down for 2.6.31. Known
+//! wrong, as it was: a read larger than the maximum gets a window with the mark on its first page, which the same read
+//! then reaches; the hint RANDOM makes every read go page by page.
+
+use super::{
+    marks::{Quirks, Rule, State, Stream, Touch},
+    pages::hole_after,
+};
+use foreread_core::policy::{
+    Ask, Info, Plan, Scope, Why,
+    ondemand::{MAX, PAGE, fetch, next},
+};
+
+/// The rule; it has no state.
+struct OnDemand;
+
+impl Rule for OnDemand {
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: true,
+        early_faults: true,
+    };
+
+    /// The table of 2.2.
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(s.why(touch));
+        if off != 0 && s.expects(off) {
+            s.push();
+        } else if !hit && !s.near(off) && req <= s.max {
+            fetch(ask, off, req, None, plan);
+            return;
+        } else if hit {
+            let hole = hole_after(ask, off, s.max);
+            plan.why = Some(if hole.is_some() {
+                Why::FoundMark
+            } else {
+                Why::AllCached
+            });
+            let Some(hole) = hole else { return };
+            s.set(hole, next(hole - off, s.max));
+        } else {
+            s.initial(off, req);
+        }
+        s.submit(ask, plan);
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "linux-2.6.23",
+    summary: "the first on-demand readahead with a mark; no interleaved streams",
+    origin: "Linux 2.6.23 to 2.6.30 (Wu Fengguang, on-demand readahead, 2007)",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX],
+    build: |v| Box::new(Stream::new(v[0], OnDemand)),
+};

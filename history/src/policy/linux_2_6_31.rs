@@ -1,0 +1,58 @@
+//! `linux-2.6.31`: on-demand readahead that finds lost streams again by the pages they left (2009), until 3.11.
+//!
+//! Before a miss that follows nothing the cached pages just before it are counted; one is enough for a window of the
+//! ramp-up size (context readahead). A window whose first page would start the next one at once is merged with it.
+//!
+//! ```text
+//!    history      off=start                              merged with the next at once
+//!   ┄┄┄┼──────────┤├──────────────────────┬──────────────────────┤
+//!      cached      ▲ absent               ▲◄────── async ───────►│
+//!                                       mark
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 2.3, 2.4 and 2.5. Known wrong, as it was: a single cached neighbour is taken
+//! for a stream, so dense random reads are read ahead ([Wu 2013]); the hint RANDOM makes every read go page by page, as
+//! in the version of its name. From 2.6.34 on that hint is what it is in `linux-3.12`.
+
+use super::marks::{Quirks, Rule, State, Stream, Touch};
+use foreread_core::policy::{
+    Ask, Info, Plan, Scope,
+    ondemand::{MAX, PAGE, history, init},
+};
+
+/// The rule; it has no state.
+struct Context;
+
+/// 2.4: a window for a miss behind cached pages; false when there are none.
+fn context(s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
+    let found = history(ask, off, s.max);
+    if found == 0 {
+        return false;
+    }
+    // Pages back to the start of the file are a stronger sign.
+    let found = if found >= off { 2 * found } else { found };
+    s.set(off, init(found + req, s.max));
+    true
+}
+
+impl Rule for Context {
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: true,
+        early_faults: true,
+    };
+
+    /// The table of 2.3.
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        s.demand(touch, ask, plan, |s| context(s, touch.off, touch.req, ask));
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "linux-2.6.31",
+    summary: "on-demand and context readahead: one cached neighbour is a stream",
+    origin: "Linux 2.6.31 to 3.11 (Wu Fengguang, context readahead, 2009)",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[MAX],
+    build: |v| Box::new(Stream::new(v[0], Context)),
+};

@@ -1,0 +1,94 @@
+//! `linux-3.12`: context readahead that wants more history than the request is long (2013), and the three variants
+//! it was compared with.
+//!
+//! As `linux-2.6.31`, but a miss behind cached pages starts a window only when these are more than what is asked for,
+//! and the window is no longer than history and request together.
+//!
+//! ```text
+//!      history        off=start
+//!   ├──────────────────┤├───────────┬─────────────────┬┤
+//!      more than        ◄─ request ─►                 ▲ mark on the last page (async 1)
+//!      the request      ◄── history + request, at most max ──►
+//! ```
+//!
+//! Source: [Wu 2013] (the four rows of its table are the four words of `context`), docs/spec/linux-readahead.md 2.3,
+//! 2.5 and 3. Without the limits by free memory, and without the larger windows for large requests that 4.10 added.
+
+use super::marks::{Quirks, Rule, State, Stream, Touch};
+use foreread_core::policy::{
+    Ask, Info, Param, Plan, Scope, Unit,
+    ondemand::{MAX, PAGE, history, init},
+};
+
+/// The variants of context readahead, in the order of [`WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Context {
+    Off,
+    Conservative,
+    SlowRamp,
+    Original,
+}
+
+const WORDS: &[&str] = &["off", "conservative", "slow-ramp", "original"];
+
+impl Context {
+    /// Section 3: a window for a miss behind cached pages; false when this is none.
+    fn window(self, s: &mut State, off: u64, req: u64, ask: &Ask<'_>) -> bool {
+        let found = history(ask, off, s.max);
+        let matches = match self {
+            Context::Off => false,
+            Context::Conservative => found > req,
+            Context::SlowRamp | Context::Original => found > 0,
+        };
+        // Pages back to the start of the file are a stronger sign.
+        let wanted = if found >= off { 2 * found } else { found } + req;
+        if matches && self == Context::Original {
+            s.set(off, init(wanted, s.max));
+        } else if matches {
+            s.set(off, wanted.min(s.max));
+            s.async_size = 1;
+        }
+        matches
+    }
+}
+
+impl Rule for Context {
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: false,
+        early_faults: false,
+    };
+
+    /// The table of 2.3 with the case of section 3.
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        s.demand(touch, ask, plan, |s| {
+            self.window(s, touch.off, touch.req, ask)
+        });
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "linux-3.12",
+    summary: "conservative context readahead, and the variants it was measured against",
+    origin: "Linux 3.12 (Wu Fengguang, conservative context readahead, 2013)",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[
+        MAX,
+        Param {
+            key: "context",
+            unit: Unit::Word(WORDS),
+            default: "conservative",
+            range: (0, 3),
+            help: "when cached pages make a stream",
+        },
+    ],
+    build: |v| {
+        let variants = [
+            Context::Off,
+            Context::Conservative,
+            Context::SlowRamp,
+            Context::Original,
+        ];
+        Box::new(Stream::new(v[0], variants[v[1] as usize]))
+    },
+};

@@ -1,0 +1,186 @@
+//! `linux-thrashsafe`: context readahead that survives the loss of its pages (a series of 2010, never merged).
+//!
+//! A read inside the stream's own window that misses shows that its pages were evicted before use. It goes on with
+//! half the window, keeps what is left of it from being evicted next, and from then on reads no further than its
+//! cached history vouches for.
+//!
+//! ```text
+//!    history tt     off    A                      one reader, more history: a larger window
+//!   ├──────────────┤├──────┤├──────────────┬───┤
+//!                   cached  ◄── tt-(A-off) ────►  at least min, at most max
+//!                                          ▲◄─►│ async: 1 + tt/8
+//!                                        mark
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 2.7 (and 2.3, 2.5 where that refers to them); `min` is that of [Wu 2010a].
+//! Random reads are remembered as windows, so there is no other test for sequential misses. The series was measured
+//! on 2.6.33-rc5 ([Wu 2010a]), so 2.6.34 is the first version it could have been in: the hint RANDOM is a flag.
+
+use super::{
+    marks::{Quirks, Rule, State, Stream, Touch},
+    pages::hole_after,
+};
+use foreread_core::policy::{
+    Ask, Info, Param, Plan, Scope, Unit, Why,
+    ondemand::{MAX, PAGE, SIZES, history},
+};
+use foreread_core::units::ByteRange;
+
+/// History that lets one more page be asynchronous, and how many windows of it are looked at.
+const RATIO: u64 = 8;
+
+/// The rule and what it remembers.
+struct ThrashSafe {
+    /// Smallest window of a stream that lives on its history, in pages.
+    min: u64,
+    /// Pages of this stream were evicted before use.
+    thrashed: bool,
+}
+
+impl ThrashSafe {
+    /// A miss with nothing cached before it: a thrashed stream, or a random read that is remembered as a window.
+    fn alone(&mut self, s: &mut State, off: u64, req: u64, plan: &mut Plan) {
+        let end = s.start + s.size;
+        let in_window = s.follows_window(off);
+        let size = if in_window {
+            let left = (2 * s.max).min(end - off);
+            plan.refresh
+                .push(ByteRange::between(off * PAGE, (off + left) * PAGE));
+            self.thrashed = true;
+            self.min.max(s.size / 2)
+        } else {
+            req.min(s.max)
+        };
+        s.set(off, size);
+        s.async_size = 0;
+    }
+
+    /// The window that `found` pages of history before `off` vouch for, from `at` on; none if enough is cached.
+    fn by_history(&self, s: &mut State, off: u64, at: u64, found: u64) -> bool {
+        let found = if found >= off { 2 * found } else { found };
+        if found <= at - off {
+            return false;
+        }
+        s.set(at, (found - (at - off)).max(self.min).min(s.max));
+        s.async_size = s.size.min(1 + found / RATIO);
+        true
+    }
+}
+
+impl Rule for ThrashSafe {
+    const QUIRKS: Quirks = Quirks {
+        random_is_off: false,
+        early_faults: true,
+    };
+
+    /// The steps of 2.7.
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(s.why(touch));
+        if off == 0 {
+            s.initial(off, req);
+        } else if !self.thrashed && s.expects(off) {
+            s.push();
+        } else if !self.thrashed && req > s.max && !hit {
+            s.set(off, s.max);
+        } else {
+            let at = if hit {
+                hole_after(ask, off, s.max)
+            } else {
+                Some(off)
+            };
+            plan.why = Some(if at.is_some() {
+                Why::Context
+            } else {
+                Why::AllCached
+            });
+            let Some(at) = at else { return };
+            let found = history(ask, off, RATIO * s.max);
+            if found == 0 && !hit {
+                plan.why = Some(if s.follows_window(off) {
+                    Why::Thrashed
+                } else {
+                    Why::NoHistory
+                });
+                self.alone(s, off, req, plan);
+            } else if !self.by_history(s, off, at, found) {
+                plan.why = Some(Why::AllCached);
+                return;
+            }
+        }
+        s.merge(off);
+        s.submit(ask, plan);
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "linux-thrashsafe",
+    summary: "context readahead that shrinks to what the cache can hold when its pages are evicted",
+    origin: "Wu Fengguang, 512 KiB readahead with thrashing safe context readahead, 2010, not merged",
+    scope: Scope::Open,
+    page_bytes: Some(PAGE),
+    params: &[
+        // [Wu 2010a]: the series raised the default from 128 to 512 KiB.
+        Param {
+            default: "512K",
+            ..MAX
+        },
+        Param {
+            key: "min",
+            unit: Unit::Bytes,
+            default: "32K",
+            range: (PAGE, SIZES.1),
+            help: "smallest window of a stream that has thrashed",
+        },
+    ],
+    build: |v| {
+        Box::new(Stream::new(
+            v[0],
+            ThrashSafe {
+                min: v[1] / PAGE,
+                thrashed: false,
+            },
+        ))
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second example of 2.7: what is left of the window is refreshed, and the window halved.
+    #[test]
+    fn a_thrashed_window_is_refreshed_and_halved() {
+        let pages = |from: u64, pages: u64| ByteRange::between(from * PAGE, (from + pages) * PAGE);
+        // Window of 64 from 1000; the page missed, what is refreshed, and the window then.
+        let rows = [
+            ((1000, 64, 1011), Some((1011, 53)), 32),
+            ((1000, 64, 936), Some((936, 128)), 32),
+            ((1000, 64, 935), None, 5),
+            ((1000, 64, 1064), None, 5),
+            ((1000, 8, 1000), Some((1000, 8)), 8),
+            ((63, 64, 64), None, 5),
+            ((500, 400, 501), Some((501, 256)), 200),
+        ];
+        for ((start, size, off), refreshed, then) in rows {
+            let (mut state, mut plan) = (State::new(128), Plan::default());
+            let mut rule = ThrashSafe {
+                min: 8,
+                thrashed: false,
+            };
+            state.set(start, size);
+            rule.alone(&mut state, off, 5, &mut plan);
+            let expected: Vec<ByteRange> = refreshed
+                .map(|(from, n)| pages(from, n))
+                .into_iter()
+                .collect();
+            assert_eq!(plan.refresh, expected, "page {off} of {start}+{size}");
+            assert_eq!(
+                (state.start, state.size, state.async_size),
+                (off, then, 0),
+                "page {off} of {start}+{size}"
+            );
+            assert_eq!(rule.thrashed, refreshed.is_some());
+        }
+    }
+}

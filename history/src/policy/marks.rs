@@ -1,0 +1,342 @@
+//! What 2.6.23 to 3.12 share: on-demand readahead with a mark, around a rule that is the version's own. Not a policy.
+//!
+//! A version answers one question, [`Rule::demand`]: a page is absent (or bears the mark), this many pages are wanted
+//! from it, what shall be read? The callers of that question, hints and page faults are here.
+//!
+//! ```text
+//!   start                                 start+size
+//!     ├───────────────────┬───────────────────┤├──── next window ───►
+//!                         ▲◄──── async ──────►│
+//!                       mark: its first demand touch plans the next window
+//! ```
+//!
+//! Source: docs/spec/linux-readahead.md 2 (head), 2.1 and 2.5. Not here: the limits by free memory and by a congested
+//! device, of which a policy knows nothing.
+
+use super::pages::{force, hole_after};
+use foreread_core::event::{Advice, Mapping};
+use foreread_core::policy::{
+    Ask, Plan, Policy, Wants, Why,
+    ondemand::{MMAP_LOTSAMISS, PAGE, fetch, hinted, init, next, wanted},
+};
+
+/// What differs between versions.
+pub trait Rule: Send {
+    /// What the hint RANDOM and page faults do.
+    const QUIRKS: Quirks;
+
+    /// A page is absent or bears the mark: plan what is to be read.
+    fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan);
+}
+
+/// The parts of 2.5 that changed with time.
+#[derive(Clone, Copy, Debug)]
+pub struct Quirks {
+    /// The hint RANDOM turns readahead off, and every miss then reads single pages (before 2.6.34). Later it sets a
+    /// flag, and every miss reads exactly the request.
+    pub random_is_off: bool,
+    /// A fault near the last read counts as sequential, and what is read around a fault gets no mark. Later only the
+    /// mapping's own hint counts, and the last quarter of what is read around is asynchronous.
+    pub early_faults: bool,
+}
+
+/// The question's own part.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    /// The page is there and bore the mark; else it is absent.
+    pub hit: bool,
+    /// The page.
+    pub off: u64,
+    /// Pages wanted from it on.
+    pub req: u64,
+}
+
+/// State of one open description, in pages.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The device's maximum, to which hints go back.
+    device_max: u64,
+    /// The maximum now.
+    pub max: u64,
+    /// The latest window and its asynchronous part.
+    pub start: u64,
+    pub size: u64,
+    pub async_size: u64,
+    /// Byte where the last read ended; nothing read yet is none.
+    prev_end: Option<u64>,
+    mmap_miss: u64,
+    random: bool,
+}
+
+impl State {
+    /// Nothing read yet.
+    pub fn new(max: u64) -> State {
+        State {
+            device_max: max,
+            max,
+            start: 0,
+            size: 0,
+            async_size: 0,
+            prev_end: None,
+            mmap_miss: 0,
+            random: false,
+        }
+    }
+
+    /// True when a read of page `off` goes on where the last one ended, or in the page it ended in. Before any
+    /// read that is page 0 (section 2, head).
+    pub fn near(&self, off: u64) -> bool {
+        match self.prev_end {
+            None => off == 0,
+            Some(end) => off
+                .checked_sub(end.saturating_sub(1) / PAGE)
+                .is_some_and(|gap| gap <= 1),
+        }
+    }
+
+    /// True at the two pages where the reader of the latest window is expected: its mark and its end.
+    pub fn expects(&self, off: u64) -> bool {
+        let end = self.start + self.size;
+        off == end.wrapping_sub(self.async_size) || off == end
+    }
+
+    /// True in the latest window and in as many pages before it: where a reader is whose pages were evicted.
+    pub fn follows_window(&self, off: u64) -> bool {
+        let end = self.start + self.size;
+        self.start
+            .checked_sub(self.size)
+            .is_some_and(|from| (from..end).contains(&off))
+    }
+
+    /// A window all of which is asynchronous.
+    pub fn set(&mut self, start: u64, size: u64) {
+        (self.start, self.size, self.async_size) = (start, size, size);
+    }
+
+    /// The window after the latest one.
+    pub fn push(&mut self) {
+        self.set(self.start + self.size, next(self.size, self.max));
+    }
+
+    /// The first window of a stream.
+    pub fn initial(&mut self, off: u64, req: u64) {
+        self.set(off, init(req, self.max));
+        if self.size > req {
+            self.async_size = self.size - req;
+        }
+    }
+
+    /// The merge (2.3): a window that the current page would continue at once gets the next one added.
+    pub fn merge(&mut self, off: u64) {
+        if off == self.start && self.size == self.async_size {
+            self.async_size = next(self.size, self.max);
+            self.size += self.async_size;
+        }
+    }
+
+    /// The table of 2.3: what 2.6.31 and all after it do, up to where they look at cached pages for a stream. `context`
+    /// sets a window and says so, or leaves the state alone.
+    pub fn demand(
+        &mut self,
+        touch: Touch,
+        ask: &Ask<'_>,
+        plan: &mut Plan,
+        context: impl FnOnce(&mut State) -> bool,
+    ) {
+        let Touch { hit, off, req } = touch;
+        plan.why = Some(self.why(touch));
+        if off == 0 {
+            self.initial(off, req);
+        } else if self.expects(off) {
+            self.push();
+        } else if hit {
+            let Some(hole) = hole_after(ask, off, self.max) else {
+                plan.why = Some(Why::AllCached);
+                return;
+            };
+            self.set(hole, next(hole - off + req, self.max));
+        } else if req > self.max || self.near(off) {
+            self.initial(off, req);
+        } else if !context(self) {
+            return fetch(ask, off, req, None, plan);
+        } else {
+            plan.why = Some(Why::Context);
+        }
+        self.merge(off);
+        self.submit(ask, plan);
+    }
+
+    /// Why there is none: the hint RANDOM takes the maximum away or sets a flag.
+    pub fn off(&self) -> Why {
+        if self.random || self.device_max > 0 {
+            Why::HintRandom
+        } else {
+            Why::Off
+        }
+    }
+
+    /// The rule of a miss or a mark that the table of 2.3 follows at this point; without a window, which it has not been.
+    pub fn why(&self, Touch { hit, off, req }: Touch) -> Why {
+        match () {
+            () if off == 0 => Why::FileStart,
+            () if self.expects(off) && hit => Why::NextWindow,
+            () if self.expects(off) => Why::WindowEnd,
+            () if hit => Why::FoundMark,
+            () if self.near(off) => Why::Sequential,
+            () if req > self.max => Why::Large,
+            () => Why::NoHistory,
+        }
+    }
+
+    /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
+    pub fn submit(&self, ask: &Ask<'_>, plan: &mut Plan) {
+        // Without an asynchronous part the mark is just outside the window, and is dropped.
+        let mark = self.start + self.size - self.async_size;
+        fetch(ask, self.start, self.size, Some(mark), plan);
+    }
+}
+
+/// A version's rule with the state of one open description.
+pub struct Stream<R> {
+    state: State,
+    rule: R,
+}
+
+impl<R: Rule> Stream<R> {
+    /// A fresh one; `max` in bytes.
+    pub fn new(max: u64, rule: R) -> Stream<R> {
+        Stream {
+            state: State::new(max / PAGE),
+            rule,
+        }
+    }
+
+    /// 2.1: the page at `off` is absent. If it still is afterwards, the reader reads that one page.
+    fn sync(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
+        if self.state.max == 0 || self.state.random {
+            plan.why = Some(self.state.off());
+        }
+        if self.state.max > 0 && self.state.random {
+            force(ask, off, req, plan);
+        } else if self.state.max > 0 {
+            self.rule.demand(
+                &mut self.state,
+                Touch {
+                    hit: false,
+                    off,
+                    req,
+                },
+                ask,
+                plan,
+            );
+        }
+        let at = off * PAGE;
+        if plan
+            .windows
+            .iter()
+            .all(|w| !(w.range.start()..w.range.end()).contains(&at))
+        {
+            fetch(ask, off, 1, None, plan);
+        }
+    }
+
+    /// 2.1: the page at `off` bears the mark.
+    fn follow(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
+        if self.state.max == 0 {
+            (plan.keep_mark, plan.why) = (true, Some(self.state.off()));
+            return;
+        }
+        self.rule.demand(
+            &mut self.state,
+            Touch {
+                hit: true,
+                off,
+                req,
+            },
+            ask,
+            plan,
+        );
+    }
+
+    /// 2.5: a window around a faulting page.
+    fn read_around(&mut self, page: u64, ask: &Ask<'_>, plan: &mut Plan) {
+        let max = self.state.max;
+        plan.why = Some(if max > 0 {
+            Why::Around
+        } else {
+            self.state.off()
+        });
+        if max > 0 {
+            self.state.set(page.saturating_sub(max / 2), max);
+            self.state.async_size = if R::QUIRKS.early_faults { 0 } else { max / 4 };
+            self.state.submit(ask, plan);
+        }
+    }
+}
+
+impl<R: Rule> Policy for Stream<R> {
+    fn wants(&self) -> Wants {
+        Wants {
+            read_end: true,
+            ..Wants::default()
+        }
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let pages = wanted(ask);
+        self.sync(pages.first, pages.len(), ask, plan);
+    }
+
+    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let pages = wanted(ask);
+        self.follow(pages.first, pages.len(), ask, plan);
+    }
+
+    fn on_read_end(&mut self, end: u64) {
+        self.state.prev_end = Some(end);
+    }
+
+    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
+        let page = ask.at / PAGE;
+        if map.advice == Advice::Random {
+            plan.why = Some(Why::HintRandom);
+            return;
+        }
+        if map.advice == Advice::Sequential || R::QUIRKS.early_faults && self.state.near(page) {
+            return self.sync(page, self.state.max, ask, plan);
+        }
+        self.state.mmap_miss += 1;
+        plan.why = Some(Why::ManyMisses);
+        if self.state.mmap_miss <= MMAP_LOTSAMISS {
+            self.read_around(page, ask, plan);
+        }
+    }
+
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, plan: &mut Plan) {
+        if map.advice == Advice::Random {
+            plan.keep_mark = true;
+            return;
+        }
+        self.state.mmap_miss = self.state.mmap_miss.saturating_sub(1);
+        if marked {
+            self.follow(ask.at / PAGE, self.state.max, ask, plan);
+        }
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+        let state = &mut self.state;
+        match advice {
+            Advice::Normal => (state.max, state.random) = (state.device_max, false),
+            Advice::Sequential => (state.max, state.random) = (2 * state.device_max, false),
+            Advice::Random if R::QUIRKS.random_is_off => state.max = 0,
+            Advice::Random => state.random = true,
+            Advice::WillNeed => {
+                if let Some(pages) = hinted(ask) {
+                    plan.why = Some(Why::Asked);
+                    force(ask, pages.first, pages.len(), plan);
+                }
+            }
+            Advice::DontNeed => {}
+        }
+    }
+}

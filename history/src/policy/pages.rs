@@ -1,0 +1,20 @@
+//! What the published policies share beside the arithmetic of `foreread_core::policy::ondemand`: forced reads, and the next hole of
+//! the cache. Not a policy, and no state.
+
+use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
+use foreread_core::policy::{Ask, Plan};
+
+/// Exactly this, in large pieces, without state or mark.
+pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
+    let nr = clip(ask, i, nr);
+    for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
+        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, plan);
+    }
+}
+
+/// The first absent page after page `x`, looking at `max` pages.
+pub fn hole_after(ask: &Ask<'_>, x: u64, max: u64) -> Option<u64> {
+    ask.probe
+        .next_hole((x + 1) * PAGE, max * PAGE)
+        .map(|at| at / PAGE)
+}

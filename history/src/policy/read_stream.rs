@@ -1,0 +1,205 @@
+//! `read-stream`: the look-ahead of PostgreSQL 19's read streams.
+//!
+//! Two numbers in blocks of 8 KiB. The *combine* size is how long a request may become; it doubles with each request up to
+//! `combine`, because a long first request takes longer than a short one. The *distance* is how far ahead of the consumer
+//! requests are sent; it doubles only when the consumer had to wait. A block that needs no request lowers the distance by one
+//! block, but only after a hold-off: as many such blocks in a row as the largest distance has.
+//!
+//! ```text
+//!   waited                      distance x 2, up to max             hold-off = blocks of max
+//!   a request, no wait          distance as it is                   hold-off = blocks of max
+//!   no request (cached)         hold-off > 0: hold-off - 1, else distance - 1
+//!
+//!   pos ├──── distance ────┤    a request is sent when a whole one of the combine size fits before the end of the distance
+//!       ├─16─┤├─16─┤├─16─┤
+//! ```
+//! Example: reads of 128 KiB (16 blocks) in order. The first waits for requests of 1, 2, 4, 8 and 1 blocks, so the distance is
+//! 32 blocks and the combine size 16. The second read is the proof of a run. It waits as well, so the distance is 64 blocks, and
+//! four requests of 16 are sent. Once reads no longer wait, the distance stays where it is.
+//!
+//! Differs from the original: PostgreSQL gets a list of blocks from its caller, a policy sees reads. So one open description is
+//! one stream, its blocks are those behind the read in order, and nothing is read ahead before the second read in order. A read
+//! elsewhere starts the stream anew.
+//!
+//! Sources: the commit messages of "read_stream: Only increase distance when waiting for IO", "read_stream: Prevent distance from
+//! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,
+//! March and April 2026); defaults of the manual: `io_combine_limit` 128 KiB, `effective_io_concurrency` 16, so 2 MiB at most.
+
+use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants, Why};
+
+/// PostgreSQL's block.
+const BLOCK: u64 = 8192;
+
+/// One stream. Sizes in blocks.
+struct ReadStream {
+    max: u64,
+    max_combine: u64,
+    combine: u64,
+    distance: u64,
+    hold_off: u64,
+    /// Where the next read is expected.
+    pos: u64,
+    /// Up to where has been read ahead.
+    end: u64,
+}
+
+impl ReadStream {
+    fn new(max: u64, combine: u64) -> ReadStream {
+        let max_combine = (combine / BLOCK).max(1);
+        let max = if max == 0 { 0 } else { (max / BLOCK).max(1) };
+        ReadStream {
+            max,
+            max_combine,
+            combine: 1,
+            distance: 1,
+            hold_off: 0,
+            pos: u64::MAX,
+            end: 0,
+        }
+    }
+
+    /// The consumer waited for `blocks`: as often as requests of the combine size are needed for them.
+    fn waited(&mut self, mut blocks: u64) {
+        while blocks > 0 {
+            blocks = blocks.saturating_sub(self.combine);
+            self.sent();
+            self.distance = (2 * self.distance).min(self.max);
+        }
+    }
+
+    /// A request went out.
+    fn sent(&mut self) {
+        self.combine = (2 * self.combine).min(self.max_combine);
+        self.hold_off = self.max;
+    }
+
+    /// This many blocks in a row needed no request.
+    fn cached(&mut self, blocks: u64) {
+        let held = self.hold_off.min(blocks);
+        self.hold_off -= held;
+        self.distance = self.distance.saturating_sub(blocks - held).max(1);
+    }
+
+    /// Sends what fits between what is asked for and the end of the distance; what is cached needs no request.
+    fn look_ahead(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.max_fetch = self.combine * BLOCK;
+        let to = self
+            .pos
+            .saturating_add(self.distance * BLOCK)
+            .min(ask.file_size);
+        while self.end < to {
+            let whole = self.combine.min(self.distance) * BLOCK;
+            if to - self.end < whole && to < ask.file_size {
+                return;
+            }
+            let until = (self.end + whole).min(to);
+            match ask.probe.next_hole(self.end, until - self.end) {
+                None => self.cached((until - self.end).div_ceil(BLOCK)),
+                Some(_) => {
+                    plan.read(self.end, until - self.end, None);
+                    self.sent();
+                }
+            }
+            self.end = until;
+        }
+    }
+}
+
+impl Policy for ReadStream {
+    fn wants(&self) -> Wants {
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let Some((start, end)) = ask.readable(self.max, plan) else {
+            return;
+        };
+        let goes_on = start == self.pos;
+        if !goes_on {
+            (self.combine, self.distance, self.hold_off, self.end) = (1, 1, 0, end);
+        }
+        let is_here = [start, end - 1].iter().all(|at| ask.probe.is_present(*at));
+        if !is_here {
+            self.waited((end - start).div_ceil(BLOCK));
+        } else if self.end <= start {
+            self.cached((end - start).div_ceil(BLOCK));
+        }
+        self.pos = end;
+        self.end = self.end.max(end);
+        plan.why = Some(if goes_on { Why::NotYet } else { Why::Broken });
+        if goes_on {
+            self.look_ahead(ask, plan);
+        }
+        if !plan.windows.is_empty() {
+            plan.why = Some(Why::NextWindow);
+        } else if goes_on && self.end >= ask.file_size {
+            plan.why = Some(Why::EndOfFile);
+        }
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "read-stream",
+    summary: "PostgreSQL 19's read stream: farther only when the reader waited, nearer only after a hold-off",
+    origin: "PostgreSQL 19, read_stream, commit messages of Andres Freund, 2026",
+    scope: Scope::Open,
+    page_bytes: None,
+    params: &[
+        Param {
+            key: "max",
+            unit: Unit::Bytes,
+            default: "2M",
+            range: (0, 1 << 30),
+            help: "largest distance (io_combine_limit x effective_io_concurrency); 0 is off",
+        },
+        Param {
+            key: "combine",
+            unit: Unit::Bytes,
+            default: "128K",
+            range: (BLOCK, 1 << 30),
+            help: "largest request (io_combine_limit)",
+        },
+    ],
+    build: |v| Box::new(ReadStream::new(v[0], v[1])),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the header.
+    #[test]
+    fn distance_and_combine_size_are_two_numbers() {
+        let mut stream = ReadStream::new(2 << 20, 128 << 10);
+        stream.waited(16);
+        assert_eq!((stream.distance, stream.combine, stream.max), (32, 16, 256));
+        stream.waited(16);
+        assert_eq!((stream.distance, stream.combine), (64, 16));
+        // Requests without a wait leave the distance as it is and let the combine size grow.
+        let mut early = ReadStream::new(2 << 20, 128 << 10);
+        (0..3).for_each(|_| early.sent());
+        assert_eq!((early.distance, early.combine), (1, 8));
+        (0..9).for_each(|_| stream.waited(16));
+        assert_eq!(stream.distance, 256);
+    }
+
+    /// Miss, hit, miss: the hits between do not lower the distance. 256 hits in a row are the hold-off.
+    #[test]
+    fn the_distance_is_held_for_a_whole_largest_distance() {
+        let mut stream = ReadStream::new(2 << 20, 128 << 10);
+        for _ in 0..10 {
+            stream.waited(1);
+            stream.cached(200);
+        }
+        assert_eq!(stream.distance, 256);
+        stream.cached(56);
+        assert_eq!(stream.distance, 256);
+        stream.cached(10);
+        assert_eq!(stream.distance, 246);
+        stream.cached(1000);
+        assert_eq!(stream.distance, 1);
+    }
+}

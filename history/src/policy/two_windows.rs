@@ -1,0 +1,300 @@
+//! What the three `linux-2.6.0*` policies share: the readahead of 2003 with its current window and its window ahead.
+//! Not a policy.
+//!
+//! It sees one page at a time and knows no request size. Each page that goes on makes the next window two pages
+//! larger, each that does not makes it two smaller, until it is off; then it watches for a run of single pages.
+//!
+//! ```text
+//!   start            start+size = astart        astart+asize
+//!     ├──────────────────────┤├──────────────────────┤
+//!       current: walked now   ahead: read when the walk in the current one began
+//! ```
+//!
+//! A version says when the windows see a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
+//! reads what it names, and no other is known; `max` stays what it is.
+//!
+//! Source: docs/spec/linux-readahead.md 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
+
+use super::pages::force;
+use foreread_core::event::Advice;
+use foreread_core::policy::{
+    Ask, DemandMode, Param, Plan, Policy, Unit, Wants, Why,
+    ondemand::{PAGE, SIZES, clip, fetch, hinted},
+};
+use std::ops::Range;
+
+/// A request counts at most this many pages beyond the end of the file.
+const BEYOND_END: u64 = 4096;
+
+/// And at most this many pages in all: one `read` of Linux returns no more than 2 GiB less a page (`read(2)`). Each page
+/// costs time, so a request needs a limit.
+const MAX_PAGES: u64 = (1 << 19) - 1;
+
+/// The parameter of this name.
+pub const MIN: Param = Param {
+    key: "min",
+    unit: Unit::Bytes,
+    default: "16K",
+    range: (PAGE, SIZES.1),
+    help: "evictions shrink the next window no further",
+};
+
+/// State of one open description, in pages.
+#[derive(Clone, Debug)]
+pub struct TwoWindows {
+    max: u64,
+    min: u64,
+    start: u64,
+    /// Of the current window; while it is off, the pages of the run so far.
+    size: u64,
+    /// Zero is none.
+    astart: u64,
+    asize: u64,
+    /// Size of the next window; zero: never used; none: off.
+    next: Option<u64>,
+    /// The last page looked at.
+    prev: u64,
+}
+
+impl TwoWindows {
+    /// A fresh one; both in bytes.
+    pub fn new(max: u64, min: u64) -> TwoWindows {
+        let (max, min) = (max / PAGE, min / PAGE);
+        TwoWindows {
+            max,
+            min,
+            start: 0,
+            size: 0,
+            astart: 0,
+            asize: 0,
+            next: Some(0),
+            prev: 0,
+        }
+    }
+
+    /// True once the window has shrunk away.
+    pub fn is_off(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Why no window is read while readahead is off.
+    fn off(&self) -> Option<Why> {
+        if self.max == 0 {
+            Some(Why::Off)
+        } else {
+            self.is_off().then_some(Why::Shrunk)
+        }
+    }
+
+    /// 1.1: page `p` is about to be looked up. The answer is the rule of the window that it starts; none where it starts
+    /// none. What is read of an absent page while readahead is off has its rule at the miss.
+    pub fn look(&mut self, p: u64, ask: &Ask<'_>, plan: &mut Plan) -> Option<Why> {
+        let orig = self.next?;
+        if (p == self.prev && orig != 0) || self.max == 0 {
+            return None;
+        }
+        if orig == 0 && p == 0 {
+            self.next = Some(self.max / 2);
+            return Some(self.begin(p, orig, Why::FileStart, ask, plan));
+        }
+        self.prev = p;
+        let end = self.start + self.size;
+        let goes_on = (self.start..=end).contains(&p);
+        let next = if goes_on {
+            orig + 2
+        } else {
+            orig.saturating_sub(2)
+        }
+        .min(self.max);
+        if next == 0 {
+            self.turn_off();
+            return None;
+        }
+        self.next = Some(next);
+        if (self.start..end).contains(&p) {
+            if self.astart != 0 {
+                return None;
+            }
+            (self.astart, self.asize) = (end, next);
+            let got = start_reading(end, next, ask, plan);
+            self.adapt(got, orig);
+            Some(if got { Why::NextWindow } else { Why::AllCached })
+        } else if p == self.astart {
+            (self.start, self.size, self.prev) = (self.astart, self.asize, self.astart);
+            (self.astart, self.asize) = (0, 0);
+            None
+        } else {
+            let why = if goes_on {
+                Why::WindowEnd
+            } else {
+                Why::Elsewhere
+            };
+            Some(self.begin(p, orig, why, ask, plan))
+        }
+    }
+
+    /// A new current window at `p` by the rule `why`.
+    fn begin(&mut self, p: u64, orig: u64, why: Why, ask: &Ask<'_>, plan: &mut Plan) -> Why {
+        (self.start, self.size) = (p, self.next.unwrap_or(0));
+        (self.astart, self.asize) = (0, 0);
+        let got = start_reading(p, self.size, ask, plan);
+        self.adapt(got, orig);
+        if got { why } else { Why::AllCached }
+    }
+
+    /// A window all of which was cached already makes the next one smaller than the last.
+    fn adapt(&mut self, got: bool, orig: u64) {
+        if got {
+            return;
+        }
+        if orig <= 1 {
+            return self.turn_off();
+        }
+        self.next = Some(orig - 1);
+        if self.asize != 0 {
+            self.asize = orig - 1;
+        }
+    }
+
+    fn turn_off(&mut self) {
+        (self.next, self.size) = (None, 0);
+    }
+
+    /// 1.2: page `p` is absent after it was looked at. The run that turns it on again leaves out its own last page.
+    pub fn missed(&mut self, p: u64) {
+        if let Some(next) = self.next {
+            self.next = Some(next.saturating_sub(3).max(self.min));
+            return;
+        }
+        self.size = if p == self.prev + 1 { self.size + 1 } else { 0 };
+        self.prev = p;
+        self.rearm(p);
+    }
+
+    /// Off, and told of all pages of a request at once: the run goes on, or begins anew with all but its first page.
+    pub fn missed_request(&mut self, pages: &Range<u64>) {
+        let count = pages.end - pages.start;
+        self.size = if pages.start == self.prev + 1 {
+            self.size + count
+        } else {
+            count - 1
+        };
+        self.prev = pages.end - 1;
+        self.rearm(pages.end);
+    }
+
+    /// A run as long as the maximum turns it on again, at full size, with a window up to `end`.
+    fn rearm(&mut self, end: u64) {
+        if self.size >= self.max {
+            (self.start, self.size, self.next) =
+                (end.saturating_sub(self.max), self.max, Some(self.max));
+            (self.astart, self.asize) = (0, 0);
+        }
+    }
+}
+
+/// Pages that the windows see before a request is read (1.3): rounded down at the end, but at least one; none for no bytes.
+fn announced(ask: &Ask<'_>) -> Range<u64> {
+    let first = ask.request.start() / PAGE;
+    if ask.request.is_empty() {
+        return first..first;
+    }
+    let last = (ask.request.end() / PAGE)
+        .min(ask.file_size / PAGE + BEYOND_END)
+        .min(first + MAX_PAGES);
+    first..last.max(first + 1)
+}
+
+/// Reads `nr` pages from `start`; false when nothing of them is left to read.
+pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> bool {
+    let left = ask
+        .probe
+        .next_hole(start * PAGE, clip(ask, start, nr) * PAGE)
+        .is_some();
+    if left {
+        fetch(ask, start, nr, None, plan);
+    }
+    left
+}
+
+/// What differs between the versions.
+pub trait Telling: Send {
+    /// The windows see all pages of a request before it is read; else each as it is read.
+    const ANNOUNCES: bool;
+
+    /// The pages of a request have been announced.
+    fn announced(
+        &self,
+        _windows: &mut TwoWindows,
+        _pages: Range<u64>,
+        _ask: &Ask<'_>,
+        _plan: &mut Plan,
+    ) {
+    }
+
+    /// Whether a page that is still absent when its turn comes counts for the windows.
+    fn counts_misses(&self, _windows: &TwoWindows) -> bool {
+        true
+    }
+}
+
+/// A version with the state of one open description.
+pub struct Reader<T> {
+    windows: TwoWindows,
+    telling: T,
+}
+
+impl<T: Telling> Reader<T> {
+    /// A fresh one; both sizes in bytes.
+    pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
+        Reader {
+            windows: TwoWindows::new(max, min),
+            telling,
+        }
+    }
+}
+
+impl<T: Telling> Policy for Reader<T> {
+    fn demand_mode(&self) -> DemandMode {
+        DemandMode::PageSerial
+    }
+
+    fn wants(&self) -> Wants {
+        Wants {
+            read: T::ANNOUNCES,
+            ..Wants::default()
+        }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let pages = announced(ask);
+        for p in pages.clone() {
+            // The first window of the request names the rule of the answer.
+            let why = self.windows.look(p, ask, plan);
+            if !plan.why.is_some_and(Why::is_on) {
+                plan.why = why.or(plan.why);
+            }
+        }
+        self.telling.announced(&mut self.windows, pages, ask, plan);
+    }
+
+    fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        if !T::ANNOUNCES {
+            plan.why = self.windows.look(ask.at / PAGE, ask, plan);
+        }
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        plan.why = self.windows.off();
+        if self.telling.counts_misses(&self.windows) {
+            self.windows.missed(ask.at / PAGE);
+        }
+    }
+
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+        if let (Advice::WillNeed, Some(pages)) = (advice, hinted(ask)) {
+            plan.why = Some(Why::Asked);
+            force(ask, pages.first, pages.len(), plan);
+        }
+    }
+}

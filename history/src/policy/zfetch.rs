@@ -1,0 +1,225 @@
+//! `zfetch`: the speculative prefetcher of ZFS as of 2022.
+//!
+//! A read that begins where the last one of a stream ended is a hit, and reads ahead up to the stream's distance. The distance is
+//! the size of the read at first and doubles with each hit up to `min`. Beyond that, it grows by an eighth, and only after a
+//! prefetch that came too late for its read, up to `max`.
+//!
+//! ```text
+//!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
+//!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
+//! ```
+//! A file has 8 streams. A read that is no hit starts a stream if there is room, or if a stream may be replaced:
+//!
+//! ```text
+//!   never hit           at once                 oldest first
+//!   hit before          after 1 s without one
+//!   2 s without a hit   removed
+//! ```
+//! Example: a random reader beside a scan. Each random read replaces a stream that was never hit, so the scan keeps its own.
+//!
+//! Differs from the original: bytes instead of blocks of the file, no prefetch of indirect blocks, and no halt of the doubling
+//! by what share of the cache is in flight.
+//!
+//! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022), its description;
+//! the manual page zfs(4) for the names and the defaults (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB,
+//! `zfetch_max_streams` 8, `zfetch_min_sec_reap` 1, `zfetch_max_sec_reap` 2).
+
+use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants, Why};
+use foreread_core::units::Nanos;
+
+/// Streams of a file: `zfetch_max_streams`.
+const MAX_STREAMS: usize = 8;
+/// Nanoseconds without a hit after which a stream that had one may be replaced, and after which any is removed.
+const MIN_REAP_NS: u64 = 1_000_000_000;
+const MAX_REAP_NS: u64 = 2_000_000_000;
+/// Part of the distance by which it grows once it is `min`.
+const LATE_PART: u64 = 8;
+
+/// A run of reads.
+struct Stream {
+    /// Where the next read is expected.
+    pos: u64,
+    /// Up to where has been read ahead.
+    end: u64,
+    distance: u64,
+    hits: u64,
+    /// When it was last read.
+    at: Nanos,
+}
+
+/// All streams of a file.
+struct Zfetch {
+    min: u64,
+    max: u64,
+    streams: Vec<Stream>,
+}
+
+impl Stream {
+    /// The distance after a hit of `len` bytes; `late`: a prefetch came too late for it.
+    fn grow(&mut self, len: u64, late: bool, min: u64, max: u64) {
+        self.distance = if self.hits == 0 {
+            len.min(min)
+        } else if self.distance < min {
+            (2 * self.distance).min(min)
+        } else if late {
+            self.distance + self.distance / LATE_PART
+        } else {
+            self.distance
+        };
+        self.distance = self.distance.min(max);
+        self.hits += 1;
+    }
+}
+
+impl Policy for Zfetch {
+    fn wants(&self) -> Wants {
+        Wants {
+            read: true,
+            ..Wants::default()
+        }
+    }
+
+    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+        let Some((start, end)) = ask.readable(self.max, plan) else {
+            return;
+        };
+        self.streams.retain(|s| ask.now.since(s.at) <= MAX_REAP_NS);
+        let Some(stream) = self.streams.iter_mut().find(|s| s.pos == start) else {
+            plan.why = Some(Why::NoHistory);
+            return self.begin(end, ask.now);
+        };
+        let late =
+            start < stream.end && [start, end - 1].iter().any(|at| !ask.probe.is_present(*at));
+        stream.grow(end - start, late, self.min, self.max);
+        (stream.pos, stream.at) = (end, ask.now);
+        let from = stream.end.max(end);
+        let to = (end + stream.distance).min(ask.file_size);
+        plan.why = Some(if from >= ask.file_size {
+            Why::EndOfFile
+        } else {
+            Why::NotYet
+        });
+        if from < to {
+            plan.why = Some(if stream.hits == 1 {
+                Why::Sequential
+            } else {
+                Why::NextWindow
+            });
+            plan.read(from, to - from, None);
+            stream.end = to;
+        }
+    }
+}
+
+impl Zfetch {
+    /// A stream whose next read is expected at `pos`, if there is room for it.
+    fn begin(&mut self, pos: u64, now: Nanos) {
+        if self.streams.len() >= MAX_STREAMS {
+            let may_go = |s: &Stream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;
+            let going = self.streams.iter().enumerate().filter(|(_, s)| may_go(s));
+            let Some((at, _)) = going.min_by_key(|(_, s)| (s.hits > 0, s.at)) else {
+                return;
+            };
+            self.streams.swap_remove(at);
+        }
+        self.streams.push(Stream {
+            pos,
+            end: pos,
+            distance: 0,
+            hits: 0,
+            at: now,
+        });
+    }
+}
+
+pub static INFO: Info = Info {
+    name: "zfetch",
+    summary: "ZFS's prefetcher: doubles to 4 MiB, then an eighth more where it came too late",
+    origin: "OpenZFS pull request 13452 (Alexander Motin, 2022) and zfs(4)",
+    scope: Scope::File,
+    page_bytes: None,
+    params: &[
+        Param {
+            key: "max",
+            unit: Unit::Bytes,
+            default: "64M",
+            range: (0, 1 << 30),
+            help: "largest distance (zfetch_max_distance); 0 is off",
+        },
+        Param {
+            key: "min",
+            unit: Unit::Bytes,
+            default: "4M",
+            range: (0, 1 << 30),
+            help: "distance that is doubled up to (zfetch_min_distance)",
+        },
+    ],
+    build: |v| {
+        Box::new(Zfetch {
+            max: v[0],
+            min: v[1].min(v[0]),
+            streams: Vec::new(),
+        })
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+    const MIB: u64 = 1 << 20;
+
+    /// The example of the header.
+    #[test]
+    fn the_distance_doubles_and_then_waits_for_lateness() {
+        let mut stream = Stream {
+            pos: 0,
+            end: 0,
+            distance: 0,
+            hits: 0,
+            at: Nanos(0),
+        };
+        let late = [
+            false, true, true, true, true, true, false, true, false, true,
+        ];
+        let grown: Vec<u64> = late
+            .map(|late| {
+                stream.grow(128 * KIB, late, 4 * MIB, 64 * MIB);
+                stream.distance / KIB
+            })
+            .to_vec();
+        assert_eq!(
+            grown,
+            [128, 256, 512, 1024, 2048, 4096, 4096, 4608, 4608, 5184]
+        );
+        (0..100).for_each(|_| stream.grow(128 * KIB, true, 4 * MIB, 64 * MIB));
+        assert_eq!(stream.distance, 64 * MIB);
+    }
+
+    #[test]
+    fn streams_that_were_never_hit_make_room_first() {
+        let mut zfetch = Zfetch {
+            min: 4 * MIB,
+            max: 64 * MIB,
+            streams: Vec::new(),
+        };
+        (0..8).for_each(|n| zfetch.begin(n * MIB, Nanos(n)));
+        zfetch
+            .streams
+            .iter_mut()
+            .filter(|s| s.pos != 3 * MIB)
+            .for_each(|s| s.hits = 1);
+        let has = |zfetch: &Zfetch, mib: u64| zfetch.streams.iter().any(|s| s.pos == mib * MIB);
+        zfetch.begin(100 * MIB, Nanos(10));
+        assert!(has(&zfetch, 100) && !has(&zfetch, 3) && has(&zfetch, 0));
+        zfetch.streams.iter_mut().for_each(|s| s.hits = 1);
+        zfetch.begin(200 * MIB, Nanos(20));
+        assert!(!has(&zfetch, 200), "all were hit within a second");
+        zfetch.begin(200 * MIB, Nanos(MIN_REAP_NS + 1));
+        assert!(
+            has(&zfetch, 200) && !has(&zfetch, 0) && zfetch.streams.len() == 8,
+            "the oldest went"
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Workloads of the publications: made to meet what they state, where no trace was published.
+//!
+//! `population` and `volume` are shared by several and are no workloads.
+
+mod population;
+mod volume;
+
+mod blkid;
+mod boot_ide;
+mod boot_virtio;
+mod grep_ide;
+mod grep_virtio;
+mod mmap_console;
+mod mmap_desktop;
+
+use foreread_core::policy::SpecError;
+use foreread_sim::workload::{self, Chosen, Info};
+
+/// What programs read from small devices and through maps [Wu 2010a, 2010b].
+static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::INFO];
+
+/// What virtual machines read from a volume [Crume 2014].
+static VOLUMES: &[&Info] = &[
+    &boot_ide::INFO,
+    &boot_virtio::INFO,
+    &grep_ide::INFO,
+    &grep_virtio::INFO,
+];
+
+/// Every workload, in the order of `foreread workloads`: programs come before trees of files, volumes last.
+#[must_use]
+pub fn workloads() -> Vec<&'static Info> {
+    let list = crate::insert(workload::ALL, PROGRAMS, |info| info.name == "tree");
+    crate::insert(&list, VOLUMES, |_| false)
+}
+
+/// Reads `NAME:key=value,...` of a workload.
+///
+/// # Errors
+/// Those of [`workload::parse_among`].
+pub fn parse_workload(text: &str) -> Result<Chosen, SpecError> {
+    workload::parse_among(text, &workloads())
+}

@@ -1,0 +1,92 @@
+//! The two reads by which `blkid` recognises a small device: 1 KiB at 0, then 16 KiB at 1536.
+//!
+//! The case in which readahead that is right in general costs a slow device seconds: the first read looks like the
+//! start of a file, the second like its continuation, and the kernel of 2010 made 48 KiB of the 17 KiB wanted. The
+//! remedy of the time is `advice=random`: the hint RANDOM on the whole device before the first read.
+//!
+//! Never: anything but these two reads.
+//!
+//! ```text
+//!   |--1024--|  512  |------------------- 16384 -------------------|   not wanted, in part read ahead ...
+//! ```
+
+use foreread_core::event::Advice;
+use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_sim::workload::{Info, Request, Workload, too_small};
+
+/// Offset and length of each read.
+const READS: [(u64, u64); 2] = [(0, 1024), (1536, 16_384)];
+const MIN_BYTES: u64 = READS[1].0 + READS[1].1;
+
+/// What there is to know of it.
+pub static INFO: Info = Info {
+    name: "blkid",
+    summary: "two reads of 17 KiB together, by which a small device is recognised",
+    origin: "Wu Fengguang, 'readahead: limit readahead size for small devices', 2010: Linus Torvalds's report on blkid",
+    least_bytes: MIN_BYTES,
+    cache_bytes: None,
+    params: &[Param {
+        key: "advice",
+        unit: Unit::Word(&["normal", "random"]),
+        default: "normal",
+        range: (0, 0),
+        help: "the hint on the whole device before the first read",
+    }],
+    build,
+};
+
+fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
+    if size < MIN_BYTES {
+        return Err(too_small(
+            INFO.name,
+            size,
+            format!("is less than the {MIN_BYTES} bytes that it needs"),
+        ));
+    }
+    let hint = (values == [1]).then(|| Request::hint(Advice::Random, 0, size));
+    let reads = READS.map(|(offset, len)| Request::read(offset, len));
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        1,
+        hint.into_iter().chain(reads).collect(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_workload as parse;
+
+    #[test]
+    fn the_two_published_reads() {
+        let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
+        let workload = build("blkid", 505_000).expect("fits");
+        assert_eq!(
+            (
+                workload.reads(),
+                workload.bytes(),
+                workload.distinct_bytes(4096)
+            ),
+            (2, 17_408, 20_480)
+        );
+        assert_eq!(
+            workload.jobs[0].requests,
+            [Request::read(0, 1024), Request::read(1536, 16_384)]
+        );
+        let hinted = build("blkid:advice=random", 505_000).expect("fits");
+        assert_eq!(
+            hinted.jobs[0].requests[0],
+            Request::hint(Advice::Random, 0, 505_000)
+        );
+        assert_eq!(hinted.jobs[0].requests[1..], workload.jobs[0].requests);
+        let error = build("blkid", MIN_BYTES - 1)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "blkid: size=17919 is less than the 17920 bytes that it needs"
+        );
+    }
+}

@@ -1,0 +1,440 @@
+//! The reads of a guest system on a volume, made from published counts: what `boot-virtio` and the `grep-*` share.
+//!
+//! It is no workload itself. A [`Shape`] says how many reads there are and of how many blocks, which of them follow
+//! each other in streams that a detector notices, and how many may be outstanding.
+//!
+//! ```text
+//!   reads, in order    ├─stream─┤ ├grp┤ ├g┤ ├─grp─┤ | ├g┤ ├──stream──┤ ├grp┤ | ...
+//!                      └──────────── zone ────────┘   └───── zone ─────┘
+//!   on the volume      the zones scattered over the file; the extents of a zone in another order, with gaps
+//! ```
+//!
+//! **Zones** model directories: blocks read together are close together, but not in the order of the reads. So
+//! a part of what a detector reads beyond the end of a stream is wanted a little later.
+//!
+//! **Batches** stand for dependencies. A replay at full speed still waits for the reads that a read depended on when
+//! it was recorded, so fewer are outstanding than could be. Here reads go out in batches, and the next batch begins
+//! when all of the last one is there: up to the depth at once in a stream, because a guest that reads ahead itself
+//! sends several; so in some of the other groups; one at a time elsewhere. What a detector makes faster lets the next
+//! batch begin sooner, as it does in a replay.
+//!
+//! Never: a byte twice, a read that is not whole blocks, a gap inside an extent, or none between two of them.
+
+use foreread_core::policy::spec::SpecError;
+use foreread_sim::rng::Rng;
+use foreread_sim::workload::{Job, Request, Workload, too_small};
+
+/// The unit in which a guest's file system places and reads.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// The longest read: 256 sectors, which is the most of IDE and what a guest of that time reads ahead.
+pub const MAX_BLOCKS: u64 = 32;
+
+/// Blocks that are read of a zone: 8 MiB. Chosen with the published times in view, the same for all three workloads.
+const ZONE_BLOCKS: u64 = 2048;
+
+/// How many reads outside streams follow each other without a gap: never enough to be taken for a stream. Those of
+/// `boot-ide`.
+const GROUPS: [usize; 10] = [1, 1, 1, 2, 2, 3, 4, 6, 8, 10];
+/// The longest of them; what is longer is a stream.
+const LONGEST_GROUP: usize = 10;
+
+/// Streams of about the same length.
+pub struct Streams {
+    /// How many.
+    pub count: u64,
+    /// Reads of the shortest; the others are evenly spaced from it to the longest.
+    pub shortest: u64,
+    /// Reads of the longest.
+    pub longest: u64,
+}
+
+/// What the reads are made from.
+pub struct Shape {
+    /// The name of the workload.
+    pub name: &'static str,
+    /// The smallest file.
+    pub least_bytes: u64,
+    /// Reads, and the blocks of all of them.
+    pub reads: usize,
+    /// See `reads`.
+    pub blocks: u64,
+    /// Reads that follow each other, more than ten: long enough for a detector that waits for ten.
+    pub streams: &'static [Streams],
+    /// Blocks of a read in a stream, one value for each stream in turn.
+    pub stream_blocks: &'static [u64],
+    /// Blocks of a read outside streams, each as often as it is listed here; the total may be a little less than what is
+    /// left for them, never more.
+    pub other_blocks: &'static [u64],
+    /// How much of a zone is read.
+    pub zone_percent: u64,
+    /// How many reads may be outstanding.
+    pub depth: u32,
+    /// Of the groups outside streams, how many percent go out `depth` reads at once; streams do, the others do not.
+    pub together_percent: u64,
+}
+
+/// Reads that follow each other without a gap; the blocks of each.
+type Extent = Vec<u64>;
+
+impl Shape {
+    /// The reads, on a file of `size` bytes.
+    ///
+    /// # Errors
+    /// A file smaller than the shape needs.
+    pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
+        if size < self.least_bytes {
+            let why = format!("is less than the {} bytes that it needs", self.least_bytes);
+            return Err(too_small(self.name, size, why));
+        }
+        let mut rng = Rng::new(seed);
+        let mut extents = self.long();
+        extents.extend(self.groups(&extents, &mut rng));
+        rng.shuffle(&mut extents);
+        let starts = place(&extents, self.zone_percent, size / BLOCK_BYTES, &mut rng);
+        let mut requests = Vec::with_capacity(self.reads);
+        let mut batches = Vec::new();
+        for (extent, start) in extents.iter().zip(starts) {
+            let mut at = start;
+            for &blocks in extent {
+                requests.push(Request::read(at * BLOCK_BYTES, blocks * BLOCK_BYTES));
+                at += blocks;
+            }
+            let together = extent.len() > LONGEST_GROUP || rng.below(100) < self.together_percent;
+            let most = if together { self.depth as usize } else { 1 };
+            batches.extend(
+                (0..extent.len())
+                    .step_by(most)
+                    .map(|done| most.min(extent.len() - done)),
+            );
+        }
+        Ok(self.chain(size, &requests, &batches))
+    }
+
+    /// The requests, each batch a job that begins when the one before it has ended. Without batches they are one job.
+    fn chain(&self, size: u64, requests: &[Request], batches: &[usize]) -> Workload {
+        if batches.iter().all(|n| *n == 1) {
+            return Workload::single(self.name, size, 1, requests.to_vec());
+        }
+        let mut workload = Workload::on_files(self.name, vec![size]);
+        let (mut last, mut rest) = (None, requests);
+        for &n in batches {
+            let (batch, behind) = rest.split_at(n);
+            workload.then(
+                &mut last,
+                Job {
+                    depth: n as u32,
+                    ..Job::new(0, 0, batch.to_vec())
+                },
+            );
+            rest = behind;
+        }
+        workload
+    }
+
+    fn long(&self) -> Vec<Extent> {
+        let length =
+            |s: &Streams, i| s.shortest + (s.longest - s.shortest) * i / (s.count - 1).max(1);
+        let lengths = self
+            .streams
+            .iter()
+            .flat_map(|s| (0..s.count).map(move |i| length(s, i)));
+        lengths
+            .zip(self.stream_blocks.iter().cycle())
+            .map(|(n, &blocks)| vec![blocks; n as usize])
+            .collect()
+    }
+
+    /// The reads outside streams: sizes and groups as often as their tables say, in drawn order.
+    fn groups(&self, streams: &[Extent], rng: &mut Rng) -> Vec<Extent> {
+        let reads = self.reads - streams.iter().map(Vec::len).sum::<usize>();
+        let blocks = self.blocks - streams.iter().flatten().sum::<u64>();
+        let mut sizes: Vec<u64> = self
+            .other_blocks
+            .iter()
+            .copied()
+            .cycle()
+            .take(reads)
+            .collect();
+        // The table comes near the total; the rest is a block more for some of the reads.
+        let rest = blocks - sizes.iter().sum::<u64>();
+        let room = sizes.iter_mut().filter(|blocks| **blocks < MAX_BLOCKS);
+        room.take(rest as usize).for_each(|blocks| *blocks += 1);
+        rng.shuffle(&mut sizes);
+        let mut extents = Vec::new();
+        let mut rest = sizes.as_slice();
+        for len in GROUPS.into_iter().cycle() {
+            let (group, behind) = rest.split_at(len.min(rest.len()));
+            extents.push(group.to_vec());
+            rest = behind;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        extents
+    }
+}
+
+/// The first block of each extent.
+fn place(extents: &[Extent], zone_percent: u64, blocks: u64, rng: &mut Rng) -> Vec<u64> {
+    // One block more than is read, so that no two extents touch.
+    let needs: Vec<u64> = extents.iter().map(|e| e.iter().sum::<u64>() + 1).collect();
+    let zones = zones(&needs);
+    let spans: Vec<u64> = zones
+        .iter()
+        .map(|zone| zone.iter().sum::<u64>() * 100 / zone_percent)
+        .collect();
+    let zone_starts = spread(&spans, blocks, rng);
+    let mut starts = Vec::with_capacity(extents.len());
+    for ((zone, &span), zone_start) in zones.iter().zip(&spans).zip(zone_starts) {
+        starts.extend(
+            spread(zone, span, rng)
+                .into_iter()
+                .map(|start| zone_start + start),
+        );
+    }
+    starts
+}
+
+/// Cuts extents, in the order they are read, into zones: each ends with the extent that fills it.
+fn zones(needs: &[u64]) -> Vec<&[u64]> {
+    let mut filled = 0;
+    let ends_zone = |need: &u64| {
+        filled += need;
+        let full = filled >= ZONE_BLOCKS;
+        filled = if full { 0 } else { filled };
+        full
+    };
+    needs.split_inclusive(ends_zone).collect()
+}
+
+/// The start of each part within `span`: one behind the other in drawn order, the free blocks between them divided
+/// at random.
+fn spread(needs: &[u64], span: u64, rng: &mut Rng) -> Vec<u64> {
+    let free = span - needs.iter().sum::<u64>();
+    let mut gaps: Vec<u64> = needs.iter().map(|_| rng.below(free + 1)).collect();
+    gaps.sort_unstable();
+    let mut order: Vec<usize> = (0..needs.len()).collect();
+    rng.shuffle(&mut order);
+    let mut starts = vec![0; needs.len()];
+    let mut used = 0;
+    for (part, gap) in order.into_iter().zip(gaps) {
+        starts[part] = used + gap;
+        used += needs[part];
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        name: "small",
+        least_bytes: 64 << 20,
+        reads: 200,
+        blocks: 1000,
+        streams: &[
+            Streams {
+                count: 3,
+                shortest: 11,
+                longest: 15,
+            },
+            Streams {
+                count: 1,
+                shortest: 20,
+                longest: 20,
+            },
+        ],
+        stream_blocks: &[4, 8],
+        other_blocks: &[1, 2, 8],
+        zone_percent: 70,
+        depth: 4,
+        together_percent: 50,
+    };
+
+    fn reads(seed: u64) -> Vec<Request> {
+        let workload = SHAPE.build(SHAPE.least_bytes, seed).expect("fits");
+        workload
+            .jobs
+            .into_iter()
+            .flat_map(|job| job.requests)
+            .collect()
+    }
+
+    fn sequences(reads: &[Request]) -> Vec<&[Request]> {
+        reads
+            .chunk_by(|a, b| a.offset + a.len == b.offset)
+            .collect()
+    }
+
+    #[test]
+    fn counts_are_met() {
+        let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
+        assert_eq!(
+            (workload.reads(), workload.bytes()),
+            (200, 1000 * BLOCK_BYTES)
+        );
+        assert_eq!(
+            workload.distinct_bytes(BLOCK_BYTES),
+            workload.bytes(),
+            "a byte is read twice"
+        );
+        assert!(
+            reads(1)
+                .iter()
+                .all(|r| r.offset % BLOCK_BYTES == 0 && r.len % BLOCK_BYTES == 0)
+        );
+        assert!(
+            reads(1).iter().all(|r| r.len <= 9 * BLOCK_BYTES),
+            "the table's largest and one"
+        );
+    }
+
+    #[test]
+    fn streams_and_groups_are_those_of_the_tables() {
+        let reads = reads(2);
+        let of_length = |keep: fn(usize) -> bool| {
+            let mut found: Vec<(usize, u64)> = sequences(&reads)
+                .iter()
+                .filter(|s| keep(s.len()))
+                .map(|s| (s.len(), s[0].len / BLOCK_BYTES))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(of_length(|n| n > 10), [(11, 4), (13, 8), (15, 4), (20, 8)]);
+        // 200 - 59 reads in groups: three times the 38 of the table, and 27 more, of which the last 8 find 7.
+        let mut expected = [GROUPS.repeat(3), vec![1, 1, 1, 2, 2, 3, 4, 6, 7]].concat();
+        expected.sort_unstable();
+        assert_eq!(
+            of_length(|n| n <= 10)
+                .iter()
+                .map(|g| g.0)
+                .collect::<Vec<_>>(),
+            expected
+        );
+    }
+
+    /// The order of the extents and the sizes within groups are drawn.
+    #[test]
+    fn nothing_is_in_the_order_of_the_tables() {
+        let lengths =
+            |reads: &[Request]| sequences(reads).iter().map(|s| s.len()).collect::<Vec<_>>();
+        let (one, two) = (reads(1), reads(2));
+        assert_ne!(
+            lengths(&one)[..4],
+            [11, 13, 15, 20],
+            "the streams come first"
+        );
+        assert_ne!(lengths(&one), lengths(&two));
+        let sizes_of_tens = |reads: &[Request]| {
+            let tens = sequences(reads).into_iter().filter(|s| s.len() == 10);
+            let mut sizes: Vec<Vec<u64>> =
+                tens.map(|s| s.iter().map(|r| r.len).collect()).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        assert_ne!(sizes_of_tens(&one), sizes_of_tens(&two));
+    }
+
+    /// Streams in batches of the depth, about half of the groups too, the rest one after the other; each batch after
+    /// the last.
+    #[test]
+    fn batches_follow_each_other() {
+        let workload = SHAPE.build(SHAPE.least_bytes, 1).expect("fits");
+        for (n, job) in workload.jobs.iter().enumerate() {
+            assert_eq!(job.after, (n as u32).checked_sub(1));
+            assert_eq!(
+                (job.requests.len(), job.open, job.file),
+                (job.depth as usize, 0, 0)
+            );
+            assert!(
+                job.requests
+                    .windows(2)
+                    .all(|w| w[0].offset + w[0].len == w[1].offset && job.depth <= 4)
+            );
+        }
+        let fours = workload.jobs.iter().filter(|j| j.depth == 4).count();
+        // 2 + 3 + 3 + 5 of the streams of 11, 13, 15 and 20 reads.
+        assert!(fours > 13 && fours < 13 + 15, "{fours}");
+        let apart = Shape {
+            together_percent: 0,
+            ..SHAPE
+        }
+        .build(SHAPE.least_bytes, 1)
+        .expect("fits");
+        assert_eq!(
+            apart.jobs.iter().filter(|j| j.depth == 4).count(),
+            13,
+            "only the streams"
+        );
+        let alone = Shape { depth: 1, ..SHAPE }
+            .build(SHAPE.least_bytes, 1)
+            .expect("fits");
+        assert_eq!(
+            (alone.jobs.len(), alone.jobs[0].depth, alone.reads()),
+            (1, 1, 200)
+        );
+    }
+
+    /// Blocks read one after the other are within a zone, and the zones are all over the file.
+    #[test]
+    fn zones_keep_together_what_is_read_together() {
+        let needs = [1000, 1048, 2048, 5000, 1, 2];
+        assert_eq!(
+            zones(&needs),
+            [&[1000, 1048][..], &[2048], &[5000], &[1, 2]]
+        );
+        let extents: Vec<Extent> = vec![vec![32; 4]; 400];
+        let blocks = 1 << 20;
+        let starts = place(&extents, 70, blocks, &mut Rng::new(1));
+        // 16 extents of 128 + 1 blocks fill a zone, of 16 * 129 / 0.7 = 2948 blocks.
+        for zone in starts.chunks(16) {
+            let (low, high) = (
+                zone.iter().min().expect("some"),
+                zone.iter().max().expect("some"),
+            );
+            assert!(high + 129 - low <= 2948, "{low} to {high}");
+            assert!(!zone.is_sorted());
+        }
+        assert!(*starts.iter().min().expect("some") < blocks / 8);
+        assert!(*starts.iter().max().expect("some") > blocks / 8 * 7);
+        let mut sorted = starts.clone();
+        sorted.sort_unstable();
+        assert!(
+            sorted.windows(2).all(|w| w[0] + 128 < w[1]),
+            "two extents touch"
+        );
+    }
+
+    #[test]
+    fn parts_fill_a_span_without_touching() {
+        let starts = spread(&[3, 5, 2], 10, &mut Rng::new(4));
+        let mut placed: Vec<(u64, u64)> = starts.into_iter().zip([3, 5, 2]).collect();
+        placed.sort_unstable();
+        assert_eq!(placed[0].0, 0);
+        assert!(
+            placed.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0),
+            "{placed:?}"
+        );
+    }
+
+    #[test]
+    fn the_seed_moves_reads() {
+        assert_eq!(reads(1), reads(1));
+        assert_ne!(reads(1), reads(2));
+    }
+
+    #[test]
+    fn a_file_too_small_is_refused() {
+        let error = SHAPE
+            .build((64 << 20) - 1, 1)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "small: size=67108863 is less than the 67108864 bytes that it needs"
+        );
+    }
+}

@@ -1,0 +1,20 @@
+//! The tests of foreread-history, as one binary: linking is the slow part of a test build.
+//!
+//! Tests that hold for every policy are those of `foreread-core`, with this crate's list in `listed`.
+
+#[path = "../../core/tests/common.rs"]
+mod common;
+mod golden;
+#[path = "../../core/tests/golden_tables.rs"]
+mod golden_tables;
+#[path = "../../core/tests/hits.rs"]
+mod hits;
+mod listed;
+#[path = "../../core/tests/patterns.rs"]
+mod patterns;
+mod peers;
+mod published;
+mod second;
+mod specs;
+#[path = "../../core/tests/worlds.rs"]
+mod worlds;

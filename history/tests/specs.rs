@@ -1,0 +1,184 @@
+//! The notation `NAME:key=value,...` of the policies of this crate: values, refusals, and which names are listed.
+
+use foreread_core::policy::{PolicySpec, SpecError};
+use foreread_history::{OPPONENTS, PUBLISHED, parse, parse_spec, peer, policies};
+
+fn values(text: &str) -> Vec<u64> {
+    parse_spec(text)
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+        .values
+}
+
+fn refused(text: &str) -> String {
+    parse_spec(text)
+        .err()
+        .unwrap_or_else(|| panic!("{text} was taken"))
+        .to_string()
+}
+
+/// What is not written has its default; the order is that of the parameters.
+#[test]
+fn values_stand_in_the_order_of_the_parameters() {
+    assert_eq!(values("linux-3.12"), [128 << 10, 1]);
+    assert_eq!(values("linux-3.12:context=original"), [128 << 10, 3]);
+    assert_eq!(values("linux-3.12:context=off,max=1M"), [1 << 20, 0]);
+}
+
+/// One line: what, where, and what would do.
+#[test]
+fn what_does_not_fit_is_refused() {
+    for (text, words) in [
+        (
+            "linux-3.12:context=some",
+            "context=some is not one of off, conservative, slow-ramp, original",
+        ),
+        (
+            "linux-2.6.0:min=4095",
+            "linux-2.6.0: min=4095 is not between 4096 and 1073741824",
+        ),
+        (
+            "linux-2.6.0:min=1073741825",
+            "min=1073741825 is not between 4096 and 1073741824",
+        ),
+    ] {
+        assert!(refused(text).contains(words), "{text}: {}", refused(text));
+    }
+}
+
+#[test]
+fn defaults_need_no_text() {
+    for info in crate::listed::policies() {
+        let (of, parsed) = (
+            PolicySpec::of(info),
+            parse_spec(info.name).expect("a policy"),
+        );
+        assert_eq!(of.values, parsed.values, "{}", info.name);
+        assert_eq!(of.to_string(), info.name);
+    }
+}
+
+#[test]
+fn a_default_fills_what_the_text_leaves_open() {
+    let with = |text: &str, key, value| {
+        let draft = parse(text).expect("a policy").with_default(key, value);
+        draft
+            .ready(None)
+            .expect("nothing depends on a capacity")
+            .values
+    };
+    assert_eq!(with("linux-2.6.0", "min", 8192), [128 << 10, 8192]);
+    assert_eq!(
+        with("linux-2.6.0:max=64K", "min", 8192),
+        [64 << 10, 8192],
+        "another key is written"
+    );
+    assert_eq!(
+        with("linux-2.6.0:min=16K", "min", 8192),
+        [128 << 10, 16 << 10],
+        "it is written"
+    );
+    assert_eq!(
+        with("linux-2.6.0", "min", 1),
+        [128 << 10, 4096],
+        "kept inside its limits"
+    );
+    assert_eq!(with("linux-2.6.0", "nosuch", 1), [128 << 10, 16 << 10]);
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    for text in [
+        "none",
+        "linux-3.12:context=slow-ramp",
+        "rbd-aligned:object=1M,stripe-unit=64K",
+        "linux-2.6.0:max=0",
+    ] {
+        let spec = parse_spec(text).expect("a policy");
+        assert_eq!(spec.to_string(), text, "as it was written");
+        assert_eq!(
+            values(&spec.canonical()),
+            spec.values,
+            "{}",
+            spec.canonical()
+        );
+        assert_eq!(values(&spec.readable()), spec.values, "{}", spec.readable());
+    }
+    let canonical = |text: &str| parse_spec(text).expect("a policy").canonical();
+    assert_eq!(canonical("none"), "none");
+    assert_eq!(
+        canonical("linux-3.12:max=1M"),
+        "linux-3.12:max=1048576,context=conservative"
+    );
+    let readable = |text: &str| parse_spec(text).expect("a policy").readable();
+    assert_eq!(
+        readable("linux-3.12:max=1048576"),
+        "linux-3.12:max=1M,context=conservative"
+    );
+    assert_eq!(
+        readable("linux-2.6.0:max=1000000,min=8K"),
+        "linux-2.6.0:max=1000000,min=8K",
+        "no whole number of a unit"
+    );
+    assert!(
+        readable("rbd-plain:trigger=1024").contains("trigger=1024,"),
+        "a count is no size"
+    );
+}
+
+/// Policies of the evaluation are understood by name and listed nowhere, not even in the error of an unknown name.
+#[test]
+fn opponents_are_understood_and_not_listed() {
+    assert_eq!(values("amp"), [64 << 20]);
+    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20]);
+    assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
+    for info in OPPONENTS {
+        assert!(
+            policies().iter().all(|listed| listed.name != info.name),
+            "{}",
+            info.name
+        );
+        assert_eq!(
+            PolicySpec::of(info).canonical(),
+            parse_spec(info.name).expect("a policy").canonical()
+        );
+    }
+    assert!(refused("amp:min=1K").contains("'amp' has no parameter 'min'"));
+    assert!(refused("zfetch:max=2G").contains("zfetch: max=2G is not between"));
+    let error = parse_spec("apm").expect_err("unknown");
+    let SpecError::UnknownName { known, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(known.len(), policies().len());
+}
+
+/// The lists of commands, in their order.
+#[test]
+fn the_published_are_before_the_kernel_of_today() {
+    let names: Vec<&str> = policies().iter().map(|info| info.name).collect();
+    assert_eq!(names[..3], ["auto", "none", PUBLISHED[0].name]);
+    assert_eq!(
+        names[1 + PUBLISHED.len()..][..2],
+        ["linux-3.12", "linux-6.18"]
+    );
+    assert_eq!(names.last(), Some(&"rbd-eager"));
+    let workloads: Vec<&str> = foreread_history::workloads()
+        .iter()
+        .map(|info| info.name)
+        .collect();
+    assert_eq!(
+        workloads[11..],
+        [
+            "thrash",
+            "blkid",
+            "mmap-desktop",
+            "mmap-console",
+            "tree",
+            "processes",
+            "boot-ide",
+            "boot-virtio",
+            "grep-ide",
+            "grep-virtio"
+        ]
+    );
+    assert!(peer::parse("linux-2.6.0").is_ok() && parse("peer-nbdkit").is_err());
+}
