@@ -8,9 +8,10 @@ const MAX_LINES: usize = 800;
 const MAX_FN_LINES: usize = 100;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 11] = [
+    const FOLDERS: [&str; 12] = [
         "core/src",
         "engine/src",
+        "testing/src",
         "trace/src",
         "sim/src",
         "plan/src",
@@ -121,7 +122,6 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     // A line of the log that repeats is left out for a minute.
     let except = [
         "driver",
-        "testing",
         "front",
         "engine/src/log.rs",
         "engine/src/source/nbd/link.rs",
@@ -197,6 +197,28 @@ fn imports_run_one_way() {
         for word in forbidden {
             assert!(!dependencies.contains(word), "{room} may not import {word}");
         }
+    }
+}
+
+#[test]
+fn no_shipped_crate_depends_on_the_test_doubles() {
+    // These two start the Ceph cluster of `conform rbd`.
+    let except = ["lab", "cli"];
+    let manifest = read("Cargo.toml");
+    let members = manifest
+        .split("members = [")
+        .nth(1)
+        .and_then(|text| text.split(']').next())
+        .expect("a list");
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"testing"), "the rule must reach crates");
+    for room in members.iter().filter(|room| !except.contains(room)) {
+        let manifest = read(&format!("{room}/Cargo.toml"));
+        let shipped = manifest.split("[dev-dependencies]").next().expect("text");
+        assert!(
+            !shipped.contains("foreread-testing = "),
+            "{room} may not import foreread-testing"
+        );
     }
 }
 

@@ -190,7 +190,7 @@ pub trait Writing: Send + Sync {
 ///
 /// # Errors
 /// It cannot be written.
-pub(crate) fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
+pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }
 

@@ -4,8 +4,8 @@ use crate::common::{Rng, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, Unmounted};
 use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
 use foreread::source::{Defaults, Mem, Source, SourceError};
-use foreread::testing::{self, FaultAction, Faulty};
 use foreread::{Engine, Options};
+use foreread_testing::{self as testing, FaultAction, Faulty};
 use rustix::fs::Advice;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -626,7 +626,7 @@ mod of_a_bucket {
     use super::*;
     use foreread::front::fuse::{Control, MAX_PLANNED, send};
     use foreread::source::object::{ObjectSettings, Prefix};
-    use foreread::testing::{BucketServer, Link};
+    use foreread_testing::{BucketServer, Link};
     use std::process::Command;
     use std::time::Instant;
 

@@ -7,7 +7,7 @@ use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread::testing::{self, Behaviour, BucketServer, Link};
+use foreread_testing::{self as testing, Behaviour, BucketServer, Link};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
