@@ -267,7 +267,7 @@ fn files_of_users_are_opened_in_one_way() {
 
 #[test]
 fn unsafe_has_its_rooms() {
-    let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
+    let rooms = ["engine/src/source/file/uring/", "engine/src/source/rbd/"];
     forbid(
         "engine/src",
         &["unsafe "],

@@ -292,7 +292,7 @@ fn names_that_do_not_fit_end_a_listing() {
                 .for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
             let server = bucket();
             (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
-            let local = foreread::source::tree::open(dir.path()).expect("a tree");
+            let local = foreread::source::open_tree(dir.path()).expect("a tree");
             let count = NAMES.len() + 1000;
             for (here, count) in [
                 (mount(local), 1000),

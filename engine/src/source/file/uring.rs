@@ -12,8 +12,8 @@
 
 mod ring;
 
-use super::file::Core;
-use super::{Ended, Queue, Transfer};
+use super::Core;
+use crate::source::{Ended, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn refused(what: &str, errno: i32) -> String {
         libc::EMFILE | libc::ENFILE => {
             format!("{what} finds no descriptor: EMFILE, raise ulimit -n")
         }
-        _ => format!("{what}: {}", super::errno_text(errno)),
+        _ => format!("{what}: {}", errno_text(errno)),
     }
 }
 
@@ -96,7 +96,7 @@ impl Queue for FileQueue {
     }
 }
 
-/// What the kernel answered becomes what [`super::Source::read_at`] would have.
+/// What the kernel answered becomes what [`crate::source::Source::read_at`] would have.
 fn finish(flight: Flight, result: i32) -> Ended {
     let Flight {
         mut transfer,
