@@ -1,11 +1,11 @@
 //! librbd itself beside `rbd-aligned`, on a cluster of one machine: the published tables and some random sequences.
 //! `foreread conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
-use foreread::testing::{CephCluster, CephError};
 use foreread_check::conform::rbd::{Images, check};
 use foreread_check::conform::rbd_cases::{Case, published, random};
 use foreread_lab::compare::{CompareOn, ComparePlan};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
+use foreread_testing::{CephCluster, CephError};
 
 fn cluster() -> Option<CephCluster> {
     match CephCluster::up() {

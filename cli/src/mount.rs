@@ -13,7 +13,7 @@ use foreread::Engine;
 use foreread::front::fuse::{
     Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted,
 };
-use foreread::source::tree;
+use foreread::source;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_plan::Plan;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
-    let tree = tree::open(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
+    let tree = source::open_tree(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
     if args.control.is_some() && !tree.lists_versions() {
         let remedy =
             "leave --control out: the files of other sources are read ahead when they are opened";

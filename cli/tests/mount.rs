@@ -332,7 +332,7 @@ fn odd_keys_are_named_once() {
     if !can_mount() {
         return;
     }
-    let server = foreread::testing::BucketServer::start().expect("a port");
+    let server = foreread_testing::BucketServer::start().expect("a port");
     for key in ["dir/a", "dir//c", "dir/..", "dir/b\tc", "dir/b\nc"] {
         server.put(key, b"bytes".to_vec());
     }
@@ -378,7 +378,7 @@ fn odd_keys_are_named_once() {
 #[cfg(feature = "object")]
 #[test]
 fn a_prefix_without_its_slash_is_told_of_it() {
-    let server = foreread::testing::BucketServer::start().expect("a port");
+    let server = foreread_testing::BucketServer::start().expect("a port");
     server.put("dir/a", b"bytes".to_vec());
     let empty = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_foreread"));
@@ -402,7 +402,7 @@ fn a_mount_takes_the_order_of_files() {
     if !can_mount() {
         return;
     }
-    let server = foreread::testing::BucketServer::start().expect("a port");
+    let server = foreread_testing::BucketServer::start().expect("a port");
     (0..50).for_each(|n| server.put(&format!("d/{n}"), vec![n; 1000]));
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("control").display().to_string();

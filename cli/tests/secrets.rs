@@ -1,7 +1,7 @@
 //! "Never printed": a canary in the name of a source, through every command that takes one. Whatever the command writes is
 //! looked at: stdout, stderr at the most talkative level of the log, JSON, HTML, metrics, event logs, recordings.
 use foreread::source::{Mem, Nbd, Source};
-use foreread::testing::{Lie, RangeServer, pattern};
+use foreread_testing::{Lie, RangeServer, pattern};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::path::Path;

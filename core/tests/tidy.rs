@@ -11,10 +11,11 @@ const INFO: &str = "pub static INFO: Info = Info {";
 const MAX_FN_LINES: usize = 100;
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 16] = [
+    const FOLDERS: [&str; 17] = [
         "core/src",
         "history/src",
         "engine/src",
+        "testing/src",
         "trace/src",
         "sim/src",
         "plan/src",
@@ -134,7 +135,6 @@ fn the_driver_is_the_only_reader_of_the_clock() {
     // A line of the log that repeats is left out for a minute.
     let except = [
         "driver",
-        "testing",
         "front",
         "engine/src/log.rs",
         "engine/src/source/nbd/link.rs",
@@ -249,6 +249,28 @@ fn imports_run_one_way() {
     }
 }
 
+#[test]
+fn no_shipped_crate_depends_on_the_test_doubles() {
+    // These two start the Ceph cluster of `conform rbd`.
+    let except = ["lab", "cli"];
+    let manifest = read("Cargo.toml");
+    let members = manifest
+        .split("members = [")
+        .nth(1)
+        .and_then(|text| text.split(']').next())
+        .expect("a list");
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"testing"), "the rule must reach crates");
+    for room in members.iter().filter(|room| !except.contains(room)) {
+        let manifest = read(&format!("{room}/Cargo.toml"));
+        let shipped = manifest.split("[dev-dependencies]").next().expect("text");
+        assert!(
+            !shipped.contains("foreread-testing = "),
+            "{room} may not import foreread-testing"
+        );
+    }
+}
+
 /// A file of a user is opened after a look, and an output follows no link (`os/src`). Files of /proc and /sys are the kernel's.
 #[test]
 fn files_of_users_are_opened_in_one_way() {
@@ -287,7 +309,7 @@ fn files_of_users_are_opened_in_one_way() {
 
 #[test]
 fn unsafe_has_its_rooms() {
-    let rooms = ["engine/src/source/uring/", "engine/src/source/rbd/"];
+    let rooms = ["engine/src/source/file/uring/", "engine/src/source/rbd/"];
     forbid(
         "engine/src",
         &["unsafe "],

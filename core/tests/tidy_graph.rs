@@ -1,4 +1,5 @@
-//! The imports that the compiler does not check: no circle among the rooms of a crate, and none among the files of the driver.
+//! The imports that the compiler does not check: no circle among the rooms of a crate, and none among the files of a room of the
+//! engine.
 //!
 //! A room is a folder or file directly below the `src` of a crate. Example: `use crate::queue::Reaper` in `reads.rs` is an import
 //! of `queue` by `reads`. If `queue.rs` imports `reads`, the test fails and prints both imports with their files.
@@ -9,6 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Crates whose rooms are checked.
 const CRATES: [&str; 7] = ["core", "trace", "sim", "lab", "check", "cli", "engine"];
+/// Rooms of the engine whose files are checked. The file beside a folder composes it, and may be imported by each of them.
+const ROOMS: [&str; 8] = [
+    "engine/src/source",
+    "engine/src/source/nbd",
+    "engine/src/source/object",
+    "engine/src/source/rbd",
+    "engine/src/source/tree",
+    "engine/src/front",
+    "engine/src/front/fuse",
+    "engine/src/front/nbd",
+];
 /// A file of tests that imports what is above it.
 const ABOVE: &str = "trace/src/own/tests.rs"; // reads by `open` what it wrote
 
@@ -80,6 +92,23 @@ fn no_circle_among_the_files_of_the_driver() {
         "the driver has a circle of imports:\n{}",
         found.unwrap_or_default()
     );
+}
+
+#[test]
+fn no_circle_among_the_files_of_a_room() {
+    let mut imports = 0;
+    for room in ROOMS {
+        let (graph, _) = graph(room, "engine/src");
+        assert!(graph.len() > 2, "{room}: the rule must reach files");
+        imports += edges(&graph);
+        let found = tree::circle(&graph);
+        assert!(
+            found.is_none(),
+            "{room} has a circle of imports:\n{}",
+            found.unwrap_or_default()
+        );
+    }
+    assert!(imports > 40, "the rule must reach imports: {imports}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead, and for each line of standard input the bytes of
 //! answers and the connections so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from then on. Never: changes a byte.
 
-use foreread::testing::{Link, Proxy};
+use foreread_testing::{Link, Proxy};
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 

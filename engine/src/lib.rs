@@ -94,10 +94,12 @@ mod readahead;
 mod reader;
 pub mod source;
 mod store;
-mod sync;
-mod system;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+/// For the doubles of `foreread-testing`, which wait as the driver does.
+#[doc(hidden)]
+pub mod sync;
+/// For `foreread-testing`.
+#[doc(hidden)]
+pub mod system;
 
 pub use budget::{Budget, BudgetLimits, BudgetUse, MIN_MEMORY_BYTES};
 pub use chunk::MemoryMeter;

@@ -30,8 +30,6 @@ mod queue;
 mod rbd;
 mod sysfs;
 pub mod tree;
-#[cfg(feature = "uring")]
-mod uring;
 
 use std::fmt;
 use std::io::IoSliceMut;
@@ -190,7 +188,7 @@ pub trait Writing: Send + Sync {
 ///
 /// # Errors
 /// It cannot be written.
-pub(crate) fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
+pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }
 
@@ -465,6 +463,40 @@ pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Source>, SourceOpenEr
 /// [`open`], where a file is read as told.
 pub(crate) fn open_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, SourceOpenError> {
     remote(name).map_or_else(|| open_file_by(name, io), |kind| (kind.open)(name))
+}
+
+/// Opens a source as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
+/// anything else as a folder with one file in it.
+///
+/// # Errors
+/// It does not exist, is of no kind that can be read from, or may not be read.
+pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, SourceOpenError> {
+    let name = name.into();
+    #[cfg(feature = "object")]
+    if object::names_a_prefix(&name) {
+        return Ok(Arc::new(object::Prefix::open(name)?));
+    }
+    let path = name.path();
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(Arc::new(tree::Folder::open(path)?)),
+        Ok(meta) if meta.is_file() => Ok(Arc::new(tree::Folder::only(path)?)),
+        _ => Ok(Arc::new(
+            tree::Single::open(&name).map_err(|error| with_slash(&name, error))?,
+        )),
+    }
+}
+
+/// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
+fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
+    let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
+    if name.scheme() != "s3" || !missing {
+        return error;
+    }
+    let remedy = format!(
+        "to mount the keys below it, write {name}/ with / at its end; for one object, {}",
+        error.remedy
+    );
+    SourceOpenError { remedy, ..error }
 }
 
 fn open_file(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {

@@ -1,8 +1,8 @@
 //! One budget for several engines: memory, requests and bytes in flight; readahead is refused first (P3, P4).
 
 use crate::common::{named, quiet, read_and_check, watch};
-use foreread::testing::{FaultAction, Faulty};
 use foreread::{Budget, BudgetLimits, Engine, OpenError, Options, why_no_readahead};
+use foreread_testing::{FaultAction, Faulty};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

@@ -4,8 +4,9 @@
 
 use crate::common::{Rng, check_memory, quiet, read_and_check};
 use foreread::source::Io;
-use foreread::{Advice, Options, Reader, testing};
+use foreread::{Advice, Options, Reader};
 use foreread_history::policies;
+use foreread_testing as testing;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

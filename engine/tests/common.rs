@@ -10,7 +10,8 @@ pub mod nbd;
 pub mod tls;
 
 use foreread::source::Mem;
-use foreread::{Gauges, Reader, testing};
+use foreread::{Gauges, Reader};
+use foreread_testing as testing;
 use std::cell::RefCell;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};

@@ -5,8 +5,8 @@
 
 use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
-use foreread::testing::{self, FaultAction, Faulty, Queued, pattern};
 use foreread::{Options, Reader};
+use foreread_testing::{self as testing, FaultAction, Faulty, Queued, pattern};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -240,7 +240,7 @@ mod object {
     use super::{SIZE, Subject, named, pattern};
     use foreread::source::Mem;
     use foreread::source::object::{Object, ObjectSettings};
-    use foreread::testing::RangeServer;
+    use foreread_testing::RangeServer;
     use std::sync::Arc;
 
     /// Several requests for most reads.

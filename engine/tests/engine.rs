@@ -3,8 +3,8 @@
 use crate::common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
-use foreread::testing::{self, FaultAction, Faulty, Gate, Hanging, Method, Queued};
 use foreread::{Advice, Engine, Options, ReadError};
+use foreread_testing::{self as testing, FaultAction, Faulty, Gate, Hanging, Method, Queued};
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::mpsc::channel;

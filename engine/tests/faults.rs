@@ -32,9 +32,9 @@
 
 use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
-use foreread::testing::{self, Call, FaultAction, Faulty, Other, Queued, SystemRequest};
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_history::policies;
+use foreread_testing::{self as testing, Call, FaultAction, Faulty, Other, Queued, SystemRequest};
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;

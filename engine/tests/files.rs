@@ -5,8 +5,8 @@
 use crate::common::device::LoopDevice;
 use crate::common::{check_memory, quiet, read_and_check};
 use foreread::source::{self, Defaults, Mem, Source};
-use foreread::testing::{self, pattern};
 use foreread::{OpenError, Options, ReadError, Reader};
+use foreread_testing::{self as testing, pattern};
 use std::fs::{File, Permissions, set_permissions};
 use std::io::{IoSliceMut, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -2,10 +2,10 @@
 
 use crate::common::{Rng, watch};
 use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, Unmounted};
-use foreread::source::tree::{self, Entry, Kind, Meta, Tree};
-use foreread::source::{Defaults, Mem, Source, SourceError};
-use foreread::testing::{self, FaultAction, Faulty};
+use foreread::source::tree::{Entry, Kind, Meta, Tree};
+use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{Engine, Options};
+use foreread_testing::{self as testing, FaultAction, Faulty};
 use rustix::fs::Advice;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -96,7 +96,7 @@ pub fn small() -> Options {
 }
 
 fn mount(source: &Path) -> Here {
-    let tree = tree::open(&source.display().to_string()).expect("a tree");
+    let tree = source::open_tree(&source.display().to_string()).expect("a tree");
     // Changes are to be seen at once.
     let settings = FuseSettings {
         attr_ttl: Some(Duration::ZERO),
@@ -318,7 +318,7 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     drop(old);
     assert_eq!(here.end(), Unmounted::Clean);
 
-    let tree = tree::open(&source.path().display().to_string()).expect("a tree");
+    let tree = source::open_tree(&source.path().display().to_string()).expect("a tree");
     let here = mount_with(tree, &FuseSettings::default(), small().appending(true));
     let old = File::open(here.path("file")).expect("opened");
     let mut more = File::options().append(true).open(&name).expect("there");
@@ -469,7 +469,7 @@ fn many_threads_fault_one_mapping() {
     }
     let source = tempfile::tempdir().expect("a folder");
     fs::write(source.path().join("file"), testing::pattern(0, 64 << 20, 4)).expect("written");
-    let tree = tree::open(&source.path().display().to_string()).expect("a tree");
+    let tree = source::open_tree(&source.path().display().to_string()).expect("a tree");
     let here = mount_with(
         tree,
         &FuseSettings::default(),
@@ -626,7 +626,7 @@ mod of_a_bucket {
     use super::*;
     use foreread::front::fuse::{Control, MAX_PLANNED, send};
     use foreread::source::object::{ObjectSettings, Prefix};
-    use foreread::testing::{BucketServer, Link};
+    use foreread_testing::{BucketServer, Link};
     use std::process::Command;
     use std::time::Instant;
 

@@ -3,7 +3,7 @@
 
 use crate::common::{Rng, watch};
 use foreread::nbd::wire::{self, Request, command};
-use foreread::testing::fuzz::{self, Story};
+use foreread_testing::fuzz::{self, Story};
 
 /// Bytes with a few changes: bits, cuts, repeats, and numbers that matter.
 fn mutate(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {

@@ -6,8 +6,8 @@
 use crate::common::{Rng, named};
 use foreread::io::ReadCursor;
 use foreread::source::{Mem, SourceError};
-use foreread::testing::{self, Faulty};
 use foreread::{OpenError, Options, ReadError, Reader};
+use foreread_testing::{self as testing, Faulty};
 use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ fn sparse() -> tempfile::NamedTempFile {
     file.as_file().set_len(64 * MIB).expect("a hole");
     for start in [0, 40 * MIB] {
         file.as_file()
-            .write_all_at(&foreread::testing::pattern(start, MIB as usize, 0), start)
+            .write_all_at(&foreread_testing::pattern(start, MIB as usize, 0), start)
             .expect("written");
     }
     file.as_file().sync_all().expect("on disk");

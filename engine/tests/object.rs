@@ -4,8 +4,8 @@
 use crate::common::{Rng, named, quiet, watch};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
-use foreread::testing::{self, Lie, Link, RangeServer};
 use foreread::{Options, ReadError, Reader};
+use foreread_testing::{self as testing, Lie, Link, RangeServer};
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use crate::common::watch;
 use foreread::source::{Mem, Source};
-use foreread::testing::{self, Faulty};
 use foreread::{Engine, ListedFile, Listing, OpenError, Options};
+use foreread_testing::{self as testing, Faulty};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

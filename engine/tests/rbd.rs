@@ -4,8 +4,8 @@
 
 use crate::common::{Rng, quiet, read_and_check, watch};
 use foreread::source::{Defaults, Rbd, RbdSettings, Source, SourceError};
-use foreread::testing::{self, CephCluster, CephError};
 use foreread::{Options, ReadError, Reader};
+use foreread_testing::{self as testing, CephCluster, CephError};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::Command;

@@ -4,12 +4,12 @@
 
 use crate::common::{Rng, named};
 use foreread::eventlog::{self, Replay, ReplayError};
-use foreread::testing::{Faulty, Queued};
 use foreread::{Advice, Options, Origin, Reader};
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::ALL;
 use foreread_history::{parse, policies};
+use foreread_testing::{Faulty, Queued};
 use std::path::Path;
 use std::sync::Arc;
 

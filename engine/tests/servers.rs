@@ -5,7 +5,7 @@ use crate::common::watch;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Meta, NameBytes, Tree, max_name_bytes, name_bytes};
 use foreread::source::{Source, SourceError};
-use foreread::testing::{self, Behaviour, BucketServer};
+use foreread_testing::{self as testing, Behaviour, BucketServer};
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use foreread::front::fuse::FuseSettings;
 use foreread::source::Source;
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
-use foreread::testing::{self, Behaviour, BucketServer, Link};
+use foreread_testing::{self as testing, Behaviour, BucketServer, Link};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -292,7 +292,7 @@ fn names_that_do_not_fit_end_a_listing() {
                 .for_each(|n| drop(File::create(dir.path().join(n.to_string())).expect("made")));
             let server = bucket();
             (0..1000).for_each(|n| server.put(&format!("dir/{n}"), Vec::new()));
-            let local = foreread::source::tree::open(dir.path()).expect("a tree");
+            let local = foreread::source::open_tree(dir.path()).expect("a tree");
             let count = NAMES.len() + 1000;
             for (here, count) in [
                 (mount(local), 1000),

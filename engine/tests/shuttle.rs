@@ -11,8 +11,8 @@
 #![cfg(shuttle)]
 
 use foreread::source::{Mem, Source};
-use foreread::testing::{self, Faulty, Queued};
 use foreread::{Advice, Options, ReadError, Reader};
+use foreread_testing::{self as testing, Faulty, Queued};
 use shuttle::{future, thread};
 use std::future::Future;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
 use foreread::source::{Defaults, Mem, Sink, Source, SourceError, Streaming};
-use foreread::testing;
 use foreread::{Advice, Options, ReadError, Reader};
+use foreread_testing as testing;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

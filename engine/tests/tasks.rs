@@ -4,8 +4,8 @@
 
 use crate::common::{Rng, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};
-use foreread::testing::{self, Faulty, Queued};
 use foreread::{Options, ReadError, Reader};
+use foreread_testing::{self as testing, Faulty, Queued};
 use std::future::Future;
 use std::io::Write;
 use std::pin::{Pin, pin};

@@ -5,8 +5,8 @@
 
 use crate::common::{Rng, check_memory, only, quiet, read_and_check};
 use foreread::source::{FileSource, Io, Source};
-use foreread::testing::pattern;
 use foreread::{Advice, Options, Reader};
+use foreread_testing::pattern;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -5,7 +5,7 @@
 
 mod story;
 
-use foreread::testing::fuzz::engine;
+use foreread_testing::fuzz::engine;
 use libfuzzer_sys::fuzz_target;
 use story::Told;
 

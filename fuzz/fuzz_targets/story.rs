@@ -2,7 +2,7 @@
 //! Never: a target.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use foreread::testing::fuzz::Story;
+use foreread_testing::fuzz::Story;
 
 /// See [`Story`].
 #[derive(Debug)]

@@ -247,7 +247,7 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
 /// On the named cluster, or on one of our own for as long as this takes.
 #[cfg(feature = "rbd")]
 fn rbd(args: &ConformArgs) -> Result<(), Fail> {
-    use foreread::testing::{CephCluster, run_ceph};
+    use foreread_testing::{CephCluster, run_ceph};
     let Some(conf) = &args.cluster else {
         let cluster = CephCluster::up()
             .map_err(|error| Fail::Cannot(format!("no cluster to ask librbd on: {error}")))?;

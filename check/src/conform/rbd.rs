@@ -10,12 +10,12 @@
 
 use super::rbd_cases::Case;
 use foreread::source::{Rbd, RbdRead, RbdSettings, SourceError, SourceOpenError};
-use foreread::testing::CephError;
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
 use foreread_core::units::{ByteRange, FileId, Nanos, OpenId, PageSize, ReadId};
 use foreread_lab::live::librbd::counters;
 use foreread_sim::zero_latency;
+use foreread_testing::CephError;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;

@@ -11,6 +11,7 @@
 //! ```
 
 mod conn;
+mod error;
 mod permits;
 mod settings;
 mod socket;
@@ -26,10 +27,12 @@ use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use crate::system;
 use conn::Conn;
+pub use error::ServeError;
+use error::{locked, short_of_files, short_of_threads};
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
-pub use settings::{Listen, MAX_CLIENTS, MAX_HELPERS, MAX_OWED_BYTES, NbdSettings, ServeError};
-use settings::{locked, short_of_files, short_of_threads};
+pub use settings::{MAX_CLIENTS, MAX_HELPERS, MAX_OWED_BYTES, NbdSettings};
+pub use socket::Listen;
 use socket::{Listener, Socket};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};

@@ -262,16 +262,18 @@ pub fn error_chunk(cookie: u64, error: u32, message: &str) -> Vec<u8> {
     out
 }
 
-/// The two bytes at `at`, which have to be there; the same for four and eight.
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+/// The two bytes at `at`, which have to be there.
+pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+/// The four bytes at `at`, which have to be there.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+/// The eight bytes at `at`, which have to be there.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 

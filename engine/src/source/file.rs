@@ -19,6 +19,8 @@
 //!   anything else       preadv into an aligned bounce buffer, then a copy
 //! ```
 
+#[cfg(feature = "uring")]
+mod uring;
 mod version;
 mod write;
 
@@ -44,7 +46,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use version::Known;
-pub(super) use version::Pick;
+use version::Pick;
 use write::Writes;
 
 /// Most buffers in one system call (`IOV_MAX`).
@@ -53,7 +55,7 @@ const MAX_BUFFERS: usize = 1024;
 const BOUNCE_BYTES: usize = 256 << 10;
 /// An open file: its descriptor, its version, and how to read it with the thread that asks. Shared with every transfer
 /// under way, so that the descriptor stays open until the last of them has ended.
-pub(super) struct Core {
+struct Core {
     file: File,
     path: PathBuf,
     direct: bool,
@@ -141,7 +143,7 @@ impl FileSource {
 impl Way {
     #[cfg(feature = "uring")]
     fn best(core: &Arc<Core>) -> Way {
-        match super::uring::FileQueue::tried(core) {
+        match uring::FileQueue::tried(core) {
             Ok(ring) => Way::Ring(Mutex::new(Some(Arc::new(ring)))),
             Err(why) => Way::Threads(why),
         }
@@ -154,7 +156,7 @@ impl Way {
 }
 
 impl Core {
-    pub(super) fn open(path: &Path) -> Result<Core, SourceOpenError> {
+    fn open(path: &Path) -> Result<Core, SourceOpenError> {
         let refuse = |error: Refusal| error.about(path);
         let told = |error: std::io::Error| {
             refuse(Refusal::from(
@@ -296,7 +298,7 @@ impl Core {
 
     /// Reads on after the first `done` bytes, which have come already, and looks whether all are of the same version.
     /// `pick` was made before the first of them was read.
-    pub(super) fn read_on(
+    fn read_on(
         &self,
         bufs: &mut [IoSliceMut<'_>],
         offset: u64,
@@ -361,13 +363,13 @@ impl Core {
 
     /// An error number of the ring, or of a system call.
     #[cfg(feature = "uring")]
-    pub(super) fn failed(&self, errno: i32) -> SourceError {
+    fn failed(&self, errno: i32) -> SourceError {
         self.io("reading", Errno::from_raw_os_error(errno))
     }
 
     /// A buffer to try a read with.
     #[cfg(feature = "uring")]
-    pub(super) fn spare(&self) -> Chunk {
+    fn spare(&self) -> Chunk {
         self.bounce
             .take((self.alignment.offset as usize).div_ceil(self.bounce.page_bytes()))
     }
@@ -446,7 +448,7 @@ impl Source for FileSource {
                 let tried = tried.lock().unwrap_or_else(PoisonError::into_inner).take();
                 // The second owner gets a new ring, or none if there is none left.
                 tried.or_else(|| {
-                    super::uring::FileQueue::new(&self.core)
+                    uring::FileQueue::new(&self.core)
                         .ok()
                         .map(|queue| Arc::new(queue) as _)
                 })

@@ -13,8 +13,7 @@ mod folder;
 mod need;
 mod single;
 
-use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
-use rustix::io::Errno;
+use super::{Defaults, Source, SourceError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -190,39 +189,3 @@ pub trait Tree: Send + Sync {
 }
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
-
-/// Opens a source as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
-/// anything else as a folder with one file in it.
-///
-/// # Errors
-/// It does not exist, is of no kind that can be read from, or may not be read.
-pub fn open(name: impl Into<SourceName>) -> Result<Arc<dyn Tree>, SourceOpenError> {
-    let name = name.into();
-    #[cfg(feature = "object")]
-    if super::object::names_a_prefix(&name) {
-        return Ok(Arc::new(super::object::Prefix::open(name)?));
-    }
-    let path = name.path();
-    match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(Arc::new(Folder::open(path)?)),
-        Ok(meta) if meta.is_file() => Ok(Arc::new(Folder::only(path)?)),
-        _ => Ok(Arc::new(
-            Single::open(&name).map_err(|error| with_slash(&name, error))?,
-        )),
-    }
-}
-
-/// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
-fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
-    let missing = [Errno::NOENT, Errno::ACCESS]
-        .map(Errno::raw_os_error)
-        .contains(&error.errno);
-    if name.scheme() != "s3" || !missing {
-        return error;
-    }
-    let remedy = format!(
-        "to mount the keys below it, write {name}/ with / at its end; for one object, {}",
-        error.remedy
-    );
-    SourceOpenError { remedy, ..error }
-}

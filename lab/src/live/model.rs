@@ -1,8 +1,8 @@
 //! `model-live:`: a device model that really sleeps, as a source of the engine.
 //!
 //! The model is the one of the simulator; here its virtual clock is the wall clock, so the engine reads from a disk of
-//! 2010 or a volume behind a network on any machine. Its bytes name themselves
-//! ([`foreread::testing::fill`]). Never: faster than the model says; by how much a sleeping thread wakes late
+//! 2010 or a volume behind a network on any machine. Its bytes name their own
+//! place: each eight are their offset, little end first. Never: faster than the model says; by how much a sleeping thread wakes late
 //! (50 to 100 us) it is slower, which is why devices of 1 ms and more are the ones to compare by.
 //!
 //! ```text
@@ -12,7 +12,6 @@
 //! ```
 
 use foreread::source::{Defaults, Sink, Source, SourceError, Streaming};
-use foreread::testing::fill;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Arrival, Command, Device};
 use std::collections::HashMap;
@@ -157,7 +156,7 @@ impl Source for ModelLive {
         let mut at = offset;
         for buf in bufs {
             let here = ((offset + len - at) as usize).min(buf.len());
-            fill(&mut buf[..here], at, 0);
+            fill(&mut buf[..here], at);
             at += here as u64;
         }
         Ok(len as usize)
@@ -186,7 +185,7 @@ impl Streaming for ModelLive {
         while let Some(room) = sink.room().filter(|_| done < len) {
             let here = (room.len() as u64).min(len - done);
             self.wait(id, done + here);
-            fill(&mut room[..here as usize], offset + done, 0);
+            fill(&mut room[..here as usize], offset + done);
             sink.filled(here as usize);
             done += here;
         }
@@ -195,10 +194,21 @@ impl Streaming for ModelLive {
     }
 }
 
+/// The bytes from `offset` on.
+fn fill(mut buf: &mut [u8], mut offset: u64) {
+    while !buf.is_empty() {
+        let skip = offset % 8;
+        let word = (offset - skip).to_le_bytes();
+        let len = buf.len().min(8 - skip as usize);
+        let (head, rest) = buf.split_at_mut(len);
+        head.copy_from_slice(&word[skip as usize..][..len]);
+        (buf, offset) = (rest, offset + len as u64);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use foreread::testing::check;
     use foreread::{Options, Reader};
     use foreread_sim::device::custom;
     use std::sync::Arc;
@@ -219,7 +229,11 @@ mod tests {
         let mut at = 0;
         while at < size {
             let got = reader.read_at(&mut buf, at).expect("readable");
-            check(&buf[..got], at, 0).expect("its own bytes");
+            for (n, byte) in buf[..got].iter().enumerate() {
+                let place = at + n as u64;
+                let word = (place & !7).to_le_bytes();
+                assert_eq!(*byte, word[(place % 8) as usize], "byte {place}");
+            }
             at += got as u64;
         }
         assert_eq!(at, size);

@@ -15,7 +15,7 @@
 mod answer;
 
 use super::Shared;
-use super::socket::Deadline;
+use super::socket::{Deadline, PIECE_BYTES};
 use super::stream::Stream;
 use crate::nbd::handshake::{self, Agreed, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
@@ -29,8 +29,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Largest piece that is read and sent at once.
-pub const PIECE_BYTES: usize = 256 << 10;
 /// Most turns of one client at once. All but one of them need a permit of the helpers, which all clients share.
 const MAX_TURNS: u32 = 16;
 /// Most turns of a client that is slow to take its answers: one sends, the other has the next answer ready.

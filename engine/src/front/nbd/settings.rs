@@ -1,15 +1,9 @@
-//! What may be set for the NBD server, and why it may not start.
-//!
-//! Never: binds or serves anything.
+//! What may be set for the NBD server. Never: binds or serves anything.
 
 #[cfg(feature = "tls")]
 use super::tls::NbdTls;
 use crate::front::observe::Observer;
 use crate::nbd::handshake::TlsOffer;
-use crate::{Reader, WriteError};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,17 +14,6 @@ pub const MAX_HELPERS: u32 = 256;
 /// Default of [`NbdSettings::max_owed_bytes`]: one piece for each helper.
 pub const MAX_OWED_BYTES: u64 = 64 << 20;
 
-/// Where clients connect.
-#[derive(Clone, Debug)]
-pub enum Listen {
-    /// A unix socket, readable and writable by its owner alone.
-    Unix(PathBuf),
-    /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
-    Tcp(SocketAddr),
-    /// A socket that listens already, unix or TCP: one that systemd has made. It stays where it is at the end.
-    Inherited(Arc<OwnedFd>),
-}
-
 /// What may be set. All limits hold for the whole server.
 #[derive(Clone, Debug)]
 pub struct NbdSettings {
@@ -38,9 +21,9 @@ pub struct NbdSettings {
     pub export: String,
     /// One line about it.
     pub description: String,
-    /// Clients may write. Default no. The reader has to allow it ([`Reader::allow_writes`]).
+    /// Clients may write. Default no. The reader has to allow it ([`crate::Reader::allow_writes`]).
     pub writable: bool,
-    /// What clients may write is locked, so that no other program writes it at the same time: see [`Reader::lock`]. Default yes.
+    /// What clients may write is locked, so that no other program writes it at the same time: see [`crate::Reader::lock`]. Default yes.
     pub lock: bool,
     /// Most clients at once. Default [`MAX_CLIENTS`].
     pub max_clients: u32,
@@ -94,54 +77,5 @@ impl NbdSettings {
             };
         }
         TlsOffer::None
-    }
-}
-
-/// Why a server could not be started: one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {place}; {remedy}")]
-pub struct ServeError {
-    /// What is wrong.
-    pub what: String,
-    /// Where.
-    pub place: String,
-    /// What to do.
-    pub remedy: &'static str,
-}
-
-pub fn short_of_threads(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no thread can be started ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more threads (ulimit -u, pids.max of the cgroup)",
-    }
-}
-
-/// Why what clients would write is not locked.
-pub fn locked(reader: &Reader, error: &WriteError) -> ServeError {
-    let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
-    let what = match error.errno() {
-        errno if errno == again.raw_os_error() => {
-            "another program has locked it, to write it or to keep it as it is".to_string()
-        }
-        errno if errno == busy.raw_os_error() => {
-            "it is mounted, or another program has claimed it".to_string()
-        }
-        _ => format!("it cannot be locked ({error})"),
-    };
-    let remedy =
-        "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
-    ServeError {
-        what,
-        place: reader.describe(),
-        remedy,
-    }
-}
-
-pub fn short_of_files(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no pipe ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more open files (ulimit -n)",
     }
 }

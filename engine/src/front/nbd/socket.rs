@@ -2,18 +2,33 @@
 //!
 //! Never: reads or writes what a client has not time for; every wait has a deadline.
 
-use super::conn::PIECE_BYTES;
-use super::{Listen, ServeError};
+use super::error::ServeError;
 use crate::front::unix::UnixSocket;
 use crate::nbd::keepalive::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use std::io::{ErrorKind, IoSlice};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Largest piece that is read and sent at once.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// Where clients connect.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// A unix socket, readable and writable by its owner alone.
+    Unix(PathBuf),
+    /// A TCP address. Unless there is TLS that verifies clients, any client that reaches it can read everything.
+    Tcp(SocketAddr),
+    /// A socket that listens already, unix or TCP: one that systemd has made. It stays where it is at the end.
+    Inherited(Arc<OwnedFd>),
+}
 
 /// How long the other side may take for something, from the first time that it is waited for.
 pub struct Deadline {

@@ -13,7 +13,7 @@
 //!
 //! Never: takes keys that were agreed on beforehand (PSK), resumes a session, or takes early data.
 
-use super::settings::ServeError;
+use super::error::ServeError;
 use super::socket::{Deadline, Socket};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};

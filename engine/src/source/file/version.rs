@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// Which bytes of a read to remember: of each of the first 16 reads some, of n reads about 16 * ln(n / 16).
-    pub(in crate::source) fn pick(&self, offset: u64, len: u64) -> Pick {
+    pub(super) fn pick(&self, offset: u64, len: u64) -> Pick {
         let growths = self.growths.load(Ordering::Acquire);
         let nth = self.reads.fetch_add(1, Ordering::Relaxed);
         let random = self.hasher.hash_one(nth);

@@ -7,8 +7,9 @@
 //!   write:  source ── cache forgets ── FUA: flush ── output lock ── send ── unlock
 //! ```
 
-use super::{Agreement, Conn, Disconnected, PIECE_BYTES, RequestGuard, Task};
+use super::{Agreement, Conn, Disconnected, RequestGuard, Task};
 use crate::front::nbd::permits::Permit;
+use crate::front::nbd::socket::PIECE_BYTES;
 use crate::front::observe::{Passed, RequestKind};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, allocation, errno};

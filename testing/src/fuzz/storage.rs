@@ -8,7 +8,7 @@
 //! ```
 
 use super::Broken;
-use crate::source::{
+use foreread::source::{
     Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, Writing, writing_of,
 };
 use std::fs::File;

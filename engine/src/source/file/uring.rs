@@ -12,8 +12,8 @@
 
 mod ring;
 
-use super::file::Core;
-use super::{Ended, Queue, Transfer};
+use super::Core;
+use crate::source::{Ended, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn refused(what: &str, errno: i32) -> String {
         libc::EMFILE | libc::ENFILE => {
             format!("{what} finds no descriptor: EMFILE, raise ulimit -n")
         }
-        _ => format!("{what}: {}", super::errno_text(errno)),
+        _ => format!("{what}: {}", errno_text(errno)),
     }
 }
 
@@ -96,7 +96,7 @@ impl Queue for FileQueue {
     }
 }
 
-/// What the kernel answered becomes what [`super::Source::read_at`] would have.
+/// What the kernel answered becomes what [`crate::source::Source::read_at`] would have.
 fn finish(flight: Flight, result: i32) -> Ended {
     let Flight {
         mut transfer,
@@ -122,17 +122,21 @@ fn finish(flight: Flight, result: i32) -> Ended {
 mod tests {
     use super::*;
     use crate::chunk::Pool;
-    use crate::testing;
     use std::io::Write;
 
     const PAGE: usize = 4096;
     const PAGES: usize = 400;
 
+    /// The bytes of the file from `offset` on.
+    fn bytes(offset: u64, len: usize) -> Vec<u8> {
+        let byte = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+        (offset..offset + len as u64).map(byte).collect()
+    }
+
     /// A file that can be read by a ring, its ring, and what keeps it. Says why not.
     fn subject() -> Option<(tempfile::NamedTempFile, Arc<Core>, Ring)> {
         let mut file = tempfile::NamedTempFile::new().expect("a scratch file");
-        file.write_all(&testing::pattern(0, PAGES * PAGE - 100, 0))
-            .expect("room");
+        file.write_all(&bytes(0, PAGES * PAGE - 100)).expect("room");
         file.as_file().sync_all().expect("written");
         let core = Arc::new(Core::open(file.path()).expect("opens"));
         match FileQueue::tried(&core) {
@@ -180,13 +184,13 @@ mod tests {
             let (offset, ended) = (flight.transfer.offset(), finish(flight, result));
             let read = ended.result.expect("reads");
             assert_eq!(read, (2 * PAGE).min(PAGES * PAGE - 100 - offset as usize));
-            let bytes: Vec<u8> = ended
+            let got: Vec<u8> = ended
                 .transfer
                 .into_chunks()
                 .iter()
                 .flat_map(|c| c.bytes().to_vec())
                 .collect();
-            testing::check(&bytes[..read], offset, 0).unwrap_or_else(|wrong| panic!("{wrong}"));
+            assert_eq!(got[..read], bytes(offset, read), "at {offset}");
         }
         ring.submit(&core, &mut given);
         assert!(given.is_empty(), "there is room again");

@@ -11,7 +11,7 @@
 //!                                  └──► Panic
 //! ```
 
-use crate::source::{Alignment, Defaults, Source, SourceError, Writing, writing_of};
+use foreread::source::{Alignment, Defaults, Source, SourceError, Writing, writing_of};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -74,7 +74,7 @@ pub struct Faulty<S> {
 }
 
 /// EIO.
-const IO_ERROR: i32 = crate::source::EIO;
+const IO_ERROR: i32 = 5;
 
 impl<S: Source> Faulty<S> {
     /// Whatever the rule says.
@@ -288,7 +288,7 @@ impl<S: Source> Writing for Faulty<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Mem;
+    use foreread::source::Mem;
 
     fn read(source: &impl Source) -> Result<usize, SourceError> {
         source.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0)

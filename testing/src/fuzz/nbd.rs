@@ -3,13 +3,13 @@
 //! Never: trusts the codec about the codec; rules and framing are stated here once more.
 
 use super::Broken;
-use crate::front::nbd::{Listen, NbdSettings, Server};
-use crate::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then, TlsOffer};
-use crate::nbd::validate::{Export, MAX_LEN, Order, validate};
-use crate::nbd::wire::{self, Request, command, transmission};
-use crate::source::Mem;
-use crate::testing::{check, fill};
-use crate::{Options, Reader};
+use crate::{check, fill};
+use foreread::front::nbd::{Listen, NbdSettings, Server};
+use foreread::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then, TlsOffer};
+use foreread::nbd::validate::{Export, MAX_LEN, Order, validate};
+use foreread::nbd::wire::{self, Request, command, transmission};
+use foreread::source::Mem;
+use foreread::{Options, Reader};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;

@@ -6,7 +6,7 @@
 //!   hang(method) ──► a call of that method ──► held ──release──► the source
 //! ```
 
-use crate::source::{
+use foreread::source::{
     Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Streaming, Transfer, Writing,
     writing_of,
 };

@@ -1,5 +1,5 @@
 //! Sources whose bytes name their own place, sources that fail or hang, servers that lie: for tests, ours and those of other
-//! sources. Behind the feature `testing`; the engine itself does not use it.
+//! sources. No shipped crate depends on this one.
 //!
 //! Example: `Faulty::nth(source, 3)` fails the fourth read with EIO, and `check` says which byte is misplaced.
 //!
@@ -21,13 +21,9 @@
     reason = "a test may panic where a thread is refused"
 )]
 
-#[cfg(feature = "object")]
 mod behaviour;
-#[cfg(feature = "object")]
 mod bucket_page;
-#[cfg(feature = "object")]
 mod bucket_server;
-#[cfg(feature = "rbd")]
 mod ceph;
 mod faulty;
 pub mod fuzz;
@@ -37,14 +33,11 @@ mod pattern;
 mod queued;
 mod range_server;
 
-pub use crate::system::{SystemRequest, is_due, refuse};
-#[cfg(feature = "object")]
 pub use behaviour::Behaviour;
-#[cfg(feature = "object")]
 pub use bucket_server::{BucketServer, Requests};
-#[cfg(feature = "rbd")]
 pub use ceph::{CephCluster, CephError, run_ceph};
 pub use faulty::{Call, FaultAction, Faulty, Other};
+pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{Gate, Hanging, Method};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};

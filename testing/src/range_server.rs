@@ -11,7 +11,7 @@
 //! ```
 
 use super::link::{Link, PIECE_BYTES};
-use crate::source::Source;
+use foreread::source::Source;
 use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;

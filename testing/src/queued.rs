@@ -9,8 +9,8 @@
 //!        └─ beyond the depth, or from the Nth transfer on: refused
 //! ```
 
-use crate::source::{Alignment, Defaults, Ended, Queue, Source, SourceError, Transfer};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use foreread::source::{Alignment, Defaults, Ended, Queue, Source, SourceError, Transfer};
+use foreread::sync::{Condvar, Mutex, MutexGuard};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};

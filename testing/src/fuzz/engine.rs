@@ -10,9 +10,9 @@
 
 use super::Broken;
 use super::storage::Storage;
-use crate::source::Io;
-use crate::testing::{FaultAction, Faulty, pattern};
-use crate::{Advice, Options, ReadError, Reader, WriteError};
+use crate::{FaultAction, Faulty, pattern};
+use foreread::source::Io;
+use foreread::{Advice, Options, ReadError, Reader, WriteError};
 use foreread_core::policy::ALL;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const MAX_READERS: u64 = 3;
 const MAX_OPS: usize = 64;
 /// Most rewrites in place.
 const MAX_REWRITES: u32 = 1;
-const EIO: i32 = crate::source::EIO;
+const EIO: i32 = 5;
 
 /// Something that a program does, or that happens to its storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
