@@ -14,6 +14,7 @@ mod tidy;
 mod tidy_docs;
 mod tidy_graph;
 mod tidy_names;
+mod tidy_references;
 mod tidy_words;
 mod tree;
 mod urgency;

@@ -1,7 +1,7 @@
 //! One public name, one meaning: no two public types of `foreread` and `foreread-core` have the same name.
 //!
-//! Example: `front::nbd::Settings` and `front::fuse::Settings` were two types, and `use foreread::front::nbd::Settings` did not
-//! say which at the place of use. They are `NbdSettings` and `FuseSettings`. A type that is re-exported under a second path is
+//! Example: two types "Settings", of the NBD server and of the mount, would need a look at the import at each place of use. They
+//! are `NbdSettings` and `FuseSettings`. A type that is re-exported under a second path is
 //! one type.
 
 use crate::tree;

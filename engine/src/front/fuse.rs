@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `nodes.rs` | inode numbers |
 //! | `view.rs` | what a mount shows, without the kernel |
+//! | `handles.rs` | what is open |
 //! | `request_pool.rs` | which thread waits |
 //! | `caller.rs` | whether a request's caller is still there |
 //! | `control.rs` | the caller's order of files, over a socket |

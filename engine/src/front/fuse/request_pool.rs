@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   request ──► busy < INLINE? ── yes ──► here, without a hand-over
-//!                    └─ no ──► a new thread, while there are fewer than MOST of them ── else here
+//!                    └─ no ──► a new thread, while there are fewer than MAX_EXTRA of them ── else here
 //! ```
 
 use crate::system;

@@ -3,7 +3,7 @@
 //! Never: holds more of the server's text than a line, or a URL.
 //!
 //! ```text
-//!   gate, fetch ──► Refusal ──► again?   (retry.rs)
+//!   gate, fetch ──► Refusal ──► again?   (fetch.rs)
 //!                          └──► SourceError: an error number, one line     (reads)
 //!                          └──► SourceOpenError: ... and a remedy          (open)
 //! ```
