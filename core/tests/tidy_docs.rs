@@ -6,6 +6,9 @@
 use crate::tree::{self, File, read};
 use std::collections::BTreeSet;
 
+/// Lines of a decision.
+const MAX_DECISION_LINES: usize = 60;
+
 /// Every text of the tree but this file, whose examples cite what does not exist.
 fn texts() -> impl Iterator<Item = File> {
     tree::texts()
@@ -105,47 +108,126 @@ fn specifications_are_cited_by_path() {
     }
 }
 
+/// Rows of the index: `- [0012](0012-a.md) Title (0020, 0022)`, the number of a record and those that it replaces.
+fn index() -> Vec<(String, Vec<u32>)> {
+    let index = read("docs/decisions/README.md");
+    let rows = index.lines().filter_map(|line| line.strip_prefix("- ["));
+    rows.map(|row| {
+        let (number, rest) = row.split_once("](").expect("a link");
+        let (file, title) = rest.split_once(')').expect("a link");
+        assert!(file.starts_with(number), "{row}: another file");
+        let replaced = title
+            .rsplit_once(" (")
+            .and_then(|(_, numbers)| numbers.strip_suffix(')'));
+        let numbers = replaced.unwrap_or_default().split(", ");
+        let numbers = numbers
+            .chain([number])
+            .filter_map(|number| number.parse().ok());
+        (file.to_string(), numbers.collect())
+    })
+    .collect()
+}
+
 #[test]
 fn every_decision_is_in_the_index_once() {
-    let index = read("docs/decisions/README.md");
-    let mut files = 0;
+    let rows = index();
+    let listed: Vec<String> = rows
+        .iter()
+        .map(|(file, _)| format!("docs/decisions/{file}"))
+        .collect();
+    let mut files = Vec::new();
     for file in tree::files("docs/decisions") {
-        let name = file
-            .name
-            .strip_prefix("docs/decisions/")
-            .expect("in the folder");
-        if name != "README.md" {
+        if !file.name.ends_with("/README.md") {
             assert_eq!(
-                index.matches(&format!("({name})")).count(),
+                listed.iter().filter(|name| **name == file.name).count(),
                 1,
-                "docs/decisions/README.md lists {name} once"
+                "docs/decisions/README.md lists {} once",
+                file.name
             );
-            files += 1;
+            files.push(file.name);
         }
     }
     assert_eq!(
-        index.matches(".md)").count(),
-        files,
+        listed.len(),
+        files.len(),
         "docs/decisions/README.md lists a file that is not there"
+    );
+    let mut numbers: Vec<u32> = rows.into_iter().flat_map(|(_, numbers)| numbers).collect();
+    let all = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(
+        numbers.len(),
+        all,
+        "docs/decisions/README.md has a number twice"
     );
 }
 
-/// "decision 152", "docs/decisions/0106" and links to a page: the page is there.
+/// Context, decision, consequences, on a page; what a record replaces is in the index too.
+#[test]
+fn decisions_have_one_form() {
+    for (file, numbers) in index() {
+        let text = read(&format!("docs/decisions/{file}"));
+        let heads: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("## "))
+            .collect();
+        assert_eq!(
+            heads,
+            ["## Context", "## Decision", "## Consequences"],
+            "{file}"
+        );
+        assert!(
+            text.lines().count() <= MAX_DECISION_LINES,
+            "{file}: longer than a page"
+        );
+        let intro: String = text.split("## ").next().expect("text").replace('\n', " ");
+        let replaced = intro
+            .split_once("Replaces ")
+            .map_or("", |(_, numbers)| numbers);
+        let replaced = replaced
+            .trim()
+            .trim_end_matches('.')
+            .split(", ")
+            .filter_map(|number| number.parse::<u32>().ok());
+        assert_eq!(
+            replaced.count() + 1,
+            numbers.len(),
+            "{file}: replaces what the index says"
+        );
+    }
+}
+
+/// "decision 152", "docs/decisions/0106" and links to a page: the number is that of a record, or of one that a record replaces.
 #[test]
 fn every_cited_decision_exists() {
-    let pages: Vec<String> = tree::files("docs/decisions")
+    let known: BTreeSet<u32> = index()
         .into_iter()
-        .map(|file| file.name)
+        .flat_map(|(_, numbers)| numbers)
         .collect();
     let mut checked = 0;
     for File { name, text } in texts() {
         for number in decisions(&text) {
-            let page = format!("docs/decisions/{number:04}-");
             assert!(
-                pages.iter().any(|name| name.starts_with(&page)),
+                known.contains(&number),
                 "{name} cites decision {number}, which is gone"
             );
             checked += 1;
+        }
+        for path in text
+            .split("decisions/")
+            .skip(1)
+            .filter(|path| path.starts_with('0'))
+        {
+            let Some((page, _)) = path.split_once(".md") else {
+                continue;
+            };
+            let is_page = page.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+            let page = format!("docs/decisions/{page}.md");
+            assert!(
+                !is_page || tree::root().join(&page).is_file(),
+                "{name} links to {page}, which is gone"
+            );
         }
     }
     assert!(

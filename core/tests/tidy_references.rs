@@ -543,7 +543,7 @@ fn names_of_nothing_are_found() {
         "NoSuchType",
         "no_such_call()",
         "foreread compares",
-        "compare --policies",
+        "compare --polices",
         "--no-such-option",
     ] {
         assert!(fault(text).is_some(), "{text} is found");

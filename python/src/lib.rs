@@ -27,7 +27,7 @@ mod wait;
 use pyo3::prelude::*;
 
 /// The module.
-// What the GIL would protect is named in docs/decisions/0245-python-without-a-gil.md.
+// What the GIL would protect is named in docs/decisions/0245-threads-and-signals-of-python.md.
 #[pymodule(name = "_native", gil_used = false)]
 mod native {
     use super::{calls, command as cli, error, process, report};
