@@ -35,6 +35,7 @@
 //!                              policy  cache
 //! ```
 #![no_std]
+#![warn(missing_docs)]
 extern crate alloc;
 
 pub mod cache;

@@ -8,8 +8,6 @@
 //!   foreread/__main__.py: the command ──────► foreread_cli::main
 //! ```
 
-#![warn(missing_docs)]
-
 mod buffer;
 mod calls;
 mod command;

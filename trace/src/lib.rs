@@ -12,6 +12,8 @@
 //! Never: guesses a unit (what a format does not say is asked for, or left open), bytes of what was read, or a record
 //! changed without a note in the [`Header`].
 
+#![warn(missing_docs)]
+
 pub mod catalog;
 pub mod check;
 pub mod error;
