@@ -16,7 +16,10 @@
     )
 )]
 
+#[cfg(feature = "lab")]
 pub mod planning;
+#[cfg(feature = "lab")]
 pub mod run;
 pub mod warm;
+#[cfg(feature = "lab")]
 pub mod watch;

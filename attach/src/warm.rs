@@ -14,13 +14,16 @@
 mod budget;
 pub mod engine;
 mod files;
+#[cfg(feature = "lab")]
 mod judge;
 mod pool;
 mod state;
 mod whole;
 
 pub use budget::Budget;
+#[cfg(feature = "lab")]
 pub(crate) use files::mounted_device;
+#[cfg(feature = "lab")]
 pub use judge::{Judged, judge};
 pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut, MAX_LEFT_OUT};
 pub use whole::whole_files;

@@ -7,7 +7,7 @@
 //! ```
 //! Never: knows what its commands are.
 
-use crate::args::{CheckArgs, GlobalArgs};
+use crate::args::global;
 use crate::fail::Fail;
 use clap::ValueEnum;
 use foreread_pagecache::program;
@@ -16,17 +16,44 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
+/// What goes to `foreread-check`: everything behind the command's name.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct CheckArgs {
+    /// Its arguments; -h lists them
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub arguments: Vec<OsString>,
+}
+
 const PROGRAM: &str = "foreread-check";
 
+pub fn check(args: &CheckArgs) -> Result<(), Fail> {
+    become_it(None, args)
+}
+
+pub fn reproduce(args: &CheckArgs) -> Result<(), Fail> {
+    become_it(Some("reproduce"), args)
+}
+
+pub fn conform(args: &CheckArgs) -> Result<(), Fail> {
+    become_it(Some("conform"), args)
+}
+
+pub fn bench(args: &CheckArgs) -> Result<(), Fail> {
+    become_it(Some("bench"), args)
+}
+
 /// Becomes `foreread-check` with this command; returns only if that could not be.
-pub fn run(name: Option<&str>, args: &CheckArgs, global: &GlobalArgs) -> Result<(), Fail> {
+fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
     let beside = beside(program::file());
     let file = beside
         .as_deref()
         .map_or(OsStr::new(PROGRAM), Path::as_os_str);
-    let error = program::command(file)
-        .args(words(name, args, global))
-        .exec();
+    let error = program::command(file).args(words(name, args)).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => Fail::Cannot(format!(
             "'{}' is a command of {PROGRAM}, which is neither beside foreread nor on the PATH; \
@@ -44,7 +71,8 @@ fn beside(own: &Path) -> Option<PathBuf> {
 }
 
 /// The command, its arguments, and the options that are every command's.
-fn words(name: Option<&str>, args: &CheckArgs, global: &GlobalArgs) -> Vec<OsString> {
+fn words(name: Option<&str>, args: &CheckArgs) -> Vec<OsString> {
+    let global = global();
     let log = global.log.and_then(|level| level.to_possible_value());
     let log = log.map(|level| OsString::from(format!("--log={}", level.get_name())));
     let force = global.force.then(|| OsString::from("--force"));

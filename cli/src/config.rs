@@ -23,6 +23,7 @@ use crate::names;
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
 use foreread_core::policy::{PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
+#[cfg(feature = "lab")]
 use foreread_lab::compare::Site;
 use foreread_os::open::read_small_text;
 use serde::Deserialize;
@@ -170,7 +171,7 @@ impl Config {
 
     /// The policy that a server runs, with a bound on what `auto` may waste, which takes no other policy.
     #[cfg_attr(
-        not(any(feature = "fuse", feature = "nbd")),
+        not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it")
     )]
     pub fn bounded(
@@ -183,7 +184,7 @@ impl Config {
         let Some(ratio) = max_overfetch else {
             return Ok(set);
         };
-        let draft = foreread_history::parse(&set.value);
+        let draft = self::draft(&set.value);
         let bounded = draft.and_then(|draft| draft.with_setting("max-overfetch", ratio));
         let value = bounded
             .map_err(|error| names::refused("policy", &error, "foreread policies"))?
@@ -207,7 +208,7 @@ impl Config {
 
     /// The hint that every open description begins with.
     #[cfg_attr(
-        not(any(feature = "fuse", feature = "nbd")),
+        not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone give hints")
     )]
     pub fn hint(&self, asked: Option<Advice>) -> Option<Set<Advice>> {
@@ -220,7 +221,7 @@ impl Config {
 
     /// What policies take that leave `max` or `min` open.
     #[cfg_attr(
-        not(any(feature = "fuse", feature = "nbd")),
+        not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone take it here")
     )]
     pub fn readahead(&self) -> Vec<Readahead> {
@@ -229,7 +230,7 @@ impl Config {
 
     /// Where the settings are from, for the line that a server prints: `policy: default; max: /etc/foreread.toml line 2`.
     #[cfg_attr(
-        not(any(feature = "fuse", feature = "nbd")),
+        not(any(feature = "mount", feature = "serve")),
         allow(dead_code, reason = "servers alone print it")
     )]
     pub fn origins(&self, policy: &Set<String>, hint: Option<&Set<Advice>>) -> String {
@@ -248,9 +249,10 @@ impl Config {
     }
 
     /// The same for a comparison, which names its policies or takes the usual ones and the one that is set.
+    #[cfg(feature = "lab")]
     pub fn site(&self, names_policies: bool) -> Site {
         let set = self.policy.as_ref().filter(|_| !names_policies);
-        let policy = set.and_then(|set| foreread_history::parse(&set.value).ok());
+        let policy = set.and_then(|set| draft(&set.value).ok());
         let mut notes: Vec<String> = set
             .map(|set| {
                 format!(
@@ -274,6 +276,16 @@ impl Config {
     }
 }
 
+/// A policy of those that this build has. Those that serve no reads may be set, too: `compare` and `explain` have them.
+#[cfg(feature = "lab")]
+fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
+    foreread_history::parse(text)
+}
+#[cfg(not(feature = "lab"))]
+fn draft(text: &str) -> Result<PolicyDraft, SpecError> {
+    PolicyDraft::parse(text)
+}
+
 /// The hints that an open description can begin with.
 const HINTS: [(&str, Advice); 3] = [
     ("normal", Advice::Normal),
@@ -291,7 +303,7 @@ pub fn hint_named(word: &str) -> Option<Advice> {
 
 /// A policy that there is. Which of them serve reads is for `serve` and `mount` to say.
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
-    match foreread_history::parse(&text) {
+    match draft(&text) {
         Ok(_) => Ok(Set { value: text, from }),
         Err(error) => Err(
             match names::refused("policy", &error, "foreread policies") {
@@ -513,7 +525,7 @@ mod tests {
         let system =
             "max = \"1M\"\nmin = \"32K\"\n[[capacity]]\nup-to = \"2G\"\nmax = \"64K+capacity\"\n";
         let config = config(Some(user), Some(system), None).expect("valid");
-        let draft = foreread_history::parse("linux-thrashsafe").expect("one");
+        let draft = self::draft("linux-thrashsafe").expect("one");
         let draft = Readahead::apply(&config.readahead(), draft, Some(1 << 30)).expect("it fits");
         assert_eq!(draft.to_string(), "linux-thrashsafe:max=256K,min=32768");
         let hint = config.hint(None);

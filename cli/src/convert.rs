@@ -3,7 +3,6 @@
 //! Never: leaves a half file under its name, replaces a file without --force, or hides how much was
 //! left out.
 
-use crate::args::{ExportArgs, ImportArgs};
 use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::progress::Bar;
@@ -20,6 +19,51 @@ use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Convert a trace of any known format to foreread's format
+///
+/// The format is recognised by its content; where that would be a guess it has to be named. Nothing is lost: units
+/// become nanoseconds and bytes, what the format lacks is noted in the header, what was passed over is counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread import disk.vscsi.gz
+  foreread import sda.blktrace.* -o sda.frt
+  foreread import spc.csv --format spc -o spc.frt")]
+pub struct ImportArgs {
+    /// The trace; several files only for traces with one file per CPU
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The output file, or '-' for stdout [default: FILE.frt]
+    #[arg(short, long, value_name = "OUT")]
+    pub out: Option<PathBuf>,
+    /// NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+}
+
+/// Write a trace in another format
+///
+/// Records that the format cannot express are left out and counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread export disk.frt --format csv -o disk.csv
+  foreread export disk.vscsi.gz --format fio -o - | head")]
+pub struct ExportArgs {
+    /// A trace in any known format
+    #[arg(value_name = "TRACE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The output file, or '-' for stdout
+    #[arg(short, long, value_name = "OUT")]
+    pub out: PathBuf,
+    /// The new format, NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: String,
+    /// The format of TRACE, NAME[:key=value,...]
+    #[arg(long, value_name = "FORMAT")]
+    pub from: Option<String>,
+}
 
 /// Converts to our own format.
 pub fn import(args: &ImportArgs) -> Result<(), Fail> {

@@ -63,7 +63,7 @@ impl Fail {
 
 /// Says on stderr what the user should know. A stderr that is closed ends nothing.
 #[cfg_attr(
-    not(any(feature = "fuse", feature = "nbd")),
+    not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone say something")
 )]
 pub fn note(text: impl std::fmt::Display) {

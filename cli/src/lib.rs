@@ -10,54 +10,85 @@
 //!            fail, out, names, progress
 //! ```
 
+#[cfg(not(any(feature = "lab", feature = "mount", feature = "serve")))]
+compile_error!("a build has at least one of the features lab, serve, mount");
+
 pub mod args;
+#[cfg(feature = "lab")]
 mod catalog;
+#[cfg(feature = "lab")]
 mod check;
+mod command;
+#[cfg(feature = "lab")]
 mod compare;
+#[cfg(feature = "lab")]
 pub mod compare_error;
 mod completions;
 mod config;
+#[cfg(feature = "lab")]
 pub mod convert;
 mod crash;
+#[cfg(feature = "lab")]
 mod explain;
 pub mod fail;
 mod log;
 mod man;
+#[cfg(feature = "lab")]
 mod models;
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 mod mount;
 pub mod names;
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 mod next;
 pub mod out;
+#[cfg(feature = "lab")]
 mod plan;
+#[cfg(feature = "lab")]
 mod policies;
+#[cfg(feature = "lab")]
 mod policy_list;
+#[cfg(feature = "lab")]
 mod probe;
+#[cfg(feature = "lab")]
 pub mod progress;
+#[cfg(feature = "lab")]
 pub mod reads;
+#[cfg(feature = "lab")]
 mod record;
-#[cfg(any(feature = "fuse", feature = "nbd"))]
+#[cfg(any(feature = "mount", feature = "serve"))]
+#[cfg_attr(not(feature = "lab"), path = "no_recording.rs")]
 mod recording;
+#[cfg(feature = "lab")]
 mod replay_log;
+#[cfg(feature = "lab")]
 mod replay_plan;
+#[cfg(feature = "lab")]
 mod run;
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 mod serve;
-#[cfg(any(feature = "fuse", feature = "nbd"))]
+#[cfg(any(feature = "mount", feature = "serve"))]
 mod serving;
 pub mod signals;
+#[cfg(feature = "lab")]
 mod source;
+#[cfg(feature = "lab")]
 mod sweep;
+#[cfg(feature = "lab")]
 mod trace;
+#[cfg(feature = "lab")]
 mod tune;
+#[cfg(feature = "lab")]
 mod vary;
+#[cfg(feature = "lab")]
 mod warm;
+#[cfg(feature = "lab")]
 mod watch;
+#[cfg(feature = "lab")]
 mod workloads;
 
-use args::{Args, Command};
+use args::GlobalArgs;
 use clap::Parser;
+use command::Args;
 use fail::Fail;
 pub use foreread_pagecache::program::{Program, set as set_program};
 use std::ffi::OsString;
@@ -68,21 +99,9 @@ pub trait CommandLine: Parser {
     /// What a user calls it: "foreread".
     const PROGRAM: &'static str;
 
-    fn global(&self) -> &args::GlobalArgs;
+    fn global(&self) -> &GlobalArgs;
 
     fn run(&self) -> Result<(), Fail>;
-}
-
-impl CommandLine for Args {
-    const PROGRAM: &'static str = "foreread";
-
-    fn global(&self) -> &args::GlobalArgs {
-        &self.global
-    }
-
-    fn run(&self) -> Result<(), Fail> {
-        run(self)
-    }
 }
 
 /// Runs the command: its name, then its arguments. Returns the exit code. Once in a process, which is the command's from then on:
@@ -95,11 +114,14 @@ pub fn main(arguments: &[OsString]) -> u8 {
 /// The same of another command line.
 #[must_use]
 pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
-    let words = arguments.get(1..).unwrap_or_default();
-    if foreread_observe::tracefs::guard::run_if_asked(words)
-        || foreread_attach::watch::guard::run_if_asked(words)
+    #[cfg(feature = "lab")]
     {
-        return 0;
+        let words = arguments.get(1..).unwrap_or_default();
+        if foreread_observe::tracefs::guard::run_if_asked(words)
+            || foreread_attach::watch::guard::run_if_asked(words)
+        {
+            return 0;
+        }
     }
     let code = crash::guarded(|| {
         #[cfg(debug_assertions)]
@@ -108,6 +130,7 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
             Ok(args) => args,
             Err(error) => return args::refuse(&error, &A::command(), A::PROGRAM, arguments),
         };
+        args::set_global(args.global());
         log::start(args.global().log)?;
         out::fit_terminal();
         out::set_force(args.global().force);
@@ -116,40 +139,4 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     // Rust does so where its own `main` ends.
     let _ = std::io::stdout().flush();
     code
-}
-
-fn run(args: &Args) -> Result<(), Fail> {
-    let global = &args.global;
-    match &args.command {
-        Command::Compare(asked) => compare::run(asked),
-        Command::Explain(asked) => explain::run(asked),
-        Command::Import(asked) => convert::import(asked),
-        Command::Export(asked) => convert::export(asked),
-        Command::Trace(asked) => trace::run(&asked.command),
-        Command::Policies(asked) => policies::run(asked.json),
-        Command::Models(asked) => models::run(asked),
-        Command::Workloads(asked) => workloads::run(asked.json),
-        Command::Probe(asked) => probe::run(asked),
-        Command::Record(asked) => record::run(asked),
-        Command::Run(asked) => run::run(asked),
-        Command::Plan(asked) => plan::run(asked),
-        Command::Replay(asked) => replay_plan::run(asked),
-        Command::Warm(asked) => warm::run(asked),
-        #[cfg(feature = "nbd")]
-        Command::Serve(asked) => serve::run(asked),
-        #[cfg(feature = "fuse")]
-        Command::Mount(asked) => mount::run(asked),
-        #[cfg(feature = "fuse")]
-        Command::Next(asked) => next::run(asked),
-        Command::ReplayLog(asked) => replay_log::run(&asked.log),
-        Command::Sweep(asked) => sweep::run(asked),
-        Command::Tune(asked) => tune::run(asked),
-        Command::Watch(asked) => watch::run(asked),
-        Command::Check(asked) => check::run(None, asked, global),
-        Command::Bench(asked) => check::run(Some("bench"), asked, global),
-        Command::Conform(asked) => check::run(Some("conform"), asked, global),
-        Command::Reproduce(asked) => check::run(Some("reproduce"), asked, global),
-        Command::Completions(asked) => completions::run(asked.shell),
-        Command::Man(asked) => man::run(asked.dir.as_deref()),
-    }
 }

@@ -1,14 +1,27 @@
 //! `foreread man [DIR]`: the manual pages, generated from the arguments themselves.
 
-use crate::args::Args;
+use crate::command::Args;
 use crate::fail::Fail;
 use crate::out;
 use clap::CommandFactory;
 use std::path::Path;
+use std::path::PathBuf;
+
+/// Print the manual page, or write all of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread man | man -l -
+  foreread man ~/.local/share/man/man1")]
+pub struct ManArgs {
+    /// Write foreread.1 and a page for each command to this directory
+    #[arg(value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
 
 /// Prints `foreread(1)`, or writes it and a page for each command to `dir`.
-pub fn run(dir: Option<&Path>) -> Result<(), Fail> {
-    let Some(dir) = dir else {
+pub fn run(args: &ManArgs) -> Result<(), Fail> {
+    let Some(dir) = args.dir.as_deref() else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Args::command())
             .render(&mut page)

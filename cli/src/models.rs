@@ -1,6 +1,5 @@
 //! `foreread models`: every device model with its figures, where they come from and how far they are off.
 
-use crate::args::ModelsArgs;
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::names;
@@ -9,6 +8,22 @@ use foreread_report::number::size;
 use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use serde_json::{Value, json};
+
+/// List the device models: figures, origin, error
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread compare --on model:rbd
+  foreread models --toml rbd > mine.toml
+  foreread compare --on model:mine.toml")]
+pub struct ModelsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print one as a model file, as a starting point
+    #[arg(long, value_name = "NAME", conflicts_with = "json")]
+    pub toml: Option<String>,
+}
 
 /// Prints them, or one as a model file.
 pub fn run(args: &ModelsArgs) -> Result<(), Fail> {

@@ -1,16 +1,85 @@
 //! `foreread plan`: has the lab make a plan, writes it, and says what is in it and what is not.
 
-use crate::args::PlanArgs;
+use crate::args::values::size;
 use crate::convert::{refused, size_of};
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use foreread_attach::planning::{Planned, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
 use foreread_plan::Plan;
+use foreread_plan::layout::Format;
 use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
 use foreread_report::number::count;
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Make a plan of what a program reads, of recorded runs or headers
+///
+/// A plan is a text file: which ranges of which files a program needs, in which order and how soon. 'foreread replay' brings
+/// them into the page cache while the program runs, 'serve --plan' and 'mount --plan' into foreread's own cache.
+///
+/// Of several runs only what at least two thirds of them read is taken (--at-least). With --format, no run is needed: the
+/// headers of model and table files say where their parts are. A file that has changed since the recording is left out and named.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread record -o a.frt -- ./app; foreread plan a.frt -o app.plan
+  foreread plan --format safetensors model/*.safetensors -o model.plan")]
+pub struct PlanArgs {
+    /// Recorded runs (a trace each); with --format, the files
+    #[arg(value_name = "INPUT", required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// Where to write the plan
+    #[arg(short, long, value_name = "PLAN")]
+    pub out: PathBuf,
+    /// Take what this share of the runs read, such as 1/2
+    #[arg(long, value_name = "N/M", default_value = "2/3", value_parser = share, conflicts_with = "format")]
+    pub at_least: (u32, u32),
+    /// Bytes at most; keeps what was waited for longest
+    ///
+    /// By the wait for a byte; ties by time.
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "format")]
+    pub max: Option<u64>,
+    /// Leave out what is needed later than this, such as 30s
+    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "format")]
+    pub since_start: Option<Duration>,
+    /// safetensors, gguf, parquet, zip or zarr: read headers
+    #[arg(long, value_name = "NAME", value_parser = format)]
+    pub format: Option<Format>,
+    /// With --format: only parts of these names, such as 'layers.0.*'
+    ///
+    /// Tensors, columns, entries of an archive, or arrays of zarr.
+    #[arg(
+        long,
+        visible_alias = "columns",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "format"
+    )]
+    pub tensors: Vec<String>,
+    /// The format of the traces, where it is not found out
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        hide_short_help = true,
+        conflicts_with = "format"
+    )]
+    pub from: Option<String>,
+    /// Print a summary in JSON
+    #[arg(long, hide_short_help = true)]
+    pub json: bool,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    let known = foreread_plan::layout::FORMATS
+        .iter()
+        .find(|(name, _)| *name == text);
+    known
+        .map(|(_, format)| *format)
+        .ok_or_else(|| "one of safetensors, gguf, parquet, zip, zarr".to_string())
+}
 
 /// Files that are named on stderr; JSON has more.
 const MAX_NAMED: usize = 10;
@@ -175,4 +244,19 @@ pub fn info(plan: &Plan) -> (String, String) {
         "stall_ns": (plan.runs > 0).then_some(stall_ns),
     });
     (text, format!("{json:#}\n"))
+}
+
+/// A time since the start of a program.
+fn since(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| "write a time such as 30s or 500ms".to_string())
+}
+
+/// A share such as `2/3`.
+fn share(text: &str) -> Result<(u32, u32), String> {
+    let parts = text
+        .split_once('/')
+        .and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
+    parts
+        .filter(|(n, m)| *m > 0 && n <= m)
+        .ok_or_else(|| "write a share such as 2/3".to_string())
 }

@@ -1,6 +1,7 @@
 //! `foreread policies`: every policy with its parameters, their defaults, units and ranges, and its origin; then the
 //! imitations of other programs, as a separate group.
 
+use crate::args::ListArgs;
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
 use crate::out;
@@ -15,14 +16,14 @@ const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the stor
     Fengguang, 2010). max=capacity-2010b is the later posting: 8K from 1M on, 1M from 16G.";
 
 /// Prints them.
-pub fn run(as_json: bool) -> Result<(), Fail> {
+pub fn run(args: &ListArgs) -> Result<(), Fail> {
     let entries: Vec<Entry> = policies()
         .iter()
         .chain(peer::ALL)
         .map(|info| entry(info))
         .collect();
-    catalog::print("policies", &entries, as_json)?;
-    if as_json {
+    catalog::print("policies", &entries, args.json)?;
+    if args.json {
         Ok(())
     } else {
         out::print(format!("\n{}\n", wrap(BY_CAPACITY, 90).join("\n")))

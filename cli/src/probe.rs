@@ -2,14 +2,80 @@
 //!
 //! Never: writes to the source; there is nothing to clean up when it is interrupted.
 
-use crate::args::ProbeArgs;
+use crate::args::values::size;
 use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::progress::Bar;
 use crate::source::{self, On};
+use foreread::source::SourceName;
 use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, ProbeTarget, verify};
 use serde::Serialize;
+use std::ffi::OsString;
+
+/// Measure a storage, fit a model to it, advise settings
+///
+/// Reads only. Latency and throughput are measured by request size and by depth, in short slices of every point, round
+/// after round, so that a slow minute hits all alike. The simplest model that fits is chosen, with the error of each
+/// point. The advice names the request size for 90 % of the bandwidth, the readahead size beyond which more gains
+/// nothing, and has text to paste for the kernel, librbd, FUSE and NFS.
+///
+/// With --verify nothing is fitted: the workloads of 'foreread compare' run on the source and on the model file, and the
+/// exit code is 1 if a pair of policies that differs significantly is ranked otherwise by the model.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread probe /dev/sdb -o sdb.toml
+  foreread compare --on model:sdb.toml
+  foreread probe disk.img --verify sdb.toml")]
+pub struct ProbeArgs {
+    /// PATH, file:PATH or model:NAME
+    #[arg(value_name = "SOURCE")]
+    pub source: SourceName,
+    /// Write the model here, for --on model:FILE.toml
+    #[arg(short, long, value_name = "FILE.toml", conflicts_with = "verify")]
+    pub output: Option<OsString>,
+    /// Time to measure, in seconds
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+    /// Read only this many bytes from the start, such as 10G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// Measure through the page cache if direct I/O is refused
+    #[arg(long)]
+    pub buffered: bool,
+    /// Check whether this model ranks policies as the source does
+    #[arg(long, value_name = "FILE.toml")]
+    pub verify: Option<String>,
+    /// Only this workload, with --verify [default: four]
+    #[arg(
+        long,
+        value_name = "WORKLOAD",
+        requires = "verify",
+        hide_short_help = true
+    )]
+    pub workload: Option<String>,
+    /// Runs of each policy, with --verify
+    #[arg(long, value_name = "N", requires = "verify", hide_short_help = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub runs: Option<u32>,
+    /// Write a page with charts to this file
+    ///
+    /// One file of HTML that loads nothing and runs no script: throughput and latency by size and by depth with the
+    /// model's lines, the plateau, what to set, every value, and the JSON inside.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "verify",
+        hide_short_help = true
+    )]
+    pub html: Option<OsString>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.probe/1, or foreread.verify/1 with --verify. With '-' the JSON takes the place of the text.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
 
 /// Measures and prints.
 pub fn run(args: &ProbeArgs) -> Result<(), Fail> {

@@ -7,7 +7,7 @@
 //! ```
 //! Never: opens what is neither a file nor a block device (a FIFO would block).
 
-use crate::args::{CompareArgs, ReplayArgs, ReplayMode};
+use crate::compare::CompareArgs;
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
@@ -18,6 +18,26 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Flattened into the arguments of a command.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// How the replay keeps time [default: the best that the trace allows]
+    #[arg(long, value_name = "MODE", hide_short_help = true)]
+    pub mode: Option<Mode>,
+    /// A factor on the recorded pauses: 0, 0.5, 1, 2
+    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
+    pub think: Option<f64>,
+    /// Replay only the first N records
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: Option<u64>,
+    /// Replay only the files whose names contain TEXT
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    pub only: Option<String>,
+    /// The format of the trace, NAME[:key=value,...]; by default what its content shows
+    #[arg(long, value_name = "FORMAT", hide_short_help = true)]
+    pub format: Option<String>,
+}
 
 /// What is to be read, as far as it is known before anything is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +123,7 @@ pub struct Part<'a> {
     /// Those of files whose names contain this.
     pub only: Option<&'a str>,
     /// How time is kept.
-    pub mode: Option<ReplayMode>,
+    pub mode: Option<Mode>,
     /// A factor on pauses.
     pub think: Option<f64>,
 }
@@ -182,7 +202,7 @@ pub fn ready_of(
         replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
     // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
     loaded.name = called(path);
-    Replay::of(&Arc::new(loaded), args.mode.map(mode), args.think).map_err(|e| refused(&e))
+    Replay::of(&Arc::new(loaded), args.mode, args.think).map_err(|e| refused(&e))
 }
 
 /// What a trace is called in results.
@@ -198,15 +218,6 @@ fn called(path: &Path) -> String {
 /// Refuses what only a trace has, where there is none.
 pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
     Part::of(args).none_is_set("--limit")
-}
-
-fn mode(mode: ReplayMode) -> Mode {
-    match mode {
-        ReplayMode::Asap => Mode::Asap,
-        ReplayMode::Closed => Mode::Closed,
-        ReplayMode::Open => Mode::Open,
-        ReplayMode::Deps => Mode::Deps,
-    }
 }
 
 #[cfg(test)]

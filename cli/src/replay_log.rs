@@ -10,12 +10,29 @@ use foreread_history::{OPPONENTS, policies};
 use foreread_os::open::stream;
 use foreread_trace::unpack::unpack;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::PathBuf;
+
+/// Replay an event log on a fresh core, compare the actions
+///
+/// The engine can log every event that it feeds to its core, and every action of the core. A fresh core fed with the same
+/// events must give the same actions; then what the simulator says is what the engine does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints 'identical: N events, M actions', or the first difference (exit code 1).
+
+Example:
+  foreread replay-log run.log")]
+pub struct ReplayLogArgs {
+    /// The event log, plain or compressed by gzip, zstd, xz or bzip2
+    #[arg(value_name = "LOG")]
+    pub log: PathBuf,
+}
 
 const REMEDY: &str = "name a log that the engine of this version has written";
 
 /// Replays and prints `identical: N events, M actions`; the first difference is a failed check.
-pub fn run(log: &Path) -> Result<(), Fail> {
+pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
+    let log = args.log.as_path();
     let place = log.display();
     let file = stream(log)
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;

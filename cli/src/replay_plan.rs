@@ -7,7 +7,7 @@
 //! A storage that does not answer is not waited for longer than 1.5 s at the end.
 //! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
 
-use crate::args::ReplayPlanArgs;
+use crate::args::values::size;
 use crate::convert::size_of;
 use crate::fail::{Fail, note, say};
 use crate::out::json_to;
@@ -21,11 +21,46 @@ use foreread_pagecache::program::{self, NotBegun};
 use foreread_plan::text;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::ffi::OsString;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Bring a plan into the page cache, while a command runs
+///
+/// The ranges are read in the order of the plan, as many at once as the storage takes; what is cached already is not read again. CMD
+/// starts at once and has the terminal; when it ends, nothing more is read, and its exit code is the exit code (126 and 127 where it
+/// cannot be started). Without CMD it returns when the plan is cached.
+///
+/// It reads no more than the control group and the machine have memory for, less an eighth; with CMD it goes on when CMD has used
+/// what is there. Files that have changed since the plan was made are left out and named.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread replay model.plan -- python3 serve.py
+  foreread replay app.plan --report -- ./app")]
+pub struct ReplayPlanArgs {
+    /// A plan of 'foreread plan'
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+    /// Bytes to read at most
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max: Option<u64>,
+    /// Say what was fetched, used, late, unused (records CMD: root)
+    #[arg(long)]
+    pub report: bool,
+    /// Write the same in JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.replay/1.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", last = true)]
+    pub command: Vec<OsString>,
+}
 
 /// Memory for the events of a report.
 const EVENT_BYTES: u64 = 64 << 20;

@@ -6,18 +6,57 @@
 //! ```
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
-use crate::args::RunArgs;
 use crate::fail::{Fail, one_line};
 use crate::out::json_to;
 use crate::signals::relay;
+use foreread::OpenError;
 use foreread_attach::run::live::start;
 use foreread_attach::run::{RunError, RunOptions, RunReport};
+use foreread_core::policy::PolicySpec;
 use foreread_observe::record::live::send;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitStatus;
 use std::sync::{Arc, OnceLock};
+
+/// Read ahead for a program that is not changed, while it runs
+///
+/// The reads and page faults of the command and its children are watched through the kernel's tracepoints, and what comes next is read into
+/// the page cache: of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays on, and what is cached
+/// is not read again. Needs root and tracefs. Where there is nothing to gain it stops watching, and says so at the end.
+///
+/// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it); 127 and 126 where it cannot
+/// be found or run. Before it runs: 2 bad input, 3 this machine cannot.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread run -- python3 serve.py --model /mnt/models/7b
+  foreread run -- grep -r TODO /mnt/src")]
+pub struct RunArgs {
+    /// Which policy decides; see 'foreread policies'
+    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
+    pub policy: PolicySpec,
+    /// Withdrawn: says why
+    #[arg(long, hide = true)]
+    pub preload: bool,
+    /// Print no summary
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Write a summary in JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.run/1.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+    /// The command and its arguments
+    #[arg(value_name = "CMD", last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+fn policy(text: &str) -> Result<PolicySpec, String> {
+    PolicySpec::parse(text).map_err(|error| OpenError::Policy(error).to_string())
+}
 
 /// Why `--preload` is not there any more.
 const PRELOAD_WITHDRAWN: &str = "its library closed descriptors of the program, which drops the program's POSIX locks, and \

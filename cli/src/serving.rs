@@ -8,9 +8,9 @@ use crate::fail::{Fail, note, say};
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
 use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
-use foreread_lab::report::tuning;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_report::number::{amount, percent, size_b};
+use foreread_report::tuning;
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -1,9 +1,10 @@
 //! `foreread trace`: what is in a trace, and which formats there are.
 
-use crate::args::{InfoArgs, TraceCommand};
+use crate::args::ListArgs;
 use crate::convert;
 use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
+use clap::Subcommand;
 use foreread_lab::report::trace_info;
 use foreread_report::number::wrap;
 use foreread_report::width;
@@ -11,13 +12,58 @@ use foreread_trace::catalog::ALL;
 use foreread_trace::format::Format;
 use foreread_trace::info;
 use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Describe a trace, list the trace formats
+#[derive(Debug, clap::Args)]
+pub struct TraceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// Commands for traces.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Describe a trace: sizes, streams, latency, what it lacks
+    Info(InfoArgs),
+    /// List the formats: what is read and written, units, keys
+    #[command(after_help = "\
+Example:
+  foreread import spc.csv --format spc")]
+    Formats(ListArgs),
+}
+
+/// Describe a trace: sizes, streams, latency, what it lacks
+///
+/// Counts, sizes, streams, reuse, span, latency. Memory is bounded: for a large trace some figures become an
+/// estimate, and are called one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread trace info disk.frt
+  foreread trace info disk.vscsi.gz --json - | jq .streams")]
+pub struct InfoArgs {
+    /// A trace in any known format
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// NAME[:key=value,...]; see 'foreread trace formats'
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.trace-info/1.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
 
 /// Widest line for people.
 const WIDTH: usize = 90;
 
 /// Does what is asked.
-pub fn run(command: &TraceCommand) -> Result<(), Fail> {
-    match command {
+pub fn run(args: &TraceArgs) -> Result<(), Fail> {
+    match &args.command {
         TraceCommand::Info(asked) => info(asked),
         TraceCommand::Formats(asked) => out::print(if asked.json { to_json() } else { in_words() }),
     }

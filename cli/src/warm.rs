@@ -1,6 +1,6 @@
 //! `foreread warm`: whole files into the page cache, with a progress bar.
 
-use crate::args::WarmArgs;
+use crate::args::values::size;
 use crate::convert::size_of;
 use crate::fail::{Fail, note};
 use crate::out;
@@ -9,9 +9,33 @@ use crate::progress::Bar;
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// Bring whole files into the page cache, at the storage's full rate
+///
+/// Folders with all that is below them. What is cached already is not read again, so a call that was ended goes on where it stopped.
+/// It stops when the memory of the control group or the machine is full but for an eighth, and says so.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  foreread warm model/*.safetensors --progress")]
+pub struct WarmArgs {
+    /// Files and folders
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// Show a progress bar
+    #[arg(long)]
+    pub progress: bool,
+    /// Bytes to read at most
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(50);

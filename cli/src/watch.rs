@@ -5,7 +5,7 @@
 //! ```
 //! The lines are the result, so they go to stdout. Never: a decision.
 
-use crate::args::WatchArgs;
+use crate::args::values::time;
 use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::source::{self, On};
@@ -13,13 +13,63 @@ use foreread::source::SourceName;
 use foreread_attach::watch::{
     AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch,
 };
+use foreread_lab::tune::MIN_GAIN;
 use foreread_os::threads;
 use foreread_report::number::{amount, count, percent};
 use foreread_sim::device::presets::Preset;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
+
+/// Set read_ahead_kb of a disk by what its readers do
+///
+/// A daemon: now and then it records what every process reads of files on the disk (kernel's tracepoints: root, tracefs), compares settings as
+/// 'foreread tune' does, and sets what saves at least 10 % of the time that reads take. Two recordings one after the other
+/// have to say the same. The old value comes back when the gain is gone, and at the end: by Ctrl-C, SIGTERM, or a guard process after SIGKILL. A
+/// value that another program sets meanwhile stays.
+///
+/// Files that are open keep the old value. Reads of the device itself (a virtual machine's disk) and past the page cache are not
+/// seen. A recording costs the machine's system calls half a microsecond each while it runs.
+///
+/// Before it begins: 2 bad input, 3 this machine cannot.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread watch /dev/sdb --dry-run
+  foreread watch /dev/sdb --every 30m --on model:sdb.toml")]
+pub struct WatchArgs {
+    /// The disk, such as /dev/sdb
+    #[arg(value_name = "DEVICE")]
+    pub device: PathBuf,
+    /// From the start of a recording to the next
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
+    pub every: Duration,
+    /// How long to record
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub length: Duration,
+    /// Part of the reads' time that a change has to save
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = min_gain)]
+    pub min_gain: f64,
+    /// A model of the disk [default: it is measured]
+    ///
+    /// model:NAME or model:FILE.toml, which 'foreread probe DEVICE -o FILE.toml' writes. By default the disk is measured when a recording has
+    /// enough reads, and again after a day: 15 seconds of direct reads.
+    #[arg(long, value_name = "MODEL")]
+    pub on: Option<SourceName>,
+    /// Say what would be set, and set nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Make one recording, say what it shows, set nothing
+    #[arg(long)]
+    pub once: bool,
+    /// Print a line of JSON for each event
+    ///
+    /// Schema foreread.watch/1.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// How long a disk is measured, in seconds: as by `tune`.
 const PROBE_SECONDS: f64 = 15.0;
@@ -254,4 +304,36 @@ fn recorded(
         "best_kb": best.map(|(value, _)| value),
         "best_ratio": best.map(|(_, ratio)| ratio),
     })
+}
+
+/// A part of the time that is worth a change, in per cent: the tenth that `tune` asks for, or more.
+fn min_gain(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .trim_end()
+        .parse()
+        .ok();
+    let part = percent
+        .map(|percent| percent / 100.0)
+        .filter(|part| (MIN_GAIN..=0.9).contains(part));
+    part.ok_or_else(|| "write 10% to 90%: less is within what a model is off".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains() {
+        assert_eq!(
+            (min_gain("10%"), min_gain("25"), min_gain("90 %")),
+            (Ok(0.1), Ok(0.25), Ok(0.9))
+        );
+        assert!(
+            ["9%", "91%", "0.2", "much", "-20%", "nan", ""]
+                .into_iter()
+                .all(|text| min_gain(text).is_err())
+        );
+    }
 }

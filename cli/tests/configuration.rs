@@ -135,7 +135,7 @@ fn what_is_wrong_is_refused_with_its_place() {
     for args in [
         &["compare", "sequential", "--on", "model:nvme"][..],
         &["explain", "sequential"],
-        #[cfg(feature = "nbd")]
+        #[cfg(feature = "serve")]
         &["serve", &disk, "--unix", &socket],
     ] {
         let error = user.runs("", args).is_refused().to_string();
@@ -164,7 +164,7 @@ fn what_is_wrong_is_refused_with_its_place() {
 }
 
 /// A policy that is only compared with is refused by a server, wherever it was named; the other commands take it.
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 #[test]
 fn a_policy_of_history_serves_no_reads() {
     let user = User::new("policy = \"linux-3.12\"\n");
@@ -186,7 +186,7 @@ fn a_policy_of_history_serves_no_reads() {
 }
 
 /// The server prints its policy with all values, and where each setting is from; a hint changes what is read ahead.
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 #[test]
 fn serve_says_where_its_settings_are_from() {
     let user = User::new("min = \"64K\"\nmax = \"1M+capacity\"\nhint = \"random\"\n");
@@ -227,7 +227,7 @@ fn serve_says_where_its_settings_are_from() {
 }
 
 /// What a server says on stderr that is ended after this many sequential reads.
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 fn serves(user: &User, more: &[&str], reads: u64) -> String {
     use foreread::source::{Nbd, Source};
     use std::io::{BufRead, BufReader, IoSliceMut, Read};

@@ -1,31 +1,31 @@
 //! The tests of the command `foreread`, as one binary: linking is the slow part of a test build.
 
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 mod activation;
 mod check;
 mod common;
 mod configuration;
 mod explain;
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 mod hang;
 mod help;
 mod html;
 mod lists;
 mod metadata;
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 mod mount;
 mod outputs;
 mod plan;
 mod probe;
 mod record;
 mod record_kernel;
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 mod recording;
 mod refusals;
 mod replay;
 mod replay_log;
 mod run;
-#[cfg(all(feature = "object", feature = "nbd"))]
+#[cfg(all(feature = "object", feature = "serve"))]
 mod secrets;
 mod sweep;
 mod threads;

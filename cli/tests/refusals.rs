@@ -121,7 +121,7 @@ fn sizes_and_numbers() {
         ],
         &["a cache of 1T", "of the memory"],
     );
-    #[cfg(feature = "nbd")]
+    #[cfg(feature = "serve")]
     refused(
         &["serve", "Cargo.toml", "--unix", "s", "--cache", "5"],
         &["'5'", "at least 1M"],
@@ -139,7 +139,7 @@ fn sizes_and_numbers() {
     );
 }
 
-#[cfg(feature = "nbd")]
+#[cfg(feature = "serve")]
 #[test]
 fn certificates_of_a_server() {
     let serve = ["serve", "Cargo.toml", "--unix", "s"];
@@ -326,7 +326,7 @@ fn names_that_are_not_whole_are_answered_with_what_to_write() {
             "set AWS_ACCESS_KEY_ID",
         ],
     );
-    #[cfg(feature = "nbd")]
+    #[cfg(feature = "serve")]
     {
         on(
             "nbd://nosuch.invalid/x",
@@ -341,7 +341,7 @@ fn names_that_are_not_whole_are_answered_with_what_to_write() {
         );
     }
     on("no/such/file", &["no such file", "name a file"]);
-    #[cfg(not(feature = "fuse"))]
+    #[cfg(not(feature = "mount"))]
     assert!(
         foreread(["mount", "a", "b"])
             .err

@@ -123,7 +123,7 @@ fn places(name: &str, folder: &Path) -> Vec<Vec<String>> {
             .map(str::to_string)
             .into(),
     );
-    if cfg!(feature = "fuse") {
+    if cfg!(feature = "mount") {
         rows.push(["mount", name, &at("mnt")].map(str::to_string).into());
     }
     rows
@@ -436,7 +436,7 @@ fn a_server_of_a_source_with_a_password_shows_none() {
     assert!(files_are_clean(folder.path()) >= 1, "the recording");
 }
 
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 #[test]
 fn a_mount_of_a_source_with_a_password_shows_none() {
     let root = Command::new("id")

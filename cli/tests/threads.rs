@@ -228,7 +228,7 @@ fn a_refused_thread_is_said_and_leaves_no_command_behind() {
     }
 }
 
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 #[test]
 fn a_refused_thread_leaves_no_dead_mount() {
     if !Path::new("/dev/fuse").exists() {

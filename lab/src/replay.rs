@@ -37,16 +37,17 @@ pub const MAX_THINK: f64 = 100.0;
 /// What a reader must know of a replay by waits that are not in the trace.
 const INFERRED: &str = "The trace does not say what its reads wait for: each waits for all that had ended before it began";
 
-/// How time is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a replay keeps time. The comments are the help of `--mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
-    /// As fast as possible: a thread's next read when the one before has ended.
+    /// As fast as possible: a reader's next read begins when the one before has ended
+    #[value(alias = "afap")]
     Asap,
-    /// Closed loop: the same, after the pause that was recorded between the two.
+    /// The same, after the pause that was recorded between the two
     Closed,
-    /// Open loop: each read at its recorded time.
+    /// Each read at its recorded time; latencies count from there
     Open,
-    /// Each read when what it was recorded to wait for has happened, and its delay has passed.
+    /// Each read when what it waits for has happened, and its recorded delay has passed
     Deps,
 }
 

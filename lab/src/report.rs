@@ -19,7 +19,6 @@ pub mod row;
 pub mod series;
 pub mod table;
 pub mod trace_info;
-pub mod tuning;
 pub mod verdict;
 
 use crate::replay::Mode;

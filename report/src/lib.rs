@@ -12,4 +12,5 @@ pub mod number;
 pub mod page;
 pub mod progress;
 pub mod table;
+pub mod tuning;
 pub mod width;

@@ -1,9 +1,9 @@
 //! How the values of arguments are read. Never: accepts what only looks like one.
 
 use foreread::MIN_MEMORY_BYTES;
-use foreread_core::units::{PageSize, SizeError, parse_size};
-use foreread_lab::report::Price;
-use foreread_lab::tune::MIN_GAIN;
+#[cfg(feature = "lab")]
+use foreread_core::units::PageSize;
+use foreread_core::units::{SizeError, parse_size};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 /// The cache of a server.
 #[cfg_attr(
-    not(any(feature = "fuse", feature = "nbd")),
+    not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
 )]
 pub fn cache(text: &str) -> Result<u64, String> {
@@ -33,7 +33,7 @@ pub fn cache(text: &str) -> Result<u64, String> {
 
 /// A hint for all that is read through an open description.
 #[cfg_attr(
-    not(any(feature = "fuse", feature = "nbd")),
+    not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
 )]
 pub fn hint(word: &str) -> Result<foreread::Advice, String> {
@@ -43,7 +43,7 @@ pub fn hint(word: &str) -> Result<foreread::Advice, String> {
 
 /// A port alone is one of this machine only.
 #[cfg_attr(
-    not(any(feature = "fuse", feature = "nbd")),
+    not(any(feature = "mount", feature = "serve")),
     allow(dead_code, reason = "servers alone take one")
 )]
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -65,41 +65,12 @@ pub fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A part of the time that is worth a change, in per cent: the tenth that `tune` asks for, or more.
-pub fn gain(text: &str) -> Result<f64, String> {
-    let percent: Option<f64> = text
-        .strip_suffix('%')
-        .unwrap_or(text)
-        .trim_end()
-        .parse()
-        .ok();
-    let part = percent
-        .map(|percent| percent / 100.0)
-        .filter(|part| (MIN_GAIN..=0.9).contains(part));
-    part.ok_or_else(|| "write 10% to 90%: less is within what a model is off".to_string())
-}
-
-/// A time since the start of a program.
-pub fn since(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "write a time such as 30s or 500ms".to_string())
-}
-
-/// A share such as `2/3`.
-pub fn share(text: &str) -> Result<(u32, u32), String> {
-    let parts = text
-        .split_once('/')
-        .and_then(|(n, m)| Some((n.parse().ok()?, m.parse().ok()?)));
-    parts
-        .filter(|(n, m)| *m > 0 && n <= m)
-        .ok_or_else(|| "write a share such as 2/3".to_string())
-}
-
 /// Longest time to trust a listing: a mount that is to see no change at all is remade once a day.
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A time that may be nothing.
-#[cfg(feature = "fuse")]
+#[cfg(feature = "mount")]
 pub fn ttl(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|_| "write a time such as 5s, or 0s".to_string())?;
@@ -110,14 +81,8 @@ pub fn ttl(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What `--price` takes.
-pub fn price(text: &str) -> Result<Box<Price>, String> {
-    Price::parse(text)
-        .map(Box::new)
-        .map_err(|error| error.to_string())
-}
-
 /// A cache page.
+#[cfg(feature = "lab")]
 pub fn page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(size(text)?).ok_or_else(|| "it is not a power of two from 512 to 1M".to_string())
 }
@@ -152,19 +117,6 @@ mod tests {
             Err(true)
         );
         assert_eq!((cache("1M"), cache("2G")), (Ok(1 << 20), Ok(2 << 30)));
-    }
-
-    #[test]
-    fn gains() {
-        assert_eq!(
-            (gain("10%"), gain("25"), gain("90 %")),
-            (Ok(0.1), Ok(0.25), Ok(0.9))
-        );
-        assert!(
-            ["9%", "91%", "0.2", "much", "-20%", "nan", ""]
-                .into_iter()
-                .all(|text| gain(text).is_err())
-        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Example: `auto` on a store of 15 ms. Its largest distance was 64 MiB; the figures are those of the answer that set it.
 
-use crate::report::tuning;
 use foreread_core::policy::Tuning;
+use foreread_report::tuning;
 use serde::{Deserialize, Serialize};
 
 /// The figures, and a sentence of them.

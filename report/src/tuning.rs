@@ -3,8 +3,8 @@
 //! Example: `may read up to 22.8 MB ahead in requests of 4M, no farther because the source delivers no more (4.00 x 190 MB/s x 30.0ms);
 //! 12 of the last 14 runs went on; 1.20 MB wasted, 8.00 MB more allowed`. The first factor is the distance beside rate x latency.
 
+use crate::number::{MB, amount, latency_us, size_b, three};
 use foreread_core::policy::{Limit, Tuning};
-use foreread_report::number::{MB, amount, latency_us, size_b, three};
 use std::fmt::Write;
 
 /// The line.
@@ -36,7 +36,7 @@ pub fn words(tuning: &Tuning) -> String {
     let (wasted, credit) = (amount(tuning.wasted_bytes), amount(tuning.credit_bytes));
     let _ = write!(line, "; {wasted} wasted, {credit} more allowed");
     if tuning.cache_share < 64 {
-        let part = foreread_report::number::percent(tuning.cache_share as f64 / 64.0);
+        let part = crate::number::percent(tuning.cache_share as f64 / 64.0);
         let _ = write!(
             line,
             "; uses {part} % of its room in the cache, because readahead was evicted unread"

@@ -1,0 +1,25 @@
+//! In the place of `recording.rs` in a build without the feature `lab`: recordings are refused.
+
+use crate::fail::Fail;
+use foreread::front::observe::Observer;
+use std::path::Path;
+use std::sync::Arc;
+
+pub enum Recording {}
+
+pub fn start(path: Option<&Path>, _front: &str) -> Result<Option<Recording>, Fail> {
+    match path {
+        None => Ok(None),
+        Some(_) => Err(Fail::Cannot(
+            "this build does not record; build it with --features lab".to_string(),
+        )),
+    }
+}
+
+pub fn observer(_recording: Option<&Recording>) -> Option<Arc<dyn Observer>> {
+    None
+}
+
+pub fn end(_recording: Option<Recording>) -> Result<(), Fail> {
+    Ok(())
+}
