@@ -5,6 +5,7 @@
 
 pub mod values;
 
+use crate::CommandLine;
 use crate::fail::Fail;
 use crate::log::LogLevel;
 use crate::names;
@@ -57,14 +58,8 @@ pub struct ListArgs {
 }
 
 /// Answers what the parser refused: help and version are results, everything else is one line.
-///
-/// `command` is what was parsed for, `program` what a user calls it.
-pub fn refuse(
-    error: &clap::Error,
-    command: &clap::Command,
-    program: &str,
-    arguments: &[OsString],
-) -> Result<(), Fail> {
+pub fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
+    let (command, program) = (&A::command(), A::PROGRAM);
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             error.print().map_err(|e| match e.kind() {
@@ -90,7 +85,7 @@ pub fn refuse(
                 Some(ContextValue::String(name)) => name.as_str(),
                 _ => "",
             };
-            if let Some(feature) = crate::command::left_out(name) {
+            if let Some(feature) = A::left_out(name) {
                 let line =
                     format!("this build has no '{name}'; build it with --features {feature}");
                 return Err(Fail::Cannot(line));

@@ -32,8 +32,7 @@ macro_rules! commands {
             }
         }
 
-        /// The feature that a command needs, where this build was made without it.
-        pub fn left_out(command: &str) -> Option<&'static str> {
+        fn left_out(command: &str) -> Option<&'static str> {
             let all = [$($((stringify!($name), $feature, cfg!(feature = $feature)),)?)*];
             let named = |name: &str| name.to_lowercase() == command.replace('-', "");
             let found = all.into_iter().find(|(name, _, _)| named(name));
@@ -174,5 +173,9 @@ impl CommandLine for Args {
 
     fn run(&self) -> Result<(), Fail> {
         run_command(&self.command)
+    }
+
+    fn left_out(command: &str) -> Option<&'static str> {
+        left_out(command)
     }
 }

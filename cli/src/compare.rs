@@ -10,20 +10,20 @@ use crate::fail::Fail;
 use crate::out::{self, JsonTo, json_to};
 use crate::policy_list;
 use crate::progress::Bar;
-use crate::reads::{self, RequestedReads};
+use crate::reads::{self, Part, RequestedReads};
 use crate::source;
 use crate::vary::{self, Files};
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
-use foreread_lab::replay::Mode;
+use foreread_lab::replay::{Mode, Replay};
 use foreread_lab::report::Price;
 use foreread_lab::report::{
     MappedRun, Report, Table, advise, by_source, page, render, table, to_json,
 };
 use foreread_report::{number, width};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Measure readahead policies on a file, a disk or a model
@@ -205,10 +205,10 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
         RequestedReads::Usual => (None, None),
         RequestedReads::Workload(name) => (Some(name), None),
-        RequestedReads::Trace(path) => (None, Some(Arc::new(reads::replay(&path, args)?))),
+        RequestedReads::Trace(path) => (None, Some(Arc::new(replay(&path, args)?))),
     };
     if replay.is_none() {
-        reads::no_trace(args)?;
+        no_trace(args)?;
     }
     Ok(ComparePlan {
         workload,
@@ -338,4 +338,46 @@ mod tests {
             .contains('\u{1b}')
         );
     }
+}
+
+/// Reads the trace and makes it ready.
+fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
+    if args.size.is_some() {
+        let remedy = "leave it out; --limit N replays the first N records";
+        return Err(Fail::input(
+            "the size of a trace is fixed",
+            "--size",
+            remedy,
+        ));
+    }
+    let varied = args
+        .vary
+        .as_deref()
+        .is_some_and(|vary| vary.trim_start().starts_with("think="));
+    if varied && args.think.is_some() {
+        return Err(Fail::input(
+            "think is set twice",
+            "--think and --vary think",
+            "leave --think out",
+        ));
+    }
+    reads::ready(path, &part(args))
+}
+
+fn part(args: &CompareArgs) -> Part<'_> {
+    let CompareArgs {
+        limit, mode, think, ..
+    } = *args;
+    Part {
+        format: args.format.as_deref(),
+        limit,
+        only: args.only.as_deref(),
+        mode,
+        think,
+    }
+}
+
+/// Refuses what only a trace has, where there is none.
+fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
+    part(args).none_is_set("--limit")
 }

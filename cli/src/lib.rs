@@ -102,6 +102,11 @@ pub trait CommandLine: Parser {
     fn global(&self) -> &GlobalArgs;
 
     fn run(&self) -> Result<(), Fail>;
+
+    /// The feature that a command needs, where this build was made without it.
+    fn left_out(_command: &str) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Runs the command: its name, then its arguments. Returns the exit code. Once in a process, which is the command's from then on:
@@ -128,7 +133,7 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
         crash::on_request();
         let args = match A::try_parse_from(arguments) {
             Ok(args) => args,
-            Err(error) => return args::refuse(&error, &A::command(), A::PROGRAM, arguments),
+            Err(error) => return args::refuse::<A>(&error, arguments),
         };
         args::set_global(args.global());
         log::start(args.global().log)?;

@@ -1,4 +1,4 @@
-//! In the place of `recording.rs` in a build without the feature `lab`: recordings are refused.
+//! Replaces `recording.rs` in a build without the feature `lab`: recordings are refused.
 
 use crate::fail::Fail;
 use foreread::front::observe::Observer;

@@ -7,7 +7,6 @@
 //! ```
 //! Never: opens what is neither a file nor a block device (a FIFO would block).
 
-use crate::compare::CompareArgs;
 use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
@@ -89,30 +88,6 @@ fn file(path: &Path, text: &OsStr) -> Result<PathBuf, Fail> {
     Err(Fail::input(&what, text.display(), REMEDY))
 }
 
-/// Reads the trace and makes it ready.
-pub fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
-    if args.size.is_some() {
-        let remedy = "leave it out; --limit N replays the first N records";
-        return Err(Fail::input(
-            "the size of a trace is fixed",
-            "--size",
-            remedy,
-        ));
-    }
-    let varied = args
-        .vary
-        .as_deref()
-        .is_some_and(|vary| vary.trim_start().starts_with("think="));
-    if varied && args.think.is_some() {
-        return Err(Fail::input(
-            "think is set twice",
-            "--think and --vary think",
-            "leave --think out",
-        ));
-    }
-    ready(path, &Part::of(args))
-}
-
 /// Which part of a trace is replayed, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
@@ -147,19 +122,6 @@ impl<'a> From<&'a ReplayArgs> for Part<'a> {
 }
 
 impl Part<'_> {
-    fn of(args: &CompareArgs) -> Part<'_> {
-        let CompareArgs {
-            limit, mode, think, ..
-        } = *args;
-        Part {
-            format: args.format.as_deref(),
-            limit,
-            only: args.only.as_deref(),
-            mode,
-            think,
-        }
-    }
-
     /// Refuses what only a trace has, where there is none. `limit` is what the option of that name is called.
     pub fn none_is_set(&self, limit: &str) -> Result<(), Fail> {
         let given = [
@@ -213,11 +175,6 @@ fn called(path: &Path) -> String {
             .unwrap_or(path.as_os_str())
             .to_string_lossy(),
     )
-}
-
-/// Refuses what only a trace has, where there is none.
-pub fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
-    Part::of(args).none_is_set("--limit")
 }
 
 #[cfg(test)]

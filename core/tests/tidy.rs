@@ -102,7 +102,7 @@ fn a_policy_knows_neither_the_cache_nor_another_policy() {
             );
         }
         assert!(
-            file.text.lines().count() <= 300,
+            file.text.lines().count() <= 450,
             "{name}: a policy is a file of at most about 400 lines"
         );
     }
@@ -251,8 +251,8 @@ fn imports_run_one_way() {
 
 #[test]
 fn no_shipped_crate_depends_on_the_test_doubles() {
-    // These two start the Ceph cluster of `conform rbd`.
-    let except = ["lab", "cli"];
+    // It starts the Ceph cluster of `conform rbd`.
+    let except = ["check"];
     let manifest = read("Cargo.toml");
     let members = manifest
         .split("members = [")

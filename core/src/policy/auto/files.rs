@@ -20,7 +20,6 @@
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
 use super::{Auto, Birth, Class, Holding, Listed, Readers, Walk, ahead, distance, gate};
-use crate::files::NextFile;
 use crate::policy::{Ask, Plan, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -88,13 +87,8 @@ impl Auto {
             .saturating_sub(rest);
         let limit = most.saturating_sub(rest).min(room);
         let each = self.walks.each(walk);
-        self.credit.change(
-            walk.holding,
-            Holding {
-                bet: 0,
-                ..walk.holding
-            },
-        );
+        let certain = |holding| Holding { bet: 0, ..holding };
+        self.credit.change(walk.holding, certain(walk.holding));
         let product = distance::product(source);
         let debt = self.credit.debt_of(product, source.room);
         let (allowed, wasted) = (
@@ -106,14 +100,10 @@ impl Auto {
         let mut bet = walk.holding.held.saturating_mul(gate::ONE - mean) / gate::ONE;
         // With a limit: files that are cached are passed over, and an order may be a circle.
         for _ in 0..MAX_FILES {
-            let Some(NextFile {
-                file,
-                size,
-                planned,
-            }) = ask.probe.next_file(walk.end)
-            else {
+            let Some(next) = ask.probe.next_file(walk.end) else {
                 break;
             };
+            let (file, size, planned) = (next.file, next.size, next.planned);
             chance = chance * each / gate::ONE;
             let first = walk.len.clamp(1, size.max(1));
             let threshold = gate::threshold(first, product, wasted, allowed);
@@ -169,13 +159,7 @@ impl Auto {
             bet += more;
         }
         walk.holding.bet = bet;
-        self.credit.change(
-            Holding {
-                bet: 0,
-                ..walk.holding
-            },
-            walk.holding,
-        );
+        self.credit.change(certain(walk.holding), walk.holding);
         if plan.max_fetch == 0 {
             plan.max_fetch = distance::request(most, source);
         }
