@@ -33,6 +33,22 @@ pub struct Ops {
     pub refusal: &'static str,
 }
 
+impl Ops {
+    /// These words, and no other.
+    pub const fn of(
+        reads: &'static [&'static str],
+        writes: &'static [&'static str],
+        refusal: &'static str,
+    ) -> Ops {
+        Ops {
+            reads,
+            writes,
+            left_out: None,
+            refusal,
+        }
+    }
+}
+
 /// A unit of time.
 pub struct Clock {
     pub unit_ns: u64,
@@ -121,6 +137,24 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// What most tables are: without a header, in bytes, of requests to a device.
+    pub const CSV: Preset = Preset {
+        name: "",
+        summary: "",
+        columns: &[],
+        separator: Some(b','),
+        header: None,
+        refusal: "",
+        too_far: "a place beyond 2^64 bytes",
+        time_unit: "none",
+        offset_unit: "bytes",
+        level: Level::BelowCache,
+        notes: &[],
+        volume: |volume| String::from_utf8_lossy(volume).into_owned(),
+        fit: |_, _| Fit::No,
+        export: None,
+    };
+
     fn has(&self, is: impl Fn(&Column) -> bool) -> bool {
         self.columns.iter().any(is)
     }
@@ -257,20 +291,9 @@ mod tests {
     fn a_line_has_a_field_for_each_column() {
         let of = |separator, line: &'static str| {
             let table = Preset {
-                name: "",
-                summary: "",
                 columns: &[Column::Volume, Column::Volume, Column::Number],
                 separator,
-                header: None,
-                refusal: "",
-                too_far: "",
-                time_unit: "",
-                offset_unit: "",
-                level: Level::Unknown,
-                notes: &[],
-                volume: |_| String::new(),
-                fit: |_, _| Fit::No,
-                export: None,
+                ..Preset::CSV
             };
             let places = table.split(line.as_bytes())?;
             let fields = places.map(|place| &line[place]);

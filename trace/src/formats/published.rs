@@ -12,7 +12,7 @@ macro_rules! published {
     ($($(#[$doc:meta])* $format:ident { $($key:ident: $value:expr,)* })*) => {$(
         $(#[$doc])*
         pub static $format: Format = {
-            static TABLE: Preset = Preset { $($key: $value,)* };
+            static TABLE: Preset = Preset { $($key: $value,)* ..Preset::CSV };
             Format {
                 name: TABLE.name,
                 summary: TABLE.summary,
@@ -33,8 +33,6 @@ const THIS_CENTURY_NS: std::ops::Range<u64> = 1_000_000_000_000_000_000..4_102_4
 const TICKS: std::ops::Range<u64> = 116_444_736_000_000_000..184_467_440_737_095_516;
 /// Lines of `arc` whose numbers have to go up one by one before it is sure.
 const SURE_LINES: usize = 3;
-/// Of tables in bytes, where no number is too far.
-const NO_LIMIT: &str = "a place beyond 2^64 bytes";
 
 fn named(kind: &str, volume: &[u8]) -> String {
     format!("{kind} {}", String::from_utf8_lossy(volume))
@@ -48,23 +46,13 @@ published! {
         summary: "Alibaba block traces 2020: CSV without header; us since 1970, bytes",
         columns: &[
             Column::VolumeNumber,
-            Column::Op(Ops {
-                reads: &["R"],
-                writes: &["W"],
-                left_out: None,
-                refusal: "an opcode that is neither R nor W",
-            }),
+            Column::Op(Ops::of(&["R"], &["W"], "an opcode that is neither R nor W")),
             Column::Offset(1),
             Column::Len(1),
             Column::Start(Clock::whole(US_NS)),
         ],
-        separator: Some(b','),
-        header: None,
         refusal: "not a line of device_id,opcode,offset,length,timestamp",
-        too_far: NO_LIMIT,
         time_unit: "us since 1970",
-        offset_unit: "bytes",
-        level: Level::BelowCache,
         notes: &[
             "Requests of virtual machines to their volumes, below their page caches; a volume is a file.",
         ],
@@ -73,7 +61,6 @@ published! {
             let century = record.start_ns.is_some_and(|start| THIS_CENTURY_NS.contains(&start));
             century && record.offset.is_multiple_of(SECTOR) && record.len.is_multiple_of(SECTOR)
         }),
-        export: None,
     }
 
     /// The lists that the adaptive replacement cache was measured with (`P1.lis` and others). The third field is 0 in most traces and
@@ -88,16 +75,13 @@ published! {
             Column::Number,
         ],
         separator: None,
-        header: None,
         refusal: "not a line of START BLOCKS IGNORED NUMBER",
         too_far: "a block beyond 2^64 bytes",
-        time_unit: "none",
         offset_unit: "512 B blocks",
         level: Level::Unknown,
         notes: &["Everything is one file; every request counts as a read."],
         volume: |_| "blocks".to_string(),
         fit: counted,
-        export: None,
     }
 
     /// The block traces of servers at Microsoft Research Cambridge, 2007. Times need 57 bits. The file is in the order of completion.
@@ -111,27 +95,16 @@ published! {
             }),
             Column::Volume,
             Column::Volume,
-            Column::Op(Ops {
-                reads: &["Read"],
-                writes: &["Write"],
-                left_out: None,
-                refusal: "a type that is neither Read nor Write",
-            }),
+            Column::Op(Ops::of(&["Read"], &["Write"], "a type that is neither Read nor Write")),
             Column::Offset(1),
             Column::Len(1),
             Column::Dur(Clock::whole(100)),
         ],
-        separator: Some(b','),
-        header: None,
         refusal: "not a line of Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-        too_far: NO_LIMIT,
         time_unit: "100 ns since 1601",
-        offset_unit: "bytes",
-        level: Level::BelowCache,
         notes: &["Taken below the file cache of a server; a volume is a file."],
         volume: |volume| String::from_utf8_lossy(volume).replace(',', "."),
         fit: |table, head| table.lines(head, |_, _| true),
-        export: None,
     }
 
     /// The form of the Storage Performance Council, such as the traces of the UMass repository; in and out. Whole seconds could be
@@ -143,21 +116,13 @@ published! {
             Column::VolumeNumber,
             Column::Offset(SECTOR),
             Column::Len(1),
-            Column::Op(Ops {
-                reads: &["r", "R"],
-                writes: &["w", "W"],
-                left_out: None,
-                refusal: "an opcode that is neither r nor w",
-            }),
+            Column::Op(Ops::of(&["r", "R"], &["w", "W"], "an opcode that is neither r nor w")),
             Column::Start(Clock::decimal(SECOND_NS)),
         ],
-        separator: Some(b','),
-        header: None,
         refusal: "not a line of ASU,LBA,Size,Opcode,Timestamp",
         too_far: "a block beyond 2^64 bytes",
         time_unit: "seconds",
         offset_unit: "512 B blocks",
-        level: Level::BelowCache,
         notes: &["Requests to storage units, below whatever cache was above them; a unit is a file."],
         volume: |volume| named("ASU", volume),
         fit: |table, head| table.lines(head, |line, _| {
@@ -174,22 +139,16 @@ published! {
             Column::Start(Clock::decimal(SECOND_NS)),
             Column::DurOrNothing(Clock::decimal(SECOND_NS)),
             Column::Op(Ops {
-                reads: &["R"],
-                writes: &["W"],
                 left_out: Some(("", "requests without a reply")),
-                refusal: "an IOType that is neither R nor W nor blank",
+                ..Ops::of(&["R"], &["W"], "an IOType that is neither R nor W nor blank")
             }),
             Column::Volume,
             Column::Offset(1),
             Column::Len(1),
         ],
-        separator: Some(b','),
         header: Some("Timestamp,Response,IOType,LUN,Offset,Size"),
         refusal: "not a line of Timestamp,Response,IOType,LUN,Offset,Size",
-        too_far: NO_LIMIT,
         time_unit: "seconds since 1970 (to the us)",
-        offset_unit: "bytes",
-        level: Level::BelowCache,
         notes: &[
             "Captured in front of a storage array, below the page caches of the desktops; a LUN is a file.",
             "Where an hour's log ends, some requests are missing.",
@@ -199,7 +158,6 @@ published! {
             let is_header = table.header.is_some_and(|header| header.as_bytes() == line);
             if i > 0 || is_header { Fit::Sure } else { Fit::No }
         }),
-        export: None,
     }
 
     /// Volumes of Tencent's cloud block storage, 2018. Thousands of requests share a second, so the records come without times, in the
@@ -211,28 +169,19 @@ published! {
             Column::Number,
             Column::Offset(SECTOR),
             Column::Len(SECTOR),
-            Column::Op(Ops {
-                reads: &["0"],
-                writes: &["1"],
-                left_out: None,
-                refusal: "an IOType that is neither 0 nor 1",
-            }),
+            Column::Op(Ops::of(&["0"], &["1"], "an IOType that is neither 0 nor 1")),
             Column::VolumeNumber,
         ],
-        separator: Some(b','),
-        header: None,
         refusal: "not a line of Timestamp,Offset,Size,IOType,VolumeID",
         too_far: "a sector beyond 2^64 bytes",
         time_unit: "none (whole seconds, left out)",
         offset_unit: "512 B sectors",
-        level: Level::BelowCache,
         notes: &[
             "Requests of virtual machines to their volumes, below their page caches; a volume is a file.",
             "The times are whole seconds that thousands of requests share: left out, the order of the file is kept.",
         ],
         volume: |volume| named("volume", volume),
         fit: |table, head| table.lines(head, |_, _| false),
-        export: None,
     }
 }
 
