@@ -18,16 +18,16 @@ use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
 use std::ops::Range;
 
-/// What each table says of a line that is damaged.
+/// The remedy for a damaged line.
 pub const DAMAGED: &str = "the file is damaged or of another format; see --format";
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 8;
 
-/// What a table calls its reads and writes.
+/// The words of a table for its reads and writes.
 pub struct Ops {
     pub reads: &'static [&'static str],
     pub writes: &'static [&'static str],
-    /// What is neither and left out, and what it is (a plural).
+    /// A word for what is left out, and a name for that (a plural).
     pub left_out: Option<(&'static str, &'static str)>,
     /// Why another word is refused.
     pub refusal: &'static str,
@@ -90,11 +90,11 @@ impl Clock {
     }
 }
 
-/// What a column means.
+/// The meaning of a column.
 pub enum Column {
     /// Part of the volume's name. Columns beside each other make one name, with the separator in it.
     Volume,
-    /// The same, a number.
+    /// The volume's name, which is a number.
     VolumeNumber,
     /// Read or write.
     Op(Ops),
@@ -106,7 +106,7 @@ pub enum Column {
     Start(Clock),
     /// How long it took.
     Dur(Clock),
-    /// The same; an empty field says nothing.
+    /// How long it took; unknown where the field is empty.
     DurOrNothing(Clock),
     /// A number without a meaning here.
     Number,
@@ -137,7 +137,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// What most tables are: without a header, in bytes, of requests to a device.
+    /// Most tables: without a header, in bytes, of requests to a device.
     pub const CSV: Preset = Preset {
         name: "",
         summary: "",
@@ -182,7 +182,7 @@ impl Preset {
         (found == self.columns.len()).then_some(places)
     }
 
-    /// What a line means.
+    /// Reads a line.
     ///
     /// # Errors
     /// It has not the shape of this table.
