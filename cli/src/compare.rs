@@ -7,12 +7,12 @@ use crate::args::values::{page_size, size};
 use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Part, RequestedReads};
 use crate::source;
-use crate::vary::{self, Files};
+use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
@@ -151,24 +151,12 @@ pub struct CompareArgs {
 /// Measures and prints.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let plan = check(args)?;
-    let json = json_to(args.json.as_ref())?;
     if let Some(text) = &args.vary {
-        let files = Files {
-            json,
-            svg: args.svg.as_deref(),
-            html: args.html.as_deref(),
-        };
-        return vary::run(text, &plan, &files, args.details);
+        let files = [("svg", args.svg.as_deref()), ("html", args.html.as_deref())];
+        let outputs = Outputs::new(args.json.as_ref(), &files)?;
+        return vary::run(text, &plan, &outputs, args.details);
     }
-    let html = args
-        .html
-        .as_deref()
-        .map(|path| out::writable("html", path))
-        .transpose()?;
-    out::distinct(&[
-        ("json", out::file(json.as_ref())),
-        ("html", html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
     let style = table::Style {
         bold: out::may_style(),
         details: args.details,
@@ -176,7 +164,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let mut printed = Ok(());
     // Each table is printed when it is complete: the first one is not kept back for the last.
     let print = |bar: &mut Bar, table: &Table| {
-        if json != Some(JsonTo::Stdout) && printed.is_ok() {
+        if outputs.has_text() && printed.is_ok() {
             let report = Report::of(table).priced(args.price.as_deref());
             printed = bar.aside(|| out::print(in_words(&report, style)));
         }
@@ -187,10 +175,16 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
         .iter()
         .map(|t| Report::of(t).priced(args.price.as_deref()))
         .collect();
-    show(&reports, json.as_ref())?;
-    let Some(path) = html else { return Ok(()) };
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
-    out::write("html", &path, &page::compare(&reports, &maps))
+    let rest = || match &reports[..] {
+        [_] => String::new(),
+        several => advice(several),
+    };
+    outputs.emit(
+        rest,
+        || to_json(&reports),
+        &[("html", &|| page::compare(&reports, &maps))],
+    )
 }
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
@@ -228,13 +222,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         maps: args.html.is_some(),
         site: config::load()?.site(args.policy.is_some()),
     })
-}
-
-fn show(reports: &[Report], json: Option<&JsonTo>) -> Result<(), Fail> {
-    if json != Some(&JsonTo::Stdout) && reports.len() > 1 {
-        out::print(advice(reports))?;
-    }
-    json.map_or(Ok(()), |to| to.write(&to_json(reports)))
 }
 
 /// One table, its advice first.

@@ -6,7 +6,7 @@ use crate::args::values::size;
 use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::Outputs;
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::ReplayArgs;
@@ -16,6 +16,7 @@ use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{CompareOn, ComparePlan};
 use foreread_lab::explain::{self, ExplainError, ExplainOptions, USUAL_OTHERS, View};
+use foreread_report::json;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -95,7 +96,7 @@ pub struct ExplainArgs {
 /// Replays, explains and prints.
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let asked = check(args)?;
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let explained = {
         let mut bar = Bar::new();
         explain::explain(&asked, &mut bar).map_err(broken)?
@@ -118,13 +119,11 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    if json != Some(JsonTo::Stdout) {
-        out::print(explain::render(&explained, &view))?;
-    }
-    let Some(to) = json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&explained)
-        .expect("a struct of numbers and strings can always be written");
-    to.write(&(text + "\n"))
+    outputs.emit(
+        || explain::render(&explained, &view),
+        || json::pretty(&explained),
+        &[],
+    )
 }
 
 fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {

@@ -48,41 +48,98 @@ pub fn fit_terminal() {
 
 /// Where JSON was asked to go.
 #[derive(Debug, PartialEq, Eq)]
-pub enum JsonTo {
+enum JsonTo {
     /// To stdout, in place of the text for people.
     Stdout,
     /// To this file, beside the text for people.
     File(PathBuf),
 }
 
-impl JsonTo {
-    /// Reads `FILE|-` and looks whether the file can be written, before anything is measured for it.
-    pub fn new(text: &OsStr) -> Result<JsonTo, Fail> {
-        if text == "-" {
-            return Ok(JsonTo::Stdout);
-        }
-        writable("json", text).map(JsonTo::File)
-    }
-
-    /// Writes the result.
-    pub fn write(&self, json: &str) -> Result<(), Fail> {
-        match self {
-            JsonTo::Stdout => print(json),
-            JsonTo::File(path) => write("json", path, json),
-        }
-    }
+/// Where the result of a command goes: its text to stdout, its JSON to a file or instead of the text, and further files.
+///
+/// Every file is looked at when this is made, before anything is measured for it.
+#[derive(Debug)]
+pub struct Outputs {
+    json: Option<JsonTo>,
+    files: Vec<(&'static str, PathBuf)>,
 }
 
-/// The file that JSON goes to, if it goes to one.
-pub fn file(json: Option<&JsonTo>) -> Option<&Path> {
-    match json {
-        Some(JsonTo::File(path)) => Some(path),
-        _ => None,
+impl Outputs {
+    /// `json`: what `--json` names, a file or '-'. `files`: further options that name files, those that were given.
+    pub fn new(
+        json: Option<&OsString>,
+        files: &[(&'static str, Option<&OsStr>)],
+    ) -> Result<Outputs, Fail> {
+        let json = match json {
+            Some(text) if text == "-" => Some(JsonTo::Stdout),
+            Some(text) => Some(JsonTo::File(writable("json", text)?)),
+            None => None,
+        };
+        let mut outputs = Outputs {
+            json,
+            files: Vec::new(),
+        };
+        for (option, text) in files {
+            if let Some(text) = text {
+                outputs.and(option, writable(option, text)?)?;
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Takes a file that is written elsewhere into account, too.
+    pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
+        self.files.push((option, path));
+        let json = match &self.json {
+            Some(JsonTo::File(path)) => Some(path.as_path()),
+            _ => None,
+        };
+        let mut all = vec![("json", json)];
+        all.extend(
+            self.files
+                .iter()
+                .map(|(option, path)| (*option, Some(path.as_path()))),
+        );
+        distinct(&all)
+    }
+
+    /// The file of an option, where it was given.
+    pub fn file(&self, option: &str) -> Option<&Path> {
+        let found = self.files.iter().find(|(name, _)| *name == option);
+        found.map(|(_, path)| path.as_path())
+    }
+
+    /// Whether stdout is for people.
+    pub fn has_text(&self) -> bool {
+        self.json != Some(JsonTo::Stdout)
+    }
+
+    /// Puts a result where it was asked for. `files` makes the content of each further option.
+    pub fn emit(
+        &self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> String,
+        files: &[(&str, &dyn Fn() -> String)],
+    ) -> Result<(), Fail> {
+        if self.has_text() {
+            print(text())?;
+        }
+        match &self.json {
+            None => {}
+            Some(JsonTo::Stdout) => print(json())?,
+            Some(JsonTo::File(path)) => write("json", path, &json())?,
+        }
+        for (option, content) in files {
+            if let Some(path) = self.file(option) {
+                write(option, path, &content())?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// Refuses one file for two results, given as option and file.
-pub fn distinct(files: &[(&str, Option<&Path>)]) -> Result<(), Fail> {
+fn distinct(files: &[(&str, Option<&Path>)]) -> Result<(), Fail> {
     for (i, (option, path)) in files.iter().enumerate() {
         let same = |(_, other): &&(&str, Option<&Path>)| path.is_some() && other == path;
         if let (Some((other, _)), Some(path)) = (files[..i].iter().find(same), path) {
@@ -174,11 +231,6 @@ fn beside(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
-}
-
-/// The same for an option that may be absent.
-pub fn json_to(option: Option<&OsString>) -> Result<Option<JsonTo>, Fail> {
-    option.map(|text| JsonTo::new(text)).transpose()
 }
 
 fn refused(option: &str, path: &OsStr, why: impl std::fmt::Display) -> Fail {

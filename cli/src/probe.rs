@@ -5,12 +5,12 @@
 use crate::args::values::size;
 use crate::compare_error::refused;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::Outputs;
 use crate::progress::Bar;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, ProbeTarget, verify};
-use serde::Serialize;
+use foreread_report::json;
 use std::ffi::OsString;
 
 /// Measure a storage, fit a model to it, advise settings
@@ -80,18 +80,17 @@ pub struct ProbeArgs {
 /// Measures and prints.
 pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let on = source::parse(&args.source)?;
-    let json = json_to(args.json.as_ref())?;
     if let Some(model) = &args.verify {
-        return check(args, on, model, json.as_ref());
+        return check(args, on, model);
     }
-    let output = args
-        .output
-        .as_ref()
-        .map(|path| out::writable("output", path))
-        .transpose()?;
-    if let Some(path) = output
-        .as_ref()
-        .filter(|p| p.extension().is_none_or(|e| e != "toml"))
+    let files = [
+        ("output", args.output.as_deref()),
+        ("html", args.html.as_deref()),
+    ];
+    let outputs = Outputs::new(args.json.as_ref(), &files)?;
+    if let Some(path) = outputs
+        .file("output")
+        .filter(|path| path.extension().is_none_or(|end| end != "toml"))
     {
         return Err(Fail::input(
             "a model file ends in .toml",
@@ -99,17 +98,6 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
             "name it FILE.toml",
         ));
     }
-    let html = args
-        .html
-        .as_deref()
-        .map(|path| out::writable("html", path))
-        .transpose()?;
-    let json_file = out::file(json.as_ref());
-    out::distinct(&[
-        ("output", output.as_deref()),
-        ("json", json_file),
-        ("html", html.as_deref()),
-    ])?;
     let source = match on {
         On::File(path) => ProbeTarget::File(path),
         On::Model(preset) => ProbeTarget::Model(preset),
@@ -133,17 +121,19 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         probe::probe(&asked, &mut bar).map_err(|error| Fail::Input(error.to_string()))?
     };
-    if let Some(path) = &output {
-        out::write("output", path, &model.to_toml())?;
-    }
-    show(&probe::render(&probe), &probe, json.as_ref())?;
-    html.map_or(Ok(()), |path| {
-        out::write("html", &path, &probe::page(&probe))
-    })
+    outputs.emit(
+        || probe::render(&probe),
+        || json::pretty(&probe),
+        &[
+            ("output", &|| model.to_toml()),
+            ("html", &|| probe::page(&probe)),
+        ],
+    )
 }
 
 /// The truth check.
-fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result<(), Fail> {
+fn check(args: &ProbeArgs, on: On, model: &str) -> Result<(), Fail> {
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let On::File(path) = on else {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(
@@ -165,7 +155,7 @@ fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result
         )
         .map_err(refused)?
     };
-    show(&verified.render(), &verified, json)?;
+    outputs.emit(|| verified.render(), || json::pretty(&verified), &[])?;
     if verified.agrees {
         return Ok(());
     }
@@ -174,14 +164,4 @@ fn check(args: &ProbeArgs, on: On, model: &str, json: Option<&JsonTo>) -> Result
         "{wrong} of {} pairs are ranked otherwise by {model}; probe again when the machine is quiet",
         verified.pairs.len()
     )))
-}
-
-fn show(text: &str, whole: &impl Serialize, json: Option<&JsonTo>) -> Result<(), Fail> {
-    if json != Some(&JsonTo::Stdout) {
-        out::print(text)?;
-    }
-    let Some(to) = json else { return Ok(()) };
-    let json = serde_json::to_string_pretty(whole)
-        .expect("a struct of numbers and strings can always be written");
-    to.write(&(json + "\n"))
 }

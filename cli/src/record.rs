@@ -9,7 +9,7 @@
 use crate::args::values::size;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
-use crate::out::{self, json_to};
+use crate::out::Outputs;
 use crate::signals::relay;
 use foreread_observe::record::live::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
@@ -75,9 +75,9 @@ pub struct RecordArgs {
 
 /// Records and writes.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
-    let out = out::writable("out", args.out.as_os_str())?;
-    out::distinct(&[("out", Some(&out)), ("json", out::file(json.as_ref()))])?;
+    let trace = ("out", Some(args.out.as_os_str()));
+    let outputs = Outputs::new(args.json.as_ref(), &[trace])?;
+    let out = args.out.clone();
     let target = args
         .pid
         .map_or_else(|| Target::Command(args.command.clone()), Target::Process);
@@ -137,9 +137,8 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
-    json.map_or(Ok(()), |to| {
-        to.write(&told.to_json(bytes, left_out.in_all(), status))
-    })?;
+    let json = || told.to_json(bytes, left_out.in_all(), status);
+    outputs.emit(String::new, json, &[])?;
     if lost > 0 && args.strict {
         let what = format!(
             "{lost} events were lost: {}; record with a larger --buffer",

@@ -10,7 +10,7 @@
 use crate::args::values::size;
 use crate::convert::size_of;
 use crate::fail::{Fail, note, say};
-use crate::out::json_to;
+use crate::out::Outputs;
 use crate::plan::{left_out_json, name};
 use crate::record::{code, terminal_has_sent};
 use crate::signals::relay;
@@ -67,9 +67,9 @@ const EVENT_BYTES: u64 = 64 << 20;
 
 /// Replays.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let plan = text::open(&args.plan).map_err(|error| Fail::Input(error.to_string()))?;
-    let reports = args.report || json.is_some();
+    let reports = args.report || args.json.is_some();
     let (beside, alone) = (Beside::default(), args.command.is_empty());
     let own = beside.clone();
     let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, over| {
@@ -116,9 +116,8 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         say(in_words(&filled, judged.as_ref()));
     }
     let code = status.code();
-    json.map_or(Ok(()), |to| {
-        to.write(&to_json(&args.plan, &filled, judged.as_ref(), code))
-    })?;
+    let json = || to_json(&args.plan, &filled, judged.as_ref(), code);
+    outputs.emit(String::new, json, &[])?;
     match code {
         // Beside a command the exit code is that of the command.
         None if fails => {

@@ -7,7 +7,7 @@
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use crate::fail::{Fail, one_line};
-use crate::out::json_to;
+use crate::out::Outputs;
 use crate::signals::relay;
 use foreread::OpenError;
 use foreread_attach::run::live::start;
@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let options = RunOptions {
         command: args.command.clone(),
         policy: args.policy.clone(),
@@ -98,7 +98,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         // A closed stderr is no error.
         let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
     }
-    json.map_or(Ok(()), |to| to.write(&to_json(&report, status)))?;
+    outputs.emit(String::new, || to_json(&report, status), &[])?;
     match crate::record::code(status) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),

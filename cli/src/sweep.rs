@@ -9,7 +9,7 @@
 use crate::args::values::size;
 use crate::compare_error::refused;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Part, RequestedReads};
@@ -20,6 +20,7 @@ use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{CompareError, CompareOn};
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use foreread_os::open::read_small;
+use foreread_report::json;
 use foreread_report::number::three;
 use foreread_report::progress::Progress;
 use serde::Serialize;
@@ -145,7 +146,7 @@ impl From<CompareError> for Failed {
 
 /// Measures what is missing and prints.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let inputs = inputs(args)?;
     if args.missing {
         return list_missing(args, inputs);
@@ -191,13 +192,11 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
         )
     };
     results.sort_by_key(key);
-    if json != Some(JsonTo::Stdout) {
-        out::print(in_words(&results, measured, begun.elapsed().as_secs_f64()))?;
-    }
-    let Some(to) = json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&results)
-        .expect("a struct of numbers and strings can always be written");
-    to.write(&(text + "\n"))
+    outputs.emit(
+        || in_words(&results, measured, begun.elapsed().as_secs_f64()),
+        || json::pretty(&results),
+        &[],
+    )
 }
 
 fn jobs(args: &SweepArgs) -> usize {

@@ -3,7 +3,7 @@
 use crate::args::ListArgs;
 use crate::convert;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::{self, Outputs};
 use clap::Subcommand;
 use foreread_lab::report::trace_info;
 use foreread_report::number::wrap;
@@ -70,7 +70,7 @@ pub fn run(args: &TraceArgs) -> Result<(), Fail> {
 }
 
 fn info(args: &InfoArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     if let [path] = args.files.as_slice()
         && args.format.is_none()
         && foreread_plan::text::is_one(path)
@@ -78,17 +78,11 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
         let plan =
             foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
         let (text, in_json) = crate::plan::info(&plan);
-        if json != Some(JsonTo::Stdout) {
-            out::print(text)?;
-        }
-        return json.map_or(Ok(()), |to| to.write(&in_json));
+        return outputs.emit(|| text, || in_json, &[]);
     }
     let info =
         info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
-    if json != Some(JsonTo::Stdout) {
-        out::print(trace_info::render(&info))?;
-    }
-    json.map_or(Ok(()), |to| to.write(&info.to_json()))
+    outputs.emit(|| trace_info::render(&info), || info.to_json(), &[])
 }
 
 /// Schema `foreread.formats/1`: `{"schema":..,"formats":[{"name","summary","read","write","keys":[{"key","help"}]}]}`.

@@ -9,7 +9,7 @@
 use crate::args::values::size;
 use crate::compare_error::refused;
 use crate::fail::Fail;
-use crate::out::{self, JsonTo, json_to};
+use crate::out::{self, Outputs};
 use crate::progress::Bar;
 use crate::reads::ReplayArgs;
 use crate::reads::{self, Part};
@@ -25,6 +25,7 @@ use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
 use foreread_observe::record::live::send;
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program::{self, NotBegun};
+use foreread_report::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -107,18 +108,14 @@ const MAX_NAMES: u32 = 1000;
 
 /// Records, measures and prints.
 pub fn run(args: &TuneArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
     // What is wrong with it is said before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
-    let out = args
-        .out
-        .as_ref()
-        .map(|path| out::writable("out", path.as_os_str()))
-        .transpose()?;
-    out::distinct(&[("out", out.as_deref()), ("json", out::file(json.as_ref()))])?;
+    let trace = args.out.as_ref().map(|path| path.as_os_str());
+    let outputs = Outputs::new(args.json.as_ref(), &[("out", trace)])?;
+    let out = outputs.file("out").map(Path::to_path_buf);
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
-        None => record(args, out, json == Some(JsonTo::Stdout))?,
+        None => record(args, out, !outputs.has_text())?,
     };
     let part = Part::from(&args.replay);
     let replay = Arc::new(reads::ready(&trace, &part)?);
@@ -145,20 +142,11 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         let mut bar = Bar::new();
         tune::tune(&asked, &mut bar).map_err(broken)?
     };
-    if json != Some(JsonTo::Stdout) {
-        out::print(tune::render(
-            &tuned,
-            Style {
-                bold: out::may_style(),
-                details: args.details,
-            },
-        ))?;
-    }
-    if let Some(to) = json {
-        let text = serde_json::to_string_pretty(&tuned)
-            .expect("a struct of numbers and strings can always be written");
-        to.write(&(text + "\n"))?;
-    }
+    let style = Style {
+        bold: out::may_style(),
+        details: args.details,
+    };
+    outputs.emit(|| tune::render(&tuned, style), || json::pretty(&tuned), &[])?;
     exit_code
         .filter(|code| *code != 0)
         .map_or(Ok(()), |code| Err(Fail::Passed(code)))

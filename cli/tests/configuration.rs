@@ -171,7 +171,7 @@ fn a_policy_of_history_serves_no_reads() {
     let (disk, socket) = (user.disk(), user.0.path().join("s").display().to_string());
     let serve = ["serve", disk.as_str(), "--unix", &socket];
     let why = "policy: there is no 'linux-3.12' that serves reads; name one of auto, none, linux-6.18, rbd-plain, \
-               rbd-aligned, rbd-eager (`foreread compare` has others)\n";
+               rbd-aligned, rbd-eager (`foreread compare` has others)";
     for (variable, args, place) in [
         ("", &[][..], "config.toml line 1: "),
         ("linux-3.12", &[], "FOREREAD_POLICY: "),

@@ -55,7 +55,7 @@ fn fault(world: &mut World, page: u64) {
     world.settle();
 }
 
-/// What the policy decided on reads of pages.
+/// The decisions of the policy on reads of pages.
 pub fn story(policy: &str, reads: Vec<(u64, u64)>) -> Decisions {
     decided(policy, |world| read_pages(world, reads)).0
 }

@@ -56,7 +56,7 @@ pub fn parse(text: &str) -> Result<PolicyDraft, SpecError> {
     }
 }
 
-/// The same where the storage is not known.
+/// Reads `NAME:key=value,...` where the storage is not known.
 ///
 /// # Errors
 /// As above, and a value that depends on the storage.

@@ -16,10 +16,10 @@ mod mmap_desktop;
 use foreread_core::policy::SpecError;
 use foreread_sim::workload::{self, Chosen, Info};
 
-/// What programs read from small devices and through maps [Wu 2010a, 2010b].
+/// Reads of programs, from small devices and through maps [Wu 2010a, 2010b].
 static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::INFO];
 
-/// What virtual machines read from a volume [Crume 2014].
+/// Reads of virtual machines, from a volume [Crume 2014].
 static VOLUMES: &[&Info] = &[
     &boot_ide::INFO,
     &boot_virtio::INFO,

@@ -8,6 +8,7 @@
 //! It knows no room that measures, and neither prints nor looks at a clock or a terminal.
 
 pub mod chart;
+pub mod json;
 pub mod number;
 pub mod page;
 pub mod progress;

@@ -93,7 +93,7 @@ pub fn parse(text: &str) -> Result<Chosen, SpecError> {
     parse_among(text, ALL)
 }
 
-/// The same with this list of workloads, for a program that adds workloads.
+/// Reads `NAME:key=value,...` of a workload of this list, for a program that adds workloads.
 ///
 /// # Errors
 /// As above.

@@ -2,39 +2,13 @@
 //!
 //! A format is written `NAME` or `NAME:key=value,...`, as policies and workloads are: `csv:unit=us`. Recognition looks at the
 //! content alone, and at the head of a file alone. It refuses what would be a guess: a file that fits two formats with
-//! different units is an error that names both. A new format is one file and one row of [`ALL`].
+//! different units is an error that names both. `formats` has the list.
 
 use super::error::{TraceError, TracePosition};
 use super::format::{Fit, Format, Pairs};
-use super::{formats, own};
+pub use super::formats::ALL;
 use foreread_core::notation::Spec;
 use std::path::Path;
-
-/// Every format. A file is asked in this order; the order decides nothing but the order of lists.
-pub static ALL: &[&Format] = &[
-    &own::FORMAT, // one row a line
-    &formats::blkparse::FORMAT,
-    &formats::blktrace::FORMAT,
-    &formats::fio::FORMAT,
-    &formats::ftrace::FORMAT,
-    &formats::strace::FORMAT,
-    &formats::vscsi::FORMAT,
-    &formats::alibaba::FORMAT,
-    &formats::arc::FORMAT,
-    &formats::biosnoop::FORMAT,
-    &formats::csv::FORMAT,
-    &formats::darshan::FORMAT,
-    &formats::disksim::FORMAT,
-    &formats::lirs::FORMAT,
-    &formats::msr::FORMAT,
-    &formats::oracle_general::FORMAT,
-    &formats::parquet::FORMAT,
-    &formats::perf_trace::FORMAT,
-    &formats::rbd_replay::FORMAT,
-    &formats::spc::FORMAT,
-    &formats::systor::FORMAT,
-    &formats::tencent::FORMAT,
-];
 
 /// A format by its name, and the pairs behind it.
 ///

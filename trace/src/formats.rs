@@ -1,7 +1,8 @@
-//! One file for each format of traces, and what several of them share. Never: known by name outside `trace::catalog`.
+//! The formats of traces, and what several of them share.
+//!
+//! A new format is one file here and two lines below, `mod` and its row in [`ALL`]. A published table with columns that
+//! `preset` knows is a row of `published` and one in [`ALL`]. No format is known by name outside this list.
 
-pub mod alibaba;
-pub mod arc;
 pub mod biosnoop;
 pub mod blkparse;
 pub mod blktrace;
@@ -12,16 +13,43 @@ pub mod disksim;
 pub mod fio;
 pub mod ftrace;
 pub mod lirs;
-pub mod msr;
 pub mod oracle_general;
 pub mod parquet;
 pub mod perf_trace;
+mod preset;
+mod published;
 pub mod rbd_replay;
 mod scan;
-pub mod spc;
+mod spc;
 pub mod step;
 pub mod strace;
-pub mod systor;
 mod table;
-pub mod tencent;
 pub mod vscsi;
+
+use crate::format::Format;
+
+/// Every format. A file is asked in this order; the order decides nothing but the order of lists.
+pub static ALL: &[&Format] = &[
+    &crate::own::FORMAT, // one row a line
+    &blkparse::FORMAT,
+    &blktrace::FORMAT,
+    &fio::FORMAT,
+    &ftrace::FORMAT,
+    &strace::FORMAT,
+    &vscsi::FORMAT,
+    &published::ALIBABA,
+    &published::ARC,
+    &biosnoop::FORMAT,
+    &csv::FORMAT,
+    &darshan::FORMAT,
+    &disksim::FORMAT,
+    &lirs::FORMAT,
+    &published::MSR,
+    &oracle_general::FORMAT,
+    &parquet::FORMAT,
+    &perf_trace::FORMAT,
+    &rbd_replay::FORMAT,
+    &published::SPC,
+    &published::SYSTOR,
+    &published::TENCENT,
+];

@@ -3,7 +3,7 @@
 use super::bench_policies;
 use clap::{Subcommand, ValueEnum};
 use foreread_cli::fail::Fail;
-use foreread_cli::out::{self, json_to};
+use foreread_cli::out::Outputs;
 use foreread_report::number::{or_dash, three};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -122,12 +122,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
         BenchWhat::Import(args) => (args, import),
         BenchWhat::Policies(args) => return bench_policies::run(args),
     };
-    let json = json_to(args.json.as_ref())?;
+    let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let figures = measure()?;
-    match json {
-        Some(to) => to.write(&to_json(&figures)),
-        None => out::print(in_words(&figures)),
-    }
+    outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }
 
 fn named(figures: &[(&str, Option<f64>)]) -> Figures {

@@ -9,7 +9,7 @@ use crate::bench::policies::{self, BenchError, BenchPlan, CellFilter};
 use crate::evaluation::{Design, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::names;
-use foreread_cli::out::{self, JsonTo, json_to};
+use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
 use foreread_cli::reads::{self, Part, RequestedReads};
 use foreread_cli::signals;
@@ -24,22 +24,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
-    let html = args
-        .html
-        .as_deref()
-        .map(|path| out::writable("html", path))
-        .transpose()?;
-    let resume = args
-        .resume
-        .as_deref()
+    let mut outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
+    let resume = args.resume.as_deref();
+    let resume = resume
         .map(|path| out::resumable("resume", path))
         .transpose()?;
-    out::distinct(&[
-        ("json", out::file(json.as_ref())),
-        ("html", html.as_deref()),
-        ("resume", resume.as_deref()),
-    ])?;
+    if let Some(path) = &resume {
+        outputs.and("resume", path.clone())?;
+    }
     let plan = BenchPlan {
         design: design(args),
         judged: if args.policy.is_empty() {
@@ -62,11 +54,11 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         let mut bar = Bar::with_time_left();
         policies::run(&plan, &stop, &mut bar).map_err(refused)?
     };
-    if json != Some(JsonTo::Stdout) {
-        out::print(results.to_text(width::columns()))?;
-    }
-    json.map_or(Ok(()), |to| to.write(&results.to_json()))?;
-    html.map_or(Ok(()), |path| out::write("html", &path, &results.to_html()))?;
+    outputs.emit(
+        || results.to_text(width::columns()),
+        || results.to_json(),
+        &[("html", &|| results.to_html())],
+    )?;
     let [done, all] = results.runs();
     if done == all {
         return results

@@ -3,10 +3,10 @@
 //!
 //! Never: judges a figure.
 
-use crate::reproduce::{self, Options, Paper, ReproduceError, Reproduction, real, text};
+use crate::reproduce::{self, Options, Paper, ReproduceError, real, text};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::Fail;
-use foreread_cli::out::{self, JsonTo, json_to};
+use foreread_cli::out::Outputs;
 use foreread_cli::progress::Bar;
 use std::ffi::OsString;
 
@@ -65,16 +65,7 @@ pub struct ReproduceArgs {
 
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
-    let json = json_to(args.json.as_ref())?;
-    let html = args
-        .html
-        .as_deref()
-        .map(|path| out::writable("html", path))
-        .transpose()?;
-    out::distinct(&[
-        ("json", out::file(json.as_ref())),
-        ("html", html.as_deref()),
-    ])?;
+    let outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
     // "all" is the only value that names no paper.
     let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
     let done = if args.real {
@@ -87,10 +78,11 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
         };
         reproduce::run(&options, &mut Bar::new()).map_err(refused)?
     };
-    show(&done, json.as_ref())?;
-    html.map_or(Ok(()), |path| {
-        out::write("html", &path, &reproduce::page(&done))
-    })?;
+    outputs.emit(
+        || text::render(&done),
+        || done.to_json(),
+        &[("html", &|| reproduce::page(&done))],
+    )?;
     match done.new_misses().count() {
         0 => Ok(()),
         missed => Err(Fail::Check(text::missed_line(&done, missed))),
@@ -107,11 +99,4 @@ fn refused(error: ReproduceError) -> Fail {
         ReproduceError::Compare(error) => foreread_cli::compare_error::refused(error),
         error => Fail::Input(error.to_string()),
     }
-}
-
-fn show(done: &Reproduction, json: Option<&JsonTo>) -> Result<(), Fail> {
-    if json != Some(&JsonTo::Stdout) {
-        out::print(text::render(done))?;
-    }
-    json.map_or(Ok(()), |to| to.write(&done.to_json()))
 }

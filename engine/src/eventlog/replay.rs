@@ -97,8 +97,8 @@ pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
 /// An observer of every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// The same with these lists of policies, for a log of another policy, and with an observer: a live run is explained from
-/// its log, as it was decided.
+/// Replays a log whose policy is in one of these lists, for a program that adds policies, and shows each step to an
+/// observer: a live run is explained from its log, as it was decided.
 ///
 /// # Errors
 /// As [`replay`].

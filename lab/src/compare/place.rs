@@ -457,7 +457,8 @@ mod tests {
                     ..Readahead::default()
                 }];
                 let (measured, set) = (settled(&[]), settled(&site));
-                let options = Options::default().policy(policy).cache_bytes(cache_bytes);
+                let draft = foreread_history::parse(policy).expect("one");
+                let options = Options::default().policy(draft).cache_bytes(cache_bytes);
                 let served = Reader::open(Arc::clone(&source), options.clone().readahead(site))
                     .expect("opened with settings");
                 assert_eq!(

@@ -15,19 +15,6 @@ const DETECT_LINES: usize = 100;
 /// Bytes of a sector wherever one is meant: 512.
 pub const SECTOR: u64 = 512;
 
-/// The fields of a line, if it has exactly `N`.
-#[must_use]
-pub fn split<const N: usize>(line: &[u8], by: u8) -> Option<[&[u8]; N]> {
-    let mut fields = [&line[..0]; N];
-    let mut rest = line;
-    for field in &mut fields[..N - 1] {
-        let at = rest.iter().position(|b| *b == by)?;
-        (*field, rest) = (&rest[..at], &rest[at + 1..]);
-    }
-    fields[N - 1] = rest;
-    (!rest.contains(&by)).then_some(fields)
-}
-
 /// The words of a line, parted by any number of spaces and tabs, if they are exactly `N`.
 #[must_use]
 pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
@@ -185,9 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_words_and_decimals() {
-        assert_eq!(split::<3>(b"a,,c", b','), Some([&b"a"[..], b"", b"c"]));
-        assert!(split::<3>(b"a,b", b',').is_none() && split::<3>(b"a,b,c,d", b',').is_none());
+    fn words_and_decimals() {
         assert_eq!(words::<2>(b"  a\t b "), Some([&b"a"[..], b"b"]));
         assert!(words::<2>(b"a").is_none() && words::<2>(b"a b c").is_none());
         assert_eq!(

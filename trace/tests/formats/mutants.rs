@@ -17,33 +17,15 @@ use std::path::{Path, PathBuf};
 /// Cases for each fixture.
 const CASES: usize = 150;
 
-/// Which format the fixtures are whose paths begin like this, with the keys it is read with where `NAME.items` does not
-/// say others.
+/// Which format the fixtures are whose folder has not the name of their format, and the keys that a format is read with,
+/// where `NAME.items` does not say others.
 const FORMATS: &[(&str, &str)] = &[
-    // One row a line.
-    ("alibaba/", "alibaba"),
-    ("arc/", "arc"),
     ("blk/be.blktrace", "blktrace"),
     ("blk/le.blktrace", "blktrace"),
-    ("biosnoop/", "biosnoop"),
     ("blk/text.blkparse", "blkparse"),
-    ("darshan/", "darshan"),
-    ("perf-trace/", "perf-trace"),
-    ("csv/", "csv"),
     ("disksim/", "disksim:dialect=ascii"),
-    ("fio/", "fio"),
-    ("foreread/", "foreread"),
-    ("ftrace/", "ftrace"),
     ("lirs/", "lirs:block=512"),
-    ("msr/", "msr"),
     ("oracle-general/", "oracle-general:unit=512"),
-    ("parquet/", "parquet"),
-    ("rbd-replay/", "rbd-replay"),
-    ("spc/", "spc"),
-    ("strace/", "strace"),
-    ("systor/", "systor"),
-    ("tencent/", "tencent"),
-    ("vscsi/", "vscsi"),
 ];
 
 struct Fixture {
@@ -90,7 +72,8 @@ fn fixtures() -> Vec<Fixture> {
             continue;
         }
         let known = FORMATS.iter().find(|(start, _)| name.starts_with(start));
-        let (_, usual) = known.unwrap_or_else(|| panic!("{name}: name its format in FORMATS"));
+        let folder = name.split('/').next().expect("a folder");
+        let usual = known.map_or(folder, |(_, format)| format);
         let items = std::fs::read_to_string(path.with_file_name(format!("{}.items", base(&path))))
             .unwrap_or_default();
         let named = items
@@ -98,8 +81,12 @@ fn fixtures() -> Vec<Fixture> {
             .next()
             .and_then(|line| line.strip_prefix("format: "))
             .unwrap_or("detected");
-        let (format, pairs) =
-            by_name(if named == "detected" { usual } else { named }).expect("a known format");
+        let (format, pairs) = by_name(if named == "detected" { usual } else { named })
+            .unwrap_or_else(|error| {
+                panic!(
+                    "{name}: the folder has the name of its format, or a row in FORMATS: {error}"
+                )
+            });
         all.push(Fixture {
             bytes: bytes(&path),
             name,

@@ -1,0 +1,316 @@
+//! How a published table is read: its columns with their units, its separator, what it calls reads and writes.
+//!
+//! ```text
+//!   0,R,126703661056,4096,1577808000000046      a line of `alibaba`
+//!   │ │ │            │    └ Start: us            ──► file 0 "device 0"
+//!   │ │ │            └ Len: bytes                    Read at 126703661056 len 4096 start ...
+//!   │ │ └ Offset: bytes
+//!   │ └ Op: R and W
+//!   └ Volume
+//! ```
+//! The rows are in `published`; a table of a shape that this does not know has a file. No float, no quotes.
+
+use super::scan::number;
+use super::table::{self, ColumnPlan, Row, RowFn, decimal_ns, lines_fit};
+use crate::error::Fault;
+use crate::format::{ExportFn, Fit, Pairs};
+use crate::input::Input;
+use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
+use std::ops::Range;
+
+/// The remedy for a damaged line.
+pub const DAMAGED: &str = "the file is damaged or of another format; see --format";
+/// Most columns of a table.
+const MAX_COLUMNS: usize = 8;
+
+/// The words of a table for its reads and writes.
+pub struct Ops {
+    pub reads: &'static [&'static str],
+    pub writes: &'static [&'static str],
+    /// A word for what is left out, and a name for that (a plural).
+    pub left_out: Option<(&'static str, &'static str)>,
+    /// Why another word is refused.
+    pub refusal: &'static str,
+}
+
+impl Ops {
+    /// These words, and no other.
+    pub const fn of(
+        reads: &'static [&'static str],
+        writes: &'static [&'static str],
+        refusal: &'static str,
+    ) -> Ops {
+        Ops {
+            reads,
+            writes,
+            left_out: None,
+            refusal,
+        }
+    }
+}
+
+/// A unit of time.
+pub struct Clock {
+    pub unit_ns: u64,
+    /// Decimals may follow a point.
+    pub decimals: bool,
+    /// The times there can be, in units, and why another is refused.
+    pub range: Option<(Range<u64>, &'static str)>,
+}
+
+impl Clock {
+    /// Whole numbers.
+    pub const fn whole(unit_ns: u64) -> Clock {
+        Clock {
+            unit_ns,
+            decimals: false,
+            range: None,
+        }
+    }
+
+    /// Decimal numbers.
+    pub const fn decimal(unit_ns: u64) -> Clock {
+        Clock {
+            decimals: true,
+            ..Clock::whole(unit_ns)
+        }
+    }
+
+    fn ns(&self, text: &[u8], bad: Fault) -> Result<u64, Fault> {
+        if self.decimals {
+            return decimal_ns(text, self.unit_ns).ok_or(bad);
+        }
+        let units = number(text).ok_or(bad)?;
+        match &self.range {
+            Some((range, why)) if !range.contains(&units) => {
+                Err((why, "the file is of another format; see --format"))
+            }
+            _ => units.checked_mul(self.unit_ns).ok_or(bad),
+        }
+    }
+}
+
+/// The meaning of a column.
+pub enum Column {
+    /// Part of the volume's name. Columns beside each other make one name, with the separator in it.
+    Volume,
+    /// The volume's name, which is a number.
+    VolumeNumber,
+    /// Read or write.
+    Op(Ops),
+    /// First byte, in units of this many bytes.
+    Offset(u64),
+    /// Bytes asked for, in units of this many bytes.
+    Len(u64),
+    /// When it began.
+    Start(Clock),
+    /// How long it took.
+    Dur(Clock),
+    /// How long it took; unknown where the field is empty.
+    DurOrNothing(Clock),
+    /// A number without a meaning here.
+    Number,
+}
+
+/// A published table.
+pub struct Preset {
+    pub name: &'static str,
+    pub summary: &'static str,
+    pub columns: &'static [Column],
+    /// Between the columns; none: any number of spaces and tabs.
+    pub separator: Option<u8>,
+    /// The line that names the columns, where there is one.
+    pub header: Option<&'static str>,
+    /// Why a line without this shape is refused.
+    pub refusal: &'static str,
+    /// Why a place is refused that is too far.
+    pub too_far: &'static str,
+    pub time_unit: &'static str,
+    pub offset_unit: &'static str,
+    pub level: Level,
+    pub notes: &'static [&'static str],
+    /// The file's name of a volume.
+    pub volume: fn(&[u8]) -> String,
+    /// How well the first bytes fit.
+    pub fit: fn(&Preset, &[u8]) -> Fit,
+    pub export: Option<ExportFn>,
+}
+
+impl Preset {
+    /// Most tables: without a header, in bytes, of requests to a device.
+    pub const CSV: Preset = Preset {
+        name: "",
+        summary: "",
+        columns: &[],
+        separator: Some(b','),
+        header: None,
+        refusal: "",
+        too_far: "a place beyond 2^64 bytes",
+        time_unit: "none",
+        offset_unit: "bytes",
+        level: Level::BelowCache,
+        notes: &[],
+        volume: |volume| String::from_utf8_lossy(volume).into_owned(),
+        fit: |_, _| Fit::No,
+        export: None,
+    };
+
+    fn has(&self, is: impl Fn(&Column) -> bool) -> bool {
+        self.columns.iter().any(is)
+    }
+
+    /// Where the fields of a line are, if there is one for each column.
+    fn split(&self, line: &[u8]) -> Option<[Range<usize>; MAX_COLUMNS]> {
+        let mut places = [const { 0..0 }; MAX_COLUMNS];
+        let mut found = 0;
+        let mut put = |place: Range<usize>| {
+            let free = places.get_mut(found).map(|free| *free = place);
+            found += 1;
+            free
+        };
+        let is_between = |byte: &u8| match self.separator {
+            Some(by) => *byte == by,
+            None => matches!(byte, b' ' | b'\t'),
+        };
+        let mut at = 0;
+        for field in line.split(is_between) {
+            if self.separator.is_some() || !field.is_empty() {
+                put(at..at + field.len())?;
+            }
+            at += field.len() + 1;
+        }
+        (found == self.columns.len()).then_some(places)
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// It has not the shape of this table.
+    pub fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Fault> {
+        let bad = (self.refusal, DAMAGED);
+        if self.header.is_some_and(|header| header.as_bytes() == line) {
+            return Ok(Row::Nothing);
+        }
+        let places = self.split(line).ok_or(bad)?;
+        let mut record = Record::read(0, 0, 0);
+        for (column, place) in self.columns.iter().zip(&places) {
+            let Column::Op(ops) = column else { continue };
+            let word = &line[place.clone()];
+            let is = |words: &[&str]| words.iter().any(|known| known.as_bytes() == word);
+            record.op = match ops.left_out {
+                _ if is(ops.reads) => Op::Read,
+                _ if is(ops.writes) => Op::Write,
+                Some((known, what)) if is(&[known]) => return Ok(Row::LeftOut(what)),
+                _ => return Err((ops.refusal, DAMAGED)),
+            };
+        }
+        let (mut volume, mut dur) = (None::<Range<usize>>, None);
+        for (column, place) in self.columns.iter().zip(&places) {
+            let field = &line[place.clone()];
+            let bytes = |unit: u64| {
+                let far = (self.too_far, DAMAGED);
+                number(field).ok_or(bad)?.checked_mul(unit).ok_or(far)
+            };
+            match column {
+                Column::Op(_) => {}
+                Column::Volume => {
+                    let start = volume.map_or(place.start, |volume| volume.start);
+                    volume = Some(start..place.end);
+                }
+                Column::VolumeNumber => {
+                    number(field).ok_or(bad)?;
+                    volume = Some(place.clone());
+                }
+                Column::Offset(unit) => record.offset = bytes(*unit)?,
+                Column::Len(unit) => record.len = bytes(*unit)?,
+                Column::Start(clock) => record.start_ns = Some(clock.ns(field, bad)?),
+                Column::DurOrNothing(_) if field.is_empty() => {}
+                Column::Dur(clock) | Column::DurOrNothing(clock) => {
+                    dur = Some(clock.ns(field, bad)?)
+                }
+                Column::Number => {
+                    number(field).ok_or(bad)?;
+                }
+            }
+        }
+        if let (Some(start), Some(dur)) = (record.start_ns, dur) {
+            record.end_ns = Some(start.checked_add(dur).ok_or(bad)?);
+        }
+        Ok(Row::Record(&line[volume.unwrap_or(0..0)], record))
+    }
+
+    /// The fit of each line, where it has the shape of this table, as `sure` says.
+    pub fn lines(&self, head: &[u8], sure: impl Fn(&[u8], &Record) -> bool) -> Fit {
+        lines_fit(head, |_, line| match self.row(line) {
+            Ok(Row::Record(_, record)) if sure(line, &record) => Fit::Sure,
+            Ok(Row::Record(..)) => Fit::Maybe,
+            _ => Fit::No,
+        })
+    }
+
+    /// Reads it; `row` is [`Preset::row`] of this table.
+    ///
+    /// # Errors
+    /// A key is given, or several files.
+    pub fn import(
+        &self,
+        row: RowFn,
+        inputs: Vec<Input>,
+        pairs: &Pairs,
+    ) -> Result<Import, TraceError> {
+        let starts = self.has(|column| matches!(column, Column::Start(_)));
+        let header = Header {
+            format: self.name.to_string(),
+            time_unit: self.time_unit.to_string(),
+            offset_unit: self.offset_unit.to_string(),
+            lacks: Lacks {
+                starts: !starts,
+                ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),
+                opens: true,
+                threads: true,
+                lens: false,
+                ops: !self.has(|column| matches!(column, Column::Op(_))),
+            },
+            level: self.level,
+            notes: self.notes.iter().map(ToString::to_string).collect(),
+        };
+        let plan = ColumnPlan {
+            row,
+            name: self.volume,
+            sort: starts,
+        };
+        table::import(inputs, pairs, header, plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_field_for_each_column() {
+        let of = |separator, line: &'static str| {
+            let table = Preset {
+                columns: &[Column::Volume, Column::Volume, Column::Number],
+                separator,
+                ..Preset::CSV
+            };
+            let places = table.split(line.as_bytes())?;
+            let fields = places.map(|place| &line[place]);
+            match table.row(line.as_bytes()) {
+                Ok(Row::Record(volume, _)) => Some((fields, volume.to_vec())),
+                _ => None,
+            }
+        };
+        let (fields, volume) = of(Some(b','), "a,,3").expect("three");
+        assert_eq!(
+            (&fields[..3], &volume[..]),
+            (&["a", "", "3"][..], &b"a,"[..])
+        );
+        assert!(of(Some(b','), "a,3").is_none() && of(Some(b','), "a,b,c,3").is_none());
+        assert!(of(Some(b','), "a,b,3,,,,,,,").is_none() && of(Some(b','), "").is_none());
+        let (fields, _) = of(None, "  a\t b 3 ").expect("three");
+        assert_eq!(&fields[..3], &["a", "b", "3"]);
+        assert!(of(None, "a 3").is_none() && of(None, "a b 3 4").is_none());
+    }
+}
