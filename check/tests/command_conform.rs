@@ -4,7 +4,7 @@ use crate::common::foreread;
 
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../lab/tests/recordings/ext4j-128.jsonl"
+    "/tests/recordings/ext4j-128.jsonl"
 );
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../lab/tests/recordings/ext4j-128.jsonl"
+    "/tests/recordings/ext4j-128.jsonl"
 );
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 

@@ -470,6 +470,11 @@ fn every_limit_names_its_test() {
         "engine/src",
         "engine/tests",
         "lab/src",
+        "attach/src",
+        "attach/pagecache/src",
+        "observe/src",
+        "os/src",
+        "check/tests",
         "plan/tests",
         "cli/tests",
     ] {
