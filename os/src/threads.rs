@@ -125,12 +125,14 @@ fn begun<T>(name: &str, thread: Result<T>) -> Result<T> {
 
 /// Whether the system allows `count` threads more. They are begun, and ended at once.
 ///
-/// For libraries that panic, or leave half of their work, where a thread is refused.
+/// For libraries that panic, or leave half of their work, where a thread is refused. A thread that was joined counts for a moment longer:
+/// when this returns, these count no more.
 ///
 /// # Errors
 /// It does not.
 pub fn rehearse(name: &str, count: usize) -> Result<()> {
-    std::thread::scope(|scope| {
+    let before = own_threads();
+    let rehearsed = std::thread::scope(|scope| {
         let mut waiting = Vec::new();
         for _ in 0..count {
             let (end, ended) = channel::<()>();
@@ -139,7 +141,22 @@ pub fn rehearse(name: &str, count: usize) -> Result<()> {
             waiting.push(end);
         }
         Ok(())
-    })
+    });
+    for _ in 0..MAX_LOOKS {
+        if own_threads() <= before {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rehearsed
+}
+
+/// Looks whether threads that have ended are gone, a millisecond apart: with other threads of the program in between no count is certain.
+const MAX_LOOKS: u32 = 200;
+
+/// Threads of this process that the system counts; 0 where it does not say.
+fn own_threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
 /// Work on a thread that may be given up. See the head of this file.

@@ -153,34 +153,12 @@ impl FuseStop {
         let done = match done {
             Ok(()) => Ok(Unmounted::Clean),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                self.detach().map(|()| Unmounted::Detached)
+                detach(&self.dir).map(|()| Unmounted::Detached)
             }
             Err(error) => Err(error),
         };
         self.stopped.store(done.is_ok(), Ordering::Release);
         done
-    }
-
-    /// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
-    fn detach(&self) -> std::io::Result<()> {
-        let tries: [(&str, &[&str]); 2] = [
-            ("fusermount3", &["-u", "-z", "-q", "--"]),
-            ("umount", &["-l", "--"]),
-        ];
-        for (program, arguments) in tries {
-            let mut command = Command::new(program);
-            let command = command
-                .args(arguments)
-                .arg(&self.dir)
-                .stdin(Stdio::null())
-                .stderr(Stdio::null());
-            if command.status().is_ok_and(|status| status.success()) {
-                return Ok(());
-            }
-        }
-        Err(std::io::Error::other(
-            "it is in use, and neither fusermount3 nor umount would take it away",
-        ))
     }
 }
 
@@ -241,7 +219,13 @@ impl Mount {
     /// # Errors
     /// The system ended it otherwise.
     pub fn run(self) -> std::io::Result<()> {
-        self.mounted.run()
+        let dir = self.dir.clone();
+        let ran = self.mounted.run();
+        if ran.is_err() && std::fs::metadata(&dir).is_err_and(|error| is_dead(&error)) {
+            // It was in use at its end, and nothing answers there any more.
+            let _ = detach(&dir);
+        }
+        ran
     }
 
     /// What it has done so far.
@@ -269,10 +253,37 @@ impl Mount {
     }
 }
 
+/// By the system's own commands: one of them is where FUSE is, and they may do it for any user.
+fn detach(dir: &Path) -> std::io::Result<()> {
+    let tries: [(&str, &[&str]); 2] = [
+        ("fusermount3", &["-u", "-z", "-q", "--"]),
+        ("umount", &["-l", "--"]),
+    ];
+    for (program, arguments) in tries {
+        let mut command = Command::new(program);
+        let command = command
+            .args(arguments)
+            .arg(dir)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        if command.status().is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+    }
+    Err(std::io::Error::other(
+        "it is in use, and neither fusermount3 nor umount would take it away",
+    ))
+}
+
+/// The error of a mount whose server is gone.
+fn is_dead(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
+}
+
 /// A folder that can be mounted on, with its full path: the process may go elsewhere meanwhile.
 fn checked(dir: &Path) -> Result<PathBuf, MountError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
-        Some(errno) if errno == Errno::NOTCONN.raw_os_error() => {
+        _ if is_dead(&error) => {
             let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
             MountError::new("a mount is there whose server is gone", dir, &remedy)
         }
