@@ -17,7 +17,7 @@ use crate::{
 };
 #[cfg(feature = "mount")]
 use crate::{mount, next};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 macro_rules! commands {
     ($($(#[$attribute:meta])* $($feature:literal)? $name:ident($args:ty) => $run:path,)*) => {
@@ -98,9 +98,9 @@ Example:
     #[command(hide = true)]
     "lab" Check(check::CheckArgs) => check::check,
     #[command(hide = true)]
-    Completions(completions::CompletionsArgs) => completions::run,
+    Completions(completions::CompletionsArgs) => complete,
     #[command(hide = true)]
-    Man(man::ManArgs) => man::run,
+    Man(man::ManArgs) => describe,
 }
 
 #[cfg(feature = "lab")]
@@ -162,6 +162,14 @@ pub struct Args {
     command: Command,
     #[command(flatten)]
     global: GlobalArgs,
+}
+
+fn complete(args: &completions::CompletionsArgs) -> Result<(), Fail> {
+    completions::run(args, &mut Args::command())
+}
+
+fn describe(args: &man::ManArgs) -> Result<(), Fail> {
+    man::run(args, Args::command())
 }
 
 impl CommandLine for Args {

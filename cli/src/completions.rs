@@ -1,9 +1,7 @@
 //! `foreread completions SHELL`: the completion script, generated from the arguments themselves.
 
-use crate::command::Args;
 use crate::fail::Fail;
 use crate::out;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 /// Print a completion script for a shell
@@ -18,8 +16,8 @@ pub struct CompletionsArgs {
 }
 
 /// Prints it. Written to memory first: the generator panics on a closed pipe.
-pub fn run(args: &CompletionsArgs) -> Result<(), Fail> {
+pub fn run(args: &CompletionsArgs, command: &mut clap::Command) -> Result<(), Fail> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "foreread", &mut script);
+    clap_complete::generate(args.shell, command, "foreread", &mut script);
     out::print(script)
 }

@@ -1,9 +1,7 @@
 //! `foreread man [DIR]`: the manual pages, generated from the arguments themselves.
 
-use crate::command::Args;
 use crate::fail::Fail;
 use crate::out;
-use clap::CommandFactory;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -20,10 +18,10 @@ pub struct ManArgs {
 }
 
 /// Prints `foreread(1)`, or writes it and a page for each command to `dir`.
-pub fn run(args: &ManArgs) -> Result<(), Fail> {
+pub fn run(args: &ManArgs, command: clap::Command) -> Result<(), Fail> {
     let Some(dir) = args.dir.as_deref() else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Args::command())
+        clap_mangen::Man::new(command)
             .render(&mut page)
             .map_err(|error| refused(Path::new("page"), &error))?;
         return out::print(page);
@@ -36,7 +34,7 @@ pub fn run(args: &ManArgs) -> Result<(), Fail> {
         ));
     }
     // The short help leaves some out; they have pages all the same.
-    let mut all = Args::command().mut_subcommands(|command| command.hide(false));
+    let mut all = command.mut_subcommands(|command| command.hide(false));
     all.build();
     write(&all, dir)
 }
