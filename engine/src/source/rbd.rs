@@ -21,19 +21,16 @@
 mod address;
 mod api;
 mod client;
-mod flight;
 
 use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
 use address::Address;
 use api::{Api, Missing};
-use client::{Image, Pool, Refused, Step};
-use flight::{Ended, Ticket};
+pub use client::RbdLayout;
+use client::{Ended, Image, Pool, Refused, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
-
-pub use client::RbdLayout;
 
 /// Seconds until a cluster that does not answer is given up when an image is opened.
 pub const RBD_CONNECT_SECONDS: u64 = 10;
@@ -195,7 +192,7 @@ impl Rbd {
     pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
         let image = self.inner.image()?;
         let ticket =
-            flight::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
+            client::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
         Ok(RbdRead {
             ticket,
             _image: image,
@@ -336,7 +333,7 @@ impl Inner {
         offset: u64,
         len: usize,
     ) -> Result<(), SourceError> {
-        let ticket = flight::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
+        let ticket = client::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
         match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
             Ended::Bytes(got) if got == len => Ok(()),
             Ended::Bytes(got) => Err(SourceError::Short {

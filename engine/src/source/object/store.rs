@@ -7,11 +7,10 @@
 //!   Place::S3   ──► AmazonS3, the key as path; signed where the variables name an account, else not
 //! ```
 
-use super::gate::Connector;
 use super::network::{self, Client, Server};
 use super::refusal::Account;
-use super::settings::ObjectSettings;
-use super::url::Place;
+use super::reply::Connector;
+use super::settings::{ObjectSettings, Place};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::ClientConfigKey;
 use object_store::http::HttpBuilder;
