@@ -15,20 +15,18 @@
 //! ```
 
 mod attend;
-mod poller;
 
-use super::jobs::{Job, Jobs, Part};
+use super::jobs::{Job, Jobs, Part, Piece, Submitted, groups};
 use super::lock::Remote;
 use super::notifications::{Notifications, QueueKey};
-use super::submitted::{Piece, Submitted, groups};
 use crate::budget::Budget;
 use crate::source::{Ended, Queue, SourceError};
 use crate::sync::Condvar;
+use attend::Poller;
+pub use attend::STALE;
 pub use attend::TaskWait;
 use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
-use poller::Poller;
-pub use poller::STALE;
 use std::sync::{Arc, Weak};
 
 /// Bits of a tag that number the piece.

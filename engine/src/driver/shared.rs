@@ -11,16 +11,13 @@
 //!
 //! A thread that is started runs one of the two [`Loops`], which this file does not know.
 
-use super::jobs::Part;
-use super::lock::{Lock, Locked, Unlocked};
-use super::noted::Noted;
+use super::jobs::{GroupPages, Part, groups};
+use super::lock::{Lock, Locked, Unlocked, guarded};
 use super::notifications::QueueKey;
-use super::panics::guarded;
 use super::queue::{Batch, serial_of, tag};
-use super::state::State;
-use super::submitted::{GroupPages, groups};
-use super::threads::Threads;
-use super::wakeups::Wakeups;
+use super::reads::Noted;
+use super::state::{State, Wakeups};
+use super::workers::Threads;
 use crate::budget::Budget;
 use crate::chunk::Pool;
 use crate::error::Fault;
