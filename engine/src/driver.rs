@@ -60,8 +60,8 @@ use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::source::{Io, Source};
-pub use crate::store::Known;
-use crate::store::{Shown, Store};
+pub use crate::store::KnownFile;
+use crate::store::{ShownGroups, Store};
 use crate::sync::Condvar;
 pub use files::VersionCursor;
 pub use files::{FileKey, OpenFile};
@@ -74,9 +74,9 @@ pub use lock::guarded;
 use lock::{Lock, Remote};
 use queue::NewQueue;
 pub use read::{Progress, TaskRead};
-use reads::Noted;
+use reads::NotedHits;
 pub use reads::ReadBuf;
-use shared::{Guard, Loops, Outside, Shared};
+use shared::{DriverShared, Guard, Loops, Outside};
 pub use state::event_error;
 use state::{NewFile, State};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ use workers::Threads;
 
 /// See the head of this file. Dropped, it waits for the jobs that run and forgets those that do not.
 pub struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
 }
 
 /// A reader that was opened.
@@ -151,14 +151,14 @@ impl Driver {
         budget: Arc<Budget>,
     ) -> Driver {
         let page = machine.config().page;
-        let shown = Arc::new(Shown::new(page, machine.config().capacity_pages));
+        let shown = Arc::new(ShownGroups::new(page, machine.config().capacity_pages));
         let store = Store::new(Arc::clone(&pool), Arc::clone(&shown));
         let state = State::new(machine, store, log, workers, Arc::clone(&budget));
         Driver {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DriverShared {
                 state: Lock::new(state),
                 shown,
-                noted: Noted::default(),
+                noted: NotedHits::default(),
                 workers_condvar: Condvar::new(),
                 accepted: Condvar::new(),
                 threads: Threads::default(),
@@ -295,7 +295,7 @@ impl Driver {
     // ---- getters ----
 
     /// Size and version of the file. Waits where the source has changed and has not said yet how large it is.
-    pub fn known(&self, file: FileId) -> Result<Known, Fault> {
+    pub fn known(&self, file: FileId) -> Result<KnownFile, Fault> {
         read::known(&self.shared, file)
     }
 
@@ -445,7 +445,7 @@ impl Drop for Driver {
     }
 }
 
-fn gauges(shared: &Arc<Shared>) -> Result<Gauges, Fault> {
+fn gauges(shared: &Arc<DriverShared>) -> Result<Gauges, Fault> {
     // What has ended is not in flight, though no thread has reaped it yet.
     let state = reaping::look_in_everywhere(Outside::enter(shared).lock()?)?;
     let gauges = count_gauges(shared, &state);
@@ -453,7 +453,7 @@ fn gauges(shared: &Arc<Shared>) -> Result<Gauges, Fault> {
     Ok(gauges)
 }
 
-fn count_gauges(shared: &Shared, state: &State) -> Gauges {
+fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
     let (machine, meter) = (state.machine(), shared.pool.meter());
     Gauges {
         reads: (state.reads.len() as u64).max(machine.reads_in_progress() as u64),
@@ -473,7 +473,7 @@ fn count_gauges(shared: &Shared, state: &State) -> Gauges {
 }
 
 /// Times of the source: demand and readahead.
-fn latencies(shared: &Arc<Shared>) -> [Latencies; 2] {
+fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
     let state = Outside::enter(shared).lock();
     let of = |ahead| {
         state
@@ -486,7 +486,7 @@ fn latencies(shared: &Arc<Shared>) -> [Latencies; 2] {
 
 /// The open descriptions that have read most often, at most `max` of them. Their sources say their names without the lock: one
 /// may take its time.
-fn streams(shared: &Arc<Shared>, max: usize) -> Result<Vec<StreamView>, Fault> {
+fn streams(shared: &Arc<DriverShared>, max: usize) -> Result<Vec<StreamView>, Fault> {
     let state = Outside::enter(shared).lock()?;
     let machine = state.machine();
     let mut opens: Vec<_> = machine.opens().collect();

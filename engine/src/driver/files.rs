@@ -14,7 +14,7 @@
 use super::lock::Remote;
 use crate::error::Fault;
 use crate::source::Source;
-use crate::store::Known;
+use crate::store::KnownFile;
 use foreread_core::event::Error;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ struct File {
     source: Remote<dyn Source>,
     /// Its bytes come one after the other.
     streams: bool,
-    known: Known,
+    known: KnownFile,
     accepting: Accepting,
     first_version: u64,
     /// Open descriptions. The last one takes the file with it, unless it is listed.
@@ -61,7 +61,7 @@ enum Accepting {
 
 /// What became of an attempt to open a file once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenAttempt {
     /// The new reader, and the size of the file.
     Yes { open: OpenId, size: u64 },
     /// There are too many; the file has other readers or is listed.
@@ -78,7 +78,7 @@ pub struct NewVersion {
 
 /// A reader that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CloseOutcome {
     pub file: FileId,
     /// It was the last one of its file, which is not listed: the file is to be forgotten.
     pub last: bool,
@@ -116,13 +116,14 @@ impl Files {
 
     /// Size and version; zero when its last reader is closed.
     #[inline]
-    pub fn known(&self, file: FileId) -> Known {
-        self.get(file).map_or(Known::default(), |file| file.known)
+    pub fn known(&self, file: FileId) -> KnownFile {
+        self.get(file)
+            .map_or(KnownFile::default(), |file| file.known)
     }
 
     /// The same, and whether its source still has to say what it holds since it changed.
     #[inline]
-    pub fn known_now(&self, file: FileId) -> (Known, bool) {
+    pub fn known_now(&self, file: FileId) -> (KnownFile, bool) {
         self.get(file).map_or_else(Default::default, |file| {
             (file.known, file.accepting != Accepting::No)
         })
@@ -188,7 +189,7 @@ impl Files {
         self.versions += 1;
         let (first_version, known) = (
             self.versions,
-            Known {
+            KnownFile {
                 size,
                 version: self.versions,
             },
@@ -209,32 +210,32 @@ impl Files {
     }
 
     /// A new reader, unless there are `limit` already.
-    pub fn open(&mut self, file: FileId, limit: u32) -> Opened {
+    pub fn open(&mut self, file: FileId, limit: u32) -> OpenAttempt {
         let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else {
-            return Opened::No;
+            return OpenAttempt::No;
         };
         let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
             return if entry.opens == 0 && !entry.is_listed {
-                Opened::NoReader
+                OpenAttempt::NoReader
             } else {
-                Opened::No
+                OpenAttempt::No
             };
         };
         entry.opens += 1;
         self.opens[open as usize] = Some(file);
-        Opened::Yes {
+        OpenAttempt::Yes {
             open: OpenId(open),
             size: entry.known.size,
         }
     }
 
     /// A reader is closed. Nothing when it was closed before.
-    pub fn close(&mut self, open: OpenId) -> Option<Closed> {
+    pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
         let entry = self.get_mut(file)?;
         entry.opens -= 1;
-        Some(Closed {
+        Some(CloseOutcome {
             file,
             last: entry.opens == 0 && !entry.is_listed,
         })
@@ -299,7 +300,7 @@ impl Files {
             return false;
         };
         (entry.known, entry.accepting) = (
-            Known {
+            KnownFile {
                 size: 0,
                 version: next,
             },
@@ -416,7 +417,7 @@ impl VersionCursor {
 
     /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
     #[inline]
-    pub fn allows(&self, known: Known) -> bool {
+    pub fn allows(&self, known: KnownFile) -> bool {
         self.version.load(Ordering::Relaxed) == known.version
             && self.size().is_none_or(|pinned| pinned == known.size)
     }
@@ -439,7 +440,7 @@ impl VersionCursor {
 }
 
 /// How a read comes to begin, as far as its source has a say.
-pub enum Gate {
+pub enum ReadGate {
     /// It need not begin: the source is another now, or has nothing there.
     Over(Result<usize, Fault>),
     /// The source has changed and has not said what it holds now.
@@ -467,28 +468,28 @@ pub fn gate(
     cursor: &VersionCursor,
     range: ByteRange,
     question: SizeQuestion,
-) -> Gate {
+) -> ReadGate {
     let (known, accepting) = files.known_now(file);
     if !cursor.knows(known.version) {
-        return Gate::Over(Err(Fault::Read(Error::Changed)));
+        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
     }
     if accepting {
-        return Gate::Accepting;
+        return ReadGate::Accepting;
     }
     match question {
-        SizeQuestion::Asking => return Gate::Asking,
+        SizeQuestion::Asking => return ReadGate::Asking,
         SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => {
-            return Gate::Ask;
+            return ReadGate::Ask;
         }
         SizeQuestion::NotAsked | SizeQuestion::Answered => {}
     }
     if cursor.size().is_some_and(|pinned| pinned != known.size) {
-        return Gate::Over(Err(Fault::Read(Error::Changed)));
+        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
     }
     if range.is_empty() || range.start() >= known.size {
-        return Gate::Over(Ok(0));
+        return ReadGate::Over(Ok(0));
     }
-    Gate::Open
+    ReadGate::Open
 }
 
 /// How a read has ended: one that was served while the source grew may hold bytes from after that.

@@ -48,7 +48,7 @@ pub struct Part {
 
 /// How a transfer went that did not fail.
 #[derive(Clone, Copy, Debug)]
-pub struct Transferred {
+pub struct TransferReport {
     pub bytes: u64,
     /// How large the source is now.
     pub size: u64,
@@ -64,14 +64,14 @@ pub struct Jobs {
     /// Run by threads now.
     running: u32,
     /// Those of them that stream, and whether they are to end.
-    streaming: Vec<(FetchId, Cancelled)>,
+    streaming: Vec<(FetchId, CancelFlag)>,
 }
 
 /// Whether a stream is to end before its last byte. Read without the lock.
 #[derive(Clone, Debug, Default)]
-pub struct Cancelled(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
-impl Cancelled {
+impl CancelFlag {
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -193,8 +193,8 @@ impl Jobs {
     }
 
     /// The job that begins is read piece by piece.
-    pub fn streams(&mut self, fetch: FetchId) -> Cancelled {
-        let cancelled = Cancelled::default();
+    pub fn streams(&mut self, fetch: FetchId) -> CancelFlag {
+        let cancelled = CancelFlag::default();
         self.streaming.push((fetch, cancelled.clone()));
         cancelled
     }
@@ -311,15 +311,15 @@ pub fn fill(
 // ends the fetch. A piece that ends early (the end of the file) ends the fetch at once.
 
 /// A fetch that has been submitted, in pieces.
-pub struct Submitted {
+pub struct SubmittedFetch {
     /// Distinguishes this use of a slot from earlier ones; with the number of the piece it is the tag of a transfer.
     pub serial: u64,
     pub job: Job,
     /// Pieces at the queue.
     pub left: u32,
     /// Pieces that wait for one before them.
-    early: Vec<Piece>,
-    landed: Landed,
+    early: Vec<FetchPiece>,
+    landed: LandedFront,
     /// The machine has its answer; pieces that still arrive are dropped.
     pub answered: bool,
     /// When it was submitted.
@@ -329,7 +329,7 @@ pub struct Submitted {
 }
 
 /// A piece that has arrived.
-pub struct Piece {
+pub struct FetchPiece {
     /// Its place in the fetch.
     pub number: u64,
     pub part: Part,
@@ -339,7 +339,7 @@ pub struct Piece {
 
 /// What has landed of a fetch, from its front.
 #[derive(Clone, Copy, Debug, Default)]
-struct Landed {
+struct LandedFront {
     pieces: u64,
     bytes: u64,
 }
@@ -353,10 +353,10 @@ pub struct Landing {
     pub over: bool,
 }
 
-impl Submitted {
-    pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> Submitted {
-        let (early, landed) = (Vec::new(), Landed::default());
-        Submitted {
+impl SubmittedFetch {
+    pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> SubmittedFetch {
+        let (early, landed) = (Vec::new(), LandedFront::default());
+        SubmittedFetch {
             serial,
             job,
             left: pieces,
@@ -375,7 +375,7 @@ impl Submitted {
     }
 
     /// A piece arrives. Takes those that follow on what has landed.
-    pub fn arrive(&mut self, piece: Option<Piece>) -> Landing {
+    pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
         self.early.extend(piece);
         let (mut parts, mut short) = (Vec::new(), false);
         while let Some(at) = self
@@ -384,10 +384,10 @@ impl Submitted {
             .position(|piece| piece.number == self.landed.pieces)
             .filter(|_| !short)
         {
-            let Piece { part, read, .. } = self.early.swap_remove(at);
+            let FetchPiece { part, read, .. } = self.early.swap_remove(at);
             let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
             short = read < wanted;
-            self.landed = Landed {
+            self.landed = LandedFront {
                 pieces: self.landed.pieces + 1,
                 bytes: self.landed.bytes + read.min(wanted),
             };

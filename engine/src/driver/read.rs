@@ -11,17 +11,17 @@
 //! Example, the first hit of 4 KiB in a page (later ones take no lock, see `read_hit`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
-use super::files::{self, Gate, OpenFile, SizeQuestion, VersionCursor};
+use super::files::{self, OpenFile, ReadGate, SizeQuestion, VersionCursor};
 use super::lock::{self, WAKEUP_TIMEOUT};
 use super::queue::{Reaper, TaskWait};
 use super::reads::{Hit, ReadBuf, Ready};
-use super::reaping::{self, Tried};
-use super::shared::{Guard, Outside, Shared};
+use super::reaping::{self, ReapAttempt};
+use super::shared::{DriverShared, Guard, Outside};
 use super::state::State;
 use super::transfer;
 use crate::error::Fault;
 use crate::source::EIO;
-use crate::store::{Known, Lease};
+use crate::store::{KnownFile, Lease};
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId, ReadId};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use std::task::{Poll, Waker};
 
 /// What a read has been given so far.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct ReadSoFar {
     bytes: usize,
     /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
     torn: bool,
 }
 
-impl Given {
+impl ReadSoFar {
     fn outcome(&self) -> Result<usize, Error> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
         // In a release build too: an error, and never bytes that were not filled.
@@ -49,14 +49,14 @@ impl Given {
 
 /// A read that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct StartedRead {
     pub slot: u32,
     pub file: FileId,
     pub range: ByteRange,
 }
 
 /// A read that has been given what there was.
-pub struct Taken<'a> {
+pub struct ReadStep<'a> {
     pub state: Guard<'a>,
     /// How it has ended, if it has; its slot is free then.
     pub outcome: Option<Result<usize, Error>>,
@@ -65,7 +65,7 @@ pub struct Taken<'a> {
 /// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
 /// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
 pub fn read(
-    shared: &Arc<Shared>,
+    shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
     seen: &VersionCursor,
     buf: &mut ReadBuf<'_, '_>,
@@ -77,13 +77,13 @@ pub fn read(
     let mut question = SizeQuestion::NotAsked;
     loop {
         match files::gate(&state.files, file, seen, range, question) {
-            Gate::Open | Gate::Asking => break,
-            Gate::Over(end) => {
+            ReadGate::Open | ReadGate::Asking => break,
+            ReadGate::Over(end) => {
                 state.unlock();
                 return end;
             }
-            Gate::Accepting => state = transfer::await_accepted(state, file)?,
-            Gate::Ask => {
+            ReadGate::Accepting => state = transfer::await_accepted(state, file)?,
+            ReadGate::Ask => {
                 question = SizeQuestion::Answered;
                 state = transfer::check(state, file)?;
             }
@@ -94,11 +94,11 @@ pub fn read(
         return Err(Fault::Read(Error::Limit));
     };
     state.begin(now, slot, open, range);
-    let Finished { state, outcome } = finish(
+    let ReadEnd { state, outcome } = finish(
         state,
-        Begun { slot, file, range },
+        StartedRead { slot, file, range },
         buf,
-        &mut Given::default(),
+        &mut ReadSoFar::default(),
         waits,
     )?;
     let outcome = files::settle(&state.files, file, seen, outcome);
@@ -107,7 +107,7 @@ pub fn read(
 }
 
 /// A read that has ended.
-pub struct Finished<'a> {
+pub struct ReadEnd<'a> {
     pub state: Guard<'a>,
     pub outcome: Result<usize, Error>,
 }
@@ -115,17 +115,17 @@ pub struct Finished<'a> {
 /// From the look-up to the last byte or the error. This thread does what the read waits for, or sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
-    begun: Begun,
+    begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
+    given: &mut ReadSoFar,
     mut waits: Option<&mut dyn FnMut()>,
-) -> Result<Finished<'a>, Fault> {
-    let Begun { slot, file, range } = begun;
+) -> Result<ReadEnd<'a>, Fault> {
+    let StartedRead { slot, file, range } = begun;
     loop {
         let taken = take(state, begun, buf, given)?;
         state = taken.state;
         if let Some(outcome) = taken.outcome {
-            return Ok(Finished { state, outcome });
+            return Ok(ReadEnd { state, outcome });
         }
         if let Some(waits) = waits.take() {
             // Wakeups are sent later: perhaps no other thread is needed.
@@ -136,7 +136,7 @@ pub fn finish<'a>(
             let claim = state.shared().budget.demand(job.range.len());
             state = transfer::run(state, &job, claim)?;
         } else {
-            let Tried {
+            let ReapAttempt {
                 state: tried,
                 reaped,
             } = reaping::reap(state, file, Reaper::Caller(slot))?;
@@ -148,30 +148,30 @@ pub fn finish<'a>(
 /// Copies every piece that is ready. A read that has ended frees its slot.
 pub fn take<'a>(
     mut state: Guard<'a>,
-    begun: Begun,
+    begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
-) -> Result<Taken<'a>, Fault> {
-    let Begun { slot, range, .. } = begun;
+    given: &mut ReadSoFar,
+) -> Result<ReadStep<'a>, Fault> {
+    let StartedRead { slot, range, .. } = begun;
     while let Some(ready) = state.reads.next_piece(slot) {
         let last = ready.last;
         state = copy(state, ready, range, buf, given)?;
         if last {
             state.reads.free(slot);
-            return Ok(Taken {
+            return Ok(ReadStep {
                 state,
                 outcome: Some(given.outcome()),
             });
         }
     }
     let Some(error) = state.reads.error(slot) else {
-        return Ok(Taken {
+        return Ok(ReadStep {
             state,
             outcome: None,
         });
     };
     state.reads.free(slot);
-    Ok(Taken {
+    Ok(ReadStep {
         state,
         outcome: Some(Err(error)),
     })
@@ -183,7 +183,7 @@ fn copy<'a>(
     ready: Ready,
     range: ByteRange,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
+    given: &mut ReadSoFar,
 ) -> Result<Guard<'a>, Fault> {
     let outside = state.unlock();
     let at = (ready.range.start() - range.start()) as usize;
@@ -199,7 +199,10 @@ fn copy<'a>(
 }
 
 /// Releases the lock until this caller is notified: for its read, or because a job needs a thread.
-fn sleep(mut state: Guard<'_>, Begun { slot, file, range }: Begun) -> Result<Guard<'_>, Fault> {
+fn sleep(
+    mut state: Guard<'_>,
+    StartedRead { slot, file, range }: StartedRead,
+) -> Result<Guard<'_>, Fault> {
     if let Some(wakeups) = state.wakeups() {
         // Things may have moved on meanwhile: the caller looks again.
         return state.release().wake(wakeups).lock();
@@ -218,7 +221,7 @@ fn sleep(mut state: Guard<'_>, Begun { slot, file, range }: Begun) -> Result<Gua
 }
 
 /// What is known of a file. Waits where the source has changed and has not said yet how large it is.
-pub fn known(shared: &Arc<Shared>, file: FileId) -> Result<Known, Fault> {
+pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<KnownFile, Fault> {
     Ok(
         transfer::await_accepted(Outside::enter(shared).lock()?, file)?
             .files
@@ -243,7 +246,7 @@ pub fn known(shared: &Arc<Shared>, file: FileId) -> Result<Known, Fault> {
 /// Reads `range`, if it is shown. Nothing when the driver has to be asked.
 #[inline]
 pub fn read_hit(
-    shared: &Arc<Shared>,
+    shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
     seen: &VersionCursor,
     buf: &mut ReadBuf<'_, '_>,
@@ -268,7 +271,7 @@ pub fn read_hit(
 
 /// Takes the lock, which reports what was noted, and does what any read does then.
 #[cold]
-fn report(shared: &Arc<Shared>, file: FileId) -> Result<(), Fault> {
+fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
     let now = shared.now();
     let mut state = reaping::enter(shared, file)?;
     state.ring_timer(now);
@@ -307,7 +310,7 @@ pub struct Progress {
     read: Option<ReadId>,
     /// The source has been asked for its size.
     asked: bool,
-    given: Given,
+    given: ReadSoFar,
 }
 
 impl Progress {
@@ -318,16 +321,16 @@ impl Progress {
 }
 
 /// A read that was polled.
-struct Polled<'a> {
+struct PollStep<'a> {
     state: Guard<'a>,
     outcome: Poll<Result<usize, Fault>>,
     /// It polls its queue: to be polled again.
     again: bool,
 }
 
-impl<'a> Polled<'a> {
-    fn pending(state: Guard<'a>) -> Polled<'a> {
-        Polled {
+impl<'a> PollStep<'a> {
+    fn pending(state: Guard<'a>) -> PollStep<'a> {
+        PollStep {
             state,
             outcome: Poll::Pending,
             again: false,
@@ -339,11 +342,11 @@ impl<'a> Polled<'a> {
         mut state: Guard<'a>,
         progress: &mut Progress,
         outcome: Result<usize, Fault>,
-    ) -> Polled<'a> {
+    ) -> PollStep<'a> {
         if let Some(slot) = std::mem::take(progress).slot {
             state.reads.free(slot);
         }
-        Polled {
+        PollStep {
             state,
             outcome: Poll::Ready(outcome),
             again: false,
@@ -361,7 +364,7 @@ pub struct TaskRead<'a> {
 
 /// Goes on with a task's read of `range`, as `read::read` does. Pending means that its waker will be called.
 pub fn poll_read(
-    shared: &Arc<Shared>,
+    shared: &Arc<DriverShared>,
     task: &TaskRead<'_>,
     buf: &mut ReadBuf<'_, '_>,
     range: ByteRange,
@@ -379,7 +382,7 @@ pub fn poll_read(
         go_on(state, task, range, buf, progress)
     });
     match polled {
-        Ok(Polled {
+        Ok(PollStep {
             state,
             outcome,
             again,
@@ -410,7 +413,7 @@ fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard
 /// Whether a read has begun.
 enum Start<'a> {
     Begun(Guard<'a>),
-    Not(Polled<'a>),
+    Not(PollStep<'a>),
 }
 
 fn begin<'a>(
@@ -430,29 +433,29 @@ fn begin<'a>(
             (true, false) => SizeQuestion::Answered,
         };
         match files::gate(&state.files, file, task.seen, range, question) {
-            Gate::Open => break,
-            Gate::Over(end) => return Ok(Start::Not(Polled::over(state, progress, end))),
-            Gate::Ask if state.workers.is_unavailable() => {
+            ReadGate::Open => break,
+            ReadGate::Over(end) => return Ok(Start::Not(PollStep::over(state, progress, end))),
+            ReadGate::Ask if state.workers.is_unavailable() => {
                 progress.asked = true;
                 state = transfer::check(state, file)?;
             }
-            Gate::Ask => {
+            ReadGate::Ask => {
                 progress.asked = true;
                 await_size(&mut state, file, progress, task.waker)?;
                 state.jobs.push_check(file);
-                return Ok(Start::Not(Polled::pending(state)));
+                return Ok(Start::Not(PollStep::pending(state)));
             }
             // Woken by another thread, the worker has not come back; or the source says what it holds now.
-            Gate::Asking | Gate::Accepting => {
+            ReadGate::Asking | ReadGate::Accepting => {
                 await_size(&mut state, file, progress, task.waker)?;
-                return Ok(Start::Not(Polled::pending(state)));
+                return Ok(Start::Not(PollStep::pending(state)));
             }
         }
     }
     let now = state.shared().now();
     state.ring_timer(now);
     let Some(slot) = progress.slot.or_else(|| state.reads.take_slot()) else {
-        return Ok(Start::Not(Polled::over(
+        return Ok(Start::Not(PollStep::over(
             state,
             progress,
             Err(Fault::Read(Error::Limit)),
@@ -486,12 +489,12 @@ fn go_on<'a>(
     range: ByteRange,
     buf: &mut ReadBuf<'_, '_>,
     progress: &mut Progress,
-) -> Result<Polled<'a>, Fault> {
+) -> Result<PollStep<'a>, Fault> {
     let (file, Some(slot)) = (task.at.file, progress.slot) else {
         return Err(Fault::Read(Error::Limit));
     };
-    let begun = Begun { slot, file, range };
-    let Taken { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
+    let begun = StartedRead { slot, file, range };
+    let ReadStep { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
     let (state, outcome) = if let Some(outcome) = outcome {
         // Its slot is free.
         *progress = Progress::default();
@@ -501,7 +504,7 @@ fn go_on<'a>(
         // No other thread does: as a thread would.
         let mut given = std::mem::take(progress).given;
         state.end_poll(file, slot);
-        let Finished { state, outcome } = finish(state, begun, buf, &mut given, None)?;
+        let ReadEnd { state, outcome } = finish(state, begun, buf, &mut given, None)?;
         (state, outcome)
     } else {
         let now = state.shared().now();
@@ -510,14 +513,14 @@ fn go_on<'a>(
             state.reads.await_bytes(slot, file, task.waker);
             state.want_reaper_thread(file);
         }
-        return Ok(Polled {
+        return Ok(PollStep {
             state,
             outcome: Poll::Pending,
             again,
         });
     };
     let outcome = files::settle(&state.files, file, task.seen, outcome);
-    Ok(Polled {
+    Ok(PollStep {
         state,
         outcome: Poll::Ready(outcome.map_err(Fault::Read)),
         again: false,
@@ -525,7 +528,7 @@ fn go_on<'a>(
 }
 
 /// The read is abandoned.
-pub fn abandon(shared: &Arc<Shared>, progress: &mut Progress) {
+pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
     let Some(slot) = progress.slot else { return };
     let now = shared.now();
     if let Ok(mut state) = Outside::enter(shared).lock() {

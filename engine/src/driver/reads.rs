@@ -41,7 +41,7 @@ pub struct Ready {
 }
 
 /// One slot for a read in progress; used again and again.
-struct Slot {
+struct ReadSlot {
     ready: VecDeque<Ready>,
     failed: Option<Error>,
     /// Its caller sleeps and has not been notified. The notifier clears it.
@@ -60,7 +60,7 @@ struct Slot {
 /// See the head of this file.
 #[derive(Default)]
 pub struct Reads {
-    slots: Vec<Slot>,
+    slots: Vec<ReadSlot>,
     free: Vec<u32>,
     begun: u64,
     /// Callers that sleep and have not been notified.
@@ -94,7 +94,7 @@ impl Reads {
             Some(slot) => Some(slot),
             None if self.slots.len() >= MAX_READS => None,
             None => {
-                self.slots.push(Slot::new());
+                self.slots.push(ReadSlot::new());
                 Some((self.slots.len() - 1) as u32)
             }
         }
@@ -134,7 +134,11 @@ impl Reads {
     }
 
     /// The slot of a read that has an answer; its caller is notified.
-    fn answered(&mut self, read: ReadId, notifications: &mut Notifications) -> Option<&mut Slot> {
+    fn answered(
+        &mut self,
+        read: ReadId,
+        notifications: &mut Notifications,
+    ) -> Option<&mut ReadSlot> {
         let slot = self
             .slots
             .get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
@@ -250,7 +254,7 @@ impl Reads {
 
     /// Wakes a task that waits for bytes of the file. Its slot, if there is one.
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
-        let waits = |slot: &Slot| slot.waker.is_some() && !slot.asks && slot.file == file;
+        let waits = |slot: &ReadSlot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
         self.slots[index]
             .waker
@@ -272,11 +276,11 @@ impl Reads {
     }
 }
 
-impl Slot {
-    fn new() -> Slot {
+impl ReadSlot {
+    fn new() -> ReadSlot {
         let condvar = Arc::new(Condvar::new());
         let (ready, file) = (VecDeque::new(), FileId(0));
-        Slot {
+        ReadSlot {
             ready,
             failed: None,
             asleep: false,
@@ -380,13 +384,13 @@ struct List(Mutex<Vec<Hit>>);
 
 /// Hits that have not been reported to the machine.
 #[derive(Default)]
-pub struct Noted {
+pub struct NotedHits {
     /// Bit `n`: list `n` is not empty.
     filled: AtomicU32,
     lists: [List; LISTS],
 }
 
-impl Noted {
+impl NotedHits {
     /// Notes a hit. True when there are many now.
     pub fn note(&self, hit: Hit) -> bool {
         let list = own_list();

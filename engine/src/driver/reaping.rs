@@ -11,7 +11,7 @@ use super::jobs::NextJob;
 use super::lock::{WAKEUP_TIMEOUT, guarded};
 use super::notifications::QueueKey;
 use super::queue::{Reaper, Reaping, STALE};
-use super::shared::{Guard, Outside, Shared};
+use super::shared::{DriverShared, Guard, Outside};
 use super::transfer;
 use crate::error::Fault;
 use crate::source::report_failure;
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A thread that has tried to reap.
-pub struct Tried<'a> {
+pub struct ReapAttempt<'a> {
     pub state: Guard<'a>,
     /// It did reap. False when there was nothing to reap, or another thread reaps.
     pub reaped: bool,
 }
 
 /// Reaps the file's queue, if no other thread does.
-pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<'_>, Fault> {
+pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAttempt<'_>, Fault> {
     let Some(reaping) = state.queues.begin_reap(file, reaper) else {
-        return Ok(Tried {
+        return Ok(ReapAttempt {
             state,
             reaped: false,
         });
@@ -77,14 +77,14 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<Tried<
     } else {
         transfer::accept(state, file)?
     };
-    Ok(Tried {
+    Ok(ReapAttempt {
         state,
         reaped: true,
     })
 }
 
 /// Takes the lock for a thread that comes to read a file, and looks into its queue where no thread reaps.
-pub fn enter(shared: &Arc<Shared>, file: FileId) -> Result<Guard<'_>, Fault> {
+pub fn enter(shared: &Arc<DriverShared>, file: FileId) -> Result<Guard<'_>, Fault> {
     let state = Outside::enter(shared).lock()?;
     if state.queues.unattended() > 0 {
         look_in(state, file)
@@ -152,17 +152,17 @@ pub fn drain(outside: Outside<'_>) -> Result<(), Fault> {
 // its file, and for a second or two more.
 
 /// A worker, from its start to its end.
-pub fn worker(shared: &Arc<Shared>) {
+pub fn worker(shared: &Arc<DriverShared>) {
     // After a panic behind the lock there is nothing left to do.
     let _ = work(shared);
 }
 
 /// A thread that reaps a queue for tasks.
-pub fn reaper(shared: &Arc<Shared>, key: QueueKey) {
+pub fn reaper(shared: &Arc<DriverShared>, key: QueueKey) {
     let _ = reap_for_tasks(shared, key);
 }
 
-fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
+fn work(shared: &Arc<DriverShared>) -> Result<(), Fault> {
     let mut state = Outside::enter(shared).lock()?;
     state.workers.begins();
     let mut quiet_ticks = None;
@@ -209,7 +209,7 @@ fn work(shared: &Arc<Shared>) -> Result<(), Fault> {
     }
 }
 
-fn reap_for_tasks(shared: &Arc<Shared>, key: QueueKey) -> Result<(), Fault> {
+fn reap_for_tasks(shared: &Arc<DriverShared>, key: QueueKey) -> Result<(), Fault> {
     let mut state = Outside::enter(shared).lock()?;
     loop {
         let closing = state.workers.is_closing();
@@ -221,7 +221,7 @@ fn reap_for_tasks(shared: &Arc<Shared>, key: QueueKey) -> Result<(), Fault> {
             state = stand_by(state, key)?;
             continue;
         }
-        let tried: Tried<'_> = reap(state, key.file, Reaper::Thread)?;
+        let tried: ReapAttempt<'_> = reap(state, key.file, Reaper::Thread)?;
         state = tried.state;
         if let Some(wakeups) = state.wakeups() {
             state = state.release().wake(wakeups).lock()?;

@@ -15,14 +15,14 @@ use super::jobs::{GroupPages, Part, groups};
 use super::lock::{Lock, Locked, Unlocked, guarded};
 use super::notifications::QueueKey;
 use super::queue::{Batch, serial_of, tag};
-use super::reads::Noted;
+use super::reads::NotedHits;
 use super::state::{State, Wakeups};
 use super::workers::Threads;
 use crate::budget::Budget;
 use crate::chunk::Pool;
 use crate::error::Fault;
 use crate::source::Transfer;
-use crate::store::Shown;
+use crate::store::ShownGroups;
 use crate::sync::Condvar;
 use foreread_core::units::{ByteRange, Nanos, PageSize};
 use std::ops::{Deref, DerefMut};
@@ -32,18 +32,18 @@ use std::time::{Duration, Instant};
 /// What the threads of a driver run.
 #[derive(Clone, Copy)]
 pub struct Loops {
-    pub worker: fn(&Arc<Shared>),
+    pub worker: fn(&Arc<DriverShared>),
     /// Reaps a queue for tasks.
-    pub reaper: fn(&Arc<Shared>, QueueKey),
+    pub reaper: fn(&Arc<DriverShared>, QueueKey),
 }
 
 /// See the head of this file.
-pub struct Shared {
+pub struct DriverShared {
     pub state: Lock<State>,
     /// What is read without the lock.
-    pub shown: Arc<Shown>,
+    pub shown: Arc<ShownGroups>,
     /// Reads that were served without the lock.
-    pub noted: Noted,
+    pub noted: NotedHits,
     /// Where idle workers wait.
     pub workers_condvar: Condvar,
     /// Where readers wait until a source that has changed has said what it holds.
@@ -56,7 +56,7 @@ pub struct Shared {
     pub loops: Loops,
 }
 
-impl Shared {
+impl DriverShared {
     /// Nanoseconds since the driver was made.
     pub fn now(&self) -> Nanos {
         let since = self.start.elapsed();
@@ -83,7 +83,7 @@ impl Shared {
 
 /// A thread that does not hold the lock.
 pub struct Outside<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<DriverShared>,
     unlocked: Unlocked,
 }
 
@@ -97,7 +97,7 @@ impl Deref for Outside<'_> {
 
 impl<'a> Outside<'a> {
     /// For a thread that comes from outside of the driver.
-    pub fn enter(shared: &'a Arc<Shared>) -> Outside<'a> {
+    pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,
             unlocked: Unlocked::enter(),
@@ -225,11 +225,11 @@ impl<'a> Outside<'a> {
 /// The state, for as long as this thread holds the lock.
 pub struct Guard<'a> {
     state: Locked<'a, State>,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<DriverShared>,
 }
 
 impl<'a> Guard<'a> {
-    pub fn shared(&self) -> &'a Arc<Shared> {
+    pub fn shared(&self) -> &'a Arc<DriverShared> {
         self.shared
     }
 

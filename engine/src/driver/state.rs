@@ -12,16 +12,16 @@
 //! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the
 //! piece is in the slot of the read when `feed` returns.
 
-use super::files::{FileKey, Files, Opened};
-use super::jobs::{self, Job, Jobs, Part, Transferred};
+use super::files::{FileKey, Files, OpenAttempt};
+use super::jobs::{self, Job, Jobs, Part, TransferReport};
 use super::lock::Remote;
 use super::notifications::Notifications;
-use super::queue::{Arrival, Batch, Filled, NewQueue, Queues, TaskWait};
-use super::reads::{Hit, Noted, Reads, Ready};
+use super::queue::{Arrival, Batch, NewQueue, QueueFill, Queues, TaskWait};
+use super::reads::{Hit, NotedHits, Reads, Ready};
 use super::workers::{CalledWorkers, Workers};
 use crate::budget::Budget;
 use crate::eventlog::EventLog;
-use crate::latency::Clocked;
+use crate::latency::LatencyClock;
 use crate::source::{EIO, Ended, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
@@ -51,7 +51,7 @@ pub struct State {
     hits: Vec<Hit>,
     notifications: Notifications,
     /// Times of the sources: demand when they began, and readahead.
-    pub clocked: [Clocked; 2],
+    pub clocked: [LatencyClock; 2],
     pub files: Files,
     pub reads: Reads,
     pub queues: Queues,
@@ -158,15 +158,15 @@ impl State {
     /// A new reader, or nothing when there are too many.
     pub fn open(&mut self, now: Nanos, file: FileId) -> Option<OpenId> {
         match self.files.open(file, MAX_IDS) {
-            Opened::Yes { open, size } => {
+            OpenAttempt::Yes { open, size } => {
                 self.feed(now, Event::Open { open, file, size });
                 if let Some(ns) = self.files.take_answer_ns(file) {
                     self.feed(now, Event::Answered { ns });
                 }
                 Some(open)
             }
-            Opened::No => None,
-            Opened::NoReader => {
+            OpenAttempt::No => None,
+            OpenAttempt::NoReader => {
                 self.forget(now, file);
                 None
             }
@@ -328,7 +328,7 @@ impl State {
     /// Reports the reads that were served without the lock to the machine. Nothing is measured from the time of a hit: it is
     /// that of the event before.
     #[cold]
-    pub fn report_hits(&mut self, noted: &Noted) {
+    pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
         noted.take(&mut scratch, |Hit { open, range }| {
             let read = self.reads.number();
@@ -383,10 +383,10 @@ impl State {
         now: Nanos,
         job: &Job,
         mut parts: Vec<Part>,
-        result: Result<Transferred, SourceError>,
+        result: Result<TransferReport, SourceError>,
     ) {
         match result {
-            Ok(Transferred { bytes, size }) => {
+            Ok(TransferReport { bytes, size }) => {
                 let bytes = bytes.min(job.range.len());
                 // In place before the machine says that they are.
                 if let Some(fetch) = self.machine.fetch(job.fetch).filter(|f| !f.doomed) {
@@ -459,7 +459,7 @@ impl State {
                     now,
                     &job,
                     last.into_iter().collect(),
-                    Ok(Transferred { bytes, size }),
+                    Ok(TransferReport { bytes, size }),
                 );
             }
             Some(Arrival::Landed {
@@ -505,7 +505,7 @@ impl State {
 
     #[cold]
     fn plan(&mut self) -> Option<Wakeups> {
-        let mut filled = Filled::default();
+        let mut filled = QueueFill::default();
         // At the end of the driver nothing more is submitted.
         if !self.jobs.is_empty() && !self.workers.is_closing() {
             self.fill_batches(&mut filled);
@@ -524,7 +524,7 @@ impl State {
     }
 
     /// Takes what the queues have room for out of the jobs. Readahead for which the budget has nothing left is refused.
-    fn fill_batches(&mut self, filled: &mut Filled) {
+    fn fill_batches(&mut self, filled: &mut QueueFill) {
         loop {
             self.queues.fill(&mut self.jobs, self.now, filled);
             let refused = std::mem::take(&mut filled.refused);

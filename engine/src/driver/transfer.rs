@@ -12,9 +12,9 @@
 //! the machine learns the new size, and the read is served. A panic in a source is an error of that source.
 
 use super::files::NewVersion;
-use super::jobs::{Cancelled, Job, Part, Transferred};
+use super::jobs::{CancelFlag, Job, Part, TransferReport};
 use super::lock::{WAKEUP_TIMEOUT, guarded};
-use super::shared::{Guard, Outside, Shared};
+use super::shared::{DriverShared, Guard, Outside};
 use crate::budget::Claim;
 use crate::error::Fault;
 use crate::source::{self, EIO, Sink, Source, SourceError};
@@ -25,8 +25,8 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 
 /// What a transfer brought.
-struct Brought {
-    result: Result<Transferred, SourceError>,
+struct TransferOutcome {
+    result: Result<TransferReport, SourceError>,
     /// The buffers that are not in place yet.
     parts: Vec<Part>,
 }
@@ -53,7 +53,7 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     let shared = state.shared();
     let began = shared.now();
     let outside = state.unlock();
-    let Brought { result, parts } =
+    let TransferOutcome { result, parts } =
         source.once(&outside, |source| transfer(source, job, shared, cancelled));
     let now = shared.now();
     let ahead = claim.is_ahead();
@@ -68,9 +68,9 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
 fn transfer(
     source: &dyn Source,
     job: &Job,
-    shared: &Arc<Shared>,
-    cancelled: Option<Cancelled>,
-) -> Brought {
+    shared: &Arc<DriverShared>,
+    cancelled: Option<CancelFlag>,
+) -> TransferOutcome {
     let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len())
         .entered();
     let mut parts = shared.parts(job.range);
@@ -79,12 +79,12 @@ fn transfer(
         let room = landing.room_bytes();
         let result = guarded(|| {
             let read = streaming.stream(room, job.range.start(), &mut landing)?;
-            Ok(Transferred {
+            Ok(TransferReport {
                 bytes: read as u64,
                 size: source.size(),
             })
         });
-        return Brought {
+        return TransferOutcome {
             result,
             parts: landing.rest(),
         };
@@ -95,12 +95,12 @@ fn transfer(
             .map(|p| IoSliceMut::new(p.chunk.bytes_mut()))
             .collect();
         let read = source::read_on(source, &mut bufs, job.range.start(), job.range.len())?;
-        Ok(Transferred {
+        Ok(TransferReport {
             bytes: read as u64,
             size: source.size(),
         })
     });
-    Brought { result, parts }
+    TransferOutcome { result, parts }
 }
 
 /// Asks the source for its version and size, because a read reaches the end known so far.
@@ -170,19 +170,19 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
 ///             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
 /// ```
 pub struct Landing<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<DriverShared>,
     job: &'a Job,
     parts: VecDeque<Part>,
     ended: bool,
-    cancelled: Cancelled,
+    cancelled: CancelFlag,
 }
 
 impl<'a> Landing<'a> {
     pub fn new(
-        shared: &'a Arc<Shared>,
+        shared: &'a Arc<DriverShared>,
         job: &'a Job,
         parts: Vec<Part>,
-        cancelled: Cancelled,
+        cancelled: CancelFlag,
     ) -> Landing<'a> {
         Landing {
             shared,

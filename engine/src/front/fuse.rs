@@ -29,7 +29,7 @@ use crate::Engine;
 use crate::front::observe::Observer;
 use crate::source::errno_text;
 use crate::source::tree::Tree;
-use kernel::{Mounted, Unmounter};
+use kernel::{KernelMount, Unmounter};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -185,7 +185,7 @@ impl FuseStop {
 
 /// See the head of this file. Dropped, it is unmounted.
 pub struct Mount {
-    mounted: Mounted,
+    mounted: KernelMount,
     view: Arc<View>,
     dir: PathBuf,
 }
@@ -213,7 +213,7 @@ impl Mount {
         })?;
         let view = Arc::new(view);
         let stopped = Arc::default();
-        let mut mounted = Mounted::new(
+        let mut mounted = KernelMount::new(
             Arc::clone(&view),
             Arc::clone(&stopped),
             &what,

@@ -172,7 +172,7 @@ impl Object {
         let range = within(&self.accepted(), offset, len);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
-        let mut place = fetch::Stream::new(sink, offset..offset.saturating_add(read as u64));
+        let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
         fetch::Take::put(&mut place, &bytes[..read])
             .map_err(|refusal| refusal.read_error(&self.name))?;
         Ok(read)
@@ -291,7 +291,7 @@ impl Streaming for Object {
         let version = self.accepted();
         let range = within(&version, offset, len);
         let len = (range.end - range.start) as usize;
-        let mut place = fetch::Stream::new(sink, range.clone());
+        let mut place = fetch::SinkRange::new(sink, range.clone());
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))

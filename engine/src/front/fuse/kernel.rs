@@ -40,7 +40,7 @@ const SPARE: usize = 8;
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
 /// A file system that is mounted.
-pub struct Mounted(Session<Kernel>);
+pub struct KernelMount(Session<Kernel>);
 
 /// Takes a mount away, once.
 pub struct Unmounter(SessionUnmounter);
@@ -53,14 +53,14 @@ struct Kernel {
     owner: (u32, u32),
 }
 
-impl Mounted {
+impl KernelMount {
     pub fn new(
         view: Arc<View>,
         stopped: Arc<AtomicBool>,
         what: &str,
         dir: &Path,
         settings: &FuseSettings,
-    ) -> Result<Mounted, MountError> {
+    ) -> Result<KernelMount, MountError> {
         let owner = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -104,7 +104,7 @@ impl Mounted {
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
             .map_err(|error| MountError::no_threads(dir, &error))?;
         Session::new(kernel, dir, &config)
-            .map(Mounted)
+            .map(KernelMount)
             .map_err(|error| MountError::refused(dir, &error))
     }
 

@@ -31,7 +31,7 @@ use crate::front::observe::{Observer, Passed, RequestKind};
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
-use names::Unasked;
+use names::UnaskedNames;
 pub use plan::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -81,7 +81,7 @@ pub struct View {
     engine: Engine,
     nodes: Mutex<Nodes>,
     /// Taken behind that of the nodes.
-    unasked: Mutex<Unasked>,
+    unasked: Mutex<UnaskedNames>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     observer: Option<Arc<dyn Observer>>,
@@ -457,7 +457,7 @@ impl View {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unasked(&self) -> MutexGuard<'_, Unasked> {
+    fn unasked(&self) -> MutexGuard<'_, UnaskedNames> {
         self.unasked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

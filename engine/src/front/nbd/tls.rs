@@ -262,9 +262,9 @@ fn unusable(path: &Path, error: &dyn fmt::Display) -> ServeError {
 }
 
 /// A client's keys, and its bytes that are between the two forms.
-pub struct Session(Mutex<State>);
+pub struct Session(Mutex<SessionState>);
 
-struct State {
+struct SessionState {
     tls: ServerConnection,
     /// Bytes that were encrypted and are not reported as sent: some of their records are not out yet.
     encrypted: usize,
@@ -277,7 +277,7 @@ impl Session {
         tls: &NbdTls,
         deadline: &mut Deadline,
     ) -> std::io::Result<Session> {
-        let mut state = State {
+        let mut state = SessionState {
             tls: ServerConnection::new(Arc::clone(&tls.config)).map_err(broken)?,
             encrypted: 0,
         };
@@ -305,7 +305,7 @@ impl Session {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -360,7 +360,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// Takes encrypted bytes from the socket once. Nothing at the end.
     fn receive(&mut self, socket: &Socket) -> std::io::Result<usize> {
         let got = self.tls.read_tls(&mut Raw(socket))?;

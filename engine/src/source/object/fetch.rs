@@ -44,7 +44,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(20);
 const SHORTEST_LIMIT: Duration = Duration::from_millis(1);
 
 /// A body, and its first piece.
-type Begun = (
+type FirstPiece = (
     BoxStream<'static, object_store::Result<Bytes>>,
     Option<object_store::Result<Bytes>>,
 );
@@ -138,7 +138,7 @@ impl Asker<'_> {
     pub async fn stream(
         &self,
         version: &Version,
-        place: Stream<'_>,
+        place: SinkRange<'_>,
         len: u64,
     ) -> Result<(), Refusal> {
         let total = self.settings.total_for(len);
@@ -282,7 +282,7 @@ impl Asker<'_> {
     }
 
     /// An answer's first bytes. How long they took is kept where that is needed for the next request.
-    async fn begin(&self, version: &Version, place: &impl Take) -> Result<Begun, Refusal> {
+    async fn begin(&self, version: &Version, place: &impl Take) -> Result<FirstPiece, Refusal> {
         let (hedges, percent) = (&self.store.server.hedges, self.settings.hedge_percent);
         if percent == 0 {
             return self.send(version, place.left()).await;
@@ -308,7 +308,7 @@ impl Asker<'_> {
         version: &Version,
         place: &impl Take,
         limit: Duration,
-    ) -> Result<Begun, Refusal> {
+    ) -> Result<FirstPiece, Refusal> {
         let mut first = Box::pin(self.send(version, place.left()));
         loop {
             if let Ok(begun) = timeout(limit, &mut first).await {
@@ -324,7 +324,7 @@ impl Asker<'_> {
         select_ok([first, second]).await.map(|(begun, _)| begun)
     }
 
-    async fn send(&self, version: &Version, range: Range<u64>) -> Result<Begun, Refusal> {
+    async fn send(&self, version: &Version, range: Range<u64>) -> Result<FirstPiece, Refusal> {
         let conditions = &self.store.server.conditions;
         let named = conditions.may_name(version.is_listed());
         let condition = if named {
@@ -353,7 +353,7 @@ impl Asker<'_> {
         version: &Version,
         range: Range<u64>,
         condition: GetOptions,
-    ) -> Result<Begun, Refusal> {
+    ) -> Result<FirstPiece, Refusal> {
         let range = Some(GetRange::Bounded(range));
         let answer = self.ask(GetOptions { range, ..condition }).await;
         let answer = answer.map_err(|refusal| version.refused(refusal))?;
@@ -557,16 +557,16 @@ pub fn cut<'b>(bufs: &'b mut [IoSliceMut<'_>], range: Range<u64>, part: u64) -> 
 }
 
 /// A sink that takes `range`.
-pub struct Stream<'s> {
+pub struct SinkRange<'s> {
     sink: &'s mut dyn Sink,
     left: Range<u64>,
     /// Bytes in the buffer that the sink gives now.
     filled: usize,
 }
 
-impl<'s> Stream<'s> {
-    pub fn new(sink: &'s mut dyn Sink, range: Range<u64>) -> Stream<'s> {
-        Stream {
+impl<'s> SinkRange<'s> {
+    pub fn new(sink: &'s mut dyn Sink, range: Range<u64>) -> SinkRange<'s> {
+        SinkRange {
             sink,
             left: range,
             filled: 0,
@@ -583,7 +583,7 @@ impl<'s> Stream<'s> {
     }
 }
 
-impl Take for Stream<'_> {
+impl Take for SinkRange<'_> {
     fn left(&self) -> Range<u64> {
         self.left.clone()
     }
@@ -683,7 +683,7 @@ mod tests {
                 rooms: vec![vec![0; 5]; 3],
                 told: Vec::new(),
             };
-            feed(&mut Stream::new(&mut sink, 0..end));
+            feed(&mut SinkRange::new(&mut sink, 0..end));
             assert_eq!(sink.told, told);
             assert_eq!(
                 sink.rooms.concat()[..end as usize],

@@ -14,9 +14,9 @@
 //! ```
 
 use super::fetch::{self, Tries};
-use super::page::{self, Next, Odd, Page, Wanted};
+use super::page::{self, NextPage, OddKey, Page, PageRequest};
 use super::refusal::{Account, Refusal, one_line};
-use super::settings::{self, ObjectSettings, Place};
+use super::settings::{self, ObjectPlace, ObjectSettings};
 use super::store::{self, Store};
 use super::version::Version;
 use super::{EINVAL, Object, wait};
@@ -93,7 +93,7 @@ impl Prefix {
             remedy,
             errno: EINVAL,
         };
-        let Place::S3 { bucket, key } = settings::parse(&name)? else {
+        let ObjectPlace::S3 { bucket, key } = settings::parse(&name)? else {
             let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
             return Err(error(
                 "only prefixes of S3 can be listed".to_string(),
@@ -184,7 +184,7 @@ impl Prefix {
     }
 
     /// Names the keys that were left out of a page, unless they were named before.
-    fn leave_out(&self, mut keys: Vec<Odd>) {
+    fn leave_out(&self, mut keys: Vec<OddKey>) {
         {
             let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
             keys.retain(|key| odd.len() < MAX_ODD && odd.insert(key.hash));
@@ -244,7 +244,7 @@ impl Prefix {
             .unwrap_or_default()
             .to_string();
         // A folder of the same name may be on the next page, and is what is shown.
-        let whole = |key: &str| page.next == Next::End || format!("{key}/") <= last;
+        let whole = |key: &str| page.next == NextPage::End || format!("{key}/") <= last;
         let mut names = BTreeMap::new();
         for object in page
             .objects
@@ -534,7 +534,7 @@ pub struct Pages<'a> {
     settings: &'a ObjectSettings,
     prefix: &'a str,
     most: usize,
-    next: Option<Next>,
+    next: Option<NextPage>,
     pages: usize,
     /// What identifies the tokens so far.
     tokens: HashSet<u64>,
@@ -555,7 +555,7 @@ impl<'a> Pages<'a> {
         after: Option<String>,
     ) -> Pages<'a> {
         let (next, clock) = (
-            Some(after.map_or(Next::End, Next::After)),
+            Some(after.map_or(NextPage::End, NextPage::After)),
             Tries::within(settings.total),
         );
         let (tokens, hasher) = (HashSet::new(), RandomState::new());
@@ -595,13 +595,13 @@ impl<'a> Pages<'a> {
             .unwrap_or(Err(Refusal::Total(total)))?;
         self.pages += 1;
         self.check(&next, &page)?;
-        self.next = Some(page.next.clone()).filter(|next| *next != Next::End);
+        self.next = Some(page.next.clone()).filter(|next| *next != NextPage::End);
         Ok(Some(page))
     }
 
     /// Is a page behind the one before it, and may another follow?
-    fn check(&mut self, next: &Next, page: &Page) -> Result<(), Refusal> {
-        if let (Next::After(key), Some(first), true) = (next, &page.first, self.pages > 1)
+    fn check(&mut self, next: &NextPage, page: &Page) -> Result<(), Refusal> {
+        if let (NextPage::After(key), Some(first), true) = (next, &page.first, self.pages > 1)
             && first <= key
         {
             let key = one_line(key);
@@ -611,8 +611,8 @@ impl<'a> Pages<'a> {
             )));
         }
         match &page.next {
-            Next::End => return Ok(()),
-            Next::Token(token) if !self.tokens.insert(self.hasher.hash_one(token)) => {
+            NextPage::End => return Ok(()),
+            NextPage::Token(token) if !self.tokens.insert(self.hasher.hash_one(token)) => {
                 let token = one_line(token);
                 return Err(Refusal::Endless(format!(
                     "the server gives the token \"{token}\" a second time"
@@ -632,18 +632,18 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    async fn page(&self, next: &Next) -> Result<Page, Refusal> {
+    async fn page(&self, next: &NextPage) -> Result<Page, Refusal> {
         let mut options = PaginatedListOptions {
             delimiter: Some("/".into()),
             max_keys: Some(self.most),
             ..PaginatedListOptions::default()
         };
         match next {
-            Next::End => {}
-            Next::Token(token) => options.page_token = Some(token.clone()),
-            Next::After(key) => options.offset = Some(key.clone()),
+            NextPage::End => {}
+            NextPage::Token(token) => options.page_token = Some(token.clone()),
+            NextPage::After(key) => options.offset = Some(key.clone()),
         }
-        options.extensions.insert(Wanted {
+        options.extensions.insert(PageRequest {
             prefix: self.prefix.to_string(),
             most: self.most,
         });

@@ -89,14 +89,14 @@ impl Conditions {
 
 /// What all objects of the process share: their connections, the threads that drive these, and what is known of servers.
 #[derive(Default)]
-pub struct Shared {
+pub struct SharedNetwork {
     runtime: Option<Runtime>,
     clients: Vec<(Client, HttpClient)>,
     servers: Vec<(String, Weak<Server>)>,
 }
 
 /// The same, locked.
-pub type Network = MutexGuard<'static, Shared>;
+pub type Network = MutexGuard<'static, SharedNetwork>;
 
 /// What the connections of a client depend on: clients that agree in it share theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl SharedNetwork {
     /// The client of that kind, made by `make` if there is none.
     ///
     /// # Errors
@@ -154,9 +154,9 @@ impl Shared {
     }
 }
 
-/// See [`Shared`]. Also for a thread that is about to fork.
+/// See [`SharedNetwork`]. Also for a thread that is about to fork.
 pub fn hold() -> Network {
-    static SHARED: Mutex<Shared> = Mutex::new(Shared {
+    static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
         runtime: None,
         clients: Vec::new(),
         servers: Vec::new(),

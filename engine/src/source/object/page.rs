@@ -40,7 +40,7 @@ const MAX_SHOWN: usize = 100;
 
 /// Marks a request whose answer is a page.
 #[derive(Clone)]
-pub struct Wanted {
+pub struct PageRequest {
     /// What its keys begin with.
     pub prefix: String,
     /// Keys on it at most.
@@ -54,24 +54,24 @@ pub struct Page {
     /// Without the `/` at their ends.
     pub folders: Vec<String>,
     /// Keys, and beginnings of keys, that no file can be called by.
-    pub odd: Vec<Odd>,
+    pub odd: Vec<OddKey>,
     /// Something is on it, and be it the marker of the folder.
     pub any: bool,
-    pub next: Next,
+    pub next: NextPage,
     /// The first of its keys and beginnings of keys.
     pub first: Option<String>,
 }
 
 /// A key that no file can be called by: it may be long, so its front is kept, and a hash that separates it from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Odd {
+pub struct OddKey {
     pub hash: u64,
     pub shown: String,
 }
 
 /// What follows a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPage {
     #[default]
     End,
     Token(String),
@@ -90,7 +90,7 @@ struct Entry {
 
 /// What a page says, before its keys are read.
 #[derive(Default)]
-struct Said {
+struct PageHead {
     entries: Vec<Entry>,
     prefixes: Vec<String>,
     is_truncated: Option<bool>,
@@ -103,7 +103,7 @@ struct Said {
     is_too_long: bool,
 }
 
-impl Said {
+impl PageHead {
     fn is_full(&self) -> bool {
         self.entries.len() + self.prefixes.len() >= MAX_PAGE_KEYS
     }
@@ -143,16 +143,16 @@ impl Said {
 
     /// # Errors
     /// More follows, and nothing says where.
-    fn next(&self, most: usize) -> Result<Next, Refusal> {
+    fn next(&self, most: usize) -> Result<NextPage, Refusal> {
         let count = self.entries.len() + self.prefixes.len();
         let is_full = self
             .is_truncated
             .unwrap_or(!self.token.is_empty() || count >= most);
         if !is_full {
-            return Ok(Next::End);
+            return Ok(NextPage::End);
         }
         if !self.token.is_empty() {
-            return Ok(Next::Token(self.token.clone()));
+            return Ok(NextPage::Token(self.token.clone()));
         }
         let folder = self.prefixes.iter().max();
         let last = self
@@ -172,15 +172,15 @@ impl Said {
         } else {
             String::new()
         };
-        Ok(Next::After(last.clone() + &behind))
+        Ok(NextPage::After(last.clone() + &behind))
     }
 }
 
 impl Page {
     /// # Errors
     /// It is no such page, or not all of it.
-    pub fn parse(body: &[u8], wanted: &Wanted) -> Result<Page, Refusal> {
-        let (mut said, mut entry) = (Said::default(), Entry::default());
+    pub fn parse(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
+        let (mut said, mut entry) = (PageHead::default(), Entry::default());
         read(body, |path, text| said.take(path, &mut entry, text))?;
         if said.is_too_long {
             return Err(Refusal::Garbled(format!(
@@ -241,7 +241,7 @@ impl Page {
             return Ok(());
         }
         let Some(location) = plain(&entry.key) else {
-            self.odd.push(Odd::of(&entry.key));
+            self.odd.push(OddKey::of(&entry.key));
             return Ok(());
         };
         let size = entry.size.trim().parse().map_err(|_| {
@@ -275,16 +275,16 @@ impl Page {
         match plain(name) {
             Some(_) if self.folders.last().is_some_and(|last| last == name) => {}
             Some(_) => self.folders.push(name.to_string()),
-            None => self.odd.push(Odd::of(prefix)),
+            None => self.odd.push(OddKey::of(prefix)),
         }
     }
 }
 
-impl Odd {
-    fn of(key: &str) -> Odd {
+impl OddKey {
+    fn of(key: &str) -> OddKey {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
-        Odd {
+        OddKey {
             hash: hasher.finish(),
             shown: key
                 .chars()
@@ -508,8 +508,8 @@ fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
 mod tests {
     use super::*;
 
-    fn wanted() -> Wanted {
-        Wanted {
+    fn wanted() -> PageRequest {
+        PageRequest {
             prefix: "d/".to_string(),
             most: 1000,
         }
@@ -565,7 +565,10 @@ mod tests {
         assert_eq!(page.objects[0].last_modified.timestamp(), 1_767_323_045);
         assert_eq!(
             (&page.folders[..], page.next),
-            (&["d/flat".to_string(), "d/sub".to_string()][..], Next::End)
+            (
+                &["d/flat".to_string(), "d/sub".to_string()][..],
+                NextPage::End
+            )
         );
         let odd: Vec<&str> = page.odd.iter().map(|odd| odd.shown.as_str()).collect();
         assert_eq!(
@@ -575,14 +578,14 @@ mod tests {
                 "d/..",
                 "d/a\\tb",
                 "d/a\\nb",
-                &long[..MAX_SHOWN_TEXT],
+                &long[..MAX_SHOWN],
                 "d//",
                 "d/\\u{1}/"
             ]
         );
         assert_ne!(
             page.odd[4],
-            Odd::of(&(long + "n")),
+            OddKey::of(&(long + "n")),
             "keys with the same front are two"
         );
     }
@@ -592,18 +595,18 @@ mod tests {
     fn a_page_goes_on_where_it_says_so() {
         let truncated = |is: &str| format!("<IsTruncated>{is}</IsTruncated>");
         let token = |text: &str| format!("<NextContinuationToken>{text}</NextContinuationToken>");
-        let after = |key: &str| Ok(Next::After(key.to_string()));
+        let after = |key: &str| Ok(NextPage::After(key.to_string()));
         let keys = object("d/a") + &object("d/b");
         let marker = "<NextMarker>d/k</NextMarker>";
         for (inside, next) in [
             (
                 truncated("true") + &token("t&#61;"),
-                Ok(Next::Token("t=".to_string())),
+                Ok(NextPage::Token("t=".to_string())),
             ),
-            (token("t"), Ok(Next::Token("t".to_string()))),
-            (truncated("false") + &token("t"), Ok(Next::End)),
-            (truncated(" False ") + &keys, Ok(Next::End)),
-            (token("") + &keys, Ok(Next::End)),
+            (token("t"), Ok(NextPage::Token("t".to_string()))),
+            (truncated("false") + &token("t"), Ok(NextPage::End)),
+            (truncated(" False ") + &keys, Ok(NextPage::End)),
+            (token("") + &keys, Ok(NextPage::End)),
             (
                 truncated("true") + "<NextContinuationToken/>" + &keys,
                 after("d/b"),
@@ -616,7 +619,7 @@ mod tests {
             (truncated("true") + &keys + marker, after("d/k")),
             (truncated("true"), Err(())),
             (object("d/a").repeat(1000), after("d/a")),
-            (object("d/a").repeat(999), Ok(Next::End)),
+            (object("d/a").repeat(999), Ok(NextPage::End)),
         ] {
             assert_eq!(
                 parse(&inside).map(|page| page.next).map_err(|_| ()),

@@ -15,7 +15,7 @@
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
 use super::network::{self, Client};
-use super::page::{Page, Wanted};
+use super::page::{Page, PageRequest};
 use super::refusal::{Date, Refusal, one_line};
 use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
@@ -41,7 +41,7 @@ const NO_CODINGS: [&str; 8] = [
 ];
 
 /// First and last byte of a request.
-pub type Asked = (u64, u64);
+pub type RequestRange = (u64, u64);
 
 /// The value of a header, if it is text.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -49,22 +49,22 @@ pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// First and last byte of `bytes=FIRST-LAST`.
-pub fn parse_range(text: &str) -> Option<Asked> {
+pub fn parse_range(text: &str) -> Option<RequestRange> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 /// A `Content-Range`, as far as it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
+struct ContentRange {
     /// First and last byte; nothing where it says `*`.
-    range: Option<Asked>,
+    range: Option<RequestRange>,
     /// Bytes of the object; nothing where it says `*`.
     size: Option<u64>,
 }
 
-impl Said {
-    fn of(text: &str) -> Option<Said> {
+impl ContentRange {
+    fn of(text: &str) -> Option<ContentRange> {
         let text = text.trim();
         let unit = text
             .get(..5)
@@ -78,12 +78,12 @@ impl Said {
             Some(number(size)?)
         };
         if range.trim() == "*" {
-            return Some(Said { range: None, size });
+            return Some(ContentRange { range: None, size });
         }
         let (first, last) = range.split_once('-')?;
         // Some write 0--1 for nothing.
         let range = number(first).zip(number(last));
-        (range.is_some() || size == Some(0)).then_some(Said { range, size })
+        (range.is_some() || size == Some(0)).then_some(ContentRange { range, size })
     }
 }
 
@@ -120,13 +120,13 @@ fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
 /// Is a 206 what was asked for?
 pub fn check_part(
     headers: &mut HeaderMap,
-    (first, last): Asked,
+    (first, last): RequestRange,
     is_s3: bool,
 ) -> Result<(), Refusal> {
     check_coding(headers, is_s3)?;
     let text = header(headers, "content-range").ok_or(Refusal::NoContentRange)?;
     let unreadable = || Refusal::ContentRange(one_line(text));
-    let said = Said::of(text).ok_or_else(unreadable)?;
+    let said = ContentRange::of(text).ok_or_else(unreadable)?;
     if said.size == Some(0) {
         return Err(empty(headers));
     }
@@ -147,7 +147,7 @@ pub fn check_part(
     Ok(())
 }
 
-fn write_part(headers: &mut HeaderMap, (from, to): Asked, size: u64) {
+fn write_part(headers: &mut HeaderMap, (from, to): RequestRange, size: u64) {
     headers.insert("content-length", HeaderValue::from(to - from + 1));
     // Digits are text.
     if let Ok(range) = HeaderValue::from_str(&format!("bytes {from}-{to}/{size}")) {
@@ -172,7 +172,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 pub fn past_end(headers: &HeaderMap) -> Refusal {
     Refusal::PastEnd {
         size: header(headers, "content-range")
-            .and_then(Said::of)
+            .and_then(ContentRange::of)
             .and_then(|said| said.size),
     }
 }
@@ -189,7 +189,7 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
 /// A 200 where a part was asked for, as that part: see the head of this file.
 pub async fn part_of_whole(
     mut reply: HttpResponse,
-    (first, last): Asked,
+    (first, last): RequestRange,
     is_s3: bool,
 ) -> Result<HttpResponse, Refusal> {
     check_coding(reply.headers(), is_s3)?;
@@ -279,7 +279,7 @@ impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner =
             network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
-        Ok(HttpClient::new(Gate {
+        Ok(HttpClient::new(ReplyGate {
             inner,
             authorization: self.authorization.clone(),
             is_s3: self.is_s3,
@@ -287,13 +287,13 @@ impl HttpConnector for Connector {
     }
 }
 
-struct Gate {
+struct ReplyGate {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
     is_s3: bool,
 }
 
-impl std::fmt::Debug for Gate {
+impl std::fmt::Debug for ReplyGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Gate")
     }
@@ -301,7 +301,7 @@ impl std::fmt::Debug for Gate {
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
-impl HttpService for Gate {
+impl HttpService for ReplyGate {
     fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
     where
         'a: 'b,
@@ -311,10 +311,10 @@ impl HttpService for Gate {
     }
 }
 
-impl Gate {
+impl ReplyGate {
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = header(request.headers(), "range").and_then(parse_range);
-        let lists = request.extensions().get::<Wanted>().cloned();
+        let lists = request.extensions().get::<PageRequest>().cloned();
         if let Some(authorization) = &self.authorization {
             request
                 .headers_mut()
@@ -397,7 +397,7 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
 }
 
 /// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
-async fn listed(reply: HttpResponse, wanted: &Wanted) -> Result<HttpResponse, HttpError> {
+async fn listed(reply: HttpResponse, wanted: &PageRequest) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = reply.into_parts();
     let page = Page::parse(&whole(body).await?, wanted).map_err(refuse)?;
     parts.extensions.insert(page);

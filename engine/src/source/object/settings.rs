@@ -180,7 +180,7 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
 /// Where an object is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ObjectPlace {
     Http {
         /// Without user, password and fragment.
         url: Url,
@@ -202,7 +202,7 @@ pub fn names_a_prefix(name: &SourceName) -> bool {
         .is_some_and(|rest| rest.ends_with('/') || !rest.contains('/'))
 }
 
-pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
+pub fn parse(name: &SourceName) -> Result<ObjectPlace, SourceOpenError> {
     let text = source::text(name)?;
     let error = |why: String, remedy: &str| SourceOpenError {
         what: name.clone(),
@@ -230,7 +230,7 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
                 "write s3://BUCKET/KEY",
             ));
         }
-        return Ok(Place::S3 {
+        return Ok(ObjectPlace::S3 {
             bucket: bucket.to_string(),
             key: key.to_string(),
         });
@@ -253,7 +253,7 @@ pub fn parse(name: &SourceName) -> Result<Place, SourceOpenError> {
     // Neither can fail for a URL that has a host.
     let _ = (url.set_username(""), url.set_password(None));
     url.set_fragment(None);
-    Ok(Place::Http { url, authorization })
+    Ok(ObjectPlace::Http { url, authorization })
 }
 
 /// RFC 4648, with padding.
@@ -334,8 +334,8 @@ mod url_tests {
     #[test]
     fn the_notations() {
         let http = |text: &str| match parse(&text.into()).expect(text) {
-            Place::Http { url, authorization } => (url.to_string(), authorization),
-            Place::S3 { .. } => panic!("{text} is no S3"),
+            ObjectPlace::Http { url, authorization } => (url.to_string(), authorization),
+            ObjectPlace::S3 { .. } => panic!("{text} is no S3"),
         };
         assert_eq!(
             http("http://h/a%20b?x=1#y"),
@@ -348,7 +348,7 @@ mod url_tests {
             ("https://h/x".to_string(), basic),
             "RFC 7617"
         );
-        let s3 = |bucket: &str, key: &str| Place::S3 {
+        let s3 = |bucket: &str, key: &str| ObjectPlace::S3 {
             bucket: bucket.into(),
             key: key.into(),
         };

@@ -304,9 +304,9 @@ impl Drop for Room {
 /// Example: an object of 1 MiB. The fetch of 0..64 KiB takes its bytes from here. The next, of 64..256 KiB, takes 64 KiB
 /// and asks the server for the rest; nothing is held then.
 #[derive(Default)]
-pub struct FirstBytes(Mutex<Option<Held>>);
+pub struct FirstBytes(Mutex<Option<FirstPart>>);
 
-struct Held {
+struct FirstPart {
     bytes: Arc<[u8]>,
     /// Bytes that fetches took.
     taken: usize,
@@ -317,7 +317,7 @@ struct Held {
 
 impl FirstBytes {
     pub fn new(bytes: Vec<u8>, room: Option<Room>) -> FirstBytes {
-        let held = |room| Held {
+        let held = |room| FirstPart {
             bytes: bytes.into(),
             taken: 0,
             elsewhere: 0,

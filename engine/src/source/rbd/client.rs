@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What was being done when librbd gave this (positive) error number.
-pub struct Refused {
+pub struct RbdError {
     pub errno: i32,
     pub step: Step,
 }
@@ -37,9 +37,9 @@ pub enum Step {
     Stat,
 }
 
-fn done(step: Step, result: c_int) -> Result<(), Refused> {
+fn done(step: Step, result: c_int) -> Result<(), RbdError> {
     if result < 0 {
-        Err(Refused {
+        Err(RbdError {
             errno: result.saturating_neg(),
             step,
         })
@@ -73,7 +73,7 @@ impl Cluster {
         api: &'static Api,
         address: &Address,
         options: &[(String, String)],
-    ) -> Result<Cluster, Refused> {
+    ) -> Result<Cluster, RbdError> {
         let (id, conf) = (
             name(address.id.as_deref().unwrap_or("admin")),
             address.conf.as_deref().map(name),
@@ -129,7 +129,7 @@ impl Pool {
         api: &'static Api,
         address: &Address,
         options: &[(String, String)],
-    ) -> Result<Pool, Refused> {
+    ) -> Result<Pool, RbdError> {
         let cluster = Cluster::connect(api, address, options)?;
         let (pool, namespace) = (name(&address.pool), name(&address.namespace));
         let mut handle = null_mut();
@@ -178,7 +178,7 @@ pub struct Image {
     pub(super) api: &'static Api,
     pub(super) handle: Handle,
     /// Counts the reads in flight.
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<ReadsInFlight>,
     pub(super) buffers: Arc<Buffers>,
     pub identity: Identity,
     pool: Option<Arc<Pool>>,
@@ -190,7 +190,7 @@ unsafe impl Send for Image {}
 unsafe impl Sync for Image {}
 
 impl Image {
-    pub fn open(pool: &Arc<Pool>, address: &Address) -> Result<Image, Refused> {
+    pub fn open(pool: &Arc<Pool>, address: &Address) -> Result<Image, RbdError> {
         let api = pool.cluster.api;
         let (image, snap) = (name(&address.image), address.snap.as_deref().map(name));
         let mut handle = null_mut();
@@ -221,7 +221,7 @@ impl Image {
         Ok(image)
     }
 
-    fn identify(&self, snap: Option<&CStr>) -> Result<Identity, Refused> {
+    fn identify(&self, snap: Option<&CStr>) -> Result<Identity, RbdError> {
         let (mut size, mut number, mut id) = (0, 0, [0; 256]);
         // SAFETY: a live image; an integer is written.
         done(Step::Stat, unsafe {
@@ -246,7 +246,7 @@ impl Image {
         })
     }
 
-    pub fn layout(&self) -> Result<RbdLayout, Refused> {
+    pub fn layout(&self) -> Result<RbdLayout, RbdError> {
         let (mut unit, mut count) = (0, 0);
         let empty = ImageInfo {
             size: 0,
@@ -315,12 +315,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Counts the reads in flight through one image.
 #[derive(Default)]
-pub struct Gate {
+pub struct ReadsInFlight {
     inside: Mutex<usize>,
     bell: Condvar,
 }
 
-impl Gate {
+impl ReadsInFlight {
     fn enter(&self) {
         *lock(&self.inside) += 1;
     }
@@ -365,12 +365,12 @@ impl Buffers {
 
 /// Where the answer is left: bytes or a negative error number, and the buffer.
 #[derive(Default)]
-struct Slot {
+struct AnswerSlot {
     answer: Mutex<Option<(isize, Vec<u8>)>>,
     bell: Condvar,
 }
 
-impl Slot {
+impl AnswerSlot {
     fn put(&self, result: isize, buffer: Vec<u8>) {
         *lock(&self.answer) = Some((result, buffer));
         self.bell.notify_one();
@@ -382,8 +382,8 @@ struct Flight {
     release: unsafe extern "C" fn(Handle),
     result: unsafe extern "C" fn(Handle) -> isize,
     buffer: Vec<u8>,
-    slot: Arc<Slot>,
-    gate: Arc<Gate>,
+    slot: Arc<AnswerSlot>,
+    gate: Arc<ReadsInFlight>,
 }
 
 /// Called by librbd, once for each read.
@@ -409,7 +409,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
 
 /// A waiter for a read.
 pub struct Ticket {
-    slot: Arc<Slot>,
+    slot: Arc<AnswerSlot>,
     buffers: Arc<Buffers>,
 }
 
@@ -430,7 +430,7 @@ pub enum Ended {
 /// The (positive) error number with which librbd refused to begin.
 pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
     let api = image.api;
-    let slot = Arc::<Slot>::default();
+    let slot = Arc::<AnswerSlot>::default();
     let mut buffer = image.buffers.take(len);
     let target = buffer.as_mut_ptr();
     let (release, result) = (api.rbd_aio_release, api.rbd_aio_get_return_value);
@@ -501,12 +501,12 @@ mod tests {
     use super::*;
 
     /// A completion of our own: its address is the result.
-    fn fly(buffers: &Arc<Buffers>, gate: &Arc<Gate>, len: usize) -> (Ticket, Handle) {
+    fn fly(buffers: &Arc<Buffers>, gate: &Arc<ReadsInFlight>, len: usize) -> (Ticket, Handle) {
         unsafe extern "C" fn release(_: Handle) {}
         unsafe extern "C" fn result(completion: Handle) -> isize {
             completion as isize
         }
-        let slot = Arc::<Slot>::default();
+        let slot = Arc::<AnswerSlot>::default();
         let mut buffer = buffers.take(len);
         buffer[..len].fill(7);
         let flight = Flight {
@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_its_waiter_and_the_buffer_is_used_again() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
+        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
         let (ticket, flight) = fly(&buffers, &gate, 100);
         let flight = flight as usize;
         let thread = std::thread::spawn(move || landed(50 as Handle, flight as Handle));
@@ -547,7 +547,7 @@ mod tests {
 
     #[test]
     fn errors_and_impossible_lengths_are_no_bytes() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
+        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
         for (result, ended) in [
             (-110, Ended::Failed(110)),
             (4097, Ended::Failed(crate::source::EIO)),
@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_away_takes_nothing_with_it() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<Gate>::default());
+        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
         let (ticket, flight) = fly(&buffers, &gate, 4096);
         assert_eq!(
             ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")),

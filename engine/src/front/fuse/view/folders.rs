@@ -8,7 +8,7 @@
 //! ```
 
 use super::{Refusal, View};
-use crate::front::fuse::handles::Listed;
+use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, too_many_bytes};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A name of a folder with its number, for the kernel to know without a look-up.
-pub struct Known<'a> {
+pub struct KnownName<'a> {
     /// The place behind it.
     pub place: u64,
     pub name: &'a OsStr,
@@ -68,7 +68,7 @@ impl View {
         &self,
         fh: u64,
         from: u64,
-        mut each: impl FnMut(Known<'_>) -> bool,
+        mut each: impl FnMut(KnownName<'_>) -> bool,
     ) -> Result<(), Refusal> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
@@ -109,7 +109,7 @@ impl View {
             } else {
                 self.enter(path, meta.clone(), seen)?
             };
-            if !each(Known {
+            if !each(KnownName {
                 place,
                 name,
                 number,
@@ -129,9 +129,9 @@ impl View {
         Ok(())
     }
 
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<Listed>, Refusal> {
+    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, Refusal> {
         let path = self.path_of(number)?;
-        let mut names = Listed::new(Instant::now());
+        let mut names = FolderListing::new(Instant::now());
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
         let mut whole = [".", ".."]
             .into_iter()
