@@ -60,7 +60,7 @@ use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::source::{Io, Source};
-pub use crate::store::KnownFile;
+pub use crate::store::SizedVersion;
 use crate::store::{ShownGroups, Store};
 use crate::sync::Condvar;
 pub use files::VersionCursor;
@@ -295,7 +295,7 @@ impl Driver {
     // ---- getters ----
 
     /// Size and version of the file. Waits where the source has changed and has not said yet how large it is.
-    pub fn known(&self, file: FileId) -> Result<KnownFile, Fault> {
+    pub fn known(&self, file: FileId) -> Result<SizedVersion, Fault> {
         read::known(&self.shared, file)
     }
 

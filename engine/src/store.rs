@@ -22,7 +22,7 @@ use foreread_core::machine::Settled;
 use foreread_core::units::{FileId, GroupSlot};
 pub use lease::Lease;
 use segments::Segments;
-pub use shown::{KnownFile, ShownGroups};
+pub use shown::{ShownGroups, SizedVersion};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
-    pub fn show(&mut self, settled: Settled, known: KnownFile) {
+    pub fn show(&mut self, settled: Settled, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
         };

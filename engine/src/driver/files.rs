@@ -14,7 +14,7 @@
 use super::lock::Remote;
 use crate::error::Fault;
 use crate::source::Source;
-use crate::store::KnownFile;
+use crate::store::SizedVersion;
 use foreread_core::event::Error;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ struct File {
     source: Remote<dyn Source>,
     /// Its bytes come one after the other.
     streams: bool,
-    known: KnownFile,
+    known: SizedVersion,
     accepting: Accepting,
     first_version: u64,
     /// Open descriptions. The last one takes the file with it, unless it is listed.
@@ -116,14 +116,14 @@ impl Files {
 
     /// Size and version; zero when its last reader is closed.
     #[inline]
-    pub fn known(&self, file: FileId) -> KnownFile {
+    pub fn known(&self, file: FileId) -> SizedVersion {
         self.get(file)
-            .map_or(KnownFile::default(), |file| file.known)
+            .map_or(SizedVersion::default(), |file| file.known)
     }
 
     /// The same, and whether its source still has to say what it holds since it changed.
     #[inline]
-    pub fn known_now(&self, file: FileId) -> (KnownFile, bool) {
+    pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
             (file.known, file.accepting != Accepting::No)
         })
@@ -189,7 +189,7 @@ impl Files {
         self.versions += 1;
         let (first_version, known) = (
             self.versions,
-            KnownFile {
+            SizedVersion {
                 size,
                 version: self.versions,
             },
@@ -300,7 +300,7 @@ impl Files {
             return false;
         };
         (entry.known, entry.accepting) = (
-            KnownFile {
+            SizedVersion {
                 size: 0,
                 version: next,
             },
@@ -417,7 +417,7 @@ impl VersionCursor {
 
     /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
     #[inline]
-    pub fn allows(&self, known: KnownFile) -> bool {
+    pub fn allows(&self, known: SizedVersion) -> bool {
         self.version.load(Ordering::Relaxed) == known.version
             && self.size().is_none_or(|pinned| pinned == known.size)
     }

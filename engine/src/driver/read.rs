@@ -21,7 +21,7 @@ use super::state::State;
 use super::transfer;
 use crate::error::Fault;
 use crate::source::EIO;
-use crate::store::{KnownFile, Lease};
+use crate::store::{Lease, SizedVersion};
 use foreread_core::event::{Error, Event};
 use foreread_core::units::{ByteRange, FileId, ReadId};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ fn sleep(
 }
 
 /// What is known of a file. Waits where the source has changed and has not said yet how large it is.
-pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<KnownFile, Fault> {
+pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, Fault> {
     Ok(
         transfer::await_accepted(Outside::enter(shared).lock()?, file)?
             .files

@@ -32,7 +32,7 @@ const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
 struct Group {
     settled: Settled,
     /// Of its file, when it was shown.
-    known: KnownFile,
+    known: SizedVersion,
     /// Of the table, when it was shown.
     generation: u64,
     segments: Segments,
@@ -53,7 +53,7 @@ pub struct ShownGroups {
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KnownFile {
+pub struct SizedVersion {
     /// As told to the machine.
     pub size: u64,
     /// Counts the changes; no other version of any file has this number.
@@ -87,7 +87,7 @@ impl ShownGroups {
         &self,
         file: FileId,
         range: ByteRange,
-        allows: impl Fn(KnownFile) -> bool,
+        allows: impl Fn(SizedVersion) -> bool,
         lease: &mut Lease,
     ) -> bool {
         let pages = self.page.cover(range);
@@ -118,7 +118,7 @@ impl ShownGroups {
     }
 
     /// Shows a group in place of what its cell showed.
-    pub(super) fn show(&self, settled: Settled, known: KnownFile, segments: Segments) {
+    pub(super) fn show(&self, settled: Settled, known: SizedVersion, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.set(settled.file, settled.number, |_| {
             Some(Group {

@@ -13,7 +13,7 @@
 
 use super::caller;
 use super::request_pool::{DISPATCHERS, RequestPool};
-use super::view::{Refusal, View, is_root};
+use super::view::{KernelErrno, View, is_root};
 use super::{FuseSettings, MountError};
 use crate::source::tree::{Kind, Meta, while_needed};
 use fuser::{
@@ -130,7 +130,7 @@ impl Unmounter {
 }
 
 /// What was given up since nothing needs it is an interrupted call to the program, which may make it again after its handler.
-fn errno(refusal: Refusal) -> Errno {
+fn errno(refusal: KernelErrno) -> Errno {
     let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
     if refusal == cancelled {
         Errno::EINTR

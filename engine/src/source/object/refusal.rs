@@ -278,93 +278,56 @@ impl Refusal {
             }
             _ => {}
         }
-        let text = match (self, account) {
-            (
-                Refusal::Status {
-                    region: Some(region),
-                    status: 301 | 307 | 400,
-                    ..
-                },
-                _,
-            ) => {
+        let text = match self {
+            Refusal::Status {
+                region: Some(region),
+                status: 301 | 307 | 400,
+                ..
+            } => {
                 return format!("the bucket is in {region}: set AWS_REGION={region}");
             }
-            (
-                Refusal::Status {
-                    status: 301 | 307 | 400,
-                    ..
-                },
-                Account::Named | Account::Unsigned,
-            ) => {
-                "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Named,
-            ) => {
-                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Unsigned,
-            ) => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Http,
-            ) => {
-                "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token"
-            }
-            (
-                Refusal::Status {
-                    status: 404 | 410, ..
-                },
-                Account::Http,
-            ) => "check the URL",
-            (
-                Refusal::Status {
-                    status: 404 | 410, ..
-                },
-                _,
-            ) => "check bucket and key, and AWS_ENDPOINT_URL",
-            (Refusal::WholeObject, _) => {
+            Refusal::Status { status, .. } => status_remedy(*status, account),
+            Refusal::WholeObject => {
                 "use a server that knows ranges (nginx, S3), or download the object"
             }
-            (Refusal::Encoded(_), _) => "switch compression off for it on the server",
-            (Refusal::Tls(_), _) => {
-                "check the server's certificate, or that it speaks TLS on this port"
-            }
-            (Refusal::Connect(_), _) => "check the host and the port, and that the server runs",
-            (Refusal::Redirects, _) => "open the URL that it leads to",
-            (Refusal::Changed(_) | Refusal::Unmet, _) => "open it again",
-            (Refusal::NoListing(_), _) => {
+            Refusal::Encoded(_) => "switch compression off for it on the server",
+            Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
+            Refusal::Connect(_) => "check the host and the port, and that the server runs",
+            Refusal::Redirects => "open the URL that it leads to",
+            Refusal::Changed(_) | Refusal::Unmet => "open it again",
+            Refusal::NoListing(_) => {
                 "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it"
             }
-            (Refusal::ErrorForListing { code, .. }, _)
-                if PASSING_CODES.contains(&code.as_str()) =>
-            {
+            Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
                 "try again later, or look at the server"
             }
-            (
-                Refusal::Status {
-                    status: 408 | 429 | 500..,
-                    ..
-                },
-                _,
-            ) => "try again later, or look at the server",
-            (Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_), _) => {
+            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) => {
                 "look at the server, or give it more time (FOREREAD_OBJECT=first-byte=60,stall=60,total=600)"
             }
             _ => "look at the server",
         };
         text.to_string()
+    }
+}
+
+fn status_remedy(status: u16, account: Account) -> &'static str {
+    match (status, account) {
+        (301 | 307 | 400, Account::Named | Account::Unsigned) => {
+            "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
+        }
+        (401 | 403, Account::Named) => {
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
+        }
+        (401 | 403, Account::Unsigned) => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
+        }
+        (401 | 403, Account::Http) => {
+            "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token"
+        }
+        (404 | 410, Account::Http) => "check the URL",
+        (404 | 410, _) => "check bucket and key, and AWS_ENDPOINT_URL",
+        (408 | 429 | 500.., _) => "try again later, or look at the server",
+        _ => "look at the server",
     }
 }
 

@@ -7,7 +7,7 @@
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder
 //! ```
 
-use super::{Refusal, View};
+use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, too_many_bytes};
@@ -29,7 +29,7 @@ pub struct KnownName<'a> {
 }
 
 impl View {
-    pub fn open_folder(&self, number: u64) -> Result<u64, Refusal> {
+    pub fn open_folder(&self, number: u64) -> Result<u64, KernelErrno> {
         self.path_of(number)?;
         let opened = self.hand_out(|handles, fh| drop(handles.folders.insert(fh, (number, None))));
         opened.map_err(|errno| self.refuse(errno))
@@ -42,7 +42,7 @@ impl View {
         fh: u64,
         from: u64,
         mut each: impl FnMut(u64, Kind, &OsStr) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), KernelErrno> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
@@ -69,7 +69,7 @@ impl View {
         fh: u64,
         from: u64,
         mut each: impl FnMut(KnownName<'_>) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), KernelErrno> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
@@ -129,7 +129,7 @@ impl View {
         Ok(())
     }
 
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, Refusal> {
+    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
         let path = self.path_of(number)?;
         let mut names = FolderListing::new(Instant::now());
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
@@ -155,7 +155,7 @@ impl View {
     }
 
     /// Names that do not fit, which is logged.
-    pub(super) fn too_many(&self, errno: Errno, path: &Path) -> Refusal {
+    pub(super) fn too_many(&self, errno: Errno, path: &Path) -> KernelErrno {
         let what = format!(
             "{}: {}: {}",
             self.tree.describe(),

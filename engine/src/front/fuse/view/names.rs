@@ -12,7 +12,7 @@
 //!
 //! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
 
-use super::{Refusal, View};
+use super::{KernelErrno, View};
 use crate::source::tree::{Meta, NameBytes};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl UnaskedNames {
 
 impl View {
     /// What is at a path that the kernel does not know, and when that was asked.
-    pub(super) fn look_anew(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
+    pub(super) fn look_anew(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
         let page = self.lists_versions && {
             let mut unasked = self.unasked();
             if let Some(found) = unasked.take(path, self.ttl) {
