@@ -21,13 +21,13 @@ mod tls;
 mod workers;
 
 use crate::Reader;
+use crate::front::{FrontError, FrontErrorKind};
 use crate::log;
 use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use crate::system;
 use conn::Conn;
-pub use error::ServeError;
 use error::{locked, short_of_files, short_of_threads};
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -172,26 +172,30 @@ impl Server {
         listen: &[Listen],
         reader: Reader,
         settings: NbdSettings,
-    ) -> Result<(Server, NbdStop), ServeError> {
+    ) -> Result<(Server, NbdStop), FrontError> {
         if settings.writable {
-            reader.allow_writes().map_err(|error| ServeError {
-                what: format!("cannot be written ({error})"),
-                place: reader.describe(),
-                remedy: "serve it read-only, or as a user that may write it",
+            reader.allow_writes().map_err(|error| {
+                FrontError::new(
+                    FrontErrorKind::Source,
+                    format!("cannot be written ({error})"),
+                    reader.describe(),
+                    "serve it read-only, or as a user that may write it",
+                )
+                .caused_by(error)
             })?;
             if settings.lock {
-                reader.lock().map_err(|error| locked(&reader, &error))?;
+                reader.lock().map_err(|error| locked(&reader, error))?;
             }
         }
         let listeners = listen
             .iter()
             .map(Listener::bind)
             .collect::<Result<Vec<_>, _>>()?;
-        let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
+        let (wake, stop) = UnixStream::pair().map_err(short_of_files)?;
         // The pipe has no reader when the server is gone, and a signal handler must not wait.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
-        let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
+        let workers = Workers::new(most).map_err(short_of_files)?;
         let (helpers, owed) = (
             Permits::new(u64::from(settings.max_helpers)),
             Permits::new(settings.max_owed_bytes),
@@ -209,7 +213,7 @@ impl Server {
             owed,
             running,
         });
-        shared.start().map_err(|error| short_of_threads(&error))?;
+        shared.start().map_err(short_of_threads)?;
         Ok((
             Server {
                 shared,

@@ -14,7 +14,8 @@
 use super::caller;
 use super::request_pool::{DISPATCHERS, RequestPool};
 use super::view::{KernelErrno, View, is_root};
-use super::{FuseSettings, MountError};
+use super::{FuseSettings, no_threads, refused};
+use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -60,7 +61,7 @@ impl KernelMount {
         what: &str,
         dir: &Path,
         settings: &FuseSettings,
-    ) -> Result<KernelMount, MountError> {
+    ) -> Result<KernelMount, FrontError> {
         let owner = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -102,10 +103,10 @@ impl KernelMount {
         config.clone_fd = true;
         // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
-            .map_err(|error| MountError::no_threads(dir, &error))?;
+            .map_err(|error| no_threads(dir, error))?;
         Session::new(kernel, dir, &config)
             .map(KernelMount)
-            .map_err(|error| MountError::refused(dir, &error))
+            .map_err(|error| refused(dir, error))
     }
 
     pub fn unmounter(&mut self) -> Unmounter {
