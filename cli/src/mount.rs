@@ -12,9 +12,8 @@ use crate::recording;
 use crate::serving::{self, Front, Reporter};
 use crate::signals;
 use foreread::Engine;
-use foreread::front::fuse::{
-    Control, FuseSettings, FuseStop, Mount, MountCounts, MountError, Unmounted,
-};
+use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, Unmounted};
+use foreread::front::{FrontError, FrontErrorKind};
 use foreread::source;
 use foreread::source::SourceName;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
@@ -141,9 +140,9 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     // Before the mount: a signal in between must not leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
-    let refused = |error: MountError| {
+    let refused = |error: FrontError| {
         let line = error.to_string();
-        if error.machine {
+        if error.kind == FrontErrorKind::System {
             Fail::Cannot(line)
         } else {
             Fail::Input(line)

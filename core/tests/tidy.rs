@@ -141,6 +141,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/nbd.rs",
         "engine/src/source/file/version.rs",
         "engine/src/source/object/fetch.rs",
+        "engine/src/source/object/refusal.rs",
     ];
     forbid(
         "engine/src",

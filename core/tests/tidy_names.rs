@@ -142,6 +142,30 @@ fn a_public_type_name_has_one_meaning() {
     }
 }
 
+/// Crates that keep to it. `State` was six types of the engine.
+const AT_MOST_TWICE: [&str; 1] = ["engine/src"];
+
+#[test]
+fn a_type_name_is_used_at_most_twice_in_a_crate() {
+    let kinds = ["struct ", "enum ", "trait ", "type "];
+    for folder in AT_MOST_TWICE {
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for file in tree::sources(folder) {
+            for line in file.code().lines().filter(|line| !line.starts_with(' ')) {
+                let line = line.split_once(") ").map_or(line, |(_, rest)| rest);
+                let line = line.strip_prefix("pub ").unwrap_or(line);
+                if let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) {
+                    let name = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
+                    found.entry(name).or_default().push(file.name.clone());
+                }
+            }
+        }
+        assert!(found.len() > 100, "{folder}: the rule must reach types");
+        found.retain(|_, files| files.len() > 2);
+        assert!(found.is_empty(), "{folder}: rename one: {found:?}");
+    }
+}
+
 #[test]
 fn public_names_are_found() {
     assert_eq!(

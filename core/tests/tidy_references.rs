@@ -56,6 +56,7 @@ const FOREIGN: [(&str, &[&str]); 7] = [
             "/etc/foreread.toml",
             "THIRD-PARTY-LICENSES.txt",
             "core/src/policy/follow.rs",
+            "engine/src/source/follow.rs",
             "trace/src/formats/follow.rs",
             "trace/tests/traces/follow",
             "core/tests/golden/follow.txt",

@@ -46,22 +46,22 @@ static PAGES: Arena = Arena {
 };
 
 /// The locks of all arenas.
-pub type Held = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
+pub type ArenaLocks = [MutexGuard<'static, Vec<&'static mut [u8]>>; 2];
 
 /// Takes them, for a thread that is about to fork.
-pub fn hold() -> Held {
+pub fn hold() -> ArenaLocks {
     [GROUPS.free(), PAGES.free()]
 }
 
 /// A piece, held by one.
-pub struct Piece {
+pub struct SlabPiece {
     bytes: &'static mut [u8],
     of: &'static Arena,
 }
 
-impl Piece {
+impl SlabPiece {
     /// A piece with whatever was in it. Nothing when there are none of this size, or no more can be mapped.
-    pub fn take(bytes: usize) -> Option<Piece> {
+    pub fn take(bytes: usize) -> Option<SlabPiece> {
         let of = [&GROUPS, &PAGES]
             .into_iter()
             .find(|arena| arena.piece_bytes == bytes)?;
@@ -69,7 +69,7 @@ impl Piece {
         if free.is_empty() {
             of.grow(&mut free);
         }
-        free.pop().map(|bytes| Piece { bytes, of })
+        free.pop().map(|bytes| SlabPiece { bytes, of })
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -81,14 +81,14 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for SlabPiece {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.of.free().push(bytes);
     }
 }
 
-impl std::fmt::Debug for Piece {
+impl std::fmt::Debug for SlabPiece {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Piece({} bytes)", self.bytes.len())
     }
@@ -127,8 +127,8 @@ mod tests {
 
     /// Pieces do not overlap, come back, and begin at a multiple of their size.
     fn no_two_share(piece_bytes: usize, many: usize) {
-        let take = || Piece::take(piece_bytes).expect("memory");
-        let mut held: Vec<Piece> = (0..many).map(|_| take()).collect();
+        let take = || SlabPiece::take(piece_bytes).expect("memory");
+        let mut held: Vec<SlabPiece> = (0..many).map(|_| take()).collect();
         for (n, piece) in held.iter_mut().enumerate() {
             assert_eq!(
                 (
@@ -183,7 +183,7 @@ mod tests {
         assert!(
             [0, 512, 8 << 10, 255 << 10]
                 .into_iter()
-                .all(|bytes| Piece::take(bytes).is_none())
+                .all(|bytes| SlabPiece::take(bytes).is_none())
         );
     }
 }

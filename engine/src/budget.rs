@@ -114,7 +114,7 @@ impl Budget {
     }
 
     /// Memory for an engine: `wanted` bytes, or what is left of them.
-    pub(crate) fn reserve(self: &Arc<Budget>, wanted: u64) -> Result<Reserved, OpenError> {
+    pub(crate) fn reserve(self: &Arc<Budget>, wanted: u64) -> Result<Reservation, OpenError> {
         let limit = self.limits.memory_bytes;
         let mut got = 0;
         let take = |used: u64| {
@@ -128,7 +128,7 @@ impl Budget {
             self.short_engines.fetch_add(1, Ordering::Relaxed);
         }
         match taken {
-            Ok(_) => Ok(Reserved {
+            Ok(_) => Ok(Reservation {
                 budget: Arc::clone(self),
                 bytes: got,
             }),
@@ -168,12 +168,12 @@ impl Budget {
 
 /// Memory that an engine holds; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Reserved {
+pub(crate) struct Reservation {
     budget: Arc<Budget>,
     bytes: u64,
 }
 
-impl Reserved {
+impl Reservation {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -183,7 +183,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget
             .memory_bytes

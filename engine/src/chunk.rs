@@ -14,8 +14,8 @@
 mod mapped;
 mod prefault;
 
-use crate::arena::{GROUP_BYTES, PAGE_BYTES, Piece};
-use mapped::Mapped;
+use crate::arena::{GROUP_BYTES, PAGE_BYTES, SlabPiece};
+use mapped::MappedBuffer;
 use prefault::BufferPrefaulter;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,17 +70,17 @@ enum Memory {
     /// An allocation and where its aligned part begins.
     Heap { bytes: Box<[u8]>, from: usize },
     /// A piece of a slab.
-    Piece(Piece),
+    Piece(SlabPiece),
     /// A mapping that goes back to the system.
-    Mapped(Mapped),
+    Mapped(MappedBuffer),
 }
 
 impl Memory {
     fn of(len: usize, align: usize) -> Memory {
-        if let Some(piece) = Piece::take(len) {
+        if let Some(piece) = SlabPiece::take(len) {
             return Memory::Piece(piece);
         }
-        if let Some(mapped) = Mapped::take(len) {
+        if let Some(mapped) = MappedBuffer::take(len) {
             return Memory::Mapped(mapped);
         }
         let bytes = vec![0u8; len + align - 1].into_boxed_slice();

@@ -1,7 +1,7 @@
 //! The driver: turns the machine's actions into I/O and completions into events.
 //!
 //! It is the only reader of the clock, and the only room that waits. It decides which thread does what: a hit is
-//! served by the thread that asked, under two short locks with the copy between them, or without one (`hits.rs`); a lone
+//! served by the thread that asked, under two short locks with the copy between them, or without one (`read.rs`); a lone
 //! miss too is read by the thread that asked. Worker threads run readahead, and demand reads whose callers are busy. Progress never depends on
 //! them: a caller that waits runs the jobs it waits for itself. It does not decide what to read, and looks into no page.
 //!
@@ -33,37 +33,25 @@
 //! With a queue (io_uring) both fetches would be submitted by `unlock`, and the caller would reap until it is served.
 //!
 //! # Files
-//! Each imports only files above it.
+//! Each imports only files above it, or to its left.
 //! ```text
-//!   lock  read_buf  threads  panics  noted  jobs ◄─ bytes                 (no state that is shared)
-//!   files   notifications ◄─ reads   workers   jobs ◄─ submitted ◄─ queue ◄─ wakeups      each owns its state
-//!   state ◄─ shared ◄─ transfer ◄─ reaping ◄─ read, hits ◄─ task, thread_loops, report ◄─ mod
+//!   lock        the one lock, and calls of a source without it     jobs      fetches that threads read, and their buffers
+//!   files       sources, versions, what a reader has seen          workers   worker threads and the list of all threads
+//!   notifications ◄─ reads (under way, and hits without the lock)
+//!   queue, queue/attend ◄─ state ◄─ shared ◄─ transfer ◄─ reaping (and the threads' loops) ◄─ read (by a thread, by a task)
 //! ```
 
-mod bytes;
 mod files;
-mod hits;
 mod jobs;
 mod lock;
-mod noted;
 mod notifications;
-mod panics;
 mod queue;
 mod read;
-mod read_buf;
 mod reads;
 mod reaping;
-mod report;
 mod shared;
 mod state;
-mod streamed;
-mod submitted;
-mod task;
-mod thread_loops;
-mod threads;
 mod transfer;
-mod version_cursor;
-mod wakeups;
 mod workers;
 
 use crate::budget::Budget;
@@ -72,34 +60,33 @@ use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::source::{Io, Source};
-use crate::store::{Shown, Store};
+pub use crate::store::SizedVersion;
+use crate::store::{ShownGroups, Store};
 use crate::sync::Condvar;
+pub use files::VersionCursor;
+pub use files::{FileKey, OpenFile};
 use foreread_core::event::{Advice, Event};
 use foreread_core::machine::Machine;
+use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 use foreread_core::units::{ByteRange, FileId, OpenId};
+pub use lock::guarded;
 use lock::{Lock, Remote};
-use noted::Noted;
 use queue::NewQueue;
-use shared::{Guard, Loops, Outside, Shared};
+pub use read::{Progress, TaskRead};
+use reads::NotedHits;
+pub use reads::ReadBuf;
+use shared::{DriverShared, Guard, Loops, Outside};
+pub use state::event_error;
 use state::{NewFile, State};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use threads::Threads;
-
-pub use crate::store::Known;
-pub use files::{FileKey, OpenFile};
-pub use panics::guarded;
-pub use read_buf::ReadBuf;
-pub use report::{Gauges, StreamView};
-pub use state::event_error;
-pub use task::{Progress, TaskRead};
-pub use version_cursor::VersionCursor;
+use workers::Threads;
 
 /// See the head of this file. Dropped, it waits for the jobs that run and forgets those that do not.
 pub struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<DriverShared>,
 }
 
 /// A reader that was opened.
@@ -108,6 +95,51 @@ pub struct NewReader {
     pub at: OpenFile,
     /// The version it begins with.
     pub version: u64,
+}
+
+/// What runs and waits at this moment. Reads and fetches are zero when there is no read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gauges {
+    /// Reads that have not returned.
+    pub reads: u64,
+    /// Fetches that have not begun.
+    pub queued_fetches: u64,
+    /// Fetches being read.
+    pub running_fetches: u64,
+    /// Fetches the machine has not got an answer for.
+    pub open_fetches: u64,
+    /// Worker threads that have been started.
+    pub threads: u64,
+    /// Threads of any kind that have been started and not been joined: those that run, and few that have ended.
+    pub unjoined_threads: u64,
+    /// Bytes in buffers: cached, being read, or lent out.
+    pub held_bytes: u64,
+    /// Bytes in buffers kept to be used again.
+    pub spare_bytes: u64,
+    /// Pages present or in flight.
+    pub pages: u64,
+    /// Files that are open.
+    pub files: u64,
+    /// Open descriptions of them.
+    pub opens: u64,
+    /// Times a sleeper found by itself that there was something to do. Counted since the beginning; each is a call that
+    /// was forgotten, or a machine that stood still for a second.
+    pub missed_calls: u64,
+    /// What a policy that sets itself has come to; none for a policy with fixed settings, and before the first file is open.
+    pub tuning: Option<Tuning>,
+}
+
+/// One open description, for reports.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StreamView {
+    /// Its number; used again when it is closed.
+    pub number: u32,
+    /// What it reads.
+    pub source: String,
+    /// Its part of the counters.
+    pub stats: Stats,
 }
 
 impl Driver {
@@ -119,14 +151,14 @@ impl Driver {
         budget: Arc<Budget>,
     ) -> Driver {
         let page = machine.config().page;
-        let shown = Arc::new(Shown::new(page, machine.config().capacity_pages));
+        let shown = Arc::new(ShownGroups::new(page, machine.config().capacity_pages));
         let store = Store::new(Arc::clone(&pool), Arc::clone(&shown));
         let state = State::new(machine, store, log, workers, Arc::clone(&budget));
         Driver {
-            shared: Arc::new(Shared {
+            shared: Arc::new(DriverShared {
                 state: Lock::new(state),
                 shown,
-                noted: Noted::default(),
+                noted: NotedHits::default(),
                 workers_condvar: Condvar::new(),
                 accepted: Condvar::new(),
                 threads: Threads::default(),
@@ -135,8 +167,8 @@ impl Driver {
                 page,
                 budget,
                 loops: Loops {
-                    worker: thread_loops::worker,
-                    reaper: thread_loops::reaper,
+                    worker: reaping::worker,
+                    reaper: reaping::reaper,
                 },
             }),
         }
@@ -263,7 +295,7 @@ impl Driver {
     // ---- getters ----
 
     /// Size and version of the file. Waits where the source has changed and has not said yet how large it is.
-    pub fn known(&self, file: FileId) -> Result<Known, Fault> {
+    pub fn known(&self, file: FileId) -> Result<SizedVersion, Fault> {
         read::known(&self.shared, file)
     }
 
@@ -292,17 +324,17 @@ impl Driver {
     }
 
     pub fn gauges(&self) -> Result<Gauges, Fault> {
-        report::gauges(&self.shared)
+        gauges(&self.shared)
     }
 
     /// Times of the source: demand and readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
-        report::latencies(&self.shared)
+        latencies(&self.shared)
     }
 
     /// The open descriptions that have read most often, at most `max` of them.
     pub fn streams(&self, max: usize) -> Result<Vec<StreamView>, Fault> {
-        report::streams(&self.shared, max)
+        streams(&self.shared, max)
     }
 
     /// The lock, for what writes a file.
@@ -372,7 +404,7 @@ impl Driver {
         waits: Option<&mut dyn FnMut()>,
     ) -> Result<usize, Fault> {
         let range = buf.range_from(offset);
-        match hits::read(&self.shared, at, seen, buf, range) {
+        match read::read_hit(&self.shared, at, seen, buf, range) {
             Some(hit) => hit,
             None => read::read(&self.shared, at, seen, buf, range, waits),
         }
@@ -387,16 +419,16 @@ impl Driver {
     ) -> Poll<Result<usize, Fault>> {
         let range = buf.range_from(task.offset);
         if progress.is_first()
-            && let Some(hit) = hits::read(&self.shared, task.at, task.seen, buf, range)
+            && let Some(hit) = read::read_hit(&self.shared, task.at, task.seen, buf, range)
         {
             return Poll::Ready(hit);
         }
-        task::poll_read(&self.shared, task, buf, range, progress)
+        read::poll_read(&self.shared, task, buf, range, progress)
     }
 
     /// A task's read is abandoned.
     pub fn abandon(&self, progress: &mut Progress) {
-        task::abandon(&self.shared, progress);
+        read::abandon(&self.shared, progress);
     }
 }
 
@@ -411,4 +443,73 @@ impl Drop for Driver {
         // After an internal error the queues wait by themselves when they are dropped.
         let _ = reaping::drain(self.enter());
     }
+}
+
+fn gauges(shared: &Arc<DriverShared>) -> Result<Gauges, Fault> {
+    // What has ended is not in flight, though no thread has reaped it yet.
+    let state = reaping::look_in_everywhere(Outside::enter(shared).lock()?)?;
+    let gauges = count_gauges(shared, &state);
+    state.unlock();
+    Ok(gauges)
+}
+
+fn count_gauges(shared: &DriverShared, state: &State) -> Gauges {
+    let (machine, meter) = (state.machine(), shared.pool.meter());
+    Gauges {
+        reads: (state.reads.len() as u64).max(machine.reads_in_progress() as u64),
+        queued_fetches: state.jobs.len() as u64,
+        running_fetches: u64::from(state.jobs.running()) + state.queues.submitted() as u64,
+        open_fetches: machine.fetches_in_progress() as u64,
+        threads: u64::from(state.workers.started()),
+        unjoined_threads: shared.threads.count() as u64,
+        pages: machine.cache().pages(),
+        files: state.files.len() as u64,
+        opens: state.files.opens() as u64,
+        missed_calls: state.reads.missed_calls(),
+        tuning: machine.tuning(),
+        held_bytes: meter.held_bytes(),
+        spare_bytes: meter.spare_bytes(),
+    }
+}
+
+/// Times of the source: demand and readahead.
+fn latencies(shared: &Arc<DriverShared>) -> [Latencies; 2] {
+    let state = Outside::enter(shared).lock();
+    let of = |ahead| {
+        state
+            .as_ref()
+            .map(|state| state.clocked[usize::from(ahead)].now())
+            .unwrap_or_default()
+    };
+    [of(false), of(true)]
+}
+
+/// The open descriptions that have read most often, at most `max` of them. Their sources say their names without the lock: one
+/// may take its time.
+fn streams(shared: &Arc<DriverShared>, max: usize) -> Result<Vec<StreamView>, Fault> {
+    let state = Outside::enter(shared).lock()?;
+    let machine = state.machine();
+    let mut opens: Vec<_> = machine.opens().collect();
+    let reads = |open| {
+        machine
+            .open_stats(open)
+            .map_or(0, |stats| stats.demand_reads)
+    };
+    opens.sort_by_key(|&(open, _)| (std::cmp::Reverse(reads(open)), open));
+    opens.truncate(max);
+    let view = |(open, file): (OpenId, FileId)| {
+        let source = state.files.source(file)?;
+        Some((open.0, source, *machine.open_stats(open)?))
+    };
+    let found = opens.into_iter().filter_map(view).collect::<Vec<_>>();
+    let outside = state.release();
+    let named = |(number, source, stats): (u32, Remote<dyn Source>, Stats)| {
+        let source = source.once(&outside, |source| source.describe());
+        StreamView {
+            number,
+            source,
+            stats,
+        }
+    };
+    Ok(found.into_iter().map(named).collect())
 }

@@ -10,7 +10,7 @@
 //!     └─ open(source B) ──► Reader                           B competes with A for the cache, by the order of eviction
 //! ```
 
-use crate::budget::{Budget, Reserved};
+use crate::budget::{Budget, Reservation};
 use crate::chunk::{MemoryMeter, Pool};
 use crate::driver::{Driver, Gauges, StreamView};
 use crate::error::OpenError;
@@ -43,10 +43,10 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
 }
 
-struct Shared {
+struct EngineShared {
     driver: Driver,
     policy: PolicySpec,
     cache_bytes: u64,
@@ -54,7 +54,7 @@ struct Shared {
     appending: bool,
     hint: Option<Advice>,
     // Given back last: the buffers are gone by then.
-    reserved: Reserved,
+    reserved: Reservation,
 }
 
 impl Engine {
@@ -140,7 +140,7 @@ impl Engine {
         );
         let (io, appending, hint) = (options.io, options.appending, options.hint);
         Ok(Engine {
-            shared: Arc::new(Shared {
+            shared: Arc::new(EngineShared {
                 driver,
                 policy,
                 cache_bytes,

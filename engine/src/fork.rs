@@ -21,7 +21,7 @@ use crate::{arena, log};
 /// ```
 #[must_use = "what is shared is locked until it is dropped"]
 pub struct Fork {
-    _arenas: arena::Held,
+    _arenas: arena::ArenaLocks,
     _log: std::sync::MutexGuard<'static, log::Recent>,
     #[cfg(feature = "object")]
     network: crate::source::object::Network,

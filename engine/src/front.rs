@@ -2,6 +2,8 @@
 //!
 //! A front end knows the reader and nothing behind it. Never: decides what is read ahead.
 
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+mod error;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 #[cfg(feature = "metrics")]
@@ -11,3 +13,6 @@ pub mod nbd;
 pub mod observe;
 #[cfg(any(feature = "fuse", feature = "nbd"))]
 mod unix;
+
+#[cfg(any(feature = "fuse", feature = "nbd"))]
+pub use error::{FrontError, FrontErrorKind};

@@ -29,12 +29,12 @@ impl Latencies {
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub struct Clocked {
+pub struct LatencyClock {
     buckets: [AtomicU64; BOUNDS + 1],
     sum_ns: AtomicU64,
 }
 
-impl Clocked {
+impl LatencyClock {
     pub fn record(&self, ns: u64) {
         let bucket = (0..BOUNDS).find(|&i| ns <= FIRST_NS << i).unwrap_or(BOUNDS);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn every_time_is_in_one_bucket() {
-        let clocked = Clocked::default();
+        let clocked = LatencyClock::default();
         [
             0,
             FIRST_NS,

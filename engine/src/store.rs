@@ -22,7 +22,7 @@ use foreread_core::machine::Settled;
 use foreread_core::units::{FileId, GroupSlot};
 pub use lease::Lease;
 use segments::Segments;
-pub use shown::{Known, Shown};
+pub use shown::{ShownGroups, SizedVersion};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,13 +38,13 @@ pub struct Store {
     page_shift: u32,
     groups: Vec<Group>,
     pool: Arc<Pool>,
-    shown: Arc<Shown>,
+    shown: Arc<ShownGroups>,
 }
 
 impl Store {
     /// An empty store whose buffers come from `pool`, and which shows groups in `shown`.
     #[must_use]
-    pub fn new(pool: Arc<Pool>, shown: Arc<Shown>) -> Store {
+    pub fn new(pool: Arc<Pool>, shown: Arc<ShownGroups>) -> Store {
         Store {
             page_shift: pool.page_bytes().trailing_zeros(),
             groups: Vec::new(),
@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
-    pub fn show(&mut self, settled: Settled, known: Known) {
+    pub fn show(&mut self, settled: Settled, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
         };
@@ -124,7 +124,7 @@ mod tests {
 
     fn store(pool: &Arc<Pool>) -> Store {
         let page = PageSize::new(PAGE as u64).expect("a page");
-        Store::new(Arc::clone(pool), Arc::new(Shown::new(page, 0)))
+        Store::new(Arc::clone(pool), Arc::new(ShownGroups::new(page, 0)))
     }
 
     fn page_of(store: &Store, page: usize) -> Option<u8> {

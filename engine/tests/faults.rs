@@ -784,8 +784,9 @@ fn a_server_without_its_first_thread_is_an_error() {
             testing::refuse(SystemRequest::Thread, Some(0), true);
             let error = Server::bind(&place, reader(), NbdSettings::default())
                 .err()
-                .expect("no thread")
-                .to_string();
+                .expect("no thread");
+            assert_eq!(error.kind, foreread::front::FrontErrorKind::System);
+            let error = error.to_string();
             assert!(
                 error.contains("no thread can be started") && error.contains("ulimit -u"),
                 "{error}"

@@ -611,8 +611,9 @@ fn an_unfit_mount_point_is_one_error_line() {
         let engine = Engine::new(small()).expect("an engine");
         let error = Mount::new(Arc::new(Slow), engine, at, &FuseSettings::default())
             .err()
-            .expect("refused")
-            .to_string();
+            .expect("refused");
+        assert_eq!(error.kind, foreread::front::FrontErrorKind::Directory);
+        let error = error.to_string();
         assert_eq!(error.lines().count(), 1, "{error}");
         error
     };

@@ -4,12 +4,14 @@
 use crate::common::nbd as served;
 
 use crate::common::{Rng, named, quiet, watch};
+use foreread::front::FrontErrorKind;
 use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, command, errno};
 use foreread::source::{Mem, Nbd, Source};
 use foreread::{Options, ReadError, Reader};
 use foreread_testing::{self as testing, Call, FaultAction, Faulty};
 use served::{Client, MIB, Peer, Served, has, read, run};
+use std::error::Error as _;
 use std::io::{ErrorKind, IoSliceMut, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -372,7 +374,16 @@ fn a_socket_is_private_and_replaces_no_other() {
         )
         .map(drop)
     };
-    let error = again(&served.path()).expect_err("taken").to_string();
+    let error = again(&served.path()).expect_err("taken");
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<std::io::Error>())
+        .map(std::io::Error::kind);
+    assert_eq!(
+        (error.kind, cause),
+        (FrontErrorKind::Address, Some(std::io::ErrorKind::AddrInUse))
+    );
+    let error = error.to_string();
     assert!(
         error.contains("in use")
             && error.ends_with("; stop the server that is there, or name another place")

@@ -66,15 +66,16 @@ const UNPREDICTABLE: [&str; 3] = ["random", "dense-random", "processes"];
 const RECORDED: [&str; 3] = ["boot-ide", "grep-ide", "grep-virtio"];
 const RECORDED_ON: &str = "rbd";
 
+fn recorded(row: &Row) -> bool {
+    RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
+}
+
 /// The targets of `policy`.
 #[must_use]
 pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
     let view = View::of(report, policy);
     let total = report.totals.iter().find(|t| t.policy == policy);
     let unpredictable = |row: &Row| UNPREDICTABLE.contains(&row.cell.workload.as_str());
-    let recorded = |row: &Row| {
-        RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
-    };
     let grep = |row: &Row| recorded(row) && row.cell.workload.starts_with("grep");
     let fsspec = |row: &Row| row.cell.workload.starts_with("fsspec-");
     let overfetch = |row: &Row| row.figures.overfetch;

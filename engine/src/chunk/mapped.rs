@@ -28,18 +28,18 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// See the head of this file.
 #[derive(Debug)]
-pub struct Mapped(MmapMut);
+pub struct MappedBuffer(MmapMut);
 
-impl Mapped {
+impl MappedBuffer {
     /// A mapping of this length, whose first bytes are zero. Nothing for other lengths and where there are too many.
-    pub fn take(len: usize) -> Option<Mapped> {
+    pub fn take(len: usize) -> Option<MappedBuffer> {
         if !LENGTHS.contains(&len) || !len.is_multiple_of(PAGE_BYTES) || cfg!(miri) {
             return None;
         }
         if COUNT.fetch_add(1, Ordering::Relaxed) < MOST
             && let Ok(map) = system::map_touched(len)
         {
-            return Some(Mapped(map));
+            return Some(MappedBuffer(map));
         }
         COUNT.fetch_sub(1, Ordering::Relaxed);
         None
@@ -54,7 +54,7 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedBuffer {
     fn drop(&mut self) {
         COUNT.fetch_sub(1, Ordering::Relaxed);
     }
@@ -70,9 +70,9 @@ mod tests {
         assert!(
             [0, 12 << 10, (16 << 10) + 512, 132 << 10, 256 << 10]
                 .into_iter()
-                .all(|len| Mapped::take(len).is_none())
+                .all(|len| MappedBuffer::take(len).is_none())
         );
-        let mut map = Mapped::take(36 << 10).expect("memory");
+        let mut map = MappedBuffer::take(36 << 10).expect("memory");
         assert_eq!(
             (
                 map.bytes().len(),
@@ -89,7 +89,9 @@ mod tests {
                 .expect("a number")
                 * PAGE_BYTES
         };
-        let many: Vec<Mapped> = (0..2000).filter_map(|_| Mapped::take(128 << 10)).collect();
+        let many: Vec<MappedBuffer> = (0..2000)
+            .filter_map(|_| MappedBuffer::take(128 << 10))
+            .collect();
         let most = resident();
         assert_eq!(many.len(), 2000);
         drop(many);

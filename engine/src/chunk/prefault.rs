@@ -27,11 +27,11 @@ pub fn ready(len: usize) -> usize {
 /// Counts what was missing and, when that is worth it, has a thread.
 #[derive(Debug, Default)]
 pub struct BufferPrefaulter {
-    state: Mutex<State>,
+    state: Mutex<PrefaultState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PrefaultState {
     missed: u32,
     thread: Option<SyncSender<usize>>,
     refused: bool,

@@ -12,9 +12,12 @@
 //! ```
 
 use super::lock::Remote;
+use crate::error::Fault;
 use crate::source::Source;
-use crate::store::Known;
-use foreread_core::units::{FileId, OpenId};
+use crate::store::SizedVersion;
+use foreread_core::event::Error;
+use foreread_core::units::{ByteRange, FileId, OpenId};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open description and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ struct File {
     source: Remote<dyn Source>,
     /// Its bytes come one after the other.
     streams: bool,
-    known: Known,
+    known: SizedVersion,
     accepting: Accepting,
     first_version: u64,
     /// Open descriptions. The last one takes the file with it, unless it is listed.
@@ -58,7 +61,7 @@ enum Accepting {
 
 /// What became of an attempt to open a file once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenAttempt {
     /// The new reader, and the size of the file.
     Yes { open: OpenId, size: u64 },
     /// There are too many; the file has other readers or is listed.
@@ -75,7 +78,7 @@ pub struct NewVersion {
 
 /// A reader that was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct CloseOutcome {
     pub file: FileId,
     /// It was the last one of its file, which is not listed: the file is to be forgotten.
     pub last: bool,
@@ -113,13 +116,14 @@ impl Files {
 
     /// Size and version; zero when its last reader is closed.
     #[inline]
-    pub fn known(&self, file: FileId) -> Known {
-        self.get(file).map_or(Known::default(), |file| file.known)
+    pub fn known(&self, file: FileId) -> SizedVersion {
+        self.get(file)
+            .map_or(SizedVersion::default(), |file| file.known)
     }
 
     /// The same, and whether its source still has to say what it holds since it changed.
     #[inline]
-    pub fn known_now(&self, file: FileId) -> (Known, bool) {
+    pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
             (file.known, file.accepting != Accepting::No)
         })
@@ -185,7 +189,7 @@ impl Files {
         self.versions += 1;
         let (first_version, known) = (
             self.versions,
-            Known {
+            SizedVersion {
                 size,
                 version: self.versions,
             },
@@ -206,32 +210,32 @@ impl Files {
     }
 
     /// A new reader, unless there are `limit` already.
-    pub fn open(&mut self, file: FileId, limit: u32) -> Opened {
+    pub fn open(&mut self, file: FileId, limit: u32) -> OpenAttempt {
         let Some(entry) = self.files.get_mut(file.0 as usize).and_then(Option::as_mut) else {
-            return Opened::No;
+            return OpenAttempt::No;
         };
         let Some(open) = take_number(&mut self.opens, &mut self.free_opens, limit) else {
             return if entry.opens == 0 && !entry.is_listed {
-                Opened::NoReader
+                OpenAttempt::NoReader
             } else {
-                Opened::No
+                OpenAttempt::No
             };
         };
         entry.opens += 1;
         self.opens[open as usize] = Some(file);
-        Opened::Yes {
+        OpenAttempt::Yes {
             open: OpenId(open),
             size: entry.known.size,
         }
     }
 
     /// A reader is closed. Nothing when it was closed before.
-    pub fn close(&mut self, open: OpenId) -> Option<Closed> {
+    pub fn close(&mut self, open: OpenId) -> Option<CloseOutcome> {
         let file = self.opens.get_mut(open.0 as usize)?.take()?;
         self.free_opens.push(open.0);
         let entry = self.get_mut(file)?;
         entry.opens -= 1;
-        Some(Closed {
+        Some(CloseOutcome {
             file,
             last: entry.opens == 0 && !entry.is_listed,
         })
@@ -296,7 +300,7 @@ impl Files {
             return false;
         };
         (entry.known, entry.accepting) = (
-            Known {
+            SizedVersion {
                 size: 0,
                 version: next,
             },
@@ -340,6 +344,176 @@ fn take_number<T>(list: &mut Vec<Option<T>>, free: &mut Vec<u32>, limit: u32) ->
     let number = u32::try_from(list.len()).ok().filter(|&n| n < limit)?;
     list.push(None);
     Some(number)
+}
+
+/// The version of a source that a reader knows of, and whether a read may begin.
+///
+/// Example: a reader opened at version 1 reads a file that is now at version 4. That read fails with `Changed` and moves the
+/// cursor to 4; the next read is served from version 4. A pinned reader stays at 1, and every read of it fails.
+///
+/// ```text
+///   a newer version ──► Changed once ──► reads the new one
+///                  └──► pinned: Changed, now and ever after
+///   a larger size   ──► goes on: the same version, longer
+///                  └──► pinned to its size: Changed, now and ever after
+/// ```
+///
+/// A pinned reader has promised a size to a client with a cache. Whether a file that grew was appended to can only
+/// be guessed from a sample of its bytes, so for such a client any other size is another version.
+pub struct VersionCursor {
+    version: AtomicU64,
+    pin: Pin,
+}
+
+/// What a reader goes on with.
+#[derive(Clone, Copy)]
+enum Pin {
+    /// Any version.
+    No,
+    /// This version, however long it becomes.
+    Version,
+    /// This version of this size.
+    Exact(u64),
+}
+
+impl VersionCursor {
+    pub fn new(version: u64) -> VersionCursor {
+        VersionCursor {
+            version: AtomicU64::new(version),
+            pin: Pin::No,
+        }
+    }
+
+    /// Goes on with this version alone, and with this size alone where there is one.
+    pub fn pin(&mut self, size: Option<u64>) {
+        self.pin = size.map_or(Pin::Version, Pin::Exact);
+    }
+
+    /// The size that the reader is pinned to.
+    pub fn size(&self) -> Option<u64> {
+        match self.pin {
+            Pin::Exact(size) => Some(size),
+            Pin::No | Pin::Version => None,
+        }
+    }
+
+    /// What a second reader begins with, where the source is at `version`: what reads one version only has no second
+    /// description on another.
+    pub fn again(&self, version: u64) -> VersionCursor {
+        let version = if self.is_pinned() {
+            self.version.load(Ordering::Relaxed)
+        } else {
+            version
+        };
+        VersionCursor {
+            version: AtomicU64::new(version),
+            pin: self.pin,
+        }
+    }
+
+    fn is_pinned(&self) -> bool {
+        !matches!(self.pin, Pin::No)
+    }
+
+    /// Whether a read of this reader may begin on a file of which this is known, and need not look further.
+    #[inline]
+    pub fn allows(&self, known: SizedVersion) -> bool {
+        self.version.load(Ordering::Relaxed) == known.version
+            && self.size().is_none_or(|pinned| pinned == known.size)
+    }
+
+    /// Whether the reader knew of this version. If not, it learns of it.
+    pub fn knows(&self, version: u64) -> bool {
+        let known = self.version.load(Ordering::Relaxed) == version;
+        if !known {
+            self.told(version);
+        }
+        known
+    }
+
+    /// The reader learns of a version.
+    pub fn told(&self, version: u64) {
+        if !self.is_pinned() {
+            self.version.store(version, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How a read comes to begin, as far as its source has a say.
+pub enum ReadGate {
+    /// It need not begin: the source is another now, or has nothing there.
+    Over(Result<usize, Fault>),
+    /// The source has changed and has not said what it holds now.
+    Accepting,
+    /// It reaches the end known so far: the source is to be asked how large it is.
+    Ask,
+    /// The source is being asked for it.
+    Asking,
+    Open,
+}
+
+/// Whether the source has been asked for its size, for one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeQuestion {
+    NotAsked,
+    Asking,
+    Answered,
+}
+
+/// Whether a read of `range` may begin on this file.
+#[inline]
+pub fn gate(
+    files: &Files,
+    file: FileId,
+    cursor: &VersionCursor,
+    range: ByteRange,
+    question: SizeQuestion,
+) -> ReadGate {
+    let (known, accepting) = files.known_now(file);
+    if !cursor.knows(known.version) {
+        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
+    }
+    if accepting {
+        return ReadGate::Accepting;
+    }
+    match question {
+        SizeQuestion::Asking => return ReadGate::Asking,
+        SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => {
+            return ReadGate::Ask;
+        }
+        SizeQuestion::NotAsked | SizeQuestion::Answered => {}
+    }
+    if cursor.size().is_some_and(|pinned| pinned != known.size) {
+        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
+    }
+    if range.is_empty() || range.start() >= known.size {
+        return ReadGate::Over(Ok(0));
+    }
+    ReadGate::Open
+}
+
+/// How a read has ended: one that was served while the source grew may hold bytes from after that.
+#[inline]
+pub fn settle(
+    files: &Files,
+    file: FileId,
+    cursor: &VersionCursor,
+    outcome: Result<usize, Error>,
+) -> Result<usize, Error> {
+    if cursor.size().is_none() && outcome.is_ok() {
+        return outcome;
+    }
+    let known = files.known(file);
+    let grew = cursor.size().is_some_and(|pinned| pinned != known.size);
+    let outcome = if grew {
+        outcome.and(Err(Error::Changed))
+    } else {
+        outcome
+    };
+    if outcome == Err(Error::Changed) {
+        cursor.told(known.version);
+    }
+    outcome
 }
 
 #[cfg(test)]

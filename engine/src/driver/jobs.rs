@@ -9,9 +9,12 @@
 //! Example: a read of 8 KiB misses and the policy adds 128 KiB of readahead. Two jobs: the caller takes the demand one; a
 //! worker takes the other.
 
+use crate::budget::Claim;
 use crate::chunk::Chunk;
+use crate::store::{Lease, Store};
 use foreread_core::event::Class;
-use foreread_core::units::{ByteRange, FetchId, FileId};
+use foreread_core::machine::Machine;
+use foreread_core::units::{ByteRange, FetchId, FileId, GroupSlot, Nanos, PageSize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +48,7 @@ pub struct Part {
 
 /// How a transfer went that did not fail.
 #[derive(Clone, Copy, Debug)]
-pub struct Transferred {
+pub struct TransferReport {
     pub bytes: u64,
     /// How large the source is now.
     pub size: u64,
@@ -61,14 +64,14 @@ pub struct Jobs {
     /// Run by threads now.
     running: u32,
     /// Those of them that stream, and whether they are to end.
-    streaming: Vec<(FetchId, Cancelled)>,
+    streaming: Vec<(FetchId, CancelFlag)>,
 }
 
 /// Whether a stream is to end before its last byte. Read without the lock.
 #[derive(Clone, Debug, Default)]
-pub struct Cancelled(Arc<AtomicBool>);
+pub struct CancelFlag(Arc<AtomicBool>);
 
-impl Cancelled {
+impl CancelFlag {
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -190,8 +193,8 @@ impl Jobs {
     }
 
     /// The job that begins is read piece by piece.
-    pub fn streams(&mut self, fetch: FetchId) -> Cancelled {
-        let cancelled = Cancelled::default();
+    pub fn streams(&mut self, fetch: FetchId) -> CancelFlag {
+        let cancelled = CancelFlag::default();
         self.streaming.push((fetch, cancelled.clone()));
         cancelled
     }
@@ -235,6 +238,186 @@ impl Jobs {
 
 fn brings(job: &Job, file: FileId, range: ByteRange) -> bool {
     job.file == file && !job.range.intersect(range).is_empty()
+}
+
+// Bytes that a fetch brought go to their pages, and bytes of pages to a read.
+//
+// Never: decides which pages those are; the machine has said so before.
+//
+// ```text
+//   parts of a fetch ──keep──► groups of the store ──fill──► a lease: what a read may copy from
+// ```
+
+/// Puts what has arrived in place: whole pages, and the last one of the file.
+pub fn keep(machine: &Machine, store: &mut Store, job: &Job, parts: Vec<Part>, bytes: u64) {
+    let page_size = machine.config().page;
+    let arrived = job.range.start() + bytes;
+    for part in parts {
+        let page = page_size.page_of(part.start);
+        let end = part.start + part.chunk.bytes().len() as u64;
+        let slot = machine.group_slot(job.file, page / GROUP_PAGES);
+        let at = page % GROUP_PAGES;
+        if arrived < end.min(job.range.end()) {
+            // An early end is rare: the whole pages at the front are kept, and what follows is given up.
+            let whole = page_size.page_of(arrived - part.start.min(arrived));
+            if let Some(slot) = slot.filter(|_| whole > 0) {
+                keep_front(store, slot, part.chunk, (at, whole));
+            }
+            return;
+        }
+        if let Some(slot) = slot {
+            store.put(slot, at as usize, Arc::new(part.chunk));
+        }
+    }
+}
+
+/// Keeps this many pages at the front of a chunk that belongs at page `at` of its group.
+fn keep_front(store: &mut Store, slot: GroupSlot, chunk: Chunk, (at, whole): (u64, u64)) {
+    let gone = (chunk.pages() as u64).saturating_sub(whole);
+    store.put(slot, at as usize, Arc::new(chunk));
+    if gone > 0 {
+        store.drop_pages(slot, (u64::MAX >> (GROUP_PAGES - gone)) << (at + whole));
+    }
+}
+
+/// Leases the bytes of a range whose pages are all present. False when they are not: a bug.
+pub fn fill(
+    machine: &Machine,
+    store: &Store,
+    file: FileId,
+    range: ByteRange,
+    lease: &mut Lease,
+) -> bool {
+    let group_bytes = machine.config().page.bytes() * GROUP_PAGES;
+    let mut at = range.start();
+    while at < range.end() {
+        let number = at / group_bytes;
+        let base = number * group_bytes;
+        let end = range.end().min(base + group_bytes);
+        let Some(slot) = machine.group_slot(file, number) else {
+            return false;
+        };
+        if !store.lease(slot, (at - base) as usize..(end - base) as usize, lease) {
+            return false;
+        }
+        at = end;
+    }
+    true
+}
+
+// A fetch that has been submitted to a queue in pieces, one for each group of pages, and the order in which they land.
+//
+// Example: a fetch of three pieces. Piece 1 arrives first and waits; piece 0 arrives, and both land; piece 2 arrives and
+// ends the fetch. A piece that ends early (the end of the file) ends the fetch at once.
+
+/// A fetch that has been submitted, in pieces.
+pub struct SubmittedFetch {
+    /// Distinguishes this use of a slot from earlier ones; with the number of the piece it is the tag of a transfer.
+    pub serial: u64,
+    pub job: Job,
+    /// Pieces at the queue.
+    pub left: u32,
+    /// Pieces that wait for one before them.
+    early: Vec<FetchPiece>,
+    landed: LandedFront,
+    /// The machine has its answer; pieces that still arrive are dropped.
+    pub answered: bool,
+    /// When it was submitted.
+    pub began: Nanos,
+    /// Its share of the budget.
+    pub claim: Claim,
+}
+
+/// A piece that has arrived.
+pub struct FetchPiece {
+    /// Its place in the fetch.
+    pub number: u64,
+    pub part: Part,
+    /// Bytes that were read.
+    pub read: u64,
+}
+
+/// What has landed of a fetch, from its front.
+#[derive(Clone, Copy, Debug, Default)]
+struct LandedFront {
+    pieces: u64,
+    bytes: u64,
+}
+
+/// Pieces that land now.
+pub struct Landing {
+    pub parts: Vec<Part>,
+    /// Bytes of the fetch that have landed then.
+    pub bytes: u64,
+    /// Nothing more of it lands.
+    pub over: bool,
+}
+
+impl SubmittedFetch {
+    pub fn new(serial: u64, job: Job, pieces: u32, began: Nanos, claim: Claim) -> SubmittedFetch {
+        let (early, landed) = (Vec::new(), LandedFront::default());
+        SubmittedFetch {
+            serial,
+            job,
+            left: pieces,
+            early,
+            landed,
+            answered: false,
+            began,
+            claim,
+        }
+    }
+
+    /// It has its answer, and what waits to land is not needed.
+    pub fn fail(&mut self) {
+        self.answered = true;
+        self.early.clear();
+    }
+
+    /// A piece arrives. Takes those that follow on what has landed.
+    pub fn arrive(&mut self, piece: Option<FetchPiece>) -> Landing {
+        self.early.extend(piece);
+        let (mut parts, mut short) = (Vec::new(), false);
+        while let Some(at) = self
+            .early
+            .iter()
+            .position(|piece| piece.number == self.landed.pieces)
+            .filter(|_| !short)
+        {
+            let FetchPiece { part, read, .. } = self.early.swap_remove(at);
+            let wanted = (part.chunk.bytes().len() as u64).min(self.job.range.end() - part.start);
+            short = read < wanted;
+            self.landed = LandedFront {
+                pieces: self.landed.pieces + 1,
+                bytes: self.landed.bytes + read.min(wanted),
+            };
+            parts.push(part);
+        }
+        let bytes = self.landed.bytes;
+        self.answered = short || bytes >= self.job.range.len();
+        Landing {
+            parts,
+            bytes,
+            over: self.answered,
+        }
+    }
+}
+
+/// The pages of one group, of those that a range touches: the first, and the one past the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPages {
+    pub first: u64,
+    pub end: u64,
+}
+
+/// The groups of pages that a range touches.
+pub fn groups(page: PageSize, range: ByteRange) -> impl Iterator<Item = GroupPages> {
+    let pages = page.cover(range);
+    let cut = move |number| GroupPages {
+        first: pages.first.max(number * GROUP_PAGES),
+        end: pages.end.min((number + 1) * GROUP_PAGES),
+    };
+    (pages.first / GROUP_PAGES..pages.end.div_ceil(GROUP_PAGES)).map(cut)
 }
 
 #[cfg(test)]

@@ -17,9 +17,12 @@
 //! stops there when the thread holds the lock, and where the last owner drops a source behind the lock.
 
 use crate::error::Fault;
+use crate::source::{EIO, SourceError, report_failure};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 /// Safety timeout of a sleeping thread, in case a wakeup is missed.
@@ -186,4 +189,26 @@ mod held {
     pub fn is() -> bool {
         false
     }
+}
+
+// A panic in another program's code (a source, a task's runtime) ends here.
+//
+// Example: `read_at` of a source panics. The fetch fails with EIO, its readers get that error, and the thread that ran
+// it goes on with the next fetch.
+
+/// A panic in a source is an error of that source.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T, SourceError>) -> Result<T, SourceError> {
+    let panicked = |_| SourceError::Io {
+        errno: EIO,
+        what: "a panic in the source".to_string(),
+    };
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(panicked)
+        .and_then(|result| result)
+        .inspect_err(report_failure)
+}
+
+/// Wakes a task.
+pub fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }

@@ -7,8 +7,7 @@
 //! Example: bytes arrive that two sleeping callers and one task wait for. Two condvars and one waker are collected; the
 //! thread that brought the bytes gives up the lock, notifies both condvars and calls the waker.
 
-use super::lock::Remote;
-use super::panics;
+use super::lock::{self, Remote};
 use crate::source::{Queue, Source};
 use crate::sync::Condvar;
 use foreread_core::units::FileId;
@@ -102,6 +101,6 @@ impl Notifications {
 
     /// Calls the wakers and drops what was closed.
     pub fn wake_tasks(self) {
-        self.wakers.into_iter().for_each(panics::wake);
+        self.wakers.into_iter().for_each(lock::wake);
     }
 }

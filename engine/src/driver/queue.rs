@@ -15,20 +15,18 @@
 //! ```
 
 mod attend;
-mod poller;
 
-use super::jobs::{Job, Jobs, Part};
+use super::jobs::{FetchPiece, Job, Jobs, Part, SubmittedFetch, groups};
 use super::lock::Remote;
 use super::notifications::{Notifications, QueueKey};
-use super::submitted::{Piece, Submitted, groups};
 use crate::budget::Budget;
 use crate::source::{Ended, Queue, SourceError};
 use crate::sync::Condvar;
+use attend::Poller;
+pub use attend::STALE;
 pub use attend::TaskWait;
 use foreread_core::event::Class;
 use foreread_core::units::{FetchId, FileId, Nanos, PageSize};
-use poller::Poller;
-pub use poller::STALE;
 use std::sync::{Arc, Weak};
 
 /// Bits of a tag that number the piece.
@@ -57,7 +55,7 @@ struct QueueState {
     depth: usize,
     number: u64,
     /// Fetches of which transfers are in flight.
-    submitted: Vec<Submitted>,
+    submitted: Vec<SubmittedFetch>,
     /// Transfers at the queue.
     in_flight: usize,
     /// A thread reaps it.
@@ -140,13 +138,13 @@ impl QueueState {
 
 /// The queues by file number, how many of them no thread attends to, and which of these a task polls: few, [`Queues::max_polled`].
 #[derive(Default)]
-struct Table {
+struct QueueTable {
     queues: Vec<Option<QueueState>>,
     unattended: u32,
     polled: Vec<FileId>,
 }
 
-impl Table {
+impl QueueTable {
     fn get(&self, file: FileId) -> Option<&QueueState> {
         self.queues.get(file.0 as usize)?.as_ref()
     }
@@ -166,7 +164,7 @@ impl Table {
         Some(result)
     }
 
-    /// As [`Table::update`], if the file number is still this queue's.
+    /// As [`QueueTable::update`], if the file number is still this queue's.
     fn update_by_key<R>(
         &mut self,
         key: QueueKey,
@@ -194,7 +192,7 @@ pub struct SerialJob {
 
 /// What a thread took out of the jobs for the queues.
 #[derive(Default)]
-pub struct Filled {
+pub struct QueueFill {
     pub batches: Vec<Batch>,
     /// Readahead for which the budget has nothing left.
     pub refused: Vec<Job>,
@@ -225,19 +223,19 @@ pub enum Arrival {
         parts: Vec<Part>,
         bytes: u64,
         size: u64,
-        over: Option<Over>,
+        over: Option<FetchEnd>,
     },
 }
 
 /// When a fetch that is over began, and whether it was readahead.
-pub struct Over {
+pub struct FetchEnd {
     pub began: Nanos,
     pub ahead: bool,
 }
 
 /// See the head of this file.
 pub struct Queues {
-    table: Table,
+    table: QueueTable,
     /// Threads that wait until a caller no longer reaps their queue, or stand by for a task that polls it.
     waiting_threads: u32,
     /// Fetches submitted so far.
@@ -257,7 +255,7 @@ impl Queues {
         };
         let max_polled = (cores / 2) as u32;
         Queues {
-            table: Table::default(),
+            table: QueueTable::default(),
             waiting_threads: 0,
             serials: 0,
             page,
@@ -379,7 +377,7 @@ impl Queues {
     // ---- submitting ----
 
     /// Takes what the queues have room for out of the jobs.
-    pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut Filled) {
+    pub fn fill(&mut self, jobs: &mut Jobs, began: Nanos, filled: &mut QueueFill) {
         let Queues {
             table,
             serials,
@@ -412,7 +410,7 @@ impl Queues {
             };
             table.update(job.file, |queue| {
                 queue.in_flight += pieces;
-                queue.submitted.push(Submitted::new(
+                queue.submitted.push(SubmittedFetch::new(
                     serial_job.serial,
                     *job,
                     pieces as u32,
@@ -450,11 +448,12 @@ impl Queues {
         self.close(key, |_| true)
     }
 
-    fn close(&mut self, key: QueueKey, is_refused: impl Fn(&Submitted) -> bool) -> Vec<Job> {
+    fn close(&mut self, key: QueueKey, is_refused: impl Fn(&SubmittedFetch) -> bool) -> Vec<Job> {
         let refused = self.table.update_by_key(key, |queue| {
             queue.closed = true;
             let all = std::mem::take(&mut queue.submitted).into_iter();
-            let (refused, left): (Vec<Submitted>, Vec<Submitted>) = all.partition(is_refused);
+            let (refused, left): (Vec<SubmittedFetch>, Vec<SubmittedFetch>) =
+                all.partition(is_refused);
             queue.submitted = left;
             queue.in_flight -= refused
                 .iter()
@@ -528,13 +527,13 @@ impl Queues {
                 Ok((read, size)) => {
                     let (number, start) = (tag & ((1 << PIECE_BITS) - 1), ended.transfer.offset());
                     let chunk = ended.transfer.into_chunks().pop();
-                    let piece = chunk.map(|chunk| Piece {
+                    let piece = chunk.map(|chunk| FetchPiece {
                         number,
                         part: Part { start, chunk },
                         read,
                     });
                     let landing = fetch.arrive(piece);
-                    let over = landing.over.then(|| Over {
+                    let over = landing.over.then(|| FetchEnd {
                         began: fetch.began,
                         ahead: fetch.claim.is_ahead(),
                     });

@@ -8,34 +8,34 @@
 //!                 └─────┴─ neither: sleep until another thread has something for it
 //! ```
 //!
-//! Example, the first hit of 4 KiB in a page (later ones: `hits.rs`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
+//! Example, the first hit of 4 KiB in a page (later ones take no lock, see `read_hit`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
-use super::files::OpenFile;
-use super::lock::WAKEUP_TIMEOUT;
-use super::queue::Reaper;
-use super::read_buf::ReadBuf;
-use super::reads::Ready;
-use super::reaping::{self, Tried};
-use super::shared::{Guard, Outside, Shared};
+use super::files::{self, OpenFile, ReadGate, SizeQuestion, VersionCursor};
+use super::lock::{self, WAKEUP_TIMEOUT};
+use super::queue::{Reaper, TaskWait};
+use super::reads::{Hit, ReadBuf, Ready};
+use super::reaping::{self, ReapAttempt};
+use super::shared::{DriverShared, Guard, Outside};
+use super::state::State;
 use super::transfer;
-use super::version_cursor::{self, Gate, SizeQuestion, VersionCursor};
 use crate::error::Fault;
 use crate::source::EIO;
-use crate::store::Known;
+use crate::store::{Lease, SizedVersion};
 use foreread_core::event::{Error, Event};
-use foreread_core::units::{ByteRange, FileId};
+use foreread_core::units::{ByteRange, FileId, ReadId};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 /// What a read has been given so far.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct ReadSoFar {
     bytes: usize,
     /// Bytes that the machine promised and the store does not have: a bug, and never a guess.
     torn: bool,
 }
 
-impl Given {
+impl ReadSoFar {
     fn outcome(&self) -> Result<usize, Error> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
         // In a release build too: an error, and never bytes that were not filled.
@@ -49,14 +49,14 @@ impl Given {
 
 /// A read that has begun.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct StartedRead {
     pub slot: u32,
     pub file: FileId,
     pub range: ByteRange,
 }
 
 /// A read that has been given what there was.
-pub struct Taken<'a> {
+pub struct ReadStep<'a> {
     pub state: Guard<'a>,
     /// How it has ended, if it has; its slot is free then.
     pub outcome: Option<Result<usize, Error>>,
@@ -65,7 +65,7 @@ pub struct Taken<'a> {
 /// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
 /// the read fails and the reader learns of it. `waits` is called before the first wait, if there is one.
 pub fn read(
-    shared: &Arc<Shared>,
+    shared: &Arc<DriverShared>,
     OpenFile { file, open }: OpenFile,
     seen: &VersionCursor,
     buf: &mut ReadBuf<'_, '_>,
@@ -76,14 +76,14 @@ pub fn read(
     let mut state = reaping::enter(shared, file)?;
     let mut question = SizeQuestion::NotAsked;
     loop {
-        match version_cursor::gate(&state.files, file, seen, range, question) {
-            Gate::Open | Gate::Asking => break,
-            Gate::Over(end) => {
+        match files::gate(&state.files, file, seen, range, question) {
+            ReadGate::Open | ReadGate::Asking => break,
+            ReadGate::Over(end) => {
                 state.unlock();
                 return end;
             }
-            Gate::Accepting => state = transfer::await_accepted(state, file)?,
-            Gate::Ask => {
+            ReadGate::Accepting => state = transfer::await_accepted(state, file)?,
+            ReadGate::Ask => {
                 question = SizeQuestion::Answered;
                 state = transfer::check(state, file)?;
             }
@@ -94,20 +94,20 @@ pub fn read(
         return Err(Fault::Read(Error::Limit));
     };
     state.begin(now, slot, open, range);
-    let Finished { state, outcome } = finish(
+    let ReadEnd { state, outcome } = finish(
         state,
-        Begun { slot, file, range },
+        StartedRead { slot, file, range },
         buf,
-        &mut Given::default(),
+        &mut ReadSoFar::default(),
         waits,
     )?;
-    let outcome = version_cursor::settle(&state.files, file, seen, outcome);
+    let outcome = files::settle(&state.files, file, seen, outcome);
     state.unlock();
     outcome.map_err(Fault::Read)
 }
 
 /// A read that has ended.
-pub struct Finished<'a> {
+pub struct ReadEnd<'a> {
     pub state: Guard<'a>,
     pub outcome: Result<usize, Error>,
 }
@@ -115,17 +115,17 @@ pub struct Finished<'a> {
 /// From the look-up to the last byte or the error. This thread does what the read waits for, or sleeps.
 pub fn finish<'a>(
     mut state: Guard<'a>,
-    begun: Begun,
+    begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
+    given: &mut ReadSoFar,
     mut waits: Option<&mut dyn FnMut()>,
-) -> Result<Finished<'a>, Fault> {
-    let Begun { slot, file, range } = begun;
+) -> Result<ReadEnd<'a>, Fault> {
+    let StartedRead { slot, file, range } = begun;
     loop {
         let taken = take(state, begun, buf, given)?;
         state = taken.state;
         if let Some(outcome) = taken.outcome {
-            return Ok(Finished { state, outcome });
+            return Ok(ReadEnd { state, outcome });
         }
         if let Some(waits) = waits.take() {
             // Wakeups are sent later: perhaps no other thread is needed.
@@ -136,7 +136,7 @@ pub fn finish<'a>(
             let claim = state.shared().budget.demand(job.range.len());
             state = transfer::run(state, &job, claim)?;
         } else {
-            let Tried {
+            let ReapAttempt {
                 state: tried,
                 reaped,
             } = reaping::reap(state, file, Reaper::Caller(slot))?;
@@ -148,30 +148,30 @@ pub fn finish<'a>(
 /// Copies every piece that is ready. A read that has ended frees its slot.
 pub fn take<'a>(
     mut state: Guard<'a>,
-    begun: Begun,
+    begun: StartedRead,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
-) -> Result<Taken<'a>, Fault> {
-    let Begun { slot, range, .. } = begun;
+    given: &mut ReadSoFar,
+) -> Result<ReadStep<'a>, Fault> {
+    let StartedRead { slot, range, .. } = begun;
     while let Some(ready) = state.reads.next_piece(slot) {
         let last = ready.last;
         state = copy(state, ready, range, buf, given)?;
         if last {
             state.reads.free(slot);
-            return Ok(Taken {
+            return Ok(ReadStep {
                 state,
                 outcome: Some(given.outcome()),
             });
         }
     }
     let Some(error) = state.reads.error(slot) else {
-        return Ok(Taken {
+        return Ok(ReadStep {
             state,
             outcome: None,
         });
     };
     state.reads.free(slot);
-    Ok(Taken {
+    Ok(ReadStep {
         state,
         outcome: Some(Err(error)),
     })
@@ -183,7 +183,7 @@ fn copy<'a>(
     ready: Ready,
     range: ByteRange,
     buf: &mut ReadBuf<'_, '_>,
-    given: &mut Given,
+    given: &mut ReadSoFar,
 ) -> Result<Guard<'a>, Fault> {
     let outside = state.unlock();
     let at = (ready.range.start() - range.start()) as usize;
@@ -199,7 +199,10 @@ fn copy<'a>(
 }
 
 /// Releases the lock until this caller is notified: for its read, or because a job needs a thread.
-fn sleep(mut state: Guard<'_>, Begun { slot, file, range }: Begun) -> Result<Guard<'_>, Fault> {
+fn sleep(
+    mut state: Guard<'_>,
+    StartedRead { slot, file, range }: StartedRead,
+) -> Result<Guard<'_>, Fault> {
     if let Some(wakeups) = state.wakeups() {
         // Things may have moved on meanwhile: the caller looks again.
         return state.release().wake(wakeups).lock();
@@ -218,10 +221,327 @@ fn sleep(mut state: Guard<'_>, Begun { slot, file, range }: Begun) -> Result<Gua
 }
 
 /// What is known of a file. Waits where the source has changed and has not said yet how large it is.
-pub fn known(shared: &Arc<Shared>, file: FileId) -> Result<Known, Fault> {
+pub fn known(shared: &Arc<DriverShared>, file: FileId) -> Result<SizedVersion, Fault> {
     Ok(
         transfer::await_accepted(Outside::enter(shared).lock()?, file)?
             .files
             .known(file),
     )
+}
+
+// Hits that take no lock of the driver.
+//
+// A read whose bytes are shown (`store/shown.rs`) is copied from there and noted. Whatever takes the driver's lock next
+// reports what was noted to the machine first (`reads.rs`). A thread that has noted many takes the lock for that itself.
+//
+// ```text
+//   read ──► shown? ──yes──► lease, copy, note ──64 are noted──► the lock: reported
+//              │ no
+//              └──► the lock, as any read
+// ```
+//
+// Example: 16 threads read pages of 4 KiB that are cached. Of 64 reads of a thread one takes the lock, for all threads; each of
+// the others takes two locks that hardly any other thread wants.
+
+/// Reads `range`, if it is shown. Nothing when the driver has to be asked.
+#[inline]
+pub fn read_hit(
+    shared: &Arc<DriverShared>,
+    OpenFile { file, open }: OpenFile,
+    seen: &VersionCursor,
+    buf: &mut ReadBuf<'_, '_>,
+    range: ByteRange,
+) -> Option<Result<usize, Fault>> {
+    let mut lease = Lease::default();
+    // After a panic behind the lock what is shown may be outdated.
+    if !shared
+        .shown
+        .lease(file, range, |known| seen.allows(known), &mut lease)
+        || shared.state.is_stopped()
+    {
+        return None;
+    }
+    let len = buf.take(0, &lease);
+    drop(lease);
+    if shared.noted.note(Hit { open, range }) {
+        return Some(report(shared, file).map(|()| len));
+    }
+    Some(Ok(len))
+}
+
+/// Takes the lock, which reports what was noted, and does what any read does then.
+#[cold]
+fn report(shared: &Arc<DriverShared>, file: FileId) -> Result<(), Fault> {
+    let now = shared.now();
+    let mut state = reaping::enter(shared, file)?;
+    state.ring_timer(now);
+    state.unlock();
+    Ok(())
+}
+
+// Reads by tasks: callers that must not wait, and leave a waker instead.
+//
+// A task does what a thread does in `read.rs`, except what takes time: fetches go to the file's queue or to a worker, and a
+// worker asks whether the source has grown. Of the tasks that wait for a queue one has itself polled again for a moment and
+// looks into it (`queue/attend.rs`); a thread on standby reaps when none does. Where no thread can be had, the read is done on
+// the spot: late is better than never.
+//
+// Example: a task polls a read that misses, of a source without a queue. The read begins, its fetch goes to a worker, the waker
+// stays in the slot, and the poll is pending. The worker completes the fetch, gives up the lock and calls the waker; the second
+// poll copies the bytes. With a queue the fetch is submitted; the task is polled again at once, and again until it ends.
+//
+// ```text
+//   poll ──► past the end as known? ──► a worker asks the source ──► woken ─┐
+//     │ no                                                                  │
+//     ├──► begun: Read ◄────────────────────────────────────────────────────┘
+//     │      ├─ served: copy, Release; the last piece: done
+//     │      └─ nothing yet: leave the waker, hand the fetches over, Pending ──► woken by Serve or Fail: look again
+//   drop ──► what was served is released, Abandon, the slot is free
+// ```
+
+/// How far a task's read has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Its slot, from the first question to the last byte.
+    slot: Option<u32>,
+    /// Its file, as long as it has a slot.
+    file: Option<FileId>,
+    /// The read, once it has begun.
+    read: Option<ReadId>,
+    /// The source has been asked for its size.
+    asked: bool,
+    given: ReadSoFar,
+}
+
+impl Progress {
+    /// Nothing has been done for the read.
+    pub fn is_first(&self) -> bool {
+        self.slot.is_none()
+    }
+}
+
+/// A read that was polled.
+struct PollStep<'a> {
+    state: Guard<'a>,
+    outcome: Poll<Result<usize, Fault>>,
+    /// It polls its queue: to be polled again.
+    again: bool,
+}
+
+impl<'a> PollStep<'a> {
+    fn pending(state: Guard<'a>) -> PollStep<'a> {
+        PollStep {
+            state,
+            outcome: Poll::Pending,
+            again: false,
+        }
+    }
+
+    /// The read is over: polled once more it would be a new one.
+    fn over(
+        mut state: Guard<'a>,
+        progress: &mut Progress,
+        outcome: Result<usize, Fault>,
+    ) -> PollStep<'a> {
+        if let Some(slot) = std::mem::take(progress).slot {
+            state.reads.free(slot);
+        }
+        PollStep {
+            state,
+            outcome: Poll::Ready(outcome),
+            again: false,
+        }
+    }
+}
+
+/// A task's read: what is the same in every poll.
+pub struct TaskRead<'a> {
+    pub at: OpenFile,
+    pub seen: &'a VersionCursor,
+    pub offset: u64,
+    pub waker: &'a Waker,
+}
+
+/// Goes on with a task's read of `range`, as `read::read` does. Pending means that its waker will be called.
+pub fn poll_read(
+    shared: &Arc<DriverShared>,
+    task: &TaskRead<'_>,
+    buf: &mut ReadBuf<'_, '_>,
+    range: ByteRange,
+    progress: &mut Progress,
+) -> Poll<Result<usize, Fault>> {
+    let polled = Outside::enter(shared).lock().and_then(|mut state| {
+        if progress.read.is_some() {
+            state = look(state, task.at.file, progress)?;
+        } else {
+            match begin(state, task, range, progress)? {
+                Start::Begun(begun) => state = begun,
+                Start::Not(polled) => return Ok(polled),
+            }
+        }
+        go_on(state, task, range, buf, progress)
+    });
+    match polled {
+        Ok(PollStep {
+            state,
+            outcome,
+            again,
+        }) => {
+            state.unlock();
+            if again {
+                // After what this thread has woken: other tasks go on first.
+                lock::wake(task.waker.clone());
+            }
+            outcome
+        }
+        Err(fault) => Poll::Ready(Err(fault)),
+    }
+}
+
+/// A task that polls takes what has ended out of the queue.
+fn look<'a>(state: Guard<'a>, file: FileId, progress: &Progress) -> Result<Guard<'a>, Fault> {
+    let polls = progress
+        .slot
+        .is_some_and(|slot| state.queues.is_polled_by(file, slot));
+    if polls {
+        reaping::look_in_for_task(state, file)
+    } else {
+        Ok(state)
+    }
+}
+
+/// Whether a read has begun.
+enum Start<'a> {
+    Begun(Guard<'a>),
+    Not(PollStep<'a>),
+}
+
+fn begin<'a>(
+    mut state: Guard<'a>,
+    task: &TaskRead<'_>,
+    range: ByteRange,
+    progress: &mut Progress,
+) -> Result<Start<'a>, Fault> {
+    let OpenFile { file, open } = task.at;
+    loop {
+        let asking = progress
+            .slot
+            .is_some_and(|slot| state.reads.awaits_size(slot));
+        let question = match (progress.asked, asking) {
+            (false, _) => SizeQuestion::NotAsked,
+            (true, true) => SizeQuestion::Asking,
+            (true, false) => SizeQuestion::Answered,
+        };
+        match files::gate(&state.files, file, task.seen, range, question) {
+            ReadGate::Open => break,
+            ReadGate::Over(end) => return Ok(Start::Not(PollStep::over(state, progress, end))),
+            ReadGate::Ask if state.workers.is_unavailable() => {
+                progress.asked = true;
+                state = transfer::check(state, file)?;
+            }
+            ReadGate::Ask => {
+                progress.asked = true;
+                await_size(&mut state, file, progress, task.waker)?;
+                state.jobs.push_check(file);
+                return Ok(Start::Not(PollStep::pending(state)));
+            }
+            // Woken by another thread, the worker has not come back; or the source says what it holds now.
+            ReadGate::Asking | ReadGate::Accepting => {
+                await_size(&mut state, file, progress, task.waker)?;
+                return Ok(Start::Not(PollStep::pending(state)));
+            }
+        }
+    }
+    let now = state.shared().now();
+    state.ring_timer(now);
+    let Some(slot) = progress.slot.or_else(|| state.reads.take_slot()) else {
+        return Ok(Start::Not(PollStep::over(
+            state,
+            progress,
+            Err(Fault::Read(Error::Limit)),
+        )));
+    };
+    (progress.slot, progress.file) = (Some(slot), Some(file));
+    progress.read = Some(state.begin(now, slot, open, range));
+    Ok(Start::Begun(state))
+}
+
+/// The task waits for the size of the source.
+fn await_size(
+    state: &mut State,
+    file: FileId,
+    progress: &mut Progress,
+    waker: &Waker,
+) -> Result<(), Fault> {
+    let slot = progress
+        .slot
+        .or_else(|| state.reads.take_slot())
+        .ok_or(Fault::Read(Error::Limit))?;
+    progress.slot = Some(slot);
+    state.reads.await_size(slot, file, waker);
+    Ok(())
+}
+
+/// Takes what there is, and says what else is needed.
+fn go_on<'a>(
+    state: Guard<'a>,
+    task: &TaskRead<'_>,
+    range: ByteRange,
+    buf: &mut ReadBuf<'_, '_>,
+    progress: &mut Progress,
+) -> Result<PollStep<'a>, Fault> {
+    let (file, Some(slot)) = (task.at.file, progress.slot) else {
+        return Err(Fault::Read(Error::Limit));
+    };
+    let begun = StartedRead { slot, file, range };
+    let ReadStep { mut state, outcome } = take(state, begun, buf, &mut progress.given)?;
+    let (state, outcome) = if let Some(outcome) = outcome {
+        // Its slot is free.
+        *progress = Progress::default();
+        state.end_poll(file, slot);
+        (state, outcome)
+    } else if state.workers.is_unavailable() {
+        // No other thread does: as a thread would.
+        let mut given = std::mem::take(progress).given;
+        state.end_poll(file, slot);
+        let ReadEnd { state, outcome } = finish(state, begun, buf, &mut given, None)?;
+        (state, outcome)
+    } else {
+        let now = state.shared().now();
+        let again = state.task_waits(now, file, slot) == TaskWait::Polls;
+        if !again {
+            state.reads.await_bytes(slot, file, task.waker);
+            state.want_reaper_thread(file);
+        }
+        return Ok(PollStep {
+            state,
+            outcome: Poll::Pending,
+            again,
+        });
+    };
+    let outcome = files::settle(&state.files, file, task.seen, outcome);
+    Ok(PollStep {
+        state,
+        outcome: Poll::Ready(outcome.map_err(Fault::Read)),
+        again: false,
+    })
+}
+
+/// The read is abandoned.
+pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
+    let Some(slot) = progress.slot else { return };
+    let now = shared.now();
+    if let Ok(mut state) = Outside::enter(shared).lock() {
+        while let Some(ready) = state.reads.next_piece(slot) {
+            // Released first: a read of which a piece is lent out goes on until it comes back.
+            state.feed(now, Event::Release { lease: ready.lease });
+        }
+        if let Some(read) = progress.read {
+            state.feed(now, Event::Abandon { read });
+        }
+        let file = std::mem::take(progress).file;
+        state.reads.free(slot);
+        file.into_iter().for_each(|file| state.end_poll(file, slot));
+        state.unlock();
+    }
 }

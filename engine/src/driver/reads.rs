@@ -15,12 +15,15 @@
 use super::notifications::Notifications;
 use crate::source::Queue;
 use crate::store::Lease;
-use crate::sync::Condvar;
+use crate::sync::{Condvar, Mutex};
 use foreread_core::event::Error;
 use foreread_core::machine::MAX_READS;
-use foreread_core::units::{ByteRange, FileId, LeaseId, ReadId};
+use foreread_core::units::{ByteRange, FileId, LeaseId, OpenId, ReadId};
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 
 /// Bits of a read's number that are its slot; above them a count makes each number new.
@@ -38,7 +41,7 @@ pub struct Ready {
 }
 
 /// One slot for a read in progress; used again and again.
-struct Slot {
+struct ReadSlot {
     ready: VecDeque<Ready>,
     failed: Option<Error>,
     /// Its caller sleeps and has not been notified. The notifier clears it.
@@ -57,7 +60,7 @@ struct Slot {
 /// See the head of this file.
 #[derive(Default)]
 pub struct Reads {
-    slots: Vec<Slot>,
+    slots: Vec<ReadSlot>,
     free: Vec<u32>,
     begun: u64,
     /// Callers that sleep and have not been notified.
@@ -91,7 +94,7 @@ impl Reads {
             Some(slot) => Some(slot),
             None if self.slots.len() >= MAX_READS => None,
             None => {
-                self.slots.push(Slot::new());
+                self.slots.push(ReadSlot::new());
                 Some((self.slots.len() - 1) as u32)
             }
         }
@@ -131,7 +134,11 @@ impl Reads {
     }
 
     /// The slot of a read that has an answer; its caller is notified.
-    fn answered(&mut self, read: ReadId, notifications: &mut Notifications) -> Option<&mut Slot> {
+    fn answered(
+        &mut self,
+        read: ReadId,
+        notifications: &mut Notifications,
+    ) -> Option<&mut ReadSlot> {
         let slot = self
             .slots
             .get_mut((read.0 & ((1 << SLOT_BITS) - 1)) as usize)?;
@@ -247,7 +254,7 @@ impl Reads {
 
     /// Wakes a task that waits for bytes of the file. Its slot, if there is one.
     pub fn wake_task_of(&mut self, file: FileId, notifications: &mut Notifications) -> Option<u32> {
-        let waits = |slot: &Slot| slot.waker.is_some() && !slot.asks && slot.file == file;
+        let waits = |slot: &ReadSlot| slot.waker.is_some() && !slot.asks && slot.file == file;
         let index = self.slots.iter().position(waits)?;
         self.slots[index]
             .waker
@@ -269,11 +276,11 @@ impl Reads {
     }
 }
 
-impl Slot {
-    fn new() -> Slot {
+impl ReadSlot {
+    fn new() -> ReadSlot {
         let condvar = Arc::new(Condvar::new());
         let (ready, file) = (VecDeque::new(), FileId(0));
-        Slot {
+        ReadSlot {
             ready,
             failed: None,
             asleep: false,
@@ -284,6 +291,155 @@ impl Slot {
             asks: false,
         }
     }
+}
+
+// Where a read puts its bytes: one buffer, or several in a row.
+//
+// Never: takes more than there is room for.
+
+/// The caller's memory.
+pub enum ReadBuf<'a, 'b> {
+    /// One buffer.
+    One(&'a mut [u8]),
+    /// Several, filled in their order.
+    Many(&'a mut [IoSliceMut<'b>]),
+}
+
+impl ReadBuf<'_, '_> {
+    /// Bytes there is room for.
+    pub fn len(&self) -> usize {
+        match self {
+            ReadBuf::One(buf) => buf.len(),
+            ReadBuf::Many(bufs) => bufs
+                .iter()
+                .fold(0, |sum, buf| sum.saturating_add(buf.len())),
+        }
+    }
+
+    /// The bytes that there is room for, from `offset` on.
+    pub fn range_from(&self, offset: u64) -> ByteRange {
+        ByteRange::between(offset, offset.saturating_add(self.len() as u64))
+    }
+
+    /// Copies a piece to place `at`. Returns how much of it there was room for.
+    #[inline]
+    pub fn take(&mut self, at: usize, piece: &Lease) -> usize {
+        match self {
+            ReadBuf::One(buf) => piece.copy_to(buf.get_mut(at..).unwrap_or_default()),
+            ReadBuf::Many(bufs) => scatter(bufs, at, piece),
+        }
+    }
+}
+
+fn scatter(bufs: &mut [IoSliceMut<'_>], mut at: usize, piece: &Lease) -> usize {
+    let mut done = 0;
+    let mut bufs = bufs.iter_mut();
+    let mut room: &mut [u8] = &mut [];
+    for mut bytes in piece.slices() {
+        while !bytes.is_empty() {
+            while room.is_empty() {
+                let Some(next) = bufs.next() else { return done };
+                let skip = at.min(next.len());
+                at -= skip;
+                room = &mut next[skip..];
+            }
+            let len = bytes.len().min(room.len());
+            let (here, rest) = std::mem::take(&mut room).split_at_mut(len);
+            here.copy_from_slice(&bytes[..len]);
+            (room, bytes) = (rest, &bytes[len..]);
+            done += len;
+        }
+    }
+    done
+}
+
+// Hits that took no lock, until they are reported to the machine.
+//
+// Reported before anything else that a thread does behind the lock, so that a policy, the counters and the order of eviction are
+// those of all reads that ended before. Hits of one thread stay in their order.
+//
+// ```text
+//   note ──► one of 16 lists, by thread ──► take: every list that is filled, behind the driver's lock
+//              └─ its bit in `filled` is set by the first hit in it
+// ```
+//
+// Example: thread 3 has noted 10 hits and thread 4 has noted 64. Thread 4 takes the driver's lock, and all 74 are reported.
+
+/// Lists of hits. More threads than these share some.
+const LISTS: usize = 16;
+/// A list of this many is reported: the lock then costs each hit less than the copy of a page does.
+const MANY: usize = 64;
+
+/// A read that was served.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    pub open: OpenId,
+    pub range: ByteRange,
+}
+
+/// On cache lines that nothing else is on.
+#[repr(align(128))]
+#[derive(Default)]
+struct List(Mutex<Vec<Hit>>);
+
+/// Hits that have not been reported to the machine.
+#[derive(Default)]
+pub struct NotedHits {
+    /// Bit `n`: list `n` is not empty.
+    filled: AtomicU32,
+    lists: [List; LISTS],
+}
+
+impl NotedHits {
+    /// Notes a hit. True when there are many now.
+    pub fn note(&self, hit: Hit) -> bool {
+        let list = own_list();
+        let mut hits = self.lists[list]
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        hits.push(hit);
+        if hits.len() == 1 {
+            self.filled.fetch_or(1 << list, Ordering::Release);
+        }
+        hits.len() >= MANY
+    }
+
+    /// Whether there is a hit.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.filled.load(Ordering::Acquire) != 0
+    }
+
+    /// Gives every hit to `report`, those of one thread in their order.
+    #[cold]
+    pub fn take(&self, scratch: &mut Vec<Hit>, mut report: impl FnMut(Hit)) {
+        let filled = self.filled.swap(0, Ordering::AcqRel);
+        for list in (0..LISTS).filter(|list| filled >> list & 1 != 0) {
+            std::mem::swap(
+                &mut *self.lists[list]
+                    .0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner),
+                scratch,
+            );
+            scratch.drain(..).for_each(&mut report);
+        }
+    }
+}
+
+/// The list of this thread.
+fn own_list() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static OWN: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+    let own = OWN.get().unwrap_or_else(|| {
+        let own = NEXT.fetch_add(1, Ordering::Relaxed);
+        OWN.set(Some(own));
+        own
+    });
+    own as usize % LISTS
 }
 
 #[cfg(test)]

@@ -11,21 +11,18 @@
 //!
 //! A thread that is started runs one of the two [`Loops`], which this file does not know.
 
-use super::jobs::Part;
-use super::lock::{Lock, Locked, Unlocked};
-use super::noted::Noted;
+use super::jobs::{GroupPages, Part, groups};
+use super::lock::{Lock, Locked, Unlocked, guarded};
 use super::notifications::QueueKey;
-use super::panics::guarded;
 use super::queue::{Batch, serial_of, tag};
-use super::state::State;
-use super::submitted::{GroupPages, groups};
-use super::threads::Threads;
-use super::wakeups::Wakeups;
+use super::reads::NotedHits;
+use super::state::{State, Wakeups};
+use super::workers::Threads;
 use crate::budget::Budget;
 use crate::chunk::Pool;
 use crate::error::Fault;
 use crate::source::Transfer;
-use crate::store::Shown;
+use crate::store::ShownGroups;
 use crate::sync::Condvar;
 use foreread_core::units::{ByteRange, Nanos, PageSize};
 use std::ops::{Deref, DerefMut};
@@ -35,18 +32,18 @@ use std::time::{Duration, Instant};
 /// What the threads of a driver run.
 #[derive(Clone, Copy)]
 pub struct Loops {
-    pub worker: fn(&Arc<Shared>),
+    pub worker: fn(&Arc<DriverShared>),
     /// Reaps a queue for tasks.
-    pub reaper: fn(&Arc<Shared>, QueueKey),
+    pub reaper: fn(&Arc<DriverShared>, QueueKey),
 }
 
 /// See the head of this file.
-pub struct Shared {
+pub struct DriverShared {
     pub state: Lock<State>,
     /// What is read without the lock.
-    pub shown: Arc<Shown>,
+    pub shown: Arc<ShownGroups>,
     /// Reads that were served without the lock.
-    pub noted: Noted,
+    pub noted: NotedHits,
     /// Where idle workers wait.
     pub workers_condvar: Condvar,
     /// Where readers wait until a source that has changed has said what it holds.
@@ -59,7 +56,7 @@ pub struct Shared {
     pub loops: Loops,
 }
 
-impl Shared {
+impl DriverShared {
     /// Nanoseconds since the driver was made.
     pub fn now(&self) -> Nanos {
         let since = self.start.elapsed();
@@ -86,7 +83,7 @@ impl Shared {
 
 /// A thread that does not hold the lock.
 pub struct Outside<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<DriverShared>,
     unlocked: Unlocked,
 }
 
@@ -100,7 +97,7 @@ impl Deref for Outside<'_> {
 
 impl<'a> Outside<'a> {
     /// For a thread that comes from outside of the driver.
-    pub fn enter(shared: &'a Arc<Shared>) -> Outside<'a> {
+    pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,
             unlocked: Unlocked::enter(),
@@ -228,11 +225,11 @@ impl<'a> Outside<'a> {
 /// The state, for as long as this thread holds the lock.
 pub struct Guard<'a> {
     state: Locked<'a, State>,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<DriverShared>,
 }
 
 impl<'a> Guard<'a> {
-    pub fn shared(&self) -> &'a Arc<Shared> {
+    pub fn shared(&self) -> &'a Arc<DriverShared> {
         self.shared
     }
 

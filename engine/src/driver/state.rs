@@ -12,19 +12,16 @@
 //! Example: `Read` of a page that is present. The machine answers with one `Serve`; the store leases the bytes, and the
 //! piece is in the slot of the read when `feed` returns.
 
-use super::bytes;
-use super::files::{FileKey, Files, Opened};
-use super::jobs::{Job, Jobs, Part, Transferred};
+use super::files::{FileKey, Files, OpenAttempt};
+use super::jobs::{self, Job, Jobs, Part, TransferReport};
 use super::lock::Remote;
-use super::noted::{Hit, Noted};
 use super::notifications::Notifications;
-use super::queue::{Arrival, Filled, NewQueue, Queues, TaskWait};
-use super::reads::{Reads, Ready};
-use super::wakeups::Wakeups;
+use super::queue::{Arrival, Batch, NewQueue, QueueFill, Queues, TaskWait};
+use super::reads::{Hit, NotedHits, Reads, Ready};
 use super::workers::{CalledWorkers, Workers};
 use crate::budget::Budget;
 use crate::eventlog::EventLog;
-use crate::latency::Clocked;
+use crate::latency::LatencyClock;
 use crate::source::{EIO, Ended, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
@@ -54,7 +51,7 @@ pub struct State {
     hits: Vec<Hit>,
     notifications: Notifications,
     /// Times of the sources: demand when they began, and readahead.
-    pub clocked: [Clocked; 2],
+    pub clocked: [LatencyClock; 2],
     pub files: Files,
     pub reads: Reads,
     pub queues: Queues,
@@ -161,15 +158,15 @@ impl State {
     /// A new reader, or nothing when there are too many.
     pub fn open(&mut self, now: Nanos, file: FileId) -> Option<OpenId> {
         match self.files.open(file, MAX_IDS) {
-            Opened::Yes { open, size } => {
+            OpenAttempt::Yes { open, size } => {
                 self.feed(now, Event::Open { open, file, size });
                 if let Some(ns) = self.files.take_answer_ns(file) {
                     self.feed(now, Event::Answered { ns });
                 }
                 Some(open)
             }
-            Opened::No => None,
-            Opened::NoReader => {
+            OpenAttempt::No => None,
+            OpenAttempt::NoReader => {
                 self.forget(now, file);
                 None
             }
@@ -276,8 +273,7 @@ impl State {
                     whole: true,
                     last,
                 };
-                ready.whole =
-                    bytes::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
+                ready.whole = jobs::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
                 self.reads.serve(read, ready, &mut self.notifications);
             }
             Action::Fail { read, error } => self.reads.fail(read, error, &mut self.notifications),
@@ -332,7 +328,7 @@ impl State {
     /// Reports the reads that were served without the lock to the machine. Nothing is measured from the time of a hit: it is
     /// that of the event before.
     #[cold]
-    pub fn report_hits(&mut self, noted: &Noted) {
+    pub fn report_hits(&mut self, noted: &NotedHits) {
         let mut scratch = std::mem::take(&mut self.hits);
         noted.take(&mut scratch, |Hit { open, range }| {
             let read = self.reads.number();
@@ -371,7 +367,7 @@ impl State {
             return;
         }
         let bytes = part.start + part.chunk.bytes().len() as u64 - job.range.start();
-        bytes::keep(&self.machine, &mut self.store, job, vec![part], bytes);
+        jobs::keep(&self.machine, &mut self.store, job, vec![part], bytes);
         self.feed(
             now,
             Event::Progress {
@@ -387,17 +383,17 @@ impl State {
         now: Nanos,
         job: &Job,
         mut parts: Vec<Part>,
-        result: Result<Transferred, SourceError>,
+        result: Result<TransferReport, SourceError>,
     ) {
         match result {
-            Ok(Transferred { bytes, size }) => {
+            Ok(TransferReport { bytes, size }) => {
                 let bytes = bytes.min(job.range.len());
                 // In place before the machine says that they are.
                 if let Some(fetch) = self.machine.fetch(job.fetch).filter(|f| !f.doomed) {
                     // What has landed before may have been dropped again.
                     let landed = job.range.start() + fetch.arrived;
                     parts.retain(|part| part.start >= landed);
-                    bytes::keep(&self.machine, &mut self.store, job, parts, bytes);
+                    jobs::keep(&self.machine, &mut self.store, job, parts, bytes);
                 }
                 self.feed(
                     now,
@@ -463,7 +459,7 @@ impl State {
                     now,
                     &job,
                     last.into_iter().collect(),
-                    Ok(Transferred { bytes, size }),
+                    Ok(TransferReport { bytes, size }),
                 );
             }
             Some(Arrival::Landed {
@@ -509,7 +505,7 @@ impl State {
 
     #[cold]
     fn plan(&mut self) -> Option<Wakeups> {
-        let mut filled = Filled::default();
+        let mut filled = QueueFill::default();
         // At the end of the driver nothing more is submitted.
         if !self.jobs.is_empty() && !self.workers.is_closing() {
             self.fill_batches(&mut filled);
@@ -528,7 +524,7 @@ impl State {
     }
 
     /// Takes what the queues have room for out of the jobs. Readahead for which the budget has nothing left is refused.
-    fn fill_batches(&mut self, filled: &mut Filled) {
+    fn fill_batches(&mut self, filled: &mut QueueFill) {
         loop {
             self.queues.fill(&mut self.jobs, self.now, filled);
             let refused = std::mem::take(&mut filled.refused);
@@ -587,5 +583,96 @@ pub fn event_error(error: &SourceError) -> Error {
         SourceError::Io { errno, .. } => Error::Io(*errno),
         SourceError::Short { .. } => Error::Short,
         SourceError::Changed { .. } => Error::Changed,
+    }
+}
+
+/// What a thread does once it has given up the lock: which threads and tasks it wakes, and what it submits.
+///
+/// Example: one demand fetch and five readahead fetches wait, two workers are idle and one may still be started. Two are
+/// notified and one is started. With no worker left for the demand fetch, a sleeping caller would be notified to run it.
+#[derive(Default)]
+pub struct Wakeups {
+    /// What is submitted first.
+    pub batches: Vec<Batch>,
+    pub notifications: Notifications,
+    pub workers: CalledWorkers,
+}
+
+impl Wakeups {
+    /// Calls a worker for each job for which none has been called, and callers that sleep for demand that is left
+    /// over: no demand fetch waits for a worker. No thread is called twice for one thing. `idle_poll`: a worker should
+    /// poll the queues.
+    #[cold]
+    pub fn plan(
+        mut self,
+        jobs: &Jobs,
+        workers: &mut Workers,
+        reads: &mut Reads,
+        idle_poll: bool,
+    ) -> Option<Wakeups> {
+        self.workers = workers.call(jobs.len() + jobs.checks(), idle_poll);
+        let left_over = jobs.demand_len().saturating_sub(workers.called() as usize);
+        let alone = workers.is_disabled();
+        reads.notify_sleepers(
+            left_over,
+            |file| alone || jobs.has_demand_of(file),
+            &mut self.notifications,
+        );
+        let none = self.notifications.is_empty()
+            && self.batches.is_empty()
+            && self.workers == CalledWorkers::default();
+        (!none).then_some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::jobs::tests::jobs;
+    use super::*;
+    use foreread_core::units::FileId;
+
+    /// (demand, ahead), (idle, called, may still be started), asleep; then workers called, started, callers notified.
+    #[test]
+    fn all_that_are_needed_are_called_and_none_twice() {
+        for ((demand, ahead), (idle, called, free), asleep, want) in [
+            ((0, 1), (0, 0, 2), 1, (0, 1, 0)),
+            ((0, 1), (2, 0, 2), 1, (1, 0, 0)),
+            ((0, 1), (2, 1, 2), 1, (0, 0, 0)),
+            ((1, 0), (0, 0, 0), 1, (0, 0, 1)),
+            ((1, 0), (0, 0, 0), 0, (0, 0, 0)),
+            ((1, 3), (1, 0, 1), 2, (1, 1, 0)),
+            ((3, 3), (1, 0, 0), 9, (1, 0, 2)),
+            ((0, 5), (0, 0, 0), 9, (0, 0, 0)),
+        ] {
+            let mut workers = Workers::with(free, idle, called);
+            let mut reads = Reads::default();
+            let slots: Vec<u32> = (0..9).filter_map(|_| reads.take_slot()).collect();
+            slots
+                .iter()
+                .take(asleep)
+                .for_each(|&slot| drop(reads.falls_asleep(slot, FileId(0))));
+            let plan = |workers: &mut Workers, reads: &mut Reads| {
+                let wakeups = Wakeups::default()
+                    .plan(&jobs(demand, ahead), workers, reads, false)
+                    .unwrap_or_default();
+                (
+                    wakeups.workers.notified,
+                    wakeups.workers.spawned,
+                    wakeups.notifications.condvars(),
+                )
+            };
+            assert_eq!(
+                plan(&mut workers, &mut reads),
+                want,
+                "{demand} {ahead} {idle} {called} {free} {asleep}"
+            );
+            assert_eq!(
+                (workers.called(), workers.started()),
+                (called + want.0 + want.1, want.1)
+            );
+            assert_eq!(reads.sleepers() as usize, asleep - want.2);
+            let again = plan(&mut workers, &mut reads);
+            assert_eq!((again.0, again.1), (0, 0), "workers are called once");
+        }
     }
 }

@@ -12,22 +12,21 @@
 //! the machine learns the new size, and the read is served. A panic in a source is an error of that source.
 
 use super::files::NewVersion;
-use super::jobs::{Cancelled, Job, Part, Transferred};
-use super::lock::WAKEUP_TIMEOUT;
-use super::panics::guarded;
-use super::shared::{Guard, Shared};
-use super::streamed::Landing;
+use super::jobs::{CancelFlag, Job, Part, TransferReport};
+use super::lock::{WAKEUP_TIMEOUT, guarded};
+use super::shared::{DriverShared, Guard, Outside};
 use crate::budget::Claim;
 use crate::error::Fault;
-use crate::source::{self, EIO, Source, SourceError};
+use crate::source::{self, EIO, Sink, Source, SourceError};
 use foreread_core::event::{Error, Event};
 use foreread_core::units::FileId;
+use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
 /// What a transfer brought.
-struct Brought {
-    result: Result<Transferred, SourceError>,
+struct TransferOutcome {
+    result: Result<TransferReport, SourceError>,
     /// The buffers that are not in place yet.
     parts: Vec<Part>,
 }
@@ -54,7 +53,7 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
     let shared = state.shared();
     let began = shared.now();
     let outside = state.unlock();
-    let Brought { result, parts } =
+    let TransferOutcome { result, parts } =
         source.once(&outside, |source| transfer(source, job, shared, cancelled));
     let now = shared.now();
     let ahead = claim.is_ahead();
@@ -69,9 +68,9 @@ pub fn run<'a>(mut state: Guard<'a>, job: &Job, claim: Claim) -> Result<Guard<'a
 fn transfer(
     source: &dyn Source,
     job: &Job,
-    shared: &Arc<Shared>,
-    cancelled: Option<Cancelled>,
-) -> Brought {
+    shared: &Arc<DriverShared>,
+    cancelled: Option<CancelFlag>,
+) -> TransferOutcome {
     let _span = tracing::debug_span!("fetch", offset = job.range.start(), bytes = job.range.len())
         .entered();
     let mut parts = shared.parts(job.range);
@@ -80,12 +79,12 @@ fn transfer(
         let room = landing.room_bytes();
         let result = guarded(|| {
             let read = streaming.stream(room, job.range.start(), &mut landing)?;
-            Ok(Transferred {
+            Ok(TransferReport {
                 bytes: read as u64,
                 size: source.size(),
             })
         });
-        return Brought {
+        return TransferOutcome {
             result,
             parts: landing.rest(),
         };
@@ -96,12 +95,12 @@ fn transfer(
             .map(|p| IoSliceMut::new(p.chunk.bytes_mut()))
             .collect();
         let read = source::read_on(source, &mut bufs, job.range.start(), job.range.len())?;
-        Ok(Transferred {
+        Ok(TransferReport {
             bytes: read as u64,
             size: source.size(),
         })
     });
-    Brought { result, parts }
+    TransferOutcome { result, parts }
 }
 
 /// Asks the source for its version and size, because a read reaches the end known so far.
@@ -158,4 +157,112 @@ pub fn await_accepted(mut state: Guard<'_>, file: FileId) -> Result<Guard<'_>, F
         state = state.sleep_on(&shared.accepted, WAKEUP_TIMEOUT)?.0;
     }
     Ok(state)
+}
+
+/// A fetch that arrives piece by piece: each buffer goes into the store as soon as it is full, and its readers go on.
+///
+/// Example: a body of 1 MiB over HTTP, in four buffers of 256 KiB. A reader that waits for the first 4 KiB goes on after a
+/// quarter of the body. A buffer that is not full, which is always the last one, goes into the store at the end of the
+/// fetch (`State::complete`). Nothing is kept of a fetch that was doomed meanwhile. A source that asks whether it is cancelled ends early.
+///
+/// ```text
+///   parts:  [full]  [full]  [being filled]  [room]  [room]
+///             └──────┴─► store + Progress        └── what is left when the stream ends: Done or Failed
+/// ```
+pub struct Landing<'a> {
+    shared: &'a Arc<DriverShared>,
+    job: &'a Job,
+    parts: VecDeque<Part>,
+    ended: bool,
+    cancelled: CancelFlag,
+}
+
+impl<'a> Landing<'a> {
+    pub fn new(
+        shared: &'a Arc<DriverShared>,
+        job: &'a Job,
+        parts: Vec<Part>,
+        cancelled: CancelFlag,
+    ) -> Landing<'a> {
+        Landing {
+            shared,
+            job,
+            parts: parts.into(),
+            ended: false,
+            cancelled,
+        }
+    }
+
+    /// Bytes there is room for.
+    pub fn room_bytes(&self) -> u64 {
+        self.parts
+            .iter()
+            .map(|part| part.chunk.bytes().len() as u64)
+            .sum()
+    }
+
+    /// The buffers that are not in the store yet.
+    pub fn rest(self) -> Vec<Part> {
+        self.parts.into()
+    }
+}
+
+impl Sink for Landing<'_> {
+    fn at_hand(&mut self) {
+        let now = self.shared.now();
+        let Ok(mut state) = Outside::enter(self.shared).lock() else {
+            return;
+        };
+        state.feed(
+            now,
+            Event::AtHand {
+                fetch: self.job.fetch,
+            },
+        );
+        state.unlock();
+    }
+
+    fn is_awaited(&self) -> bool {
+        let Ok(state) = Outside::enter(self.shared).lock() else {
+            return false;
+        };
+        let awaited = state
+            .machine()
+            .fetch(self.job.fetch)
+            .is_some_and(|fetch| fetch.awaited);
+        state.unlock();
+        awaited
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_set()
+    }
+
+    fn room(&mut self) -> Option<&mut [u8]> {
+        self.parts
+            .front_mut()
+            .filter(|_| !self.ended)
+            .map(|part| part.chunk.bytes_mut())
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        let full = self
+            .parts
+            .front()
+            .is_some_and(|part| part.chunk.bytes().len() == bytes);
+        self.ended |= !full || self.parts.len() == 1;
+        if self.ended {
+            return;
+        }
+        let Some(part) = self.parts.pop_front() else {
+            return;
+        };
+        let now = self.shared.now();
+        // After a panic behind the lock the end of the fetch wakes all waiting callers.
+        let Ok(mut state) = Outside::enter(self.shared).lock() else {
+            return;
+        };
+        state.land(now, self.job, part);
+        state.unlock();
+    }
 }

@@ -28,9 +28,10 @@ mod view;
 
 use crate::Engine;
 use crate::front::observe::Observer;
+use crate::front::{FrontError, FrontErrorKind};
 use crate::source::errno_text;
 use crate::source::tree::Tree;
-use kernel::{Mounted, Unmounter};
+use kernel::{KernelMount, Unmounter};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -77,48 +78,35 @@ impl Default for FuseSettings {
     }
 }
 
-/// Why nothing was mounted: one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {place}; {remedy}")]
-pub struct MountError {
-    /// What is wrong.
-    pub what: String,
-    /// Where.
-    pub place: String,
-    /// What to do.
-    pub remedy: String,
-    /// This machine, or this user, cannot mount at all.
-    pub machine: bool,
+fn unfit(what: &str, dir: &Path, remedy: &str) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::Directory,
+        what,
+        dir.display().to_string(),
+        remedy,
+    )
 }
 
-impl MountError {
-    fn new(what: &str, dir: &Path, remedy: &str) -> MountError {
-        let place = dir.display().to_string();
-        MountError {
-            what: what.to_string(),
-            place,
-            remedy: remedy.to_string(),
-            machine: false,
-        }
-    }
+/// The system refuses threads.
+fn no_threads(dir: &Path, error: std::io::Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        "not mounted, since threads are refused",
+        dir.display().to_string(),
+        error.to_string(),
+    )
+    .caused_by(error)
+}
 
-    /// The system refuses threads.
-    fn no_threads(dir: &Path, error: &std::io::Error) -> MountError {
-        let what = "not mounted, since threads are refused";
-        MountError {
-            machine: true,
-            ..MountError::new(what, dir, &error.to_string())
-        }
-    }
-
-    /// The system would not mount.
-    fn refused(dir: &Path, error: &std::io::Error) -> MountError {
-        let remedy = "load the module 'fuse', install fuse3, and look whether you may mount here";
-        MountError {
-            machine: true,
-            ..MountError::new(&format!("cannot mount ({error})"), dir, remedy)
-        }
-    }
+/// The system would not mount.
+fn refused(dir: &Path, error: std::io::Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        format!("cannot mount ({error})"),
+        dir.display().to_string(),
+        "load the module 'fuse', install fuse3, and look whether you may mount here",
+    )
+    .caused_by(error)
 }
 
 /// How a mount went away.
@@ -164,7 +152,7 @@ impl FuseStop {
 
 /// See the head of this file. Dropped, it is unmounted.
 pub struct Mount {
-    mounted: Mounted,
+    mounted: KernelMount,
     view: Arc<View>,
     dir: PathBuf,
 }
@@ -179,20 +167,21 @@ impl Mount {
         engine: Engine,
         dir: &Path,
         settings: &FuseSettings,
-    ) -> Result<(Mount, FuseStop), MountError> {
+    ) -> Result<(Mount, FuseStop), FrontError> {
         let dir = checked(dir)?;
         let what = tree.describe();
-        let view = View::new(tree, engine, settings).map_err(|error| MountError {
-            place: what.clone(),
-            ..MountError::new(
-                &error.to_string(),
-                &dir,
+        let view = View::new(tree, engine, settings).map_err(|error| {
+            FrontError::new(
+                FrontErrorKind::Source,
+                error.to_string(),
+                what.clone(),
                 "check the source and its permissions",
             )
+            .caused_by(error)
         })?;
         let view = Arc::new(view);
         let stopped = Arc::default();
-        let mut mounted = Mounted::new(
+        let mut mounted = KernelMount::new(
             Arc::clone(&view),
             Arc::clone(&stopped),
             &what,
@@ -281,28 +270,29 @@ fn is_dead(error: &std::io::Error) -> bool {
 }
 
 /// A folder that can be mounted on, with its full path: the process may go elsewhere meanwhile.
-fn checked(dir: &Path) -> Result<PathBuf, MountError> {
+fn checked(dir: &Path) -> Result<PathBuf, FrontError> {
     let problem = |error: std::io::Error| match error.raw_os_error() {
         _ if is_dead(&error) => {
             let remedy = format!("take it away with 'fusermount3 -u {}'", dir.display());
-            MountError::new("a mount is there whose server is gone", dir, &remedy)
+            unfit("a mount is there whose server is gone", dir, &remedy).caused_by(error)
         }
-        errno => MountError::new(
+        errno => unfit(
             &errno_text(errno.unwrap_or(0)),
             dir,
             "name an empty folder that you own",
-        ),
+        )
+        .caused_by(error),
     };
     let meta = std::fs::metadata(dir).map_err(problem)?;
     if !meta.is_dir() {
-        return Err(MountError::new(
+        return Err(unfit(
             "not a folder",
             dir,
             "name an empty folder that you own",
         ));
     }
     if std::fs::read_dir(dir).map_err(problem)?.next().is_some() {
-        return Err(MountError::new(
+        return Err(unfit(
             "the folder is not empty",
             dir,
             "name an empty one, or unmount what is there",
@@ -310,7 +300,7 @@ fn checked(dir: &Path) -> Result<PathBuf, MountError> {
     }
     if !Path::new("/dev/fuse").exists() {
         let missing = std::io::Error::from_raw_os_error(Errno::NOENT.raw_os_error());
-        return Err(MountError::refused(Path::new("/dev/fuse"), &missing));
+        return Err(refused(Path::new("/dev/fuse"), missing));
     }
     std::fs::canonicalize(dir).map_err(problem)
 }

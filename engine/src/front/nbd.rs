@@ -21,13 +21,13 @@ mod tls;
 mod workers;
 
 use crate::Reader;
+use crate::front::{FrontError, FrontErrorKind};
 use crate::log;
 use crate::nbd::handshake::TlsOffer;
 use crate::nbd::validate::Export;
 use crate::nbd::wire::transmission;
 use crate::system;
 use conn::Conn;
-pub use error::ServeError;
 use error::{locked, short_of_files, short_of_threads};
 use permits::Permits;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -42,10 +42,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stream::Stream;
+use stream::ClientStream;
 #[cfg(feature = "tls")]
 pub use tls::NbdTls;
-use workers::{Then, Workers};
+use workers::{WorkerStep, Workers};
 
 /// Stops a server from anywhere, once.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ struct Counters {
 }
 
 /// What the connections share.
-struct Shared {
+struct ServerShared {
     reader: Reader,
     settings: NbdSettings,
     counters: Counters,
@@ -146,7 +146,7 @@ struct Shared {
 
 /// See the head of this file.
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     listeners: Vec<Listener>,
     wake: UnixStream,
     /// Disconnected when the last thread has ended.
@@ -172,26 +172,30 @@ impl Server {
         listen: &[Listen],
         reader: Reader,
         settings: NbdSettings,
-    ) -> Result<(Server, NbdStop), ServeError> {
+    ) -> Result<(Server, NbdStop), FrontError> {
         if settings.writable {
-            reader.allow_writes().map_err(|error| ServeError {
-                what: format!("cannot be written ({error})"),
-                place: reader.describe(),
-                remedy: "serve it read-only, or as a user that may write it",
+            reader.allow_writes().map_err(|error| {
+                FrontError::new(
+                    FrontErrorKind::Source,
+                    format!("cannot be written ({error})"),
+                    reader.describe(),
+                    "serve it read-only, or as a user that may write it",
+                )
+                .caused_by(error)
             })?;
             if settings.lock {
-                reader.lock().map_err(|error| locked(&reader, &error))?;
+                reader.lock().map_err(|error| locked(&reader, error))?;
             }
         }
         let listeners = listen
             .iter()
             .map(Listener::bind)
             .collect::<Result<Vec<_>, _>>()?;
-        let (wake, stop) = UnixStream::pair().map_err(|error| short_of_files(&error))?;
+        let (wake, stop) = UnixStream::pair().map_err(short_of_files)?;
         // The pipe has no reader when the server is gone, and a signal handler must not wait.
         let _ = stop.set_nonblocking(true);
         let most = settings.max_clients.saturating_add(settings.max_helpers);
-        let workers = Workers::new(most).map_err(|error| short_of_files(&error))?;
+        let workers = Workers::new(most).map_err(short_of_files)?;
         let (helpers, owed) = (
             Permits::new(u64::from(settings.max_helpers)),
             Permits::new(settings.max_owed_bytes),
@@ -199,7 +203,7 @@ impl Server {
         let (counters, conns) = (Counters::default(), Mutex::default());
         let (running, ended) = channel();
         let running = Mutex::new(Some(running));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerShared {
             reader,
             settings,
             counters,
@@ -209,7 +213,7 @@ impl Server {
             owed,
             running,
         });
-        shared.start().map_err(|error| short_of_threads(&error))?;
+        shared.start().map_err(short_of_threads)?;
         Ok((
             Server {
                 shared,
@@ -308,7 +312,7 @@ impl Server {
     }
 }
 
-impl Shared {
+impl ServerShared {
     fn counts(&self) -> ServerCounts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let c = &self.counters;
@@ -335,7 +339,7 @@ impl Shared {
     }
 
     /// Gives a new client its thread, if there is room.
-    fn greet(self: &Arc<Shared>, socket: Socket) {
+    fn greet(self: &Arc<ServerShared>, socket: Socket) {
         let number = self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let mut conns = self.conns.lock().unwrap_or_else(PoisonError::into_inner);
         let turn_away = || {
@@ -358,13 +362,13 @@ impl Shared {
         let conn = Arc::new(Conn::new(
             Arc::clone(self),
             number,
-            Stream::new(socket),
+            ClientStream::new(socket),
             reader,
         ));
         conns.insert(number, Arc::clone(&conn));
         drop(conns);
         self.counters.greeting.fetch_add(1, Ordering::Relaxed);
-        let greet = move |shared: &Arc<Shared>| {
+        let greet = move |shared: &Arc<ServerShared>| {
             // A panic ends this client alone; its place is given back all the same.
             let stays = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| conn.begin()));
             shared.counters.greeting.fetch_sub(1, Ordering::Relaxed);
@@ -392,16 +396,16 @@ impl Shared {
     }
 
     /// Starts the first thread: without one no client would ever be served.
-    fn start(self: &Arc<Shared>) -> std::io::Result<()> {
-        if self.workers.invite() == Then::Spawn {
-            self.spawn(Shared::work)?;
+    fn start(self: &Arc<ServerShared>) -> std::io::Result<()> {
+        if self.workers.invite() == WorkerStep::Spawn {
+            self.spawn(ServerShared::work)?;
         }
         Ok(())
     }
 
     /// Starts the thread that the workers want, if they want one.
-    fn have_done(self: &Arc<Shared>, then: Then) {
-        if then == Then::Spawn && self.spawn(Shared::work).is_err() {
+    fn have_done(self: &Arc<ServerShared>, then: WorkerStep) {
+        if then == WorkerStep::Spawn && self.spawn(ServerShared::work).is_err() {
             // Those that there are go on when what they wait for has come.
             self.workers.lost();
         }
@@ -409,8 +413,8 @@ impl Shared {
 
     /// Starts a thread that the end of the server waits for.
     fn spawn(
-        self: &Arc<Shared>,
-        work: impl FnOnce(&Arc<Shared>) + Send + 'static,
+        self: &Arc<ServerShared>,
+        work: impl FnOnce(&Arc<ServerShared>) + Send + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(self);
         let running = self
@@ -428,10 +432,13 @@ impl Shared {
     }
 
     /// The life of a thread that serves.
-    fn work(self: &Arc<Shared>) {
+    fn work(self: &Arc<ServerShared>) {
         let mut buffer = Vec::new();
         let mut answered = None;
-        while let Some(number) = self.workers.take(answered, &|| self.have_done(Then::Spawn)) {
+        while let Some(number) = self
+            .workers
+            .take(answered, &|| self.have_done(WorkerStep::Spawn))
+        {
             let conn = self
                 .conns
                 .lock()

@@ -31,19 +31,19 @@ pub(super) enum Task {
     #[default]
     Idle,
     /// A read that has not ended.
-    Waiting(Waiting),
+    Waiting(WaitingRead),
     /// Bytes from the position on, of which the caller has not taken those from `taken` on.
     Read { buf: Vec<u8>, taken: usize },
 }
 
 /// A read that has not ended, and its buffer.
-pub(super) struct Waiting {
+pub(super) struct WaitingRead {
     engine: Engine,
     progress: Progress,
     buf: Vec<u8>,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingRead {
     fn drop(&mut self) {
         self.engine.driver().abandon(&mut self.progress);
     }
@@ -66,7 +66,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
 
     fn begin(&mut self, out: &mut [u8], waker: &Waker) -> Poll<Result<usize>> {
         let reader = self.reader.borrow();
-        let mut waiting = Waiting {
+        let mut waiting = WaitingRead {
             engine: reader.engine().clone(),
             progress: Progress::default(),
             buf: Vec::new(),
@@ -84,7 +84,7 @@ impl<R: Borrow<Reader>> ReadCursor<R> {
 
     fn go_on(
         &mut self,
-        mut waiting: Waiting,
+        mut waiting: WaitingRead,
         out: &mut [u8],
         waker: &Waker,
     ) -> Poll<Result<usize>> {

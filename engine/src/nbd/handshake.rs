@@ -52,7 +52,7 @@ pub struct Agreed {
     pub holes: bool,
 }
 
-enum State {
+enum HandshakeState {
     Flags,
     Head,
     Data { option: u32, len: u32 },
@@ -61,7 +61,7 @@ enum State {
 /// One client's handshake.
 pub struct Handshake {
     export: Export,
-    state: State,
+    state: HandshakeState,
     tls: TlsOffer,
     encrypted: bool,
     no_zeroes: bool,
@@ -73,7 +73,7 @@ impl Handshake {
     /// For a client that has just connected; send it [`Handshake::greeting`].
     #[must_use]
     pub fn new(export: Export, tls: TlsOffer) -> Handshake {
-        let (state, agreed) = (State::Flags, Agreed::default());
+        let (state, agreed) = (HandshakeState::Flags, Agreed::default());
         Handshake {
             export,
             state,
@@ -107,9 +107,9 @@ impl Handshake {
     #[must_use]
     pub fn wants(&self) -> usize {
         match self.state {
-            State::Flags => 4,
-            State::Head => 16,
-            State::Data { len, .. } => len as usize,
+            HandshakeState::Flags => 4,
+            HandshakeState::Head => 16,
+            HandshakeState::Data { len, .. } => len as usize,
         }
     }
 
@@ -117,14 +117,14 @@ impl Handshake {
     pub fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Then {
         assert_eq!(bytes.len(), self.wants(), "a caller gives what was wanted");
         match self.state {
-            State::Flags => self.flags(wire::u32_at(bytes, 0)),
-            State::Head => self.head(
+            HandshakeState::Flags => self.flags(wire::u32_at(bytes, 0)),
+            HandshakeState::Head => self.head(
                 wire::u64_at(bytes, 0),
                 wire::u32_at(bytes, 8),
                 wire::u32_at(bytes, 12),
             ),
-            State::Data { option, .. } => {
-                self.state = State::Head;
+            HandshakeState::Data { option, .. } => {
+                self.state = HandshakeState::Head;
                 self.option(option, bytes, out)
             }
         }
@@ -139,7 +139,7 @@ impl Handshake {
             return Then::Close("a client without the fixed newstyle handshake");
         }
         self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
-        self.state = State::Head;
+        self.state = HandshakeState::Head;
         Then::More
     }
 
@@ -150,7 +150,7 @@ impl Handshake {
             () if len > MAX_OPTION_BYTES => Then::Close("an option of over 16384 bytes"),
             () if self.options > MAX_OPTIONS => Then::Close("more than 64 options"),
             () => {
-                self.state = State::Data { option, len };
+                self.state = HandshakeState::Data { option, len };
                 Then::More
             }
         }
@@ -586,7 +586,7 @@ mod tests {
     fn the_old_way_begins_or_ends() {
         for (flags, zeroes) in [(1_u32, 124), (3, 0)] {
             let mut shake = started();
-            shake.state = State::Flags;
+            shake.state = HandshakeState::Flags;
             assert_eq!(
                 shake.take(&flags.to_be_bytes(), &mut Vec::new()),
                 Then::More
@@ -633,7 +633,7 @@ mod tests {
     fn a_wrong_greeting_is_refused() {
         let fresh = || {
             let mut shake = started();
-            shake.state = State::Flags;
+            shake.state = HandshakeState::Flags;
             shake
         };
         let close = |mut shake: Handshake, bytes: &[u8]| match shake.take(bytes, &mut Vec::new()) {

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Reader;
-use crate::driver::{Known, event_error, guarded};
+use crate::driver::{SizedVersion, event_error, guarded};
 use crate::error::{Fault, ReadError};
 use crate::source::{Extent, SourceError};
 use foreread_core::event::Error;
@@ -27,7 +27,8 @@ impl Reader {
     /// As of [`Reader::read_at`]; the source is asked, so it may fail or have changed.
     pub fn extents(&self, offset: u64, end: u64, most: usize) -> Result<Vec<Extent>, ReadError> {
         let failed = |fault| self.explain(fault, 0, offset);
-        let Known { size, version } = self.engine.driver().known(self.at.file).map_err(failed)?;
+        let SizedVersion { size, version } =
+            self.engine.driver().known(self.at.file).map_err(failed)?;
         if !self.seen.knows(version) {
             // The caller knows with this error, unless the reader is pinned.
             self.seen.told(version);

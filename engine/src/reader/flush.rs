@@ -16,21 +16,21 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// See the head of this file.
 pub struct Flushes {
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
     ended: Condvar,
 }
 
 impl Default for Flushes {
     fn default() -> Flushes {
         Flushes {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(FlushState::default()),
             ended: Condvar::new(),
         }
     }
 }
 
 #[derive(Default)]
-struct State {
+struct FlushState {
     begun: u64,
     done: u64,
     running: bool,
@@ -66,7 +66,7 @@ impl Flushes {
         flushed
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, State>, SourceError> {
+    fn lock(&self) -> Result<MutexGuard<'_, FlushState>, SourceError> {
         self.state.lock().map_err(|_| stopped())
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::Reader;
-use crate::driver::{Known, guarded};
+use crate::driver::{SizedVersion, guarded};
 use crate::error::WriteError;
 use crate::source::{self, SourceError};
 use foreread_core::units::ByteRange;
@@ -43,7 +43,8 @@ impl Reader {
     /// See [`WriteError`]. What the range holds then is of no meaning.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<(), WriteError> {
         let stopped = |_| WriteError::Stopped;
-        let Known { size, version } = self.engine.driver().known(self.at.file).map_err(stopped)?;
+        let SizedVersion { size, version } =
+            self.engine.driver().known(self.at.file).map_err(stopped)?;
         if !self.seen.knows(version) || self.seen.size().is_some_and(|pinned| pinned != size) {
             return Err(WriteError::Changed {
                 what: format!("{}: the source has changed", self.describe()),

@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use version::Known;
+use version::AcceptedVersion;
 use version::Pick;
 use write::Writes;
 
@@ -61,7 +61,7 @@ struct Core {
     direct: bool,
     device: bool,
     alignment: Alignment,
-    known: Mutex<Known>,
+    known: Mutex<AcceptedVersion>,
     /// Growth is an append, without a look.
     appending: AtomicBool,
     /// How often the file was accepted as the same, longer.
@@ -157,9 +157,9 @@ impl Way {
 
 impl Core {
     fn open(path: &Path) -> Result<Core, SourceOpenError> {
-        let refuse = |error: Refusal| error.about(path);
+        let refuse = |error: OpenRefusal| error.about(path);
         let told = |error: std::io::Error| {
-            refuse(Refusal::from(
+            refuse(OpenRefusal::from(
                 Errno::from_io_error(&error).unwrap_or(Errno::IO),
             ))
         };
@@ -203,7 +203,7 @@ impl Core {
             writes: Writes::default(),
         };
         let identity = source.identity_now().map_err(|e| refuse(e.into()))?;
-        source.known = Mutex::new(Known::new(identity));
+        source.known = Mutex::new(AcceptedVersion::new(identity));
         if !(source.direct && source.direct_works()) {
             source.go_buffered().map_err(|e| refuse(e.into()))?;
         }
@@ -525,13 +525,13 @@ fn direct_alignment(fd: &OwnedFd, device: bool) -> Option<Alignment> {
 }
 
 /// Why a path is not opened, and what to do.
-struct Refusal {
+struct OpenRefusal {
     why: String,
     remedy: &'static str,
     errno: i32,
 }
 
-impl Refusal {
+impl OpenRefusal {
     fn about(self, path: &Path) -> SourceOpenError {
         let mut what = OsString::from("file:");
         what.push(path);
@@ -544,8 +544,8 @@ impl Refusal {
     }
 }
 
-impl From<Errno> for Refusal {
-    fn from(errno: Errno) -> Refusal {
+impl From<Errno> for OpenRefusal {
+    fn from(errno: Errno) -> OpenRefusal {
         let remedy = match errno {
             Errno::NOENT | Errno::NOTDIR => "check the path",
             Errno::ACCESS | Errno::PERM => "read permission is needed, or another user",
@@ -555,7 +555,7 @@ impl From<Errno> for Refusal {
             Errno::NXIO | Errno::NODEV => "the device is not there",
             _ => "see the kernel log",
         };
-        Refusal {
+        OpenRefusal {
             why: super::errno_text(errno.raw_os_error()),
             remedy,
             errno: errno.raw_os_error(),
@@ -564,7 +564,7 @@ impl From<Errno> for Refusal {
 }
 
 /// Only regular files and block devices have bytes at offsets.
-fn check_kind(kind: FileType) -> Result<(), Refusal> {
+fn check_kind(kind: FileType) -> Result<(), OpenRefusal> {
     let (what, errno) = match kind {
         FileType::RegularFile | FileType::BlockDevice => return Ok(()),
         FileType::Directory => ("is a directory", Errno::ISDIR),
@@ -574,7 +574,7 @@ fn check_kind(kind: FileType) -> Result<(), Refusal> {
         _ => ("is neither a file nor a block device", Errno::NOTSUP),
     };
     let remedy = "name a regular file or a block device";
-    Err(Refusal {
+    Err(OpenRefusal {
         why: what.to_string(),
         remedy,
         errno: errno.raw_os_error(),

@@ -20,7 +20,7 @@ mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::log;
-use link::{Broken, ETIMEDOUT, NbdLink};
+use link::{ETIMEDOUT, LinkError, NbdLink};
 use redial::Redial;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ impl Nbd {
     }
 
     /// The link to use: one that is there and idle, then a new one, then the one with the fewest requests.
-    fn link(&self) -> Result<Arc<NbdLink>, Broken> {
+    fn link(&self) -> Result<Arc<NbdLink>, LinkError> {
         let place = |i: usize| self.links[i].lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |i: usize| {
             place(i)
@@ -110,7 +110,7 @@ impl Nbd {
     }
 
     /// A new connection, unless it is too early for another try.
-    fn connect(&self) -> Result<NbdLink, Broken> {
+    fn connect(&self) -> Result<NbdLink, LinkError> {
         // Held until it is known how that ends: one try for all that wait.
         let mut redial = self.redial();
         if let Some(why) = redial.refuses(Instant::now()) {
@@ -133,33 +133,33 @@ impl Nbd {
         self.redial.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
+    fn read_once(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
         let changed = || self.changed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(what) = &*changed() {
-            return Err(Broken::Changed(what.clone()));
+            return Err(LinkError::Changed(what.clone()));
         }
         let link = self.link()?;
         let known = self.size.load(Ordering::Relaxed);
         let read = if link.size() == known {
             link.read(bufs, offset)
         } else {
-            Err(Broken::Changed(format!(
+            Err(LinkError::Changed(format!(
                 "the export has {} bytes, and had {known}",
                 link.size()
             )))
         };
-        if let Err(Broken::Changed(what)) = &read {
+        if let Err(LinkError::Changed(what)) = &read {
             *changed() = Some(what.clone());
         }
         read
     }
 
     /// Says why reads fail or wait, once a minute.
-    fn log(&self, broken: &Broken) {
+    fn log(&self, broken: &LinkError) {
         let (why, then) = match broken {
-            Broken::Lost(_, why) => (why, "; connecting anew"),
-            Broken::Refused(_, why) => (why, ""),
-            Broken::Changed(_) => return,
+            LinkError::Lost(_, why) => (why, "; connecting anew"),
+            LinkError::Refused(_, why) => (why, ""),
+            LinkError::Changed(_) => return,
         };
         // By the server: where its reasons alternate, one line a minute is enough.
         if let Some(times) = log::once_a_minute(&format!("no connection to {}", self.name)) {
@@ -183,10 +183,10 @@ impl Source for Nbd {
             tries += 1;
             let pause = match &broken {
                 // A silent server had its time: asked again it would hold the read as long once more.
-                Broken::Lost(ETIMEDOUT, _) => None,
+                LinkError::Lost(ETIMEDOUT, _) => None,
                 // A connection that broke may have been idle for hours: that is no reason to fail.
-                Broken::Lost(..) => self.redial().pause(Instant::now(), tries),
-                Broken::Refused(..) | Broken::Changed(_) => None,
+                LinkError::Lost(..) => self.redial().pause(Instant::now(), tries),
+                LinkError::Refused(..) | LinkError::Changed(_) => None,
             };
             if tries > 1 || pause.is_none() {
                 self.log(&broken);
@@ -243,13 +243,13 @@ mod tests {
     #[test]
     fn a_server_has_one_line_a_minute_whatever_its_reasons() {
         let (one, other) = (alone("nbd://one.invalid/a"), alone("nbd://other.invalid/a"));
-        let lost = |why: &str| Broken::Lost(111, why.to_string());
+        let lost = |why: &str| LinkError::Lost(111, why.to_string());
         let lines = log::captured(|| {
             one.log(&lost("Connection refused"));
-            one.log(&Broken::Refused(5, "the server is ending".to_string()));
+            one.log(&LinkError::Refused(5, "the server is ending".to_string()));
             other.log(&lost("Connection refused"));
             one.log(&lost("Connection refused"));
-            other.log(&Broken::Changed("its size".to_string()));
+            other.log(&LinkError::Changed("its size".to_string()));
         });
         let expected = ["one", "other"]
             .map(|name| format!("nbd://{name}.invalid/a: Connection refused; connecting anew"));

@@ -13,32 +13,23 @@
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
-mod brake;
-mod date;
 mod fetch;
-mod first;
-mod gate;
-mod hedge;
 mod list;
 mod network;
 mod page;
-mod pages;
-mod place;
 mod refusal;
 mod reply;
 mod settings;
 mod store;
-mod url;
 mod version;
-mod xml;
 
 use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming, tree};
 use fetch::{Asker, Front, Tally};
-use first::{FIRST_BYTES, FirstBytes, Room};
 pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
 use refusal::Refusal;
+pub use settings::names_a_prefix;
 pub use settings::{NOTATION, ObjectSettings, VARIABLE};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -46,8 +37,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
-pub use url::names_a_prefix;
-use version::Version;
+use version::{FIRST_BYTES, FirstBytes, Room, Version};
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
@@ -99,7 +89,7 @@ impl Object {
         settings: ObjectSettings,
     ) -> Result<Object, SourceOpenError> {
         let name = name.into();
-        let place = url::parse(&name)?;
+        let place = settings::parse(&name)?;
         let error = |why: String, remedy: String, errno| SourceOpenError {
             what: name.clone(),
             why,
@@ -182,8 +172,8 @@ impl Object {
         let range = within(&self.accepted(), offset, len);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let read = self.read_at(&mut [IoSliceMut::new(&mut bytes)], offset)?;
-        let mut place = place::Stream::new(sink, offset..offset.saturating_add(read as u64));
-        place::Take::put(&mut place, &bytes[..read])
+        let mut place = fetch::SinkRange::new(sink, offset..offset.saturating_add(read as u64));
+        fetch::Take::put(&mut place, &bytes[..read])
             .map_err(|refusal| refusal.read_error(&self.name))?;
         Ok(read)
     }
@@ -301,12 +291,12 @@ impl Streaming for Object {
         let version = self.accepted();
         let range = within(&version, offset, len);
         let len = (range.end - range.start) as usize;
-        let mut place = place::Stream::new(sink, range.clone());
+        let mut place = fetch::SinkRange::new(sink, range.clone());
         let front = self.first.front(&range, |bytes| place.put_at_hand(bytes));
         front
             .unwrap_or(Ok(()))
             .map_err(|refusal| refusal.read_error(&self.name))?;
-        if !place::Take::left(&place).is_empty() {
+        if !fetch::Take::left(&place).is_empty() {
             let done = network::wait_here(self.asker().stream(&version, place, len as u64));
             no_threads(done).map_err(|refusal| refusal.read_error(&self.name))?;
         }

@@ -6,7 +6,7 @@
 //! locks an image, or waits for a cluster without an end.
 //!
 //! ```text
-//!   read_at ──► a piece of at most 4 MiB ──flight.rs──► librbd ──► bytes
+//!   read_at ──► a piece of at most 4 MiB ──────────────► librbd ──► bytes
 //!   check, and a thread every 5 s ──► open it anew: same id, same snapshot, size?
 //!        as large: go on │ larger: the new one serves from now on │ smaller, another, gone: Changed, until accepted
 //! ```
@@ -21,19 +21,16 @@
 mod address;
 mod api;
 mod client;
-mod flight;
 
 use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenError, errno_text};
 use address::Address;
-use api::{Api, Missing};
-use client::{Image, Pool, Refused, Step};
-use flight::{Ended, Ticket};
+use api::{Api, LibraryError};
+pub use client::RbdLayout;
+use client::{Ended, Image, Pool, RbdError, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
-
-pub use client::RbdLayout;
 
 /// Seconds until a cluster that does not answer is given up when an image is opened.
 pub const RBD_CONNECT_SECONDS: u64 = 10;
@@ -126,11 +123,11 @@ struct Inner {
     pool: Arc<Pool>,
     patience: Duration,
     version: (i32, i32, i32),
-    now: RwLock<Now>,
+    now: RwLock<ServingImage>,
 }
 
 /// The image that serves.
-struct Now {
+struct ServingImage {
     image: Arc<Image>,
     /// It is another version, and that was not accepted yet.
     changed: Option<String>,
@@ -167,7 +164,7 @@ impl Rbd {
         };
         let pool = Arc::new(Pool::open(api, &address, &settings.options).map_err(refused)?);
         let image = Arc::new(Image::open(&pool, &address).map_err(refused)?);
-        let now = RwLock::new(Now {
+        let now = RwLock::new(ServingImage {
             image,
             changed: None,
         });
@@ -195,7 +192,7 @@ impl Rbd {
     pub fn begin(&self, offset: u64, len: usize) -> Result<RbdRead, SourceError> {
         let image = self.inner.image()?;
         let ticket =
-            flight::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
+            client::begin(&image, offset, len).map_err(|errno| self.inner.failed(errno))?;
         Ok(RbdRead {
             ticket,
             _image: image,
@@ -237,7 +234,7 @@ impl RbdRead {
 }
 
 impl Inner {
-    fn now(&self) -> RwLockWriteGuard<'_, Now> {
+    fn now(&self) -> RwLockWriteGuard<'_, ServingImage> {
         self.now.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,7 +269,7 @@ impl Inner {
         let known = self.image()?;
         let fresh = match Image::open(&self.pool, &self.address) {
             Ok(fresh) => Arc::new(fresh),
-            Err(Refused { errno: ENOENT, .. }) => {
+            Err(RbdError { errno: ENOENT, .. }) => {
                 return Err(self.change(&known, "the image or its snapshot is gone".to_string()));
             }
             Err(refused) => return Err(self.failed(refused.errno)),
@@ -336,7 +333,7 @@ impl Inner {
         offset: u64,
         len: usize,
     ) -> Result<(), SourceError> {
-        let ticket = flight::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
+        let ticket = client::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
         match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
             Ended::Bytes(got) if got == len => Ok(()),
             Ended::Bytes(got) => Err(SourceError::Short {
@@ -395,7 +392,7 @@ impl Source for Rbd {
     fn accept(&self) -> u64 {
         // Where it cannot be opened every read goes on to say that it has changed.
         if let Ok(fresh) = Image::open(&self.inner.pool, &self.inner.address) {
-            let fresh = Now {
+            let fresh = ServingImage {
                 image: Arc::new(fresh),
                 changed: None,
             };
@@ -406,16 +403,16 @@ impl Source for Rbd {
     }
 }
 
-fn not_here(name: &SourceName, missing: Missing) -> SourceOpenError {
+fn not_here(name: &SourceName, missing: LibraryError) -> SourceOpenError {
     let (why, remedy) = match missing {
-        Missing::Library(file, said) => {
+        LibraryError::Library(file, said) => {
             let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
             (
                 format!("{file} cannot be loaded ({said})"),
                 "install librbd1 (Debian: apt-get install librbd1)",
             )
         }
-        Missing::Function(file, function) => (
+        LibraryError::Function(file, function) => (
             format!("{file} has no {function}: it is another version than the one that is needed"),
             "install librbd1 of Ceph 16 or later (Debian: apt-get install librbd1)",
         ),
@@ -432,10 +429,10 @@ fn not_here(name: &SourceName, missing: Missing) -> SourceOpenError {
 fn cannot_open(
     name: &SourceName,
     address: &Address,
-    refused: &Refused,
+    refused: &RbdError,
     seconds: &str,
 ) -> SourceOpenError {
-    let Refused { errno, step } = *refused;
+    let RbdError { errno, step } = *refused;
     let from_env = || {
         std::env::var("CEPH_CONF")
             .ok()

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 /// Bytes in a row in one chunk, kept alive.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct LeasedBytes {
     pub chunk: Arc<Chunk>,
     pub start: u32,
     pub len: u32,
 }
 
-impl Piece {
+impl LeasedBytes {
     fn bytes(&self) -> &[u8] {
         &self.chunk.bytes()[self.start as usize..self.start as usize + self.len as usize]
     }
@@ -26,12 +26,12 @@ impl Piece {
 /// See the head of this file. The usual case, one piece, allocates nothing.
 #[derive(Debug, Default)]
 pub struct Lease {
-    first: Option<Piece>,
-    rest: Vec<Piece>,
+    first: Option<LeasedBytes>,
+    rest: Vec<LeasedBytes>,
 }
 
 impl Lease {
-    pub(super) fn push(&mut self, piece: Piece) {
+    pub(super) fn push(&mut self, piece: LeasedBytes) {
         match self.first {
             None => self.first = Some(piece),
             Some(_) => self.rest.push(piece),
@@ -40,7 +40,7 @@ impl Lease {
 
     /// The bytes, in order.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.first.iter().chain(&self.rest).map(Piece::bytes)
+        self.first.iter().chain(&self.rest).map(LeasedBytes::bytes)
     }
 
     /// Copies all into the front of `to`, as far as there is room. Returns how many bytes that was.

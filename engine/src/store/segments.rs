@@ -5,7 +5,7 @@
 //! Example: a chunk of 8 pages is put at page 0, and pages 2 and 3 are dropped. Two segments are left, pages 0..2 and 4..8, both
 //! of the same chunk.
 
-use super::lease::{Lease, Piece};
+use super::lease::{Lease, LeasedBytes};
 use crate::chunk::{Chunk, Pool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Segments {
             }
             let until = bytes.end.min(segment.end() << page_shift);
             let start = at - starts + (usize::from(segment.from) << page_shift);
-            lease.push(Piece {
+            lease.push(LeasedBytes {
                 chunk: Arc::clone(&segment.chunk),
                 start: start as u32,
                 len: (until - at) as u32,

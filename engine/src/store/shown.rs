@@ -32,7 +32,7 @@ const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
 struct Group {
     settled: Settled,
     /// Of its file, when it was shown.
-    known: Known,
+    known: SizedVersion,
     /// Of the table, when it was shown.
     generation: u64,
     segments: Segments,
@@ -43,7 +43,7 @@ struct Group {
 struct Cell(RwLock<Option<Group>>);
 
 /// See the head of this file.
-pub struct Shown {
+pub struct ShownGroups {
     page: PageSize,
     /// A power of two.
     cells: Box<[Cell]>,
@@ -53,21 +53,21 @@ pub struct Shown {
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct SizedVersion {
     /// As told to the machine.
     pub size: u64,
     /// Counts the changes; no other version of any file has this number.
     pub version: u64,
 }
 
-impl Shown {
+impl ShownGroups {
     /// For a cache of this many pages.
-    pub fn new(page: PageSize, capacity_pages: u64) -> Shown {
+    pub fn new(page: PageSize, capacity_pages: u64) -> ShownGroups {
         let cells = (capacity_pages / PAGES_A_CELL)
             .clamp(*CELLS.start(), *CELLS.end())
             .next_power_of_two();
         let cells = (0..cells).map(|_| Cell(RwLock::new(None))).collect();
-        Shown {
+        ShownGroups {
             page,
             cells,
             generation: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl Shown {
         &self,
         file: FileId,
         range: ByteRange,
-        allows: impl Fn(Known) -> bool,
+        allows: impl Fn(SizedVersion) -> bool,
         lease: &mut Lease,
     ) -> bool {
         let pages = self.page.cover(range);
@@ -118,7 +118,7 @@ impl Shown {
     }
 
     /// Shows a group in place of what its cell showed.
-    pub(super) fn show(&self, settled: Settled, known: Known, segments: Segments) {
+    pub(super) fn show(&self, settled: Settled, known: SizedVersion, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.set(settled.file, settled.number, |_| {
             Some(Group {

@@ -2,7 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::watch;
-use foreread::front::nbd::{Listen, NbdSettings, NbdStop, ServeError, Server, ServerCounts};
+use foreread::front::FrontError;
+use foreread::front::nbd::{Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::nbd::wire::{self, Request};
 use foreread::source::{Nbd, Source};
 use foreread::{Options, Reader};
@@ -29,7 +30,7 @@ impl Served {
         Served::try_of(reader, settings).expect("a place")
     }
 
-    pub fn try_of(reader: Reader, settings: NbdSettings) -> Result<Served, ServeError> {
+    pub fn try_of(reader: Reader, settings: NbdSettings) -> Result<Served, FrontError> {
         watch();
         let dir = tempfile::tempdir().expect("a directory");
         let (server, stop) = Server::bind(&[Listen::Unix(dir.path().join("s"))], reader, settings)?;

@@ -35,18 +35,18 @@ const MAX_CLIENTS: usize = 16;
 pub struct Control {
     listener: Arc<UnixSocket>,
     path: PathBuf,
-    state: Arc<State>,
+    state: Arc<ControlState>,
 }
 
 /// What the threads and their end share.
 #[derive(Default)]
-struct State {
+struct ControlState {
     stop: AtomicBool,
     /// The clients that are served now, by number.
     clients: Mutex<HashMap<u64, UnixStream>>,
 }
 
-impl State {
+impl ControlState {
     fn clients(&self) -> MutexGuard<'_, HashMap<u64, UnixStream>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +93,7 @@ impl Drop for Control {
 }
 
 /// Serves a client on another thread, with another order, so that none waits for another.
-fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<State>) {
+fn begin(number: u64, client: UnixStream, planner: &Planner, state: &Arc<ControlState>) {
     let refuse = |mut client: &UnixStream, why: &str| {
         drop(client.write_all(format!("error: {why}\n").as_bytes()))
     };

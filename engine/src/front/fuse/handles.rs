@@ -26,16 +26,16 @@ pub struct Handle {
 }
 
 /// What was listed, and when it was asked for.
-pub struct Listed {
+pub struct FolderListing {
     pub entries: Vec<Entry>,
     pub seen: Instant,
     bytes: NameBytes,
 }
 
-impl Listed {
+impl FolderListing {
     /// Nothing yet.
-    pub fn new(seen: Instant) -> Listed {
-        Listed {
+    pub fn new(seen: Instant) -> FolderListing {
+        FolderListing {
             entries: Vec::new(),
             seen,
             bytes: NameBytes::default(),
@@ -60,5 +60,5 @@ impl Listed {
 pub struct Handles {
     pub next: u64,
     pub files: HashMap<u64, Arc<Handle>>,
-    pub folders: HashMap<u64, (u64, Option<Arc<Listed>>)>,
+    pub folders: HashMap<u64, (u64, Option<Arc<FolderListing>>)>,
 }

@@ -13,8 +13,9 @@
 
 use super::caller;
 use super::request_pool::{DISPATCHERS, RequestPool};
-use super::view::{Refusal, View, is_root};
-use super::{FuseSettings, MountError};
+use super::view::{KernelErrno, View, is_root};
+use super::{FuseSettings, no_threads, refused};
+use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -40,7 +41,7 @@ const SPARE: usize = 8;
 const UNKNOWN: INodeNo = INodeNo(0xffff_ffff);
 
 /// A file system that is mounted.
-pub struct Mounted(Session<Kernel>);
+pub struct KernelMount(Session<Kernel>);
 
 /// Takes a mount away, once.
 pub struct Unmounter(SessionUnmounter);
@@ -53,14 +54,14 @@ struct Kernel {
     owner: (u32, u32),
 }
 
-impl Mounted {
+impl KernelMount {
     pub fn new(
         view: Arc<View>,
         stopped: Arc<AtomicBool>,
         what: &str,
         dir: &Path,
         settings: &FuseSettings,
-    ) -> Result<Mounted, MountError> {
+    ) -> Result<KernelMount, FrontError> {
         let owner = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -102,10 +103,10 @@ impl Mounted {
         config.clone_fd = true;
         // Once it is mounted a thread that is refused leaves a mount to take away, for which a process is needed as well.
         foreread_os::threads::rehearse("foreread-fuse", DISPATCHERS + SPARE)
-            .map_err(|error| MountError::no_threads(dir, &error))?;
+            .map_err(|error| no_threads(dir, error))?;
         Session::new(kernel, dir, &config)
-            .map(Mounted)
-            .map_err(|error| MountError::refused(dir, &error))
+            .map(KernelMount)
+            .map_err(|error| refused(dir, error))
     }
 
     pub fn unmounter(&mut self) -> Unmounter {
@@ -130,7 +131,7 @@ impl Unmounter {
 }
 
 /// What was given up since nothing needs it is an interrupted call to the program, which may make it again after its handler.
-fn errno(refusal: Refusal) -> Errno {
+fn errno(refusal: KernelErrno) -> Errno {
     let cancelled = rustix::io::Errno::CANCELED.raw_os_error();
     if refusal == cancelled {
         Errno::EINTR

@@ -73,7 +73,7 @@ fn bytes_of(path: &Path, meta: &Meta) -> u64 {
 /// What is not kept any more, to be dropped without the lock.
 #[derive(Default)]
 #[must_use]
-pub struct Unused {
+pub struct UnusedNodes {
     _base: Option<Arc<Reader>>,
     _listed: Option<Arc<ListedFile>>,
 }
@@ -151,9 +151,9 @@ impl Nodes {
 
     /// What is known of a number may be wrong: it is asked for before it is believed again. `failed` is a reader of another version by
     /// now, which is not kept. Returns what has to be dropped.
-    pub fn doubt(&mut self, number: u64, failed: Option<&Weak<Reader>>) -> Unused {
+    pub fn doubt(&mut self, number: u64, failed: Option<&Weak<Reader>>) -> UnusedNodes {
         let Some(node) = self.by_number.get_mut(&number) else {
-            return Unused::default();
+            return UnusedNodes::default();
         };
         node.seen = None;
         let is_failed = |base: &Arc<Reader>| {
@@ -164,7 +164,7 @@ impl Nodes {
         } else {
             None
         };
-        Unused {
+        UnusedNodes {
             _base: base,
             _listed: None,
         }
@@ -200,23 +200,23 @@ impl Nodes {
     }
 
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
-    pub fn forget(&mut self, number: u64, times: u64) -> Unused {
+    pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let Some(node) = self.by_number.get_mut(&number) else {
-            return Unused::default();
+            return UnusedNodes::default();
         };
         node.told = node.told.saturating_sub(times);
         if node.told > 0 || node.opens > 0 || number == ROOT {
-            return Unused::default();
+            return UnusedNodes::default();
         }
         let Some(node) = self.by_number.remove(&number) else {
-            return Unused::default();
+            return UnusedNodes::default();
         };
         self.bytes.shrink(bytes_of(&node.path, &node.meta));
         if self.newest.get(&node.path) == Some(&number) {
             self.newest.remove(&node.path);
         }
         self.idle.retain(|&n| n != number);
-        Unused {
+        UnusedNodes {
             _base: node.base,
             _listed: node.listed,
         }
@@ -236,9 +236,9 @@ impl Nodes {
 
     /// The caller will open `number` behind `before`, and it was counted for that. Returns what has to be dropped: if more than `most`
     /// are planned, the oldest one is not any more.
-    pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> Unused {
+    pub fn plan(&mut self, before: Option<u64>, number: u64, most: usize) -> UnusedNodes {
         let Some(node) = self.by_number.get_mut(&number) else {
-            return Unused::default();
+            return UnusedNodes::default();
         };
         if std::mem::replace(&mut node.planned, true) {
             // It is counted already, and has a new place.
@@ -254,16 +254,16 @@ impl Nodes {
         } else {
             None
         };
-        oldest.map_or_else(Unused::default, |oldest| self.unplan(oldest))
+        oldest.map_or_else(UnusedNodes::default, |oldest| self.unplan(oldest))
     }
 
     /// A number is planned no more. Returns what has to be dropped.
-    fn unplan(&mut self, number: u64) -> Unused {
+    fn unplan(&mut self, number: u64) -> UnusedNodes {
         let node = self.by_number.get_mut(&number);
         if node.is_some_and(|node| std::mem::take(&mut node.planned)) {
             self.forget(number, 1)
         } else {
-            Unused::default()
+            UnusedNodes::default()
         }
     }
 
@@ -275,11 +275,11 @@ impl Nodes {
 
     /// The engine knows the file of a number, which was not opened yet. Returns what has to be dropped: the oldest one, if more than
     /// `most` are listed; the new one, if the file has been opened or has gone meanwhile.
-    pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> Unused {
+    pub fn list(&mut self, number: u64, file: Arc<ListedFile>, most: usize) -> UnusedNodes {
         match self.by_number.get_mut(&number) {
             Some(node) if node.base.is_none() && node.listed.is_none() => node.listed = Some(file),
             _ => {
-                return Unused {
+                return UnusedNodes {
                     _base: None,
                     _listed: Some(file),
                 };
@@ -292,7 +292,7 @@ impl Nodes {
             None
         };
         let oldest = oldest.and_then(|oldest| self.by_number.get_mut(&oldest));
-        Unused {
+        UnusedNodes {
             _base: None,
             _listed: oldest.and_then(|node| node.listed.take()),
         }
@@ -302,7 +302,11 @@ impl Nodes {
 
     /// A handle is made on `base`, or on the one that another thread has put there meanwhile. The file is listed no more: with the
     /// reader returns what has to be dropped.
-    pub fn opened(&mut self, number: u64, base: &Arc<Reader>) -> Option<(Arc<Reader>, Unused)> {
+    pub fn opened(
+        &mut self,
+        number: u64,
+        base: &Arc<Reader>,
+    ) -> Option<(Arc<Reader>, UnusedNodes)> {
         let node = self.by_number.get_mut(&number)?;
         node.opens += 1;
         node.was_opened = true;
@@ -310,7 +314,7 @@ impl Nodes {
             node.told = node.told.saturating_sub(1);
         }
         self.idle.retain(|&n| n != number);
-        let unused = Unused {
+        let unused = UnusedNodes {
             _base: None,
             _listed: node.listed.take(),
         };
@@ -353,9 +357,9 @@ impl Nodes {
     }
 
     /// What was opened is not the version of this number any more.
-    pub fn outdated(&mut self, number: u64) -> Unused {
+    pub fn outdated(&mut self, number: u64) -> UnusedNodes {
         let Some(node) = self.by_number.get_mut(&number) else {
-            return Unused::default();
+            return UnusedNodes::default();
         };
         node.seen = None;
         let base = if node.opens == 0 {
@@ -363,7 +367,7 @@ impl Nodes {
         } else {
             None
         };
-        Unused {
+        UnusedNodes {
             _base: base,
             _listed: node.listed.take(),
         }

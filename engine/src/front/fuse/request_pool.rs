@@ -23,10 +23,10 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// See the head of this file.
 #[derive(Clone, Default)]
-pub struct RequestPool(Arc<Busy>);
+pub struct RequestPool(Arc<BusyThreads>);
 
 #[derive(Default)]
-struct Busy {
+struct BusyThreads {
     inline: AtomicUsize,
     extra: AtomicUsize,
 }

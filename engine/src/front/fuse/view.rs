@@ -31,7 +31,7 @@ use crate::front::observe::{Observer, Passed, RequestKind};
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
-use names::Unasked;
+use names::UnaskedNames;
 pub use plan::{FileOrder, MAX_PLANNED, Planner};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -52,7 +52,7 @@ pub const MAX_IDLE: usize = 128;
 const SPARE_BUFFERS: usize = 8;
 
 /// An error number for the kernel.
-pub type Refusal = i32;
+pub type KernelErrno = i32;
 
 /// Counted since the mount was made, but for what is open now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct View {
     engine: Engine,
     nodes: Mutex<Nodes>,
     /// Taken behind that of the nodes.
-    unasked: Mutex<Unasked>,
+    unasked: Mutex<UnaskedNames>,
     handles: Mutex<Handles>,
     buffers: Mutex<Vec<Vec<u8>>>,
     observer: Option<Arc<dyn Observer>>,
@@ -141,7 +141,7 @@ impl View {
     }
 
     /// What a name in a folder is, and how long that may be trusted.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta, Duration), Refusal> {
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta, Duration), KernelErrno> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
         }
@@ -159,13 +159,13 @@ impl View {
     }
 
     /// The number of a path, as it was seen then.
-    fn enter(&self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, Refusal> {
+    fn enter(&self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, KernelErrno> {
         let entered = self.nodes().enter(path, meta, seen);
         entered.map_err(|path| self.too_many(Errno::NFILE, &path))
     }
 
     /// Looks up a path, and with the same request those that a program that reads file by file asks for next.
-    fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
+    fn look_ahead(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
         let asked = Instant::now();
         let mut others = Vec::new();
         let meta = self
@@ -188,7 +188,7 @@ impl View {
     }
 
     /// What is known of a number. A file's attributes are those of its version, whatever is at its path now.
-    pub fn attributes(&self, number: u64) -> Result<Meta, Refusal> {
+    pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
         let (path, meta, seen) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
@@ -207,7 +207,7 @@ impl View {
     }
 
     /// The text of a link.
-    pub fn link(&self, number: u64) -> Result<PathBuf, Refusal> {
+    pub fn link(&self, number: u64) -> Result<PathBuf, KernelErrno> {
         let path = self.path_of(number)?;
         self.tree.link(&path).map_err(|e| self.refuse_source(&e))
     }
@@ -222,7 +222,7 @@ impl View {
     ///   again, the version is named exactly   that very version, or ESTALE and another number          its pages stay
     ///   again, any other                      what means the same                                      its pages go
     /// ```
-    pub fn open(&self, number: u64) -> Result<(u64, bool), Refusal> {
+    pub fn open(&self, number: u64) -> Result<(u64, bool), KernelErrno> {
         let (path, known, seen, kept, ahead, was_opened) = {
             let nodes = self.nodes();
             let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
@@ -299,7 +299,7 @@ impl View {
         listed: Option<&Meta>,
         ahead: Option<Arc<ListedFile>>,
         is_exact: bool,
-    ) -> Result<(Arc<Reader>, Meta), Refusal> {
+    ) -> Result<(Arc<Reader>, Meta), KernelErrno> {
         let ahead = listed
             .zip(ahead)
             .and_then(|(meta, file)| Some((file.open().ok()?, meta)));
@@ -340,7 +340,13 @@ impl View {
     }
 
     /// Calls `send` with all bytes that a file has from `offset` on, up to `len`; no fewer.
-    pub fn read(&self, fh: u64, offset: u64, len: u32, send: impl FnOnce(Result<&[u8], Refusal>)) {
+    pub fn read(
+        &self,
+        fh: u64,
+        offset: u64,
+        len: u32,
+        send: impl FnOnce(Result<&[u8], KernelErrno>),
+    ) {
         let handle = self.handles().files.get(&fh).map(Arc::clone);
         let Some(handle) = handle else {
             return send(Err(Errno::BADF.raw_os_error()));
@@ -389,7 +395,12 @@ impl View {
 
     /// Whatever it was: the next open asks the storage before it believes the version. A reader that is of another version by now stays so,
     /// and is not kept for that open, though the version may be there.
-    fn failed_read(&self, handle: &Handle, errno: i32, send: impl FnOnce(Result<&[u8], Refusal>)) {
+    fn failed_read(
+        &self,
+        handle: &Handle,
+        errno: i32,
+        send: impl FnOnce(Result<&[u8], KernelErrno>),
+    ) {
         let is_stale = errno == Errno::STALE.raw_os_error();
         let gone = self
             .nodes()
@@ -418,14 +429,14 @@ impl View {
 
     // ---- inside ----
 
-    fn path_of(&self, number: u64) -> Result<Arc<Path>, Refusal> {
+    fn path_of(&self, number: u64) -> Result<Arc<Path>, KernelErrno> {
         self.nodes()
             .get(number)
             .map(|node| Arc::clone(&node.path))
             .ok_or(Errno::STALE.raw_os_error())
     }
 
-    fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, Refusal> {
+    fn hand_out(&self, insert: impl FnOnce(&mut Handles, u64)) -> Result<u64, KernelErrno> {
         let mut handles = self.handles();
         if handles.files.len() + handles.folders.len() >= MAX_HANDLES {
             return Err(Errno::NFILE.raw_os_error());
@@ -437,7 +448,7 @@ impl View {
     }
 
     /// Counts an error and makes it one that the kernel takes as such.
-    fn refuse(&self, errno: i32) -> Refusal {
+    fn refuse(&self, errno: i32) -> KernelErrno {
         if errno != Errno::NOENT.raw_os_error() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
@@ -445,7 +456,7 @@ impl View {
     }
 
     /// The same for what the storage refused, which is logged: the reader sees a number alone.
-    fn refuse_source(&self, error: &SourceError) -> Refusal {
+    fn refuse_source(&self, error: &SourceError) -> KernelErrno {
         let errno = error.errno();
         if errno != Errno::NOENT.raw_os_error() {
             report_failure(error);
@@ -457,7 +468,7 @@ impl View {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unasked(&self) -> MutexGuard<'_, Unasked> {
+    fn unasked(&self) -> MutexGuard<'_, UnaskedNames> {
         self.unasked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -481,7 +492,7 @@ fn read_errno(error: &ReadError) -> i32 {
 
 /// The one place where error numbers are made fit for the kernel. To it some mean more than that a request failed: after
 /// `ENOSYS` it never asks again, and those for interrupted calls have it begin anew.
-fn answer(errno: i32) -> Refusal {
+fn answer(errno: i32) -> KernelErrno {
     let special = [Errno::NOSYS, Errno::INTR, Errno::AGAIN].map(Errno::raw_os_error);
     // The kernel's own numbers, which no program may see, begin at 512.
     if (1..512).contains(&errno) && !special.contains(&errno) {

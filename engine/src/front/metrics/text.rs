@@ -217,6 +217,14 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
             None,
             stats.decisions.all(),
         ),
+    ];
+    plain(encoder, MetricType::Counter, &counters)?;
+    readahead(encoder, stats)
+}
+
+fn readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fmt::Result {
+    let bytes = || Some(Unit::Bytes);
+    let counters = [
         (
             "windows",
             "Windows a policy asked for",
@@ -291,8 +299,6 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
 }
 
 fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -> fmt::Result {
-    let budget = engine.budget();
-    let (used, limits) = (budget.usage(), budget.limits());
     let bytes = || Some(Unit::Bytes);
     let rows = [
         (
@@ -335,6 +341,17 @@ fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -
         ),
         ("files", "Files that are open", None, gauges.files),
         ("streams", "Open descriptions", None, gauges.opens),
+    ];
+    plain(encoder, MetricType::Gauge, &rows)?;
+    budget(encoder, engine, gauges)
+}
+
+/// Of all engines of the process.
+fn budget(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -> fmt::Result {
+    let budget = engine.budget();
+    let (used, limits) = (budget.usage(), budget.limits());
+    let bytes = || Some(Unit::Bytes);
+    let rows = [
         (
             "budget_memory",
             "Reserved by all engines",

@@ -14,9 +14,9 @@
 
 mod answer;
 
-use super::Shared;
+use super::ServerShared;
 use super::socket::{Deadline, PIECE_BYTES};
-use super::stream::Stream;
+use super::stream::ClientStream;
 use crate::nbd::handshake::{self, Agreed, Handshake};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
@@ -58,9 +58,9 @@ struct Turns {
 
 /// See the head of this file.
 pub struct Conn {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     number: u64,
-    stream: Stream,
+    stream: ClientStream,
     reader: Reader,
     agreement: OnceLock<Agreement>,
     output: Mutex<()>,
@@ -122,7 +122,12 @@ impl Drop for RequestGuard<'_> {
 }
 
 impl Conn {
-    pub fn new(shared: Arc<Shared>, number: u64, stream: Stream, reader: Reader) -> Conn {
+    pub fn new(
+        shared: Arc<ServerShared>,
+        number: u64,
+        stream: ClientStream,
+        reader: Reader,
+    ) -> Conn {
         Conn {
             shared,
             number,

@@ -1,29 +1,21 @@
 //! Why the NBD server does not start.
 
+use crate::front::{FrontError, FrontErrorKind};
 use crate::{Reader, WriteError};
+use std::io::Error;
 
-/// Why a server could not be started: one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {place}; {remedy}")]
-pub struct ServeError {
-    /// What is wrong.
-    pub what: String,
-    /// Where.
-    pub place: String,
-    /// What to do.
-    pub remedy: &'static str,
-}
-
-pub fn short_of_threads(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no thread can be started ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more threads (ulimit -u, pids.max of the cgroup)",
-    }
+pub fn short_of_threads(error: Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        format!("no thread can be started ({error})"),
+        "the server",
+        "allow more threads (ulimit -u, pids.max of the cgroup)",
+    )
+    .caused_by(error)
 }
 
 /// Why what clients would write is not locked.
-pub fn locked(reader: &Reader, error: &WriteError) -> ServeError {
+pub fn locked(reader: &Reader, error: WriteError) -> FrontError {
     let (again, busy) = (rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY);
     let what = match error.errno() {
         errno if errno == again.raw_os_error() => {
@@ -36,17 +28,15 @@ pub fn locked(reader: &Reader, error: &WriteError) -> ServeError {
     };
     let remedy =
         "end that program or unmount it, or serve without the lock (--no-lock) if it never writes";
-    ServeError {
-        what,
-        place: reader.describe(),
-        remedy,
-    }
+    FrontError::new(FrontErrorKind::Locked, what, reader.describe(), remedy).caused_by(error)
 }
 
-pub fn short_of_files(error: &std::io::Error) -> ServeError {
-    ServeError {
-        what: format!("no pipe ({error})"),
-        place: "the server".to_string(),
-        remedy: "allow more open files (ulimit -n)",
-    }
+pub fn short_of_files(error: Error) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::System,
+        format!("no pipe ({error})"),
+        "the server",
+        "allow more open files (ulimit -n)",
+    )
+    .caused_by(error)
 }

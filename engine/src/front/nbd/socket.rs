@@ -2,8 +2,8 @@
 //!
 //! Never: reads or writes what a client has not time for; every wait has a deadline.
 
-use super::error::ServeError;
 use crate::front::unix::UnixSocket;
+use crate::front::{FrontError, FrontErrorKind};
 use crate::nbd::keepalive::keep_alive;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    pub fn bind(listen: &Listen) -> Result<Listener, ServeError> {
+    pub fn bind(listen: &Listen) -> Result<Listener, FrontError> {
         let (bound, place) = match listen {
             Listen::Unix(path) => (
                 UnixSocket::bind(path).map(Listener::Unix),
@@ -75,17 +75,17 @@ impl Listener {
             }
             Ok(listener)
         });
-        bound.map_err(|error| ServeError {
-            what: format!("cannot listen ({error})"),
-            place,
-            remedy: match error.kind() {
+        bound.map_err(|error| {
+            let remedy = match error.kind() {
                 ErrorKind::AddrInUse => "stop the server that is there, or name another place",
                 ErrorKind::AlreadyExists => "it is not a socket; name another place",
                 ErrorKind::PermissionDenied => {
                     "name a place that you may write to (ports below 1024 need root)"
                 }
                 _ => "name another place",
-            },
+            };
+            let what = format!("cannot listen ({error})");
+            FrontError::new(FrontErrorKind::Address, what, place, remedy).caused_by(error)
         })
     }
 

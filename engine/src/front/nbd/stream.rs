@@ -16,15 +16,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
 /// See the head of this file.
-pub struct Stream {
+pub struct ClientStream {
     socket: Socket,
     #[cfg(feature = "tls")]
     session: OnceLock<Session>,
 }
 
-impl Stream {
-    pub fn new(socket: Socket) -> Stream {
-        Stream {
+impl ClientStream {
+    pub fn new(socket: Socket) -> ClientStream {
+        ClientStream {
             socket,
             #[cfg(feature = "tls")]
             session: OnceLock::new(),
@@ -99,7 +99,7 @@ impl Stream {
     }
 }
 
-impl AsFd for Stream {
+impl AsFd for ClientStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -13,8 +13,8 @@
 //!
 //! Never: takes keys that were agreed on beforehand (PSK), resumes a session, or takes early data.
 
-use super::error::ServeError;
 use super::socket::{Deadline, Socket};
+use crate::front::{FrontError, FrontErrorKind};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
@@ -57,7 +57,7 @@ impl NbdTls {
     ///
     /// # Errors
     /// A file is missing or holds something else, the key belongs to another certificate, or the certificate has expired.
-    pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, ServeError> {
+    pub fn load(dir: impl AsRef<Path>, verify_peer: bool) -> Result<NbdTls, FrontError> {
         let dir = dir.as_ref();
         let provider = Arc::new(aws_lc_rs::default_provider());
         let (cert_path, key_path, ca_path) = (
@@ -82,14 +82,17 @@ impl NbdTls {
         } else {
             builder.with_no_client_auth()
         };
-        let mut config = builder.with_single_cert(certs, key).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => ServeError {
-                what: "the key belongs to another certificate than server-cert.pem".to_string(),
-                place: key_path.display().to_string(),
-                remedy: "put the key there that the certificate was made with, or make both again",
-            },
-            error => unusable(&cert_path, &error),
-        })?;
+        let mut config = builder
+            .with_single_cert(certs, key)
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => FrontError::new(
+                    FrontErrorKind::Certificate,
+                    "the key belongs to another certificate than server-cert.pem".to_string(),
+                    key_path.display().to_string(),
+                    "put the key there that the certificate was made with, or make both again",
+                ),
+                error => unusable(&cert_path, &error),
+            })?;
         // A session is not continued on another connection: there is nothing to keep between connections.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -122,7 +125,7 @@ fn pem_text(path: &Path) -> Result<Vec<u8>, pem::Error> {
     foreread_os::open::read_small(path, MAX_PEM_BYTES).map_err(pem::Error::Io)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FrontError> {
     let all = pem_text(path)
         .and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
     let all = all.map_err(|error| unreadable(path, &error))?;
@@ -133,7 +136,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError>
     }
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, ServeError> {
+fn authorities(path: &Path) -> Result<RootCertStore, FrontError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
         roots
@@ -149,7 +152,7 @@ fn verifier(
     dir: &Path,
     roots: RootCertStore,
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, ServeError> {
+) -> Result<Arc<dyn ClientCertVerifier>, FrontError> {
     let (ca_path, list_path) = (dir.join("ca-cert.pem"), dir.join("ca-crl.pem"));
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     // Of the name alone: a link to a list that is not there is no leave to go without one.
@@ -166,7 +169,7 @@ fn verifier(
     })
 }
 
-fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, ServeError> {
+fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, FrontError> {
     let all = pem_text(path).and_then(|text| {
         CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>()
     });
@@ -178,12 +181,13 @@ fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Se
     }
 }
 
-fn unlisted(path: &Path, error: &dyn fmt::Display) -> ServeError {
-    ServeError {
-        what: format!("the list of revoked certificates cannot be used ({error})"),
-        place: path.display().to_string(),
-        remedy: "have the authority issue it again (certtool --generate-crl), or remove it if none is revoked",
-    }
+fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::Certificate,
+        format!("the list of revoked certificates cannot be used ({error})"),
+        path.display().to_string(),
+        "have the authority issue it again (certtool --generate-crl), or remove it if none is revoked",
+    )
 }
 
 /// Refuses a certificate that every client would refuse for its dates. Whether they know its authority is theirs to say.
@@ -192,7 +196,7 @@ fn check_dates(
     roots: &RootCertStore,
     provider: &CryptoProvider,
     path: &Path,
-) -> Result<(), ServeError> {
+) -> Result<(), FrontError> {
     let Some((own, between)) = certs.split_first() else {
         return Ok(());
     };
@@ -220,14 +224,15 @@ fn check_dates(
         ),
         _ => return Ok(()),
     };
-    Err(ServeError {
-        what: what.to_string(),
-        place: path.display().to_string(),
+    Err(FrontError::new(
+        FrontErrorKind::Certificate,
+        what.to_string(),
+        path.display().to_string(),
         remedy,
-    })
+    ))
 }
 
-fn unreadable(path: &Path, error: &pem::Error) -> ServeError {
+fn unreadable(path: &Path, error: &pem::Error) -> FrontError {
     let (what, remedy) = match error {
         pem::Error::Io(error) if error.kind() == ErrorKind::NotFound => (
             "a file for TLS is missing".to_string(),
@@ -246,25 +251,27 @@ fn unreadable(path: &Path, error: &pem::Error) -> ServeError {
             "write it again",
         ),
     };
-    ServeError {
+    FrontError::new(
+        FrontErrorKind::Certificate,
         what,
-        place: path.display().to_string(),
+        path.display().to_string(),
         remedy,
-    }
+    )
 }
 
-fn unusable(path: &Path, error: &dyn fmt::Display) -> ServeError {
-    ServeError {
-        what: format!("TLS cannot use it ({error})"),
-        place: path.display().to_string(),
-        remedy: "make it again, such as by certtool or openssl with an RSA key of 2048 bits or an EC key",
-    }
+fn unusable(path: &Path, error: &dyn fmt::Display) -> FrontError {
+    FrontError::new(
+        FrontErrorKind::Certificate,
+        format!("TLS cannot use it ({error})"),
+        path.display().to_string(),
+        "make it again, such as by certtool or openssl with an RSA key of 2048 bits or an EC key",
+    )
 }
 
 /// A client's keys, and its bytes that are between the two forms.
-pub struct Session(Mutex<State>);
+pub struct Session(Mutex<SessionState>);
 
-struct State {
+struct SessionState {
     tls: ServerConnection,
     /// Bytes that were encrypted and are not reported as sent: some of their records are not out yet.
     encrypted: usize,
@@ -277,7 +284,7 @@ impl Session {
         tls: &NbdTls,
         deadline: &mut Deadline,
     ) -> std::io::Result<Session> {
-        let mut state = State {
+        let mut state = SessionState {
             tls: ServerConnection::new(Arc::clone(&tls.config)).map_err(broken)?,
             encrypted: 0,
         };
@@ -305,7 +312,7 @@ impl Session {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -360,7 +367,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// Takes encrypted bytes from the socket once. Nothing at the end.
     fn receive(&mut self, socket: &Socket) -> std::io::Result<usize> {
         let got = self.tls.read_tls(&mut Raw(socket))?;

@@ -77,7 +77,7 @@ struct Poller {
 /// What a caller has to do after it has released the lock.
 #[must_use]
 #[derive(PartialEq, Eq)]
-pub enum Then {
+pub enum WorkerStep {
     Nothing,
     /// Start a thread that begins with [`Workers::take`]; [`Workers::lost`] if there is none to be had.
     Spawn,
@@ -108,7 +108,12 @@ impl Workers {
 
     /// Has the next thing that this socket sends taken as a turn of the client `number`. Once: armed again by [`Workers::arm`].
     /// With `more` the client has a turn without that: TLS has bytes of it that the socket does not report.
-    pub fn add(&self, socket: BorrowedFd<'_>, number: u64, more: bool) -> std::io::Result<Then> {
+    pub fn add(
+        &self,
+        socket: BorrowedFd<'_>,
+        number: u64,
+        more: bool,
+    ) -> std::io::Result<WorkerStep> {
         epoll::add(
             &self.epoll,
             socket,
@@ -120,7 +125,7 @@ impl Workers {
         Ok(if pool.at_work == 0 {
             self.call(pool)
         } else {
-            Then::Nothing
+            WorkerStep::Nothing
         })
     }
 
@@ -135,14 +140,14 @@ impl Workers {
     }
 
     /// The calling thread has to wait: another is called to poll the sockets, if none does.
-    pub fn yield_slot(&self) -> Then {
+    pub fn yield_slot(&self) -> WorkerStep {
         let mut pool = self.pool();
         pool.at_work -= 1;
         let needed = pool.at_work == 0 || !pool.ready.is_empty();
         if needed {
             self.call(pool)
         } else {
-            Then::Nothing
+            WorkerStep::Nothing
         }
     }
 
@@ -152,14 +157,14 @@ impl Workers {
     }
 
     /// There is more to be done than one can do.
-    pub fn invite(&self) -> Then {
+    pub fn invite(&self) -> WorkerStep {
         self.call(self.pool())
     }
 
     /// One more at work, if a core is free.
-    fn call(&self, mut pool: MutexGuard<'_, ThreadPool>) -> Then {
+    fn call(&self, mut pool: MutexGuard<'_, ThreadPool>) -> WorkerStep {
         if pool.at_work >= self.cores || pool.ended {
-            return Then::Nothing;
+            return WorkerStep::Nothing;
         }
         if pool.resting > pool.calls {
             pool.calls += 1;
@@ -170,9 +175,9 @@ impl Workers {
         } else if pool.threads < self.most {
             pool.threads += 1;
             pool.at_work += 1;
-            return Then::Spawn;
+            return WorkerStep::Spawn;
         }
-        Then::Nothing
+        WorkerStep::Nothing
     }
 
     /// Threads there are.
@@ -210,7 +215,7 @@ impl Workers {
                     // Before another thread finds no poller and no request.
                     drop(poller);
                     if pool.ready.len() > 1 {
-                        if self.call(pool) == Then::Spawn {
+                        if self.call(pool) == WorkerStep::Spawn {
                             spawn();
                         }
                         pool = self.pool();
@@ -313,7 +318,8 @@ mod tests {
     fn clients(workers: &Workers, many: u64) -> Vec<(UnixStream, UnixStream)> {
         let pair = |number| {
             let (mine, theirs) = UnixStream::pair().expect("a pair");
-            let spawn = workers.add(mine.as_fd(), number, false).expect("added") == Then::Spawn;
+            let spawn =
+                workers.add(mine.as_fd(), number, false).expect("added") == WorkerStep::Spawn;
             assert_eq!(
                 spawn,
                 number == 0,
@@ -366,15 +372,18 @@ mod tests {
         workers.cores = 2;
         let all = clients(&workers, 1);
         let workers = &workers;
-        assert!(workers.invite() == Then::Spawn, "a core is free");
-        assert!(workers.invite() == Then::Nothing, "no other is");
+        assert!(workers.invite() == WorkerStep::Spawn, "a core is free");
+        assert!(workers.invite() == WorkerStep::Nothing, "no other is");
         assert!(
-            workers.yield_slot() == Then::Nothing,
+            workers.yield_slot() == WorkerStep::Nothing,
             "one is still at work"
         );
-        assert!(workers.yield_slot() == Then::Spawn, "no thread is free");
         assert!(
-            workers.yield_slot() == Then::Nothing,
+            workers.yield_slot() == WorkerStep::Spawn,
+            "no thread is free"
+        );
+        assert!(
+            workers.yield_slot() == WorkerStep::Nothing,
             "there are three threads, and may not be more"
         );
         workers.come_back();
@@ -390,7 +399,7 @@ mod tests {
                     while workers.take(None, &no_spawn).is_some() {
                         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         // What was sent stays there. The second one polls, or the third, which rested until it was called.
-                        assert!(workers.yield_slot() == Then::Nothing);
+                        assert!(workers.yield_slot() == WorkerStep::Nothing);
                         while count.load(std::sync::atomic::Ordering::SeqCst) < 3 {
                             workers.arm(all[0].0.as_fd(), 0, false).expect("armed");
                             std::thread::yield_now();

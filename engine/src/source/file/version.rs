@@ -56,22 +56,22 @@ pub struct Identity {
 
 /// The accepted version.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct AcceptedVersion {
     pub identity: Identity,
     /// Counts the versions that were accepted: what a read brings of an earlier one is not remembered.
     accepted: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<SamplePiece>,
     /// The last page.
-    tail: Option<Piece>,
+    tail: Option<SamplePiece>,
     /// A new time at the old size, and until when it may still turn out to be an append.
     suspect: Option<(Identity, Instant)>,
 }
 
-impl Known {
-    pub fn new(identity: Identity) -> Known {
-        Known {
+impl AcceptedVersion {
+    pub fn new(identity: Identity) -> AcceptedVersion {
+        AcceptedVersion {
             identity,
-            ..Known::default()
+            ..AcceptedVersion::default()
         }
     }
 
@@ -89,7 +89,7 @@ impl Known {
 
 /// Some bytes of the accepted version.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct SamplePiece {
     offset: u64,
     len: usize,
     hash: u64,
@@ -102,7 +102,7 @@ pub struct Pick {
     /// [`Core::growths`] when the read began.
     pub(super) growths: u64,
     wanted: Option<u64>,
-    found: Option<Piece>,
+    found: Option<SamplePiece>,
 }
 
 impl Pick {
@@ -133,7 +133,7 @@ fn bytes_at<'a>(bufs: &'a [IoSliceMut<'_>], mut skip: usize, len: usize) -> Opti
 }
 
 impl Core {
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, AcceptedVersion> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,10 +161,10 @@ impl Core {
         let now = self.identity_now();
         let mut known = self.known();
         let identity = now.unwrap_or(known.identity);
-        *known = Known {
+        *known = AcceptedVersion {
             identity,
             accepted: known.accepted + 1,
-            ..Known::default()
+            ..AcceptedVersion::default()
         };
         self.reads.store(0, Ordering::Relaxed);
         self.tail_due.store(true, Ordering::Relaxed);
@@ -215,12 +215,12 @@ impl Core {
     /// The file is longer than the accepted version: is it the same?
     fn grown(
         &self,
-        known: MutexGuard<'_, Known>,
+        known: MutexGuard<'_, AcceptedVersion>,
         now: Identity,
         pick: Pick,
     ) -> Result<u64, SourceError> {
         let (accepted, old) = (known.accepted, known.identity.size);
-        let sample: Vec<Piece> = known.pieces.iter().chain(&known.tail).copied().collect();
+        let sample: Vec<SamplePiece> = known.pieces.iter().chain(&known.tail).copied().collect();
         // Not behind the lock: this reads the file.
         drop(known);
         if !self.appends() {
@@ -313,7 +313,7 @@ impl Core {
     }
 
     /// Puts what was found into the sample of the accepted version, at the place of another when there are enough.
-    fn remember(&self, known: &mut Known, pick: Pick) {
+    fn remember(&self, known: &mut AcceptedVersion, pick: Pick) {
         let Some(piece) = pick
             .found
             .filter(|_| pick.accepted == known.accepted && !self.writes.is_open())
@@ -328,10 +328,10 @@ impl Core {
         }
     }
 
-    fn piece(&self, offset: u64, bytes: &[u8]) -> Piece {
+    fn piece(&self, offset: u64, bytes: &[u8]) -> SamplePiece {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(bytes);
-        Piece {
+        SamplePiece {
             offset,
             len: bytes.len(),
             hash: hasher.finish(),
@@ -367,7 +367,7 @@ impl Core {
     }
 
     /// Reads a piece again: are its bytes the same?
-    fn holds(&self, piece: &Piece) -> Result<bool, SourceError> {
+    fn holds(&self, piece: &SamplePiece) -> Result<bool, SourceError> {
         let mut bytes = vec![0; piece.len];
         let read = self.fill(
             &mut [IoSliceMut::new(&mut bytes)],

@@ -12,7 +12,7 @@
 //! ```
 
 use super::blocks::{self, Blocks};
-use super::uri::{Address, Place};
+use super::uri::{Address, ServerPlace};
 use crate::nbd::keepalive::keep_alive;
 use crate::nbd::wire::{
     self, Request, command, errno, handshake_flag, info, option, reply, transmission,
@@ -37,7 +37,7 @@ pub(super) const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
 
 /// Why there are no bytes.
 #[derive(Clone, Debug)]
-pub enum Broken {
+pub enum LinkError {
     /// The connection is lost; another may work. Error number and what happened.
     Lost(i32, String),
     /// The server answered with an error, or will never do better.
@@ -46,31 +46,31 @@ pub enum Broken {
     Changed(String),
 }
 
-impl Broken {
-    fn lost(error: &std::io::Error) -> Broken {
+impl LinkError {
+    fn lost(error: &std::io::Error) -> LinkError {
         match error.kind() {
-            ErrorKind::WouldBlock => Broken::Lost(ETIMEDOUT, "the server is silent".to_string()),
-            ErrorKind::TimedOut => Broken::Lost(ETIMEDOUT, "the server is too slow".to_string()),
+            ErrorKind::WouldBlock => LinkError::Lost(ETIMEDOUT, "the server is silent".to_string()),
+            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server is too slow".to_string()),
             ErrorKind::UnexpectedEof => {
-                Broken::Lost(EIO, "the server closed the connection".to_string())
+                LinkError::Lost(EIO, "the server closed the connection".to_string())
             }
             _ => match error.raw_os_error() {
-                Some(errno) => Broken::Lost(errno, errno_text(errno)),
+                Some(errno) => LinkError::Lost(errno, errno_text(errno)),
                 // Of the resolver, which has no number.
-                None => Broken::Lost(EIO, error.to_string()),
+                None => LinkError::Lost(EIO, error.to_string()),
             },
         }
     }
 
-    fn odd(what: &str) -> Broken {
-        Broken::Lost(
+    fn odd(what: &str) -> LinkError {
+        LinkError::Lost(
             EIO,
             format!("the server does not keep to the protocol: {what}"),
         )
     }
 
     pub fn open_error(self, what: &SourceName) -> SourceOpenError {
-        let (Broken::Lost(errno, why) | Broken::Refused(errno, why)) = self else {
+        let (LinkError::Lost(errno, why) | LinkError::Refused(errno, why)) = self else {
             return SourceOpenError {
                 what: what.clone(),
                 why: "it changes".into(),
@@ -92,11 +92,11 @@ impl Broken {
 
     pub fn read_error(self, what: &SourceName) -> SourceError {
         match self {
-            Broken::Lost(errno, why) | Broken::Refused(errno, why) => SourceError::Io {
+            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => SourceError::Io {
                 errno,
                 what: format!("{what}: {why}"),
             },
-            Broken::Changed(why) => SourceError::Changed {
+            LinkError::Changed(why) => SourceError::Changed {
                 what: format!("{what}: {why}"),
             },
         }
@@ -109,7 +109,7 @@ enum ReplyOwner {
     Listening,
     /// The head of this one's answer has been read; what is left are its bytes, or none and this error.
     For(u64, u32),
-    Down(Broken),
+    Down(LinkError),
 }
 
 struct ReplyState {
@@ -132,7 +132,7 @@ struct Waiter {
 /// See the head of this file.
 pub struct NbdLink {
     stream: Wire,
-    export: Agreed,
+    export: ExportTerms,
     silence: Duration,
     sending: Mutex<()>,
     replies: Mutex<ReplyState>,
@@ -140,9 +140,9 @@ pub struct NbdLink {
 
 impl NbdLink {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
-    pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, Broken> {
+    pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, LinkError> {
         let stream =
-            Wire::connect(&address.place, silence).map_err(|error| Broken::lost(&error))?;
+            Wire::connect(&address.place, silence).map_err(|error| LinkError::lost(&error))?;
         let export = agree(&stream, &address.export, Instant::now() + silence)?;
         let replies = Mutex::new(ReplyState {
             owner: ReplyOwner::Free,
@@ -191,7 +191,7 @@ impl NbdLink {
     }
 
     /// Fills `bufs` with what there is from `offset` on.
-    pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, Broken> {
+    pub fn read(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, LinkError> {
         let left = usize::try_from(self.size().saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = bufs.iter().map(|b| b.len()).sum::<usize>().min(left);
         let (requests, fits) = self
@@ -219,7 +219,7 @@ impl NbdLink {
         skip: usize,
         offset: u64,
         len: usize,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkError> {
         let bell = Arc::new(Condvar::new());
         let (cookie, until) = {
             let mut replies = self.replies();
@@ -253,7 +253,7 @@ impl NbdLink {
         bufs: &mut [IoSliceMut<'_>],
         skip: usize,
         (offset, len): (u64, usize),
-    ) -> Result<(), Broken> {
+    ) -> Result<(), LinkError> {
         let request = Request {
             flags: 0,
             command: command::READ,
@@ -266,23 +266,23 @@ impl NbdLink {
             self.stream.send(&request.bytes())
         };
         if let Err(error) = sent {
-            return Err(self.down(Broken::lost(&error)));
+            return Err(self.down(LinkError::lost(&error)));
         }
         match self.listen(waiter)? {
             0 => {
                 let received = fill(&self.stream, bufs, skip, len, waiter.until);
-                received.map_err(|error| self.down(Broken::lost(&error)))?;
+                received.map_err(|error| self.down(LinkError::lost(&error)))?;
                 self.yield_floor(waiter.cookie);
                 Ok(())
             }
             // It serves this version no more: another connection may get the next one.
-            errno::ESHUTDOWN => Err(self.down(Broken::Changed(
+            errno::ESHUTDOWN => Err(self.down(LinkError::Changed(
                 "the server ends this connection".to_string(),
             ))),
             error => {
                 self.yield_floor(waiter.cookie);
                 let system = i32::try_from(error).unwrap_or(EIO);
-                Err(Broken::Refused(system, errno_text(system)))
+                Err(LinkError::Refused(system, errno_text(system)))
             }
         }
     }
@@ -295,12 +295,12 @@ impl NbdLink {
             until,
             ref bell,
         }: &Waiter,
-    ) -> Result<u32, Broken> {
+    ) -> Result<u32, LinkError> {
         let mut replies = self.replies();
         loop {
             if Instant::now() >= until {
                 drop(replies);
-                return Err(self.down(Broken::Lost(
+                return Err(self.down(LinkError::Lost(
                     ETIMEDOUT,
                     "the server is too slow".to_string(),
                 )));
@@ -322,7 +322,7 @@ impl NbdLink {
                     replies = self.replies();
                     let Some(other) = replies.waiting.get(&whose).map(Arc::clone) else {
                         drop(replies);
-                        return Err(self.down(Broken::odd("an answer to no request")));
+                        return Err(self.down(LinkError::odd("an answer to no request")));
                     };
                     replies.owner = ReplyOwner::For(whose, error);
                     drop(replies);
@@ -357,19 +357,19 @@ impl NbdLink {
     }
 
     /// The head of the next answer: whose it is, and its error.
-    fn head(&self, until: Instant) -> Result<(u64, u32), Broken> {
+    fn head(&self, until: Instant) -> Result<(u64, u32), LinkError> {
         let mut bytes = [0; 16];
         self.stream
             .receive(&mut bytes, until)
-            .map_err(|error| Broken::lost(&error))?;
+            .map_err(|error| LinkError::lost(&error))?;
         if wire::u32_at(&bytes, 0) != wire::SIMPLE_MAGIC {
-            return Err(Broken::odd("an answer without its magic number"));
+            return Err(LinkError::odd("an answer without its magic number"));
         }
         Ok((wire::u64_at(&bytes, 8), wire::u32_at(&bytes, 4)))
     }
 
     /// Nothing that comes can be trusted any more. Returns the error for all readers: the first reason there was.
-    fn down(&self, why: Broken) -> Broken {
+    fn down(&self, why: LinkError) -> LinkError {
         let mut replies = self.replies();
         if let ReplyOwner::Down(first) = &replies.owner {
             return first.clone();
@@ -416,26 +416,26 @@ fn fill(
 }
 
 /// What the server says of the export.
-struct Agreed {
+struct ExportTerms {
     size: u64,
     flags: u16,
     blocks: Blocks,
 }
 
 /// The client's side of the handshake.
-fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> {
-    let lost = |error: std::io::Error| Broken::lost(&error);
+fn agree(stream: &Wire, export: &str, until: Instant) -> Result<ExportTerms, LinkError> {
+    let lost = |error: std::io::Error| LinkError::lost(&error);
     let mut hello = [0; 18];
     stream.receive(&mut hello, until).map_err(lost)?;
     let flags = wire::u16_at(&hello, 16);
     if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
-        return Err(Broken::Refused(
+        return Err(LinkError::Refused(
             EIO,
             "this is no NBD server of the newstyle kind".to_string(),
         ));
     }
     if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
-        return Err(Broken::Refused(
+        return Err(LinkError::Refused(
             EIO,
             "the server is too old: it lacks the fixed newstyle handshake".to_string(),
         ));
@@ -456,8 +456,8 @@ fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> 
         let (kind, data) = answer(stream, until)?;
         match kind {
             reply::ACK => {
-                let (size, flags) = found.ok_or_else(|| Broken::odd("no size"))?;
-                return Ok(Agreed {
+                let (size, flags) = found.ok_or_else(|| LinkError::odd("no size"))?;
+                return Ok(ExportTerms {
                     size,
                     flags,
                     blocks,
@@ -468,34 +468,34 @@ fn agree(stream: &Wire, export: &str, until: Instant) -> Result<Agreed, Broken> 
             }
             reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
                 let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
-                blocks =
-                    named.ok_or_else(|| Broken::odd("sizes of requests that it does not allow"))?;
+                blocks = named
+                    .ok_or_else(|| LinkError::odd("sizes of requests that it does not allow"))?;
             }
             reply::INFO => {}
             error => return Err(refused(error, &data)),
         }
     }
-    Err(Broken::odd("too many answers"))
+    Err(LinkError::odd("too many answers"))
 }
 
 /// One answer to `GO`.
-fn answer(stream: &Wire, until: Instant) -> Result<(u32, Vec<u8>), Broken> {
-    let lost = |error: std::io::Error| Broken::lost(&error);
+fn answer(stream: &Wire, until: Instant) -> Result<(u32, Vec<u8>), LinkError> {
+    let lost = |error: std::io::Error| LinkError::lost(&error);
     let mut head = [0; 20];
     stream.receive(&mut head, until).map_err(lost)?;
     if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option::GO {
-        return Err(Broken::odd("an answer to another option"));
+        return Err(LinkError::odd("an answer to another option"));
     }
     let len = wire::u32_at(&head, 16);
     if len > MAX_ANSWER {
-        return Err(Broken::odd("an answer of over 65536 bytes"));
+        return Err(LinkError::odd("an answer of over 65536 bytes"));
     }
     let mut data = vec![0; len as usize];
     stream.receive(&mut data, until).map_err(lost)?;
     Ok((wire::u32_at(&head, 12), data))
 }
 
-fn refused(error: u32, data: &[u8]) -> Broken {
+fn refused(error: u32, data: &[u8]) -> LinkError {
     let said: String = String::from_utf8_lossy(data)
         .chars()
         .filter(|c| !c.is_control())
@@ -512,7 +512,7 @@ fn refused(error: u32, data: &[u8]) -> Broken {
     } else {
         format!(" ({said})")
     };
-    Broken::Refused(EIO, format!("{what}{said}"))
+    LinkError::Refused(EIO, format!("{what}{said}"))
 }
 
 /// A socket of either kind, read and written by several threads.
@@ -522,15 +522,15 @@ enum Wire {
 }
 
 impl Wire {
-    fn connect(place: &Place, silence: Duration) -> std::io::Result<Wire> {
+    fn connect(place: &ServerPlace, silence: Duration) -> std::io::Result<Wire> {
         match place {
-            Place::Unix(path) => {
+            ServerPlace::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(silence))?;
                 stream.set_write_timeout(Some(silence))?;
                 Ok(Wire::Unix(stream))
             }
-            Place::Tcp { host, port } => {
+            ServerPlace::Tcp { host, port } => {
                 let mut last = std::io::Error::from(ErrorKind::NotFound);
                 let found = (host.as_str(), *port).to_socket_addrs();
                 for address in found
@@ -596,7 +596,7 @@ mod tests {
     fn a_tcp_server_that_is_gone_is_noticed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let place = Place::Tcp {
+        let place = ServerPlace::Tcp {
             host: "127.0.0.1".to_string(),
             port,
         };

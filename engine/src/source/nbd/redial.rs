@@ -8,7 +8,7 @@
 //!
 //! Never: sleeps, or connects.
 
-use super::link::Broken;
+use super::link::LinkError;
 use std::time::{Duration, Instant};
 
 /// The first pause after a connection that could not be made, and the longest: each is twice the one before.
@@ -23,12 +23,12 @@ const MAX_TRIES: u32 = 5;
 #[derive(Default)]
 pub struct Redial {
     failures: u32,
-    next: Option<(Instant, Broken)>,
+    next: Option<(Instant, LinkError)>,
 }
 
 impl Redial {
     /// Why no connection is made now, if none is.
-    pub fn refuses(&self, now: Instant) -> Option<Broken> {
+    pub fn refuses(&self, now: Instant) -> Option<LinkError> {
         self.next
             .as_ref()
             .filter(|(next, _)| now < *next)
@@ -40,7 +40,7 @@ impl Redial {
     }
 
     /// No connection could be made.
-    pub fn failed(&mut self, now: Instant, why: &Broken) {
+    pub fn failed(&mut self, now: Instant, why: &LinkError) {
         let pause = MIN_PAUSE
             .saturating_mul(1 << self.failures.min(16))
             .min(MAX_PAUSE);
@@ -66,8 +66,8 @@ impl Redial {
 mod tests {
     use super::*;
 
-    fn lost() -> Broken {
-        Broken::Lost(111, "Connection refused".to_string())
+    fn lost() -> LinkError {
+        LinkError::Lost(111, "Connection refused".to_string())
     }
 
     #[test]

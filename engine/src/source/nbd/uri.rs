@@ -14,14 +14,14 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 /// A server and one of its exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    pub place: Place,
+    pub place: ServerPlace,
     /// The empty name is the default export.
     pub export: String,
 }
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ServerPlace {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
@@ -60,7 +60,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
             .filter(|path| !path.is_empty());
         let socket = socket.ok_or_else(|| error("no socket is named", REMEDY))?;
         return Ok(Address {
-            place: Place::Unix(decode(socket)?.into()),
+            place: ServerPlace::Unix(decode(socket)?.into()),
             export: decode(export)?,
         });
     }
@@ -90,7 +90,7 @@ pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
         return Err(error("no host is named", REMEDY));
     }
     Ok(Address {
-        place: Place::Tcp {
+        place: ServerPlace::Tcp {
             host: decode(host)?,
             port,
         },
@@ -104,7 +104,7 @@ mod tests {
 
     fn tcp(host: &str, port: u16, export: &str) -> Address {
         Address {
-            place: Place::Tcp {
+            place: ServerPlace::Tcp {
                 host: host.into(),
                 port,
             },
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_notations() {
         let unix = |path: &str, export: &str| Address {
-            place: Place::Unix(path.into()),
+            place: ServerPlace::Unix(path.into()),
             export: export.into(),
         };
         for (text, address) in [

@@ -11,8 +11,6 @@
 //! Example: a loader opens 1,000 objects of one bucket one after the other. The first makes a connection, a round trip for TCP and one or two for
 //! TLS; the others take the one that is idle.
 
-use super::brake::Brake;
-use super::hedge::Hedges;
 use super::settings::ObjectSettings;
 use foreread_os::threads::{self, spawn_scoped};
 use object_store::client::HttpClient;
@@ -21,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Notify;
 
 /// Kinds of clients whose connections are kept; the oldest leaves for one more.
 const MAX_CLIENTS: usize = 16;
@@ -90,14 +89,14 @@ impl Conditions {
 
 /// What all objects of the process share: their connections, the threads that drive these, and what is known of servers.
 #[derive(Default)]
-pub struct Shared {
+pub struct SharedNetwork {
     runtime: Option<Runtime>,
     clients: Vec<(Client, HttpClient)>,
     servers: Vec<(String, Weak<Server>)>,
 }
 
 /// The same, locked.
-pub type Network = MutexGuard<'static, Shared>;
+pub type Network = MutexGuard<'static, SharedNetwork>;
 
 /// What the connections of a client depend on: clients that agree in it share theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +116,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl SharedNetwork {
     /// The client of that kind, made by `make` if there is none.
     ///
     /// # Errors
@@ -155,9 +154,9 @@ impl Shared {
     }
 }
 
-/// See [`Shared`]. Also for a thread that is about to fork.
+/// See [`SharedNetwork`]. Also for a thread that is about to fork.
 pub fn hold() -> Network {
-    static SHARED: Mutex<Shared> = Mutex::new(Shared {
+    static SHARED: Mutex<SharedNetwork> = Mutex::new(SharedNetwork {
         runtime: None,
         clients: Vec::new(),
         servers: Vec::new(),
@@ -207,4 +206,304 @@ pub fn wait<T: Send>(work: impl Future<Output = T> + Send) -> std::io::Result<T>
         Ok(spawn_scoped(scope, "foreread-wait", || wait_here(work))?.join())
     });
     done.and_then(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+// Fewer requests at once for a server that asks for fewer (503 SlowDown, 429 Too Many Requests).
+//
+// A request that is refused so is made again after a pause, as any other that may pass. That alone would have all requests come back
+// together, and be refused together. So the number that may be under way is halved at the first refusal, and grows by one for as
+// many answers as there may be requests: the rule by which TCP shares a link. What a read waits for goes before readahead. Never: refuses
+// a request, or limits a server that never refused one.
+//
+// ```text
+//   no limit ──503──► half of those under way ──503 of a request begun since──► half again, at least 1
+//      ▲                        └──an answer──► + 1 / limit ──┐
+//      └──────────────────────────────── MAX_LIMIT ◄──────────┘
+// ```
+// Example: 16 requests are under way, and the server takes 6. Ten are refused: the first sets the limit to 8, the other nine were
+// begun before that and change nothing. Two of the next eight are refused: 4. Then it is 5 after four answers, 6 after five more.
+// Source: additive increase, multiplicative decrease (Chiu and Jain, 1989).
+
+/// A limit that is not needed any more. Chosen: twice the requests that are made at once unless a setting says otherwise.
+const MAX_LIMIT: u32 = 64;
+/// How often a request that waits for its turn looks whether a read waits for it by now.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
+/// A limit is counted in thousandths.
+const ONE: u32 = 1000;
+
+/// The limit of one server's bucket, for all objects of it.
+#[derive(Debug, Default)]
+pub struct Brake {
+    state: Mutex<RequestLimit>,
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct RequestLimit {
+    under_way: u32,
+    /// In thousandths; 0 is none.
+    limit: u32,
+    /// Counts the times that it was halved.
+    halved: u64,
+    /// Requests that a read waits for and that have no turn yet.
+    demand_waits: u32,
+}
+
+/// Leave for one request, until it is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    brake: &'a Brake,
+    /// How often the limit had been halved when it began.
+    halved: u64,
+}
+
+/// One of [`RequestLimit::demand_waits`].
+struct DemandWaits<'a>(&'a Brake);
+
+impl Brake {
+    /// Waits until one more request may be made. `is_awaited`: a read waits for it now.
+    pub async fn turn(&self, is_awaited: impl Fn() -> bool) -> Turn<'_> {
+        let mut demand = None;
+        loop {
+            // Made before the look: what ends in between wakes it.
+            let ended = self.ended.notified();
+            if let Some(turn) = self.begin(is_awaited()) {
+                return turn;
+            }
+            if demand.is_none() && is_awaited() {
+                self.lock().demand_waits += 1;
+                demand = Some(DemandWaits(self));
+            }
+            let _ = tokio::time::timeout(LOOKS_EVERY, ended).await;
+        }
+    }
+
+    fn begin(&self, is_awaited: bool) -> Option<Turn<'_>> {
+        let mut state = self.lock();
+        let is_free = state.limit == 0 || state.under_way < (state.limit / ONE).max(1);
+        if !is_free || !is_awaited && state.demand_waits > 0 {
+            return None;
+        }
+        state.under_way += 1;
+        Some(Turn {
+            brake: self,
+            halved: state.halved,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RequestLimit> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn<'_> {
+    /// The server has sent what was asked for.
+    pub fn answered(&self) {
+        let mut state = self.brake.lock();
+        if let Some(more) = (ONE * ONE).checked_div(state.limit) {
+            state.limit = if state.limit + more < MAX_LIMIT * ONE {
+                state.limit + more
+            } else {
+                0
+            };
+        }
+    }
+
+    /// The server asks for fewer requests. How many there may be now, if this changes it.
+    pub fn refused(&self) -> Option<u32> {
+        let mut state = self.brake.lock();
+        if state.halved != self.halved {
+            return None;
+        }
+        let now = (state.under_way / 2).max(1);
+        (state.limit, state.halved) = (now * ONE, state.halved + 1);
+        Some(now)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let limited = {
+            let mut state = self.brake.lock();
+            state.under_way -= 1;
+            state.limit > 0
+        };
+        if limited {
+            self.brake.ended.notify_waiters();
+        }
+    }
+}
+
+impl Drop for DemandWaits<'_> {
+    fn drop(&mut self) {
+        self.0.lock().demand_waits -= 1;
+    }
+}
+
+// A second request for what a read waits for, where the first takes longer than nearly all before it (hedging).
+//
+// Off unless `hedge=PERCENT` is set, since it costs requests. Never: asks a third time, or more often than PERCENT says.
+//
+// ```text
+//   request ──── first byte ──────────────────────────────► kept
+//      │ 95 % of those before were faster; a read waits; an allowance is left
+//      └──► the same request again ──► the first byte of either is kept, the other request is dropped
+// ```
+// Example: of the last 128 requests 121 had their first byte within 45 ms, so a read that has waited 45 ms asks again. With
+// `hedge=5` each answer adds 5 hundredths of an allowance, and one more request takes a whole one. Source: Dean and Barroso,
+// "The Tail at Scale", CACM 56(2), 2013: after the 95th percentile, about 5 % more requests.
+
+/// Answers whose times are known. Chosen: six of them are above the 95th percentile.
+const RECENT: usize = 128;
+/// Answers before the first hedge. Chosen: one of them is above the 95th percentile.
+const LEAST: usize = 20;
+/// Hundredths of an allowance that are saved up at most: four hedges one after the other.
+const MAX_SAVED: u32 = 400;
+
+/// The times to the first byte of a server's answers, and what may be asked a second time.
+#[derive(Debug, Default)]
+pub struct Hedges {
+    state: Mutex<AnswerTimes>,
+}
+
+#[derive(Debug, Default)]
+struct AnswerTimes {
+    /// Microseconds.
+    recent: Vec<u32>,
+    /// The place of the next, once there are [`RECENT`].
+    next: usize,
+    /// Hundredths of a request.
+    saved: u32,
+}
+
+impl Hedges {
+    /// The time after which a second request is due; nothing while too few answers are known.
+    pub fn due_after(&self) -> Option<Duration> {
+        let mut times = self.lock().recent.clone();
+        if times.len() < LEAST {
+            return None;
+        }
+        let at = times.len() * 95 / 100;
+        let (_, time, _) = times.select_nth_unstable(at);
+        Some(Duration::from_micros(u64::from(*time)))
+    }
+
+    /// The first byte of an answer came after `time`; `percent` of a request is saved up for hedges.
+    pub fn answered(&self, time: Duration, percent: u32) {
+        let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let mut state = self.lock();
+        state.saved = (state.saved + percent).min(MAX_SAVED);
+        if state.recent.len() < RECENT {
+            state.recent.push(time);
+            return;
+        }
+        let at = state.next;
+        state.recent[at] = time;
+        state.next = (at + 1) % RECENT;
+    }
+
+    /// Leave for one more request.
+    pub fn take(&self) -> bool {
+        let mut state = self.lock();
+        let left = state.saved.checked_sub(100);
+        state.saved = left.unwrap_or(state.saved);
+        left.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AnswerTimes> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many as may begin now, of readahead or of demand.
+    fn begin(brake: &Brake, most: usize, awaited: bool) -> Vec<Turn<'_>> {
+        std::iter::from_fn(|| brake.begin(awaited))
+            .take(most)
+            .collect()
+    }
+
+    /// The example of the header.
+    #[test]
+    fn the_limit_is_halved_once_for_those_under_way_and_grows_by_one() {
+        let brake = Brake::default();
+        let all = begin(&brake, 16, false);
+        assert_eq!((all.len(), all[0].refused()), (16, Some(8)));
+        assert!(
+            all[1..].iter().all(|turn| turn.refused().is_none()),
+            "begun before it"
+        );
+        assert!(brake.begin(true).is_none(), "sixteen are still under way");
+        drop(all);
+        let eight = begin(&brake, 100, false);
+        assert_eq!(
+            (eight.len(), eight[0].refused(), eight[1].refused()),
+            (8, Some(4), None)
+        );
+        drop(eight);
+        for limit in 4..7 {
+            let turns = begin(&brake, 100, false);
+            assert_eq!(turns.len(), limit);
+            // Rounded down, an answer counts a little less than its part.
+            turns.iter().chain(turns.first()).for_each(Turn::answered);
+        }
+        let one = begin(&brake, 1, false);
+        (0..10).for_each(|_| _ = one[0].refused());
+        (0..10_000).for_each(|_| one[0].answered());
+        assert_eq!(begin(&brake, 1000, false).len(), 1000, "no limit any more");
+    }
+
+    #[test]
+    fn there_is_always_one_and_demand_goes_first() {
+        let brake = Brake::default();
+        for _ in 0..5 {
+            let one = begin(&brake, 1, false);
+            assert_eq!(one[0].refused(), Some(1));
+        }
+        brake.lock().demand_waits += 1;
+        let waits = DemandWaits(&brake);
+        assert!(brake.begin(false).is_none(), "a read waits for another");
+        assert_eq!(begin(&brake, 9, true).len(), 1);
+        drop(waits);
+        assert!(brake.begin(false).is_some());
+    }
+}
+
+#[cfg(test)]
+mod hedge_tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_that_of_the_nineteenth_of_twenty_of_the_last() {
+        let hedges = Hedges::default();
+        for n in 0..20 {
+            assert_eq!(hedges.due_after(), None, "{n} answers");
+            hedges.answered(Duration::from_millis(n + 1), 5);
+        }
+        assert_eq!(hedges.due_after(), Some(Duration::from_millis(20)));
+        for n in 0..RECENT as u64 {
+            hedges.answered(Duration::from_micros(n + 1), 5);
+        }
+        assert_eq!(
+            hedges.due_after(),
+            Some(Duration::from_micros(122)),
+            "the older ones are forgotten"
+        );
+    }
+
+    #[test]
+    fn one_request_in_twenty_and_at_most_four_at_once() {
+        let hedges = Hedges::default();
+        assert!(!hedges.take(), "nothing is saved up");
+        let taken = (0..1000).filter(|_| {
+            hedges.answered(Duration::ZERO, 5);
+            hedges.take()
+        });
+        assert_eq!(taken.count(), 50);
+        (0..1000).for_each(|_| hedges.answered(Duration::ZERO, 5));
+        assert_eq!((0..10).filter(|_| hedges.take()).count(), 4);
+    }
 }

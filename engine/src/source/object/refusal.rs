@@ -3,16 +3,15 @@
 //! Never: holds more of the server's text than a line, or a URL.
 //!
 //! ```text
-//!   gate, fetch ──► Refusal ──► again?   (fetch.rs)
+//!   gate, fetch ──► Refusal ──► again?
 //!                          └──► SourceError: an error number, one line     (reads)
 //!                          └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
-use super::date::Date;
 use crate::source::{SourceError, SourceName, SourceOpenError};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Longest text of a library's or server's error that is passed on.
 const MAX_TEXT: usize = 200;
@@ -279,93 +278,56 @@ impl Refusal {
             }
             _ => {}
         }
-        let text = match (self, account) {
-            (
-                Refusal::Status {
-                    region: Some(region),
-                    status: 301 | 307 | 400,
-                    ..
-                },
-                _,
-            ) => {
+        let text = match self {
+            Refusal::Status {
+                region: Some(region),
+                status: 301 | 307 | 400,
+                ..
+            } => {
                 return format!("the bucket is in {region}: set AWS_REGION={region}");
             }
-            (
-                Refusal::Status {
-                    status: 301 | 307 | 400,
-                    ..
-                },
-                Account::Named | Account::Unsigned,
-            ) => {
-                "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Named,
-            ) => {
-                "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Unsigned,
-            ) => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
-            }
-            (
-                Refusal::Status {
-                    status: 401 | 403, ..
-                },
-                Account::Http,
-            ) => {
-                "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token"
-            }
-            (
-                Refusal::Status {
-                    status: 404 | 410, ..
-                },
-                Account::Http,
-            ) => "check the URL",
-            (
-                Refusal::Status {
-                    status: 404 | 410, ..
-                },
-                _,
-            ) => "check bucket and key, and AWS_ENDPOINT_URL",
-            (Refusal::WholeObject, _) => {
+            Refusal::Status { status, .. } => status_remedy(*status, account),
+            Refusal::WholeObject => {
                 "use a server that knows ranges (nginx, S3), or download the object"
             }
-            (Refusal::Encoded(_), _) => "switch compression off for it on the server",
-            (Refusal::Tls(_), _) => {
-                "check the server's certificate, or that it speaks TLS on this port"
-            }
-            (Refusal::Connect(_), _) => "check the host and the port, and that the server runs",
-            (Refusal::Redirects, _) => "open the URL that it leads to",
-            (Refusal::Changed(_) | Refusal::Unmet, _) => "open it again",
-            (Refusal::NoListing(_), _) => {
+            Refusal::Encoded(_) => "switch compression off for it on the server",
+            Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
+            Refusal::Connect(_) => "check the host and the port, and that the server runs",
+            Refusal::Redirects => "open the URL that it leads to",
+            Refusal::Changed(_) | Refusal::Unmet => "open it again",
+            Refusal::NoListing(_) => {
                 "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it"
             }
-            (Refusal::ErrorForListing { code, .. }, _)
-                if PASSING_CODES.contains(&code.as_str()) =>
-            {
+            Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
                 "try again later, or look at the server"
             }
-            (
-                Refusal::Status {
-                    status: 408 | 429 | 500..,
-                    ..
-                },
-                _,
-            ) => "try again later, or look at the server",
-            (Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_), _) => {
+            Refusal::FirstByte(_) | Refusal::Stall(_) | Refusal::Total(_) => {
                 "look at the server, or give it more time (FOREREAD_OBJECT=first-byte=60,stall=60,total=600)"
             }
             _ => "look at the server",
         };
         text.to_string()
+    }
+}
+
+fn status_remedy(status: u16, account: Account) -> &'static str {
+    match (status, account) {
+        (301 | 307 | 400, Account::Named | Account::Unsigned) => {
+            "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
+        }
+        (401 | 403, Account::Named) => {
+            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
+        }
+        (401 | 403, Account::Unsigned) => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
+        }
+        (401 | 403, Account::Http) => {
+            "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token"
+        }
+        (404 | 410, Account::Http) => "check the URL",
+        (404 | 410, _) => "check bucket and key, and AWS_ENDPOINT_URL",
+        (408 | 429 | 500.., _) => "try again later, or look at the server",
+        _ => "look at the server",
     }
 }
 
@@ -384,4 +346,202 @@ pub enum Account {
 pub fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(MAX_TEXT).collect::<String>().trim().to_string()
+}
+
+const MONTHS: [&str; 12] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+/// Names of the zone that HTTP dates are in.
+const ZONES: [&str; 4] = ["gmt", "utc", "ut", "+0000"];
+
+/// A second, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Date {
+    year: u32,
+    /// From 1.
+    month: u32,
+    day: u32,
+    /// Hour, minute, second.
+    time: [u32; 3],
+}
+
+impl Date {
+    /// Times as HTTP and listings write them.
+    ///
+    /// RFC 9110 5.6.7 has three forms of a date. Servers write more: another zone's name for GMT, a wrong day of the week, a year of four
+    /// digits behind dashes. A text is read by its parts, in whatever of these forms. One that is none of them is absent: an object with a
+    /// strong ETag needs no date.
+    ///
+    /// ```text
+    ///   Fri, 02 Jan 2026 03:04:05 GMT    IMF-fixdate   ┐
+    ///   Friday, 02-Jan-26 03:04:05 GMT   RFC 850       ├──► Date ──► seconds since 1970
+    ///   Fri Jan  2 03:04:05 2026         asctime       ┘
+    ///   2026-01-02T03:04:05Z, 0, -1                    ──► none
+    /// ```
+    pub fn of_http(text: &str) -> Option<Date> {
+        // The day of the week says nothing more.
+        let rest = text
+            .trim()
+            .trim_start_matches(|c: char| c.is_alphabetic())
+            .trim_start_matches([',', ' ']);
+        let parts: Vec<&str> = rest
+            .split([' ', '-', '\t'])
+            .filter(|part| !part.is_empty())
+            .collect();
+        match parts[..] {
+            [day, month, year, time, zone] if is_zone(zone) => Date::new(year, month, day, time),
+            [month, day, time, year] => Date::new(year, month, day, time),
+            _ => None,
+        }
+    }
+
+    fn new(year: &str, month: &str, day: &str, time: &str) -> Option<Date> {
+        let month = 1 + MONTHS
+            .iter()
+            .position(|name| month.eq_ignore_ascii_case(name))? as u32;
+        let year = match (year.len(), number(year)?) {
+            // A year of two digits that is more than 50 years ahead is of the century before.
+            (2, short @ 0..=75) => 2000 + short,
+            (2, short) => 1900 + short,
+            (4, year @ 1..) => year,
+            _ => return None,
+        };
+        let mut of_time = time.split(':').map(number);
+        let time = [of_time.next()??, of_time.next()??, of_time.next()??];
+        let date = Date {
+            year,
+            month,
+            day: number(day)?,
+            time: [time[0], time[1], time[2].min(59)],
+        };
+        let is_one = of_time.next().is_none() && time[0] < 24 && time[1] < 60 && time[2] <= 60;
+        (is_one && (1..=days_of(year, month)).contains(&date.day)).then_some(date)
+    }
+
+    /// As RFC 2822 writes it, without the day of the week.
+    pub fn text(self) -> String {
+        let Date {
+            year,
+            month,
+            day,
+            time: [hour, minute, second],
+        } = self;
+        let name = MONTHS[month as usize - 1];
+        let (first, rest) = name.split_at(1);
+        format!(
+            "{day:02} {}{rest} {year:04} {hour:02}:{minute:02}:{second:02} GMT",
+            first.to_ascii_uppercase()
+        )
+    }
+
+    /// As RFC 3339 writes it.
+    pub fn iso_text(self) -> String {
+        let Date {
+            year,
+            month,
+            day,
+            time: [hour, minute, second],
+        } = self;
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+
+    /// Since 1970; 0 for what was before.
+    pub fn since_1970(self) -> Duration {
+        let years_before = u64::from(self.year) - 1;
+        let leap_days = years_before / 4 - years_before / 100 + years_before / 400;
+        let days_of_year: u32 = (1..self.month)
+            .map(|month| days_of(self.year, month))
+            .sum::<u32>()
+            + self.day
+            - 1;
+        // 1970-01-01 is day 719,162 from 0001-01-01 on.
+        let days = (years_before * 365 + leap_days + u64::from(days_of_year)).checked_sub(719_162);
+        let [hour, minute, second] = self.time.map(u64::from);
+        let Some(days) = days else {
+            return Duration::ZERO;
+        };
+        Duration::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second)
+    }
+}
+
+fn is_zone(text: &str) -> bool {
+    ZONES.iter().any(|zone| text.eq_ignore_ascii_case(zone))
+}
+
+fn number(text: &str) -> Option<u32> {
+    (text.len() <= 4 && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+fn days_of(year: u32, month: u32) -> u32 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 => 28 + u32::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Now, by the clock of this machine: for a `Retry-After` that is a date.
+pub fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_forms_and_what_servers_make_of_them() {
+        for text in [
+            "Fri, 02 Jan 2026 03:04:05 GMT",
+            "Friday, 02-Jan-26 03:04:05 GMT",
+            "Fri Jan  2 03:04:05 2026",
+            " fri,  2 jan 2026 03:04:05 utc ",
+            "Mon, 02 Jan 2026 03:04:05 +0000",
+            "Fri, 02-Jan-2026 03:04:05 GMT",
+            "02 Jan 2026 03:04:05 GMT",
+        ] {
+            let date = Date::of_http(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(
+                (date.text().as_str(), date.since_1970().as_secs()),
+                ("02 Jan 2026 03:04:05 GMT", 1_767_323_045)
+            );
+            assert_eq!(date.iso_text(), "2026-01-02T03:04:05Z");
+        }
+        for text in [
+            "",
+            "0",
+            "-1",
+            "2026-01-02T03:04:05Z",
+            "Fri, 02 Jan 2026 03:04:05",
+            "Fri, 02 Jan 2026 03:04:05 CET",
+            "Fri, 30 Feb 2026 03:04:05 GMT",
+            "Fri, 02 Jan 2026 24:04:05 GMT",
+            "Fri, 02 Jan 2026 03:04 GMT",
+            "Fri, 02 Jan 0000 03:04:05 GMT",
+            "Fri, 02 Foo 2026 03:04:05 GMT",
+            "Fri, +2 Jan 2026 03:04:05 GMT",
+        ] {
+            assert_eq!(Date::of_http(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_counted_over_leap_years_and_centuries() {
+        for (text, seconds) in [
+            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+            ("Wed, 31 Dec 1969 23:59:59 GMT", 0),
+            ("Tue, 29 Feb 2000 00:00:00 GMT", 951_782_400),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", 784_111_777),
+            ("Mon, 01 Mar 2100 00:00:00 GMT", 4_107_542_400),
+            ("Sat, 31 Dec 2016 23:59:60 GMT", 1_483_228_799),
+        ] {
+            let date = Date::of_http(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(date.since_1970().as_secs(), seconds, "{text}");
+        }
+    }
 }

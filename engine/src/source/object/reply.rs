@@ -14,12 +14,18 @@
 //! bytes, and becomes a 206 with 4,096 of them.
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
-use super::date::Date;
-use super::first::FIRST_BYTES;
-use super::refusal::{Refusal, one_line};
+use super::network::{self, Client};
+use super::page::{Page, PageRequest};
+use super::refusal::{Date, Refusal, one_line};
+use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
-use object_store::client::{HttpResponse, HttpResponseBody};
+use object_store::client::{
+    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
+    HttpResponseBody, HttpService, ReqwestConnector,
+};
 use object_store::{HeaderMap, HeaderValue};
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// Codings that change no byte, and words that are no coding and are found in this header all the same.
@@ -35,7 +41,7 @@ const NO_CODINGS: [&str; 8] = [
 ];
 
 /// First and last byte of a request.
-pub type Asked = (u64, u64);
+pub type RequestRange = (u64, u64);
 
 /// The value of a header, if it is text.
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -43,22 +49,22 @@ pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// First and last byte of `bytes=FIRST-LAST`.
-pub fn parse_range(text: &str) -> Option<Asked> {
+pub fn parse_range(text: &str) -> Option<RequestRange> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 /// A `Content-Range`, as far as it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Said {
+struct ContentRange {
     /// First and last byte; nothing where it says `*`.
-    range: Option<Asked>,
+    range: Option<RequestRange>,
     /// Bytes of the object; nothing where it says `*`.
     size: Option<u64>,
 }
 
-impl Said {
-    fn of(text: &str) -> Option<Said> {
+impl ContentRange {
+    fn of(text: &str) -> Option<ContentRange> {
         let text = text.trim();
         let unit = text
             .get(..5)
@@ -72,12 +78,12 @@ impl Said {
             Some(number(size)?)
         };
         if range.trim() == "*" {
-            return Some(Said { range: None, size });
+            return Some(ContentRange { range: None, size });
         }
         let (first, last) = range.split_once('-')?;
         // Some write 0--1 for nothing.
         let range = number(first).zip(number(last));
-        (range.is_some() || size == Some(0)).then_some(Said { range, size })
+        (range.is_some() || size == Some(0)).then_some(ContentRange { range, size })
     }
 }
 
@@ -114,13 +120,13 @@ fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
 /// Is a 206 what was asked for?
 pub fn check_part(
     headers: &mut HeaderMap,
-    (first, last): Asked,
+    (first, last): RequestRange,
     is_s3: bool,
 ) -> Result<(), Refusal> {
     check_coding(headers, is_s3)?;
     let text = header(headers, "content-range").ok_or(Refusal::NoContentRange)?;
     let unreadable = || Refusal::ContentRange(one_line(text));
-    let said = Said::of(text).ok_or_else(unreadable)?;
+    let said = ContentRange::of(text).ok_or_else(unreadable)?;
     if said.size == Some(0) {
         return Err(empty(headers));
     }
@@ -141,7 +147,7 @@ pub fn check_part(
     Ok(())
 }
 
-fn write_part(headers: &mut HeaderMap, (from, to): Asked, size: u64) {
+fn write_part(headers: &mut HeaderMap, (from, to): RequestRange, size: u64) {
     headers.insert("content-length", HeaderValue::from(to - from + 1));
     // Digits are text.
     if let Ok(range) = HeaderValue::from_str(&format!("bytes {from}-{to}/{size}")) {
@@ -158,7 +164,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let until = Date::of_http(text)?.since_1970();
     let now = header(headers, "date")
         .and_then(Date::of_http)
-        .map_or_else(super::fetch::since_1970, Date::since_1970);
+        .map_or_else(super::refusal::since_1970, Date::since_1970);
     Some(until.saturating_sub(now))
 }
 
@@ -166,7 +172,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 pub fn past_end(headers: &HeaderMap) -> Refusal {
     Refusal::PastEnd {
         size: header(headers, "content-range")
-            .and_then(Said::of)
+            .and_then(ContentRange::of)
             .and_then(|said| said.size),
     }
 }
@@ -183,7 +189,7 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
 /// A 200 where a part was asked for, as that part: see the head of this file.
 pub async fn part_of_whole(
     mut reply: HttpResponse,
-    (first, last): Asked,
+    (first, last): RequestRange,
     is_s3: bool,
 ) -> Result<HttpResponse, Refusal> {
     check_coding(reply.headers(), is_s3)?;
@@ -228,6 +234,199 @@ async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
         let bytes = bytes.map_err(|error| Refusal::of(&error))?;
         if (all.len() + bytes.len()) as u64 > FIRST_BYTES {
             return Err(Refusal::WholeObject);
+        }
+        all.extend_from_slice(&bytes);
+    }
+    Ok(all)
+}
+
+// The gate between object_store and the wire: every reply is checked before it is used.
+//
+// object_store's own retries and resumption are off, since they would hide what happens; its checks come after these.
+// Never: passes on an error body, a compressed body, or a reply to another range.
+//
+// ```text
+//   object_store ──request──► gate ──► reqwest ──► the server
+//                ◄──206, as asked──┤◄──reply, read here
+//                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
+//                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
+// ```
+
+/// Most of an error's body that is read.
+const MAX_ERROR_BODY: usize = 4 << 10;
+/// Longest page of a listing: 1000 keys of 1 KiB, every character escaped, fit several times.
+const MAX_LIST_BODY: usize = 32 << 20;
+/// For an error's body, once its head has come.
+const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
+
+/// Makes clients with the gate in front. See the head of this file.
+#[derive(Clone)]
+pub struct Connector {
+    /// The header `Authorization` of every request; S3 signs its own.
+    pub authorization: Option<HeaderValue>,
+    /// Which connections it shares.
+    pub client: Client,
+    pub is_s3: bool,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connector")
+    }
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner =
+            network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
+        Ok(HttpClient::new(ReplyGate {
+            inner,
+            authorization: self.authorization.clone(),
+            is_s3: self.is_s3,
+        }))
+    }
+}
+
+struct ReplyGate {
+    inner: HttpClient,
+    authorization: Option<HeaderValue>,
+    is_s3: bool,
+}
+
+impl std::fmt::Debug for ReplyGate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for ReplyGate {
+    fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(self.pass(request))
+    }
+}
+
+impl ReplyGate {
+    async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let range = header(request.headers(), "range").and_then(parse_range);
+        let lists = request.extensions().get::<PageRequest>().cloned();
+        if let Some(authorization) = &self.authorization {
+            request
+                .headers_mut()
+                .insert("authorization", authorization.clone());
+        }
+        if range.is_some() {
+            // Where nothing is said, any encoding would be allowed.
+            request
+                .headers_mut()
+                .insert("accept-encoding", HeaderValue::from_static("identity"));
+        }
+        let mut reply = self.inner.execute(request).await?;
+        let status = reply.status().as_u16();
+        settle_version(reply.headers_mut());
+        match (status, range, lists) {
+            (200..=299, _, Some(wanted)) => return listed(reply, &wanted).await,
+            (206, Some(range), _) => {
+                check_part(reply.headers_mut(), range, self.is_s3).map_err(refuse)?
+            }
+            (200 | 203, Some(range), _) => {
+                return part_of_whole(reply, range, self.is_s3)
+                    .await
+                    .map_err(refuse);
+            }
+            (204, Some(_), _) => return Err(refuse(empty(reply.headers()))),
+            (200..=299, None, _) => return bounded(reply).await,
+            (412, ..) => return Err(refuse(Refusal::Unmet)),
+            (416, ..) => return Err(refuse(past_end(reply.headers()))),
+            _ => return Err(refuse(refused(status, reply).await)),
+        }
+        Ok(reply)
+    }
+}
+
+/// Retried by this file alone.
+fn refuse(refusal: Refusal) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, refusal)
+}
+
+/// What an error says: its status, S3's word for it, when to come back, and which region the bucket is in.
+async fn refused(status: u16, reply: HttpResponse) -> Refusal {
+    let (parts, body) = reply.into_parts();
+    let retry_after = retry_after(&parts.headers);
+    let word = |text: &str| {
+        text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let region = header(&parts.headers, "x-amz-bucket-region")
+        .filter(|text| word(text))
+        .map(str::to_string);
+    let mut start = Vec::new();
+    let mut stream = body.bytes_stream();
+    let read = async {
+        while let Some(Ok(bytes)) = stream.next().await {
+            start.extend_from_slice(&bytes[..bytes.len().min(MAX_ERROR_BODY - start.len())]);
+            if start.len() == MAX_ERROR_BODY {
+                return;
+            }
+        }
+    };
+    // A body that does not come has no code.
+    let _ = tokio::time::timeout(ERROR_BODY_TIME, read).await;
+    let text = String::from_utf8_lossy(&start);
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once("</Code>"))
+        .map(|(code, _)| code);
+    let code = code
+        .filter(|code| word(code))
+        .unwrap_or_default()
+        .to_string();
+    if (300..400).contains(&status) && code.is_empty() && region.is_none() {
+        return Refusal::Redirects;
+    }
+    Refusal::Status {
+        status,
+        code,
+        retry_after,
+        region,
+    }
+}
+
+/// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
+async fn listed(reply: HttpResponse, wanted: &PageRequest) -> Result<HttpResponse, HttpError> {
+    let (mut parts, body) = reply.into_parts();
+    let page = Page::parse(&whole(body).await?, wanted).map_err(refuse)?;
+    parts.extensions.insert(page);
+    Ok(HttpResponse::from_parts(
+        parts,
+        HttpResponseBody::from(b"<ListBucketResult/>".to_vec()),
+    ))
+}
+
+/// A token, or an object of which no part can be asked for, whole and in bounds.
+async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
+    let (mut parts, body) = reply.into_parts();
+    let all = whole(body).await?;
+    // In chunks, or with a 204, there is no length.
+    parts
+        .headers
+        .insert("content-length", HeaderValue::from(all.len()));
+    Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
+}
+
+async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
+    let mut all = Vec::new();
+    let mut stream = body.bytes_stream();
+    while let Some(bytes) = stream.next().await {
+        let bytes = bytes?;
+        if all.len() + bytes.len() > MAX_LIST_BODY {
+            return Err(refuse(Refusal::Garbled(format!(
+                "it is longer than {MAX_LIST_BODY} bytes"
+            ))));
         }
         all.extend_from_slice(&bytes);
     }

@@ -7,11 +7,10 @@
 //!   Place::S3   ──► AmazonS3, the key as path; signed where the variables name an account, else not
 //! ```
 
-use super::gate::Connector;
 use super::network::{self, Client, Server};
 use super::refusal::Account;
-use super::settings::ObjectSettings;
-use super::url::Place;
+use super::reply::Connector;
+use super::settings::{ObjectPlace, ObjectSettings};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::ClientConfigKey;
 use object_store::http::HttpBuilder;
@@ -87,9 +86,9 @@ impl Unfit {
 ///
 /// # Errors
 /// Why not, and what to do.
-pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path), Unfit> {
+pub fn connect(place: &ObjectPlace, settings: &ObjectSettings) -> Result<(Store, Path), Unfit> {
     match place {
-        Place::Http { url, authorization } => {
+        ObjectPlace::Http { url, authorization } => {
             let line = |e: object_store::Error| {
                 Unfit::new(super::refusal::one_line(&e.to_string()), "check the URL")
             };
@@ -111,7 +110,7 @@ pub fn connect(place: &Place, settings: &ObjectSettings) -> Result<(Store, Path)
                 Path::default(),
             ))
         }
-        Place::S3 { bucket, key } => {
+        ObjectPlace::S3 { bucket, key } => {
             let key = Path::parse(key).map_err(|_| {
                 let why = "the key has an empty part, `.`, `..` or a character that is no text"
                     .to_string();
@@ -305,7 +304,7 @@ mod tests {
                 variables,
                 ..ObjectSettings::default()
             };
-            let place = Place::S3 {
+            let place = ObjectPlace::S3 {
                 bucket: "bucket".to_string(),
                 key: "key".to_string(),
             };

@@ -28,7 +28,7 @@ pub struct ImageInfo {
 
 /// Why there is no librbd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum LibraryError {
     /// A library is not there or cannot be loaded: its name, and what the loader says.
     Library(String, String),
     /// A library is there but not the one that is needed: its name and the function that it lacks.
@@ -43,14 +43,14 @@ macro_rules! functions {
         }
 
         impl Api {
-            fn bind(rados: (&str, &Library), rbd: (&str, &Library)) -> Result<Api, Missing> {
+            fn bind(rados: (&str, &Library), rbd: (&str, &Library)) -> Result<Api, LibraryError> {
                 Ok(Api {
                     $($name: {
                         let (file, library) = functions!(@ $from rados rbd);
                         // SAFETY: the type is that of the function in the public headers of the ABI that the file's
                         // number means; the library is never closed, so the pointer stays good.
                         let symbol = unsafe { library.get::<unsafe extern "C" fn($($arg),*) $(-> $result)?>(stringify!($name)) };
-                        *symbol.map_err(|_| Missing::Function(file.to_string(), stringify!($name)))?
+                        *symbol.map_err(|_| LibraryError::Function(file.to_string(), stringify!($name)))?
                     },)*
                 })
             }
@@ -87,7 +87,7 @@ functions! {
 
 impl Api {
     /// The libraries of these names, loaded once for each pair of names and for good.
-    pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, Missing> {
+    pub fn load(rados: &str, rbd: &str) -> Result<&'static Api, LibraryError> {
         static LOADED: Mutex<BTreeMap<(String, String), &'static Api>> =
             Mutex::new(BTreeMap::new());
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,10 +114,10 @@ impl Api {
     }
 }
 
-fn open(name: &str) -> Result<Library, Missing> {
+fn open(name: &str) -> Result<Library, LibraryError> {
     // SAFETY: loading runs the initialisers of Ceph's libraries, which may run at any time and on any thread.
     let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
-    library.map_err(|error| Missing::Library(name.to_string(), error.to_string()))
+    library.map_err(|error| LibraryError::Library(name.to_string(), error.to_string()))
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_library_that_is_not_there_is_named() {
         match Api::load("libforeread-nothing.so.9", "librbd.so.1") {
-            Err(Missing::Library(name, _)) => assert_eq!(name, "libforeread-nothing.so.9"),
+            Err(LibraryError::Library(name, _)) => assert_eq!(name, "libforeread-nothing.so.9"),
             other => panic!("{:?}", other.map(|_| ())),
         }
     }
@@ -138,7 +138,7 @@ mod tests {
         match Api::load("libc.so.6", "libc.so.6") {
             Err(missing) => assert_eq!(
                 missing,
-                Missing::Function("libc.so.6".to_string(), "rados_create")
+                LibraryError::Function("libc.so.6".to_string(), "rados_create")
             ),
             Ok(_) => panic!("libc is no librados"),
         }

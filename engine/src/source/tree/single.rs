@@ -19,10 +19,10 @@ pub struct Single {
     name: OsString,
     what: SourceName,
     opener: Box<Opener>,
-    now: Mutex<Now>,
+    now: Mutex<SingleVersion>,
 }
 
-struct Now {
+struct SingleVersion {
     source: Arc<dyn Source>,
     /// Counts the versions.
     number: u64,
@@ -47,7 +47,7 @@ impl Single {
         what: impl Into<SourceName>,
         opener: impl Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync + 'static,
     ) -> Result<Single, SourceOpenError> {
-        let now = Mutex::new(Now {
+        let now = Mutex::new(SingleVersion {
             source: opener()?,
             number: 0,
         });
@@ -76,7 +76,7 @@ impl Single {
                 let source = (self.opener)().map_err(refused)?;
                 let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
                 if now.number == number {
-                    *now = Now {
+                    *now = SingleVersion {
                         source,
                         number: number + 1,
                     };

@@ -7,8 +7,8 @@
 //!   open_folder ──► handle ──list from 0──► names, kept ──list from 128──► the rest ──► release_folder
 //! ```
 
-use super::{Refusal, View};
-use crate::front::fuse::handles::Listed;
+use super::{KernelErrno, View};
+use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
 use crate::source::tree::{Entry, Kind, Meta, too_many_bytes};
 use rustix::io::Errno;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A name of a folder with its number, for the kernel to know without a look-up.
-pub struct Known<'a> {
+pub struct KnownName<'a> {
     /// The place behind it.
     pub place: u64,
     pub name: &'a OsStr,
@@ -29,7 +29,7 @@ pub struct Known<'a> {
 }
 
 impl View {
-    pub fn open_folder(&self, number: u64) -> Result<u64, Refusal> {
+    pub fn open_folder(&self, number: u64) -> Result<u64, KernelErrno> {
         self.path_of(number)?;
         let opened = self.hand_out(|handles, fh| drop(handles.folders.insert(fh, (number, None))));
         opened.map_err(|errno| self.refuse(errno))
@@ -42,7 +42,7 @@ impl View {
         fh: u64,
         from: u64,
         mut each: impl FnMut(u64, Kind, &OsStr) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), KernelErrno> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
@@ -68,8 +68,8 @@ impl View {
         &self,
         fh: u64,
         from: u64,
-        mut each: impl FnMut(Known<'_>) -> bool,
-    ) -> Result<(), Refusal> {
+        mut each: impl FnMut(KnownName<'_>) -> bool,
+    ) -> Result<(), KernelErrno> {
         let known = self.handles().folders.get(&fh).cloned();
         let (number, names) = known.ok_or(Errno::BADF.raw_os_error())?;
         let names = match names {
@@ -109,7 +109,7 @@ impl View {
             } else {
                 self.enter(path, meta.clone(), seen)?
             };
-            if !each(Known {
+            if !each(KnownName {
                 place,
                 name,
                 number,
@@ -129,9 +129,9 @@ impl View {
         Ok(())
     }
 
-    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<Listed>, Refusal> {
+    fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
         let path = self.path_of(number)?;
-        let mut names = Listed::new(Instant::now());
+        let mut names = FolderListing::new(Instant::now());
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
         let mut whole = [".", ".."]
             .into_iter()
@@ -155,7 +155,7 @@ impl View {
     }
 
     /// Names that do not fit, which is logged.
-    pub(super) fn too_many(&self, errno: Errno, path: &Path) -> Refusal {
+    pub(super) fn too_many(&self, errno: Errno, path: &Path) -> KernelErrno {
         let what = format!(
             "{}: {}: {}",
             self.tree.describe(),

@@ -12,7 +12,7 @@
 //!
 //! Example: 1,000 objects of one folder, opened in random order within 5 s: about 8 pages and no plain question but the first.
 
-use super::{Refusal, View};
+use super::{KernelErrno, View};
 use crate::source::tree::{Meta, NameBytes};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ const RETRY_AFTER: u32 = 64;
 const MAX_FOLDERS: usize = 16;
 
 /// See the head of this file.
-pub struct Unasked {
+pub struct UnaskedNames {
     names: HashMap<PathBuf, (Meta, Instant)>,
     /// Those of the names since they were forgotten last.
     bytes: NameBytes,
@@ -41,10 +41,10 @@ pub struct Unasked {
     folders: VecDeque<PathBuf>,
 }
 
-impl Default for Unasked {
-    fn default() -> Unasked {
+impl Default for UnaskedNames {
+    fn default() -> UnaskedNames {
         let (names, bytes) = (HashMap::new(), NameBytes::default());
-        Unasked {
+        UnaskedNames {
             names,
             bytes,
             credit: FIRST_CREDIT,
@@ -54,7 +54,7 @@ impl Default for Unasked {
     }
 }
 
-impl Unasked {
+impl UnaskedNames {
     /// What an answer has told of a name, if it is not older than `ttl`.
     fn take(&mut self, path: &Path, ttl: Duration) -> Option<(Meta, Instant)> {
         let found = self
@@ -97,7 +97,7 @@ impl Unasked {
 
 impl View {
     /// What is at a path that the kernel does not know, and when that was asked.
-    pub(super) fn look_anew(&self, path: &Path) -> Result<(Meta, Instant), Refusal> {
+    pub(super) fn look_anew(&self, path: &Path) -> Result<(Meta, Instant), KernelErrno> {
         let page = self.lists_versions && {
             let mut unasked = self.unasked();
             if let Some(found) = unasked.take(path, self.ttl) {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn pages_are_asked_for_as_long_as_their_names_are_looked_up() {
-        let mut unasked = Unasked::default();
+        let mut unasked = UnaskedNames::default();
         let path = |n: u32| PathBuf::from(format!("d/{n}"));
         let asked: Vec<bool> = (0..5).map(|n| unasked.is_worth_a_page(&path(n))).collect();
         assert_eq!(
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn a_name_is_believed_for_a_while_and_names_have_a_limit() {
-        let mut unasked = Unasked::default();
+        let mut unasked = UnaskedNames::default();
         unasked.keep("a".into(), meta(), Instant::now());
         assert!(unasked.take(Path::new("a"), Duration::ZERO).is_none());
         for n in 0..=MAX_NAMES {
             unasked.keep(n.to_string().into(), meta(), Instant::now());
         }
         assert!(unasked.names.is_empty() && unasked.bytes.bytes() == 0);
-        let other = |unasked: &mut Unasked, folder: &str| {
+        let other = |unasked: &mut UnaskedNames, folder: &str| {
             unasked.is_worth_a_page(&Path::new(folder).join("x"))
         };
         let turns: Vec<bool> = ["a", "b", "a", "b"]

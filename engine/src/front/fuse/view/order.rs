@@ -26,7 +26,7 @@ const MAX_BEHIND: usize = 256;
 const MAX_LISTED: usize = 4096;
 
 /// A file that is to be listed.
-struct Unlisted {
+struct FileToList {
     number: u64,
     path: Arc<Path>,
     meta: Meta,
@@ -61,7 +61,7 @@ impl View {
         let Some(mut after) = behind.or_else(|| opened.position()) else {
             return;
         };
-        for Unlisted {
+        for FileToList {
             number,
             path,
             meta,
@@ -81,7 +81,7 @@ impl View {
     }
 
     /// Of the next `MAX_BEHIND` files those that are not listed, and the place of the last one before them that is.
-    fn unlisted_behind(&self, number: u64) -> (Option<FilePosition>, Vec<Unlisted>) {
+    fn unlisted_behind(&self, number: u64) -> (Option<FilePosition>, Vec<FileToList>) {
         let (mut behind, mut unlisted, mut at) = (None, Vec::new(), number);
         let nodes = self.nodes();
         for _ in 0..MAX_BEHIND {
@@ -98,7 +98,7 @@ impl View {
                     } else {
                         Listing::Found
                     };
-                    unlisted.push(Unlisted {
+                    unlisted.push(FileToList {
                         number: next,
                         path,
                         meta,

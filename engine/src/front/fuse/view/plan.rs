@@ -8,7 +8,7 @@
 //!   open b   ──► not held any more, and the next 256 are listed in the engine
 //! ```
 
-use super::{Refusal, View};
+use super::{KernelErrno, View};
 use crate::source::tree::Kind;
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -111,7 +111,7 @@ fn below(name: &Path, dir: &Path) -> Option<PathBuf> {
 
 impl View {
     /// The number of a file, counted once for the plan; nothing where there is none.
-    fn planned(&self, path: PathBuf) -> Result<Option<u64>, Refusal> {
+    fn planned(&self, path: PathBuf) -> Result<Option<u64>, KernelErrno> {
         let known = self
             .nodes()
             .at(&path)

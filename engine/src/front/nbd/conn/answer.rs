@@ -27,7 +27,7 @@ type Failure = (u32, String);
 
 /// A part of an answer that is read and sent at once.
 #[derive(Clone, Copy)]
-struct Piece {
+struct AnswerPiece {
     offset: u64,
     len: usize,
 }
@@ -161,7 +161,7 @@ impl Conn {
     fn wire_with(
         &self,
         turn: &RequestGuard<'_>,
-        piece: Piece,
+        piece: AnswerPiece,
         buffer: &mut Vec<u8>,
     ) -> Result<MutexGuard<'_, ()>, Failure> {
         if let Some(wire) = self.free_wire() {
@@ -176,7 +176,7 @@ impl Conn {
 
     /// Counts what a client owes us room for, of a piece of which `sent` bytes are out. Where too much is owed already the bytes
     /// are let go of, and read again once there is room ([`Conn::recall`]): they are cached, nearly always.
-    fn owe(&self, piece: Piece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit<'_>> {
+    fn owe(&self, piece: AnswerPiece, sent: usize, buffer: &mut Vec<u8>) -> Option<Permit<'_>> {
         let rest = (piece.len - sent) as u64;
         let owed = self.shared.owed.hold(rest);
         if owed.is_none() {
@@ -193,7 +193,7 @@ impl Conn {
     fn recall(
         &self,
         turn: &RequestGuard<'_>,
-        piece: Piece,
+        piece: AnswerPiece,
         sent: usize,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Failure> {
@@ -209,7 +209,7 @@ impl Conn {
         &self,
         turn: &RequestGuard<'_>,
         head: &[u8],
-        piece: Piece,
+        piece: AnswerPiece,
         buffer: &mut Vec<u8>,
     ) -> Result<(), Disconnected> {
         turn.sent.update(|sent| sent + piece.len);
@@ -357,7 +357,7 @@ impl Conn {
     ) -> Result<(), Disconnected> {
         let cookie = open.cookie;
         let end = offset + u64::from(len);
-        let piece = |from: u64| Piece {
+        let piece = |from: u64| AnswerPiece {
             offset: from,
             len: PIECE_BYTES.min((end - from) as usize),
         };

@@ -53,7 +53,7 @@ pub struct Flight {
 // SAFETY: the pointers in `vectors` go to memory that `transfer` owns, which may be sent.
 unsafe impl Send for Flight {}
 
-struct Table {
+struct FlightTable {
     places: Box<[Option<Flight>]>,
     free: Vec<u32>,
 }
@@ -61,7 +61,7 @@ struct Table {
 /// See the head of this file.
 pub struct Ring {
     uring: IoUring,
-    table: Mutex<Table>,
+    table: Mutex<FlightTable>,
     /// Held by the thread that submits.
     submitting: Mutex<()>,
     /// Held by the thread that takes completions.
@@ -90,7 +90,7 @@ impl Ring {
             RINGS.fetch_sub(1, Ordering::Relaxed);
             Some(error)
         })?;
-        let table = Table {
+        let table = FlightTable {
             places: (0..RING_DEPTH).map(|_| None).collect(),
             free: (0..RING_DEPTH).rev().collect(),
         };
@@ -290,7 +290,7 @@ impl Ring {
     }
 }
 
-impl Table {
+impl FlightTable {
     fn take(&mut self, places: &[u32]) -> Vec<Transfer> {
         self.free.extend_from_slice(places);
         places
