@@ -10,7 +10,7 @@ use crate::args::RecordArgs;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
-use crate::signals::relay;
+use crate::signals::{relay, terminal_has_sent};
 use foreread_observe::record::live::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_report::number::count;
@@ -125,26 +125,6 @@ pub fn code(status: ExitStatus) -> u8 {
 
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
-}
-
-/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
-pub fn terminal_has_sent(signal: i32) -> bool {
-    matches!(signal, SIGINT | SIGQUIT) && has_terminal()
-}
-
-/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
-/// and the terminal's.
-fn has_terminal() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    fields
-        .get(2)
-        .is_some_and(|group| fields.get(5) == Some(group))
 }
 
 /// What it took.

@@ -45,7 +45,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let relay = relay(
         &[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2],
         move |signal, _| {
-            if !crate::record::terminal_has_sent(signal) {
+            if !crate::signals::terminal_has_sent(signal) {
                 send(*pid.wait(), signal);
             }
         },

@@ -13,7 +13,7 @@
 
 use crate::fail::Fail;
 use foreread_os::threads;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +54,26 @@ impl Relay {
         self.over.store(true, Ordering::Release);
         self.handle.close();
     }
+}
+
+/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
+pub fn terminal_has_sent(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGQUIT) && has_terminal()
+}
+
+/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
+/// and the terminal's.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    fields
+        .get(2)
+        .is_some_and(|group| fields.get(5) == Some(group))
 }
 
 fn status() -> String {

@@ -17,15 +17,19 @@ use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_observe::tracefs;
+use foreread_os::host::Host;
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
-use foreread_pagecache::device::{DEFAULT_PIECE_BYTES, Device};
-use foreread_pagecache::memory;
+use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What readahead beside a program may fill where the kernel does not say what is free. Chosen; otherwise it is half of that, as the
+/// program needs memory, too.
+const UNKNOWN_BYTES: u64 = 64 << 20;
 
 struct Storage {
     advisor: Advisor,
@@ -144,11 +148,12 @@ impl Ahead {
         let now = self.nanos(Instant::now());
         let (policy, pid, files) = (&self.policy, self.pid, &self.files);
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
-            let room = memory::half(memory::room_of(pid).or_else(memory::room));
-            let device = files.handle(file).and_then(|file| Device::of(&*file).ok());
-            let piece = device
-                .as_ref()
-                .map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
+            let host = Host::here();
+            let room = host.memory_room_of(pid).or_else(|| host.memory_room());
+            let room = room.map_or(UNKNOWN_BYTES, |room| room.free_bytes / 2);
+            let device = files.handle(file);
+            let device = device.and_then(|file| host.device_of_file(&*file).ok());
+            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, piece_of);
             let kernel = device
                 .and_then(|device| device.read_ahead)
                 .unwrap_or(DEFAULT_PIECE_BYTES);

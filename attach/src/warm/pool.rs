@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::files::open_as_planned;
 use super::state::{Done, MAX_IN_FLIGHT, Next, PIECE_BYTES, Piece, State};
 use foreread_os::threads::{END_PATIENCE, spawn_with_stack};
-use foreread_pagecache::{device, readahead, resident};
+use foreread_pagecache::{readahead, resident};
 use foreread_plan::Plan;
 use std::fs::File;
 use std::ops::Range;
@@ -333,7 +333,7 @@ impl Shared {
         if let Some(known) = self.lock().pieces.get(&dev) {
             return *known;
         }
-        let bytes = device::piece_bytes(file);
+        let bytes = readahead::piece_bytes(file);
         self.lock().pieces.insert(dev, bytes);
         bytes
     }

@@ -16,7 +16,7 @@ use super::processes::{
 };
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance, now_ns};
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program::{self, NotBegun};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
