@@ -11,7 +11,7 @@
 use super::RunReport;
 use super::files::{Files, State};
 use super::gain::{Gain, Judgement, Reason};
-use super::pool::{Access, Ended, Pool, Task, is_there};
+use super::jobs::{Access, Ended, Jobs, Task, is_there};
 use super::tap::{Touch, TouchKind};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
@@ -41,7 +41,7 @@ struct Storage {
 pub struct Ahead {
     policy: PolicySpec,
     pid: u32,
-    pool: Pool,
+    jobs: Jobs,
     lister: Lister,
     files: Files,
     storages: HashMap<u32, Storage>,
@@ -52,12 +52,12 @@ pub struct Ahead {
 impl Ahead {
     /// For the command `pid`, which has begun then. Writes to `wake` when there is something to do.
     pub fn new(policy: PolicySpec, pid: u32, wake: &Arc<OwnedFd>, began: Instant) -> Ahead {
-        let (pool, lister) = (Pool::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
+        let (jobs, lister) = (Jobs::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
         let (files, storages) = (Files::default(), HashMap::new());
         Ahead {
             policy,
             pid,
-            pool,
+            jobs,
             lister,
             files,
             storages,
@@ -79,7 +79,7 @@ impl Ahead {
     /// What has come in since the last call, before what is touched now.
     pub fn begin_turn(&mut self) {
         self.list();
-        for ended in self.pool.ended() {
+        for ended in self.jobs.ended() {
             self.ended(&ended);
         }
     }
@@ -214,7 +214,7 @@ impl Ahead {
             (None, Some((path, key))) => Access::Path(path, key),
             (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
         };
-        self.pool.run(Task {
+        self.jobs.run(Task {
             dev,
             job,
             access,
