@@ -10,19 +10,18 @@ use crate::args::RecordArgs;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::{self, json_to};
-use crate::signals::{relay, terminal_has_sent};
+use crate::signals::{CommandSignals, ENDING_COMMAND};
 use foreread_observe::record::live::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// Records and writes.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
@@ -45,24 +44,16 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         folder,
         max_event_bytes: None,
     };
-    // From here on none ends us: the command is there before the first that is meant for it can come.
-    let (enough, followed) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
-    let (flag, pid, is_joined) = (
-        Arc::clone(&enough),
-        Arc::clone(&followed),
-        args.pid.is_some(),
-    );
+    let enough = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&enough);
     // They reach the command, or end the recording of a process.
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
+    let signals = CommandSignals::begin(&ENDING_COMMAND, move |_, _| {
         flag.store(true, Ordering::Release);
-        if !is_joined && !terminal_has_sent(signal) {
-            foreread_observe::record::live::send(*pid.wait(), signal);
-        }
     })?;
     let mut running = start(&asked).map_err(refused)?;
-    let _ = followed.set(running.pid());
-    let status = running.wait(&enough).map_err(failed)?;
-    relay.over();
+    let command = args.pid.is_none().then(|| running.pid());
+    let status = signals.until_end(command, || running.wait(&enough));
+    let status = status.map_err(failed)?;
     let captured = running.finish().map_err(refused)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
     let off = captured.off.clone();

@@ -464,17 +464,6 @@ impl Drop for Ending {
     }
 }
 
-/// Sends a signal to the command. One that is gone does not miss it.
-pub fn send(pid: u32, signal: i32) {
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let signal = rustix::process::Signal::from_named_raw(signal);
-    if let (Some(pid), Some(signal)) = (pid, signal) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-}
-
 /// Calls of one round of [`cost_of_an_event`], and rounds.
 const CALLS: u32 = 500;
 const ROUNDS: u32 = 8;
