@@ -4,6 +4,7 @@
 //!   run        a command: its reads are seen while it runs, and what follows is read ahead
 //!   planning   a plan of what a program reads, from recordings or from headers
 //!   warm       a plan, brought into the page cache
+//!   pool       the threads of run and warm that wait for storages
 //!   watch      a disk: its readahead is set by what its readers do
 //! ```
 //! The calls of the kernel are in `foreread-pagecache`. Never: an error that reaches the program.
@@ -18,6 +19,7 @@
 
 #[cfg(feature = "lab")]
 pub mod planning;
+mod pool;
 #[cfg(feature = "lab")]
 pub mod run;
 pub mod warm;

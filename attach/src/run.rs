@@ -13,7 +13,7 @@
 //! | `find.rs` | the file behind a device and an inode number |
 //! | `files.rs` | the files that the command reads |
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
-//! | `pool.rs` | threads that call readahead(2) and wait for the bytes |
+//! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
 //! | `look.rs` | whether a storage is slow, by the times of events alone |
 //! | `devices.rs` | which storages are looked at, read ahead from, passed over |
@@ -27,9 +27,9 @@ mod devices;
 mod files;
 mod find;
 mod gain;
+mod jobs;
 pub mod live;
 mod look;
-mod pool;
 mod tap;
 mod walk;
 

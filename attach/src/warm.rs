@@ -14,16 +14,19 @@
 mod budget;
 pub mod engine;
 mod files;
+mod filler;
 #[cfg(feature = "lab")]
 mod judge;
-mod pool;
+mod left_out;
 mod state;
 mod whole;
 
 pub use budget::Budget;
 #[cfg(feature = "lab")]
 pub(crate) use files::mounted_device;
+pub use filler::{FillSettings, Filled, Filler};
 #[cfg(feature = "lab")]
 pub use judge::{Judged, judge};
-pub use pool::{FillCounts, FillSettings, Filled, Filler, LeftOut, MAX_LEFT_OUT};
+pub use left_out::{LeftOut, MAX_LEFT_OUT};
+pub use state::FillCounts;
 pub use whole::whole_files;

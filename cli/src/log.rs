@@ -108,7 +108,7 @@ fn is_journal() -> bool {
     let Some(told) = std::env::var_os("JOURNAL_STREAM") else {
         return false;
     };
-    std::fs::metadata("/proc/self/fd/2")
+    std::fs::metadata(foreread_os::open::descriptor_path(std::io::stderr()))
         .is_ok_and(|own| *told == *format!("{}:{}", own.dev(), own.ino()))
 }
 

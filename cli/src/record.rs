@@ -10,20 +10,19 @@ use crate::args::values::size;
 use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
-use crate::signals::relay;
+use crate::signals::{CommandSignals, ENDING_COMMAND};
 use foreread_observe::record::live::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// Record the reads of a program as a trace
 ///
@@ -94,24 +93,16 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         folder,
         max_event_bytes: None,
     };
-    // From here on none ends us: the command is there before the first that is meant for it can come.
-    let (enough, followed) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
-    let (flag, pid, is_joined) = (
-        Arc::clone(&enough),
-        Arc::clone(&followed),
-        args.pid.is_some(),
-    );
+    let enough = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&enough);
     // They reach the command, or end the recording of a process.
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
+    let signals = CommandSignals::begin(&ENDING_COMMAND, move |_, _| {
         flag.store(true, Ordering::Release);
-        if !is_joined && !terminal_has_sent(signal) {
-            foreread_observe::record::live::send(*pid.wait(), signal);
-        }
     })?;
     let mut running = start(&asked).map_err(refused)?;
-    let _ = followed.set(running.pid());
-    let status = running.wait(&enough).map_err(failed)?;
-    relay.over();
+    let command = args.pid.is_none().then(|| running.pid());
+    let status = signals.until_end(command, || running.wait(&enough));
+    let status = status.map_err(failed)?;
     let captured = running.finish().map_err(refused)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
     let off = captured.off.clone();
@@ -173,26 +164,6 @@ pub fn code(status: ExitStatus) -> u8 {
 
 fn failed(error: std::io::Error) -> Fail {
     Fail::input("cannot wait for the command", error, "record it again")
-}
-
-/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
-pub fn terminal_has_sent(signal: i32) -> bool {
-    matches!(signal, SIGINT | SIGQUIT) && has_terminal()
-}
-
-/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
-/// and the terminal's.
-fn has_terminal() -> bool {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat
-        .rsplit(')')
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    fields
-        .get(2)
-        .is_some_and(|group| fields.get(5) == Some(group))
 }
 
 /// What it took.

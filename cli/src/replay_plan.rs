@@ -12,21 +12,20 @@ use crate::convert::size_of;
 use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
 use crate::plan::{left_out_json, name};
-use crate::record::{code, terminal_has_sent};
-use crate::signals::relay;
+use crate::record::code;
+use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread_attach::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
 use foreread_observe::record::RecordError;
-use foreread_observe::record::live::{RecordOptions, Running, Target, send, start};
-use foreread_pagecache::program::{self, NotBegun};
+use foreread_observe::record::live::{RecordOptions, Running, Target, start};
+use foreread_pagecache::program;
 use foreread_plan::text;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Bring a plan into the page cache, while a command runs
@@ -70,10 +69,16 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let plan = text::open(&args.plan).map_err(|error| Fail::Input(error.to_string()))?;
     let reports = args.report || args.json.is_some();
-    let (beside, alone) = (Beside::default(), args.command.is_empty());
-    let own = beside.clone();
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, over| {
-        own.signal(signal, alone, over)
+    let alone = args.command.is_empty();
+    // The signal that has ended the reading, where there is no command.
+    let ended_by = Arc::new(AtomicI32::new(0));
+    let by = Arc::clone(&ended_by);
+    let signals = CommandSignals::begin(&ENDING_COMMAND, move |signal, over| {
+        if alone {
+            // The next one ends us.
+            over.store(true, Ordering::Release);
+            by.store(signal, Ordering::Release);
+        }
     })?;
     let settings = FillSettings {
         budget: Budget::now(args.max),
@@ -81,9 +86,6 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         keeps_times: reports,
     };
     let mut program = Program::start(args, reports)?;
-    if let Some(pid) = program.pid() {
-        let _ = beside.command.set(pid);
-    }
     let filler = Filler::start(Arc::new(plan), settings);
     // A command that runs goes on without it.
     let filler = filler.map_err(|error| Fail::input("cannot read ahead", error, "start it again"));
@@ -95,8 +97,12 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
             None
         }
     };
-    let status = wait(&mut program, filler.as_ref(), &beside)?;
-    relay.over();
+    let status = signals.until_end(program.pid(), || {
+        let ended = wait(&mut program, filler.as_ref(), &ended_by);
+        filler.iter().for_each(Filler::stop);
+        ended
+    });
+    let status = status.map_err(cannot_wait)?;
     let Some(filled) = filler.map(|filler| filler.end()) else {
         return status
             .code()
@@ -180,10 +186,7 @@ impl Program {
                 )),
             }
         }
-        let begun = program::command(first).args(rest).spawn();
-        begun
-            .map(Program::Plain)
-            .map_err(|error| NotBegun::of(first, &error).into())
+        Ok(Program::Plain(program::begin(first, rest)?))
     }
 
     fn pid(&self) -> Option<u32> {
@@ -212,32 +215,15 @@ impl Program {
     }
 }
 
-/// What signals and the end have in common.
-#[derive(Clone, Default)]
-struct Beside {
-    command: Arc<OnceLock<u32>>,
-    /// The signal that has ended the reading, where there is no command.
-    ended_by: Arc<AtomicI32>,
-}
-
-impl Beside {
-    /// A signal has come: it is the command's, or it ends the reading, and the next one ends us.
-    fn signal(&self, signal: i32, is_alone: bool, over: &AtomicBool) {
-        if is_alone {
-            over.store(true, Ordering::Release);
-            self.ended_by.store(signal, Ordering::Release);
-        } else if !terminal_has_sent(signal) {
-            send(*self.command.wait(), signal);
-        }
-    }
-}
-
 /// Waits for the command, or for the plan where there is none.
-fn wait(program: &mut Program, filler: Option<&Filler>, beside: &Beside) -> Result<End, Fail> {
-    let failed = |error| Fail::input("cannot wait for the command", error, "run it again");
-    let ended = match program {
+fn wait(
+    program: &mut Program,
+    filler: Option<&Filler>,
+    ended_by: &AtomicI32,
+) -> std::io::Result<End> {
+    match program {
         Program::None => loop {
-            match beside.ended_by.load(Ordering::Acquire) {
+            match ended_by.load(Ordering::Acquire) {
                 0 if filler.is_some_and(|filler| !filler.is_done()) => {
                     std::thread::sleep(Duration::from_millis(5))
                 }
@@ -245,15 +231,13 @@ fn wait(program: &mut Program, filler: Option<&Filler>, beside: &Beside) -> Resu
                 signal => break Ok(End::Interrupted(signal)),
             }
         },
-        Program::Plain(child) => child.wait().map(End::Command).map_err(failed),
+        Program::Plain(child) => child.wait().map(End::Command),
         Program::Recorded(Some(running)) => {
-            let status = running.wait(&AtomicBool::new(false)).map_err(failed);
-            status.map(|status| status.map_or(End::Alone, End::Command))
+            let status = running.wait(&AtomicBool::new(false))?;
+            Ok(status.map_or(End::Alone, End::Command))
         }
         Program::Recorded(None) => Ok(End::Alone),
-    };
-    filler.into_iter().for_each(Filler::stop);
-    ended
+    }
 }
 
 fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {

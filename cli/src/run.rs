@@ -8,18 +8,16 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
-use crate::signals::relay;
+use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
 use foreread_attach::run::live::start;
 use foreread_attach::run::{RunError, RunOptions, RunReport};
 use foreread_core::policy::PolicySpec;
-use foreread_observe::record::live::send;
 use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitStatus;
-use std::sync::{Arc, OnceLock};
 
 /// Read ahead for a program that is not changed, while it runs
 ///
@@ -78,21 +76,11 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         command: args.command.clone(),
         policy: args.policy.clone(),
     };
-    // From here on none ends us: the command is there before the first that is meant for it can come.
-    let command = Arc::new(OnceLock::new());
-    let pid = Arc::clone(&command);
-    let relay = relay(
-        &[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2],
-        move |signal, _| {
-            if !crate::record::terminal_has_sent(signal) {
-                send(*pid.wait(), signal);
-            }
-        },
-    )?;
+    let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
+    let signals = CommandSignals::begin(&heard, |_, _| {})?;
     let mut running = start(&options).map_err(refused)?;
-    let _ = command.set(running.pid());
-    let status = running.wait().map_err(failed)?;
-    relay.over();
+    let status = signals.until_end(Some(running.pid()), || running.wait());
+    let status = status.map_err(cannot_wait)?;
     let report = running.finish();
     if !args.quiet {
         // A closed stderr is no error.
@@ -112,10 +100,6 @@ fn refused(error: RunError) -> Fail {
         RunError::Tracefs(_) | RunError::Kernel(_) | RunError::Namespace => Fail::Cannot(text),
         RunError::NoCommand | RunError::Io(_) => Fail::Input(text),
     }
-}
-
-fn failed(error: std::io::Error) -> Fail {
-    Fail::input("cannot wait for the command", error, "run it again")
 }
 
 fn in_words(report: &RunReport) -> String {

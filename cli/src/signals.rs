@@ -13,19 +13,23 @@
 
 use crate::fail::Fail;
 use foreread_os::threads;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use foreread_pagecache::program::send;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Those that end a command.
+pub const ENDING_COMMAND: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signals that reach what they are for, until that is over.
-pub struct Relay {
+struct Relay {
     over: Arc<AtomicBool>,
     handle: Handle,
 }
 
 /// Calls `each` for every one of `signals` that was not ignored when this process began. Begins before CMD does, so that none is missed.
-pub fn relay(
+fn relay(
     signals: &[i32],
     mut each: impl FnMut(i32, &AtomicBool) + Send + 'static,
 ) -> Result<Relay, Fail> {
@@ -50,10 +54,71 @@ pub fn relay(
 
 impl Relay {
     /// What the signals were for is over: from now on one does what it does without a handler.
-    pub fn over(&self) {
+    fn over(&self) {
         self.over.store(true, Ordering::Release);
         self.handle.close();
     }
+}
+
+/// Signals for a command of the user, and the wait for its end.
+pub struct CommandSignals {
+    relay: Relay,
+    /// Nothing where there is no command that they are for.
+    command: Arc<OnceLock<Option<u32>>>,
+}
+
+impl CommandSignals {
+    /// From here on none of `signals` ends us: the command is there before the first that is meant for it can come. `heard` gets each
+    /// before the command does.
+    pub fn begin(
+        signals: &[i32],
+        mut heard: impl FnMut(i32, &AtomicBool) + Send + 'static,
+    ) -> Result<CommandSignals, Fail> {
+        let command = Arc::<OnceLock<Option<u32>>>::default();
+        let pid = Arc::clone(&command);
+        let relay = relay(signals, move |signal, over| {
+            heard(signal, over);
+            if let Some(pid) = pid.wait().filter(|_| !terminal_has_sent(signal)) {
+                send(pid, signal);
+            }
+        })?;
+        Ok(CommandSignals { relay, command })
+    }
+
+    /// Has `wait` wait for the end of the command, which has begun; from then on a signal ends us.
+    ///
+    /// # Errors
+    /// Those of `wait`.
+    pub fn until_end<T>(
+        &self,
+        command: Option<u32>,
+        wait: impl FnOnce() -> std::io::Result<T>,
+    ) -> std::io::Result<T> {
+        let _ = self.command.set(command);
+        let ended = wait();
+        self.relay.over();
+        ended
+    }
+}
+
+/// Whether the command has got this signal already: a terminal sends Ctrl-C to all that is in its foreground.
+fn terminal_has_sent(signal: i32) -> bool {
+    matches!(signal, SIGINT | SIGQUIT) && has_terminal()
+}
+
+/// Whether we are in the foreground of a terminal. The fifth and the eighth field of /proc/self/stat (proc(5)) are our group
+/// and the terminal's.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    fields
+        .get(2)
+        .is_some_and(|group| fields.get(5) == Some(group))
 }
 
 fn status() -> String {
@@ -86,6 +151,11 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
             .map_err(no_handler)?;
     }
     Ok(())
+}
+
+/// The system does not say how a command ended.
+pub fn cannot_wait(error: std::io::Error) -> Fail {
+    Fail::input("cannot wait for the command", error, "run it again")
 }
 
 /// Why a signal cannot be waited for.

@@ -13,8 +13,7 @@ use crate::out::{self, Outputs};
 use crate::progress::Bar;
 use crate::reads::ReplayArgs;
 use crate::reads::{self, Part};
-use crate::record::terminal_has_sent;
-use crate::signals::relay;
+use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::ComparePlan;
@@ -22,17 +21,16 @@ use foreread_lab::explain::ExplainError;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
 use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
-use foreread_observe::record::live::send;
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program::{self, NotBegun};
 use foreread_report::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGTERM};
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// Record a program, measure its storage, advise settings
 ///
@@ -285,21 +283,15 @@ fn free_name(args: &TuneArgs) -> Result<PathBuf, Fail> {
 /// Runs the recorder to its end, and passes signals on to it. Gives what ends us too: after Ctrl-C the advice follows, after
 /// SIGTERM or SIGHUP it does not.
 fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
-    let (ended_by, recorder) = (Arc::new(AtomicI32::new(0)), Arc::new(OnceLock::new()));
-    let (by, pid) = (Arc::clone(&ended_by), Arc::clone(&recorder));
-    let relay = relay(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], move |signal, _| {
+    let ended_by = Arc::new(AtomicI32::new(0));
+    let by = Arc::clone(&ended_by);
+    let signals = CommandSignals::begin(&ENDING_COMMAND, move |signal, _| {
         if matches!(signal, SIGTERM | SIGHUP) {
             by.store(signal, Ordering::Release);
         }
-        // Of what a terminal sends the recorder has its own.
-        if !terminal_has_sent(signal) {
-            send(*pid.wait(), signal);
-        }
     })?;
-    let mut child: Child = command.spawn().map_err(|error| cannot(&error))?;
-    let _ = recorder.set(child.id());
-    let status = child.wait();
-    relay.over();
+    let mut child = command.spawn().map_err(|error| cannot(&error))?;
+    let status = signals.until_end(Some(child.id()), || child.wait());
     let ended_by = u8::try_from(ended_by.load(Ordering::Acquire))
         .ok()
         .filter(|signal| *signal != 0);

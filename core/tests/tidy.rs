@@ -9,28 +9,29 @@ const POLICY_FOLDERS: [&str; 2] = ["core/src/policy", "history/src/policy"];
 const INFO: &str = "pub static INFO: Info = Info {";
 /// Lines of a function.
 const MAX_FN_LINES: usize = 100;
+/// The sources of all crates.
+const SOURCES: [&str; 17] = [
+    "core/src",
+    "history/src",
+    "engine/src",
+    "testing/src",
+    "trace/src",
+    "sim/src",
+    "plan/src",
+    "os/src",
+    "attach/pagecache/src",
+    "attach/src",
+    "observe/src",
+    "report/src",
+    "lab/src",
+    "check/src",
+    "capi/src",
+    "python/src",
+    "cli/src",
+];
 
 fn all_sources() -> Vec<File> {
-    const FOLDERS: [&str; 17] = [
-        "core/src",
-        "history/src",
-        "engine/src",
-        "testing/src",
-        "trace/src",
-        "sim/src",
-        "plan/src",
-        "os/src",
-        "attach/pagecache/src",
-        "attach/src",
-        "observe/src",
-        "report/src",
-        "lab/src",
-        "check/src",
-        "capi/src",
-        "python/src",
-        "cli/src",
-    ];
-    FOLDERS.into_iter().flat_map(sources).collect()
+    SOURCES.into_iter().flat_map(sources).collect()
 }
 
 fn forbid(below: &str, words: &[&str], why: &str, except: &[&str]) {
@@ -305,6 +306,32 @@ fn files_of_users_are_opened_in_one_way() {
         ("report/src", &[]),
     ] {
         forbid(room, &words, why, except);
+    }
+}
+
+/// One module has the facts of the host.
+#[test]
+fn facts_of_the_host_are_read_in_one_place() {
+    let words = ["/sys/", "\"/sys\"", "\"/proc/", "\"/proc\""];
+    let except = [
+        "os/src/",                            // it, and descriptors of this process
+        "observe/src/",                       // processes, their files, tracefs
+        "attach/src/run/find.rs",             // files that a thread has open
+        "attach/src/planning.rs",             // names of a trace, which are not opened
+        "trace/src/formats/strace/calls.rs",  // the same
+        "attach/pagecache/src/program.rs",    // this program again
+        "engine/src/front/fuse/caller.rs",    // signals of a thread
+        "cli/src/signals.rs",                 // signals and terminal of this process
+        "check/src/bench/import.rs",          // memory of this process
+        "check/src/conform/live.rs",          // when a process began
+        "check/src/conform/live/marks.rs",    // what is measured: flags of pages
+        "check/src/conform/live/pressure.rs", // what is measured: reclaim
+        "check/src/reproduce/real/tools.rs",  // files that a process has open
+        "testing/src/",                       // processes and files of tests
+    ];
+    let why = "foreread_os::host has the facts of the host, foreread_os::open paths of descriptors";
+    for room in SOURCES {
+        forbid(room, &words, why, &except);
     }
 }
 

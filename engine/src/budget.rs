@@ -11,8 +11,8 @@
 //!                  └─ no ───► refused: its pages are absent again, and a demand read fetches them when needed
 //! ```
 
-use crate::cgroup::machine_memory;
 use crate::error::OpenError;
+use foreread_os::host::Host;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -34,7 +34,7 @@ pub struct BudgetLimits {
 impl Default for BudgetLimits {
     fn default() -> BudgetLimits {
         BudgetLimits {
-            memory_bytes: machine_memory() / 4 * 3,
+            memory_bytes: Host::here().memory_bytes() / 4 * 3,
             requests: 256,
             bytes: 256 << 20,
         }

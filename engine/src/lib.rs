@@ -74,7 +74,6 @@
 
 mod arena;
 mod budget;
-mod cgroup;
 mod chunk;
 mod driver;
 mod engine;

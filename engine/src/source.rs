@@ -28,7 +28,6 @@ pub mod object;
 mod queue;
 #[cfg(feature = "rbd")]
 mod rbd;
-mod sysfs;
 pub mod tree;
 
 use std::fmt;
@@ -36,7 +35,7 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use defaults::{Defaults, LINUX_READAHEAD_BYTES};
+pub use defaults::{Defaults, LINUX_READAHEAD_BYTES, default_readahead_bytes};
 pub(crate) use failure::report_failure;
 pub use file::FileSource;
 pub use mem::Mem;
@@ -50,7 +49,6 @@ pub use queue::{Ended, Io, Queue, Transfer};
 pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
 };
-pub use sysfs::default_readahead_bytes;
 
 /// Something to read from. See the head of this file.
 pub trait Source: Send + Sync {

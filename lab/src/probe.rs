@@ -29,7 +29,6 @@ pub use error::ProbeError;
 pub use foreread_sim::device::custom::Pattern;
 pub use page::page;
 pub use run::{ProbeOptions, ProbeOutcome, ProbeTarget, model_toml, probe};
-pub(crate) use settings::{Disk, disk_of, disk_of_number};
 pub use table::render;
 
 use serde::{Deserialize, Serialize};

@@ -20,7 +20,7 @@ mod tests;
 use crate::tracefs::{Stats, TracefsError};
 use drain::{Merge, Spill};
 use event::Decoder;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program::NotBegun;
 use foreread_trace::error::TracePosition;

@@ -19,7 +19,7 @@ pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 pub use instance::{Instance, Stats};
 
 use rustix::fs::StatFs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Why tracefs cannot be used: one line that says what, where, and what to do.
@@ -117,7 +117,7 @@ pub fn root() -> Result<Root, TracefsError> {
             remedy,
         )
     })?;
-    let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+    let path = foreread_os::open::descriptor_path(&mount);
     Ok(Root {
         path,
         _mount: Some(mount),

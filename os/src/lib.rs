@@ -1,6 +1,7 @@
-//! What every crate needs from the operating system, in one way: files of users, output files, threads.
+//! What every crate needs from the operating system, in one way: files of users, output files, threads, facts of the host.
 //!
 //! ```text
+//!   host     what /proc and /sys say of devices, mounts and memory
 //!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
 //!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
 //!   threads  begins a thread, or says why not; waits for one with a limit
@@ -10,7 +11,7 @@
 //!
 //! Files of `/proc` and `/sys` are the kernel's and are read as they are.
 
-pub mod device_number;
+pub mod host;
 pub mod open;
 pub mod output;
 pub mod threads;

@@ -12,9 +12,22 @@
 use rustix::fs::{Mode, OFlags};
 use std::fs::{File, FileType, Metadata};
 use std::io::{Error, ErrorKind, Read, Result};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+/// A path to what this process has open, whatever its name is by now: good while that is open.
+#[must_use]
+pub fn descriptor_path(file: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
+}
+
+/// The same for other processes.
+#[must_use]
+pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
+    let (own, descriptor) = (std::process::id(), file.as_fd().as_raw_fd());
+    PathBuf::from(format!("/proc/{own}/fd/{descriptor}"))
+}
 
 /// A file that was looked at and not opened.
 #[derive(Debug)]
@@ -70,7 +83,7 @@ impl Looked {
         // Without NONBLOCK, with which a file under a lease (oplocks of Samba) would be refused instead of waited for. What is no regular
         // file was refused by the caller, or may be waited for.
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let again = descriptor_path(&self.file);
         match rustix::fs::open(&again, flags, Mode::empty()) {
             // Without /proc, as in some chroots: by name, and only if the name still has the same file.
             Err(rustix::io::Errno::NOENT) if !Path::new("/proc/self/fd").exists() => {

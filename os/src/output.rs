@@ -20,7 +20,7 @@ use crate::open::kind_in_words;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::fs::{File, FileType, Metadata, Permissions, symlink_metadata};
 use std::io::{Error, ErrorKind, Result, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -119,7 +119,7 @@ impl AtomicFile {
             Destination::Unnamed => file.sync_all()?,
         }
         let link = |to: &Path| -> Result<()> {
-            let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let from = crate::open::descriptor_path(&file);
             Ok(rustix::fs::linkat(
                 CWD,
                 from,
@@ -264,6 +264,7 @@ fn folder(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     fn names(folder: &Path) -> Vec<String> {

@@ -46,7 +46,7 @@ pub fn open(mount: impl AsFd, inode: u64) -> io::Result<File> {
     if FileType::from_raw_mode(fstat(&path)?.st_mode) != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let link = format!("/proc/self/fd/{}", path.as_raw_fd());
+    let link = foreread_os::open::descriptor_path(&path);
     Ok(rustix::fs::open(
         link,
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME,

@@ -9,11 +9,12 @@
 //!   Python           /usr/bin/python3 -m foreread record ...
 //! ```
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 /// Why a command that was asked for did not begin: one line that says what, where and what to do.
@@ -80,6 +81,23 @@ pub fn command(name: &OsStr) -> Command {
         crate::inherited::keep(&mut command);
     }
     command
+}
+
+/// Begins a command of the user, which is its name and its arguments.
+///
+/// # Errors
+/// It is not there, or cannot be run.
+pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, NotBegun> {
+    let begun = command(name).args(arguments).spawn();
+    begun.map_err(|error| NotBegun::of(name, &error))
+}
+
+/// Sends a signal to a command. One that is gone does not miss it.
+pub fn send(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// A command that starts this program again.

@@ -9,13 +9,38 @@
 //! The call returns when the requests are with the device, not when the bytes are there. It waits for the file system's own
 //! data (where the bytes of the file are), and while the queue of the device is full. Pages that are cached are not read again.
 
+use foreread_os::host::Host;
+use foreread_os::host::devices::Device;
 use rustix::fs::{Advice, fadvise};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Begins to read `range`, in pieces of at most `piece` bytes ([`crate::device::piece_bytes`]). Gives the number of calls.
+/// What is read at once where no setting can be found: Linux' default of `read_ahead_kb`.
+pub const DEFAULT_PIECE_BYTES: u64 = 128 << 10;
+
+/// The most bytes that one call of readahead(2) reads of a file on this device.
+#[must_use]
+pub fn piece_of(device: &Device) -> u64 {
+    let page = crate::page_bytes();
+    let piece = device.read_ahead.max(device.max_request).unwrap_or(0);
+    // A setting of 0 leaves what the file system asks for at once, which no file says.
+    if piece < page {
+        DEFAULT_PIECE_BYTES
+    } else {
+        piece / page * page
+    }
+}
+
+/// The most bytes that one call of readahead(2) reads of `file`.
+#[must_use]
+pub fn piece_bytes(file: impl AsFd) -> u64 {
+    let device = Host::here().device_of_file(file);
+    device.map_or(DEFAULT_PIECE_BYTES, |device| piece_of(&device))
+}
+
+/// Begins to read `range`, in pieces of at most `piece` bytes ([`piece_bytes`]). Gives the number of calls.
 ///
 /// # Errors
 /// The file is not open for reading, or its file system has no page cache (EINVAL: a pipe, a socket, some pseudo files).

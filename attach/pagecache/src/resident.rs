@@ -112,7 +112,7 @@ fn bytes_of(there: u64, pages: &Range<u64>, len: u64) -> u64 {
 /// Whether mincore(2) answers for this file instead of claiming that everything is there.
 fn may_ask(file: impl AsFd) -> bool {
     let owner = fstat(&file).is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
-    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let path = foreread_os::open::descriptor_path(&file);
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 

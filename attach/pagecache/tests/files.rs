@@ -1,6 +1,6 @@
 //! Files of a temporary folder: into the cache, out of it, and what the kernel says of them.
 
-use foreread_pagecache::{device, mapping::Mapping, page_bytes, readahead, resident, whole_pages};
+use foreread_pagecache::{mapping::Mapping, page_bytes, readahead, resident, whole_pages};
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn a_range_longer_than_a_piece_is_read_whole() {
     if !has_cachestat(&file) {
         return;
     }
-    let piece = device::piece_bytes(&file);
+    let piece = readahead::piece_bytes(&file);
     let calls = readahead::start(&file, MIB..23 * MIB, piece).expect("readahead");
     assert_eq!(calls, (22 * MIB).div_ceil(piece));
     assert_eq!(
@@ -74,7 +74,7 @@ fn one_call_for_more_than_a_piece_caches_a_part() {
     let Some((_kept, file)) = cold(64 * MIB) else {
         return;
     };
-    let piece = device::piece_bytes(&file);
+    let piece = readahead::piece_bytes(&file);
     if !has_cachestat(&file) || piece >= 64 * MIB {
         return;
     }

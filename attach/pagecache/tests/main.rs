@@ -1,7 +1,6 @@
 //! All tests of the crate.
 
 mod advisor;
-mod device;
 mod files;
-mod memory;
+mod piece;
 mod process;

@@ -1,7 +1,7 @@
 //! The mapping of another process, read ahead from here.
 
 use crate::files::cold;
-use foreread_pagecache::{device, process::Process, resident};
+use foreread_pagecache::{process::Process, readahead, resident};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
@@ -51,7 +51,7 @@ fn pages_of_a_mapping_of_another_process_are_read() {
         }
         answer => {
             assert_eq!(answer.expect("the advice is taken"), len);
-            let read = len.min(device::piece_bytes(&file) as usize) as u64;
+            let read = len.min(readahead::piece_bytes(&file) as usize) as u64;
             assert_eq!(
                 resident::cached(&file, &(0..read)).expect("asked"),
                 Some(read)

@@ -11,21 +11,25 @@
 use super::RunReport;
 use super::files::{Files, State};
 use super::gain::{Gain, Judgement, Reason};
-use super::pool::{Access, Ended, Pool, Task, is_there};
+use super::jobs::{Access, Ended, Jobs, Task, is_there};
 use super::tap::{Touch, TouchKind};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
 use foreread_observe::tracefs;
+use foreread_os::host::Host;
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
-use foreread_pagecache::device::{DEFAULT_PIECE_BYTES, Device};
-use foreread_pagecache::memory;
+use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// What readahead beside a program may fill where the kernel does not say what is free. Chosen; otherwise it is half of that, as the
+/// program needs memory, too.
+const UNKNOWN_BYTES: u64 = 64 << 20;
 
 struct Storage {
     advisor: Advisor,
@@ -37,7 +41,7 @@ struct Storage {
 pub struct Ahead {
     policy: PolicySpec,
     pid: u32,
-    pool: Pool,
+    jobs: Jobs,
     lister: Lister,
     files: Files,
     storages: HashMap<u32, Storage>,
@@ -48,12 +52,12 @@ pub struct Ahead {
 impl Ahead {
     /// For the command `pid`, which has begun then. Writes to `wake` when there is something to do.
     pub fn new(policy: PolicySpec, pid: u32, wake: &Arc<OwnedFd>, began: Instant) -> Ahead {
-        let (pool, lister) = (Pool::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
+        let (jobs, lister) = (Jobs::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
         let (files, storages) = (Files::default(), HashMap::new());
         Ahead {
             policy,
             pid,
-            pool,
+            jobs,
             lister,
             files,
             storages,
@@ -75,7 +79,7 @@ impl Ahead {
     /// What has come in since the last call, before what is touched now.
     pub fn begin_turn(&mut self) {
         self.list();
-        for ended in self.pool.ended() {
+        for ended in self.jobs.ended() {
             self.ended(&ended);
         }
     }
@@ -144,11 +148,12 @@ impl Ahead {
         let now = self.nanos(Instant::now());
         let (policy, pid, files) = (&self.policy, self.pid, &self.files);
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
-            let room = memory::half(memory::room_of(pid).or_else(memory::room));
-            let device = files.handle(file).and_then(|file| Device::of(&*file).ok());
-            let piece = device
-                .as_ref()
-                .map_or(DEFAULT_PIECE_BYTES, Device::piece_bytes);
+            let host = Host::here();
+            let room = host.memory_room_of(pid).or_else(|| host.memory_room());
+            let room = room.map_or(UNKNOWN_BYTES, |room| room.free_bytes / 2);
+            let device = files.handle(file);
+            let device = device.and_then(|file| host.device_of_file(&*file).ok());
+            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, piece_of);
             let kernel = device
                 .and_then(|device| device.read_ahead)
                 .unwrap_or(DEFAULT_PIECE_BYTES);
@@ -209,7 +214,7 @@ impl Ahead {
             (None, Some((path, key))) => Access::Path(path, key),
             (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
         };
-        self.pool.run(Task {
+        self.jobs.run(Task {
             dev,
             job,
             access,

@@ -14,13 +14,14 @@
 //! Never: a file that is not the one of the event, or one that is no regular file.
 
 use foreread_observe::record::names::file_key;
-use foreread_os::open::{Looked, look};
+use foreread_os::host::{DeviceNumber, Host};
+use foreread_os::open::{Looked, descriptor_path, look};
 use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{OFlags, fstat};
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -92,9 +93,13 @@ impl Finder {
 
     fn by_inode(&mut self, wanted: FileKey) -> Option<Found> {
         let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
-            let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-            let place = mounts.lines().find_map(|line| mount_of(line, wanted))?;
-            let place = look(&place).ok().filter(|place| place.meta().is_dir())?;
+            let (major, minor) = wanted.device();
+            let number = DeviceNumber { major, minor };
+            let mut mounts = Host::here().mounts().into_iter();
+            let mount =
+                mounts.find(|mount| mount.number == number && mount.root == Path::new("/"))?;
+            let place = look(&mount.point).ok();
+            let place = place.filter(|place| place.meta().is_dir())?;
             place
                 .open(OFlags::RDONLY | OFlags::DIRECTORY)
                 .ok()
@@ -103,24 +108,11 @@ impl Finder {
         let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
         let _ = readahead::only_as_asked(&file);
         let (key, size) = key_of(&file)?;
-        let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+        let path = fs::read_link(descriptor_path(&file)).ok();
         // A file that has no name in memory has the path of the root.
         let path = path.filter(|path| path.parent().is_some());
         (key == wanted).then_some(Found { file, size, path })
     }
-}
-
-/// The place of the mount in a line of mountinfo (`31 24 7:0 / /mnt rw - ext4 /dev/loop0 rw`), if it is of this device and whole.
-fn mount_of(line: &str, wanted: FileKey) -> Option<PathBuf> {
-    let mut words = line.split(' ').skip(2);
-    let (major, minor) = wanted.device();
-    let number = format!("{major}:{minor}");
-    let is_it = words.next()? == number && words.next()? == "/";
-    // A name with spaces is written in octal; such a mount is not looked at.
-    words
-        .next()
-        .filter(|place| is_it && !place.contains('\\'))
-        .map(PathBuf::from)
 }
 
 fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {

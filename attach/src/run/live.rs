@@ -19,7 +19,7 @@ use super::{RunError, RunOptions, RunReport};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::tracefs::{self, Root, TracefsError};
 use foreread_os::threads::{END_PATIENCE, Task};
-use foreread_pagecache::program::{self, NotBegun};
+use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -58,6 +58,7 @@ pub struct Running {
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<Running, RunError> {
+    let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
     let root = tracefs::root()?;
     if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
         return Err(RunError::Kernel((*missing).to_string()));
@@ -79,7 +80,7 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
         Ok(pid) => watch(&root, policy, pid, wake, began, &ends),
         Err(_) => RunReport::default(),
     })?;
-    let child = begin(options)?;
+    let child = program::begin(name, rest)?;
     // It waits for nothing else.
     let _ = begun.send(child.id());
     Ok(Running {
@@ -89,14 +90,6 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
         began,
         seconds: 0.0,
     })
-}
-
-fn begin(options: &RunOptions) -> Result<Child, RunError> {
-    let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
-    program::command(name)
-        .args(rest)
-        .spawn()
-        .map_err(|error| NotBegun::of(name, &error).into())
 }
 
 /// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.

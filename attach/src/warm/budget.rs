@@ -7,7 +7,8 @@
 //! When the program itself reads the first range that was not fetched, it has used what came before it; the kernel may drop that. Only
 //! half is added then: the plan may be out of order.
 
-use foreread_pagecache::memory::{self, Room};
+use foreread_os::host::Host;
+use foreread_os::host::memory::Room;
 
 /// The part of the limit that is left to the program's own memory. Chosen.
 const RESERVE: u64 = 8;
@@ -24,7 +25,8 @@ impl Budget {
     #[must_use]
     pub fn now(max: Option<u64>) -> Budget {
         // Where the kernel says nothing, nothing bounds us but the caller.
-        let room = memory::room().map_or(u64::MAX, |room| Budget::of(&room));
+        let room = Host::here().memory_room();
+        let room = room.map_or(u64::MAX, |room| Budget::of(&room));
         Budget::bytes(room.min(max.unwrap_or(u64::MAX)))
     }
 

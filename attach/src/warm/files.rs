@@ -1,10 +1,10 @@
 //! The files of a plan, opened when they are needed: only regular files that are as the plan has them, and block devices with a mounted
 //! file system, whose own data the plan has.
 
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::{DeviceNumber, Host};
 use foreread_os::open::{Looked, look};
 use foreread_plan::PlanFile;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -38,9 +38,8 @@ pub fn mounted_device(path: &Path) -> Result<(File, u64), String> {
     let text = |error: std::io::Error| error.to_string();
     let is_mounted = |meta: &Metadata| {
         let number = DeviceNumber::of(meta.rdev());
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        meta.file_type().is_block_device()
-            && DeviceNumber::mounted(&mounts).any(|mounted| mounted == number)
+        let mut mounts = Host::here().mounts().into_iter();
+        meta.file_type().is_block_device() && mounts.any(|mount| mount.number == number)
     };
     let looked = look(path).map_err(text)?;
     if !is_mounted(looked.meta()) {

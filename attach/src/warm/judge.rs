@@ -8,7 +8,7 @@
 //! The two clocks begin a few milliseconds apart at most, so the share that is late is exact to that. A touch of a mapping counts with
 //! all that the kernel mapped by it.
 
-use super::pool::Filled;
+use super::filler::Filled;
 use foreread_plan::intervals::Intervals;
 use foreread_trace::{Flags, Item, Items, Op, TraceError};
 use serde::Serialize;

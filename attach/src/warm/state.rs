@@ -9,7 +9,8 @@
 //! Never: a wait, a system call, or the time.
 
 use super::budget::Budget;
-use super::pool::{Fetch, FillCounts, FillSettings, MAX_LEFT_OUT};
+use super::left_out::MAX_LEFT_OUT;
+use crate::pool::Next;
 use foreread_core::machine::{Meter, Sent};
 use foreread_plan::{Plan, PlanRange};
 use std::collections::{HashMap, HashSet};
@@ -32,9 +33,29 @@ const MIN_LATENCY_NS: u64 = 500_000;
 /// Bytes that are fetched before a storage is judged by that.
 const JUDGED_BYTES: u64 = 8 << 20;
 
-/// See the head of this file.
+/// Counts so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FillCounts {
+    /// Bytes of the plan.
+    pub planned_bytes: u64,
+    /// Bytes of it that were looked at.
+    pub done_bytes: u64,
+    /// Of these: were cached already.
+    pub cached_bytes: u64,
+    /// Of these: brought in.
+    pub fetched_bytes: u64,
+    /// Of these: of files that are left out, or that the storage failed for.
+    pub left_out_bytes: u64,
+    /// Ranges of the plan.
+    pub planned_ranges: u64,
+}
+
+/// What was fetched: file, bytes, when it had arrived since the start.
+pub type Fetch = (u32, Range<u64>, Duration);
+
+/// The state of a filling.
 #[derive(Default)]
-pub struct State {
+pub struct FillState {
     /// The next range, and how much of it went out.
     next: usize,
     within: u64,
@@ -43,14 +64,10 @@ pub struct State {
     pub meter: Meter,
     pub budget: Budget,
     looks: bool,
-    pub ended: bool,
-    /// It was ended from outside.
-    pub stopped: bool,
-    /// Threads that have not ended.
-    pub threads: u32,
+    /// Nothing more goes out.
+    ended: bool,
     pub out_of_room: bool,
     pub counts: FillCounts,
-    pub pieces: HashMap<u64, u64>,
     pub bad: HashMap<u32, String>,
     pub unknown: HashSet<u32>,
     pub last: Duration,
@@ -73,31 +90,27 @@ pub struct Done {
     pub failed: Option<String>,
 }
 
-/// What a thread does next.
-pub enum Next {
+/// What a thread does for a filling.
+pub enum FillTask {
     /// Fetches this.
-    Piece(Box<Piece>),
-    /// Waits until something has come.
-    Wait,
+    Fetch(Box<Piece>),
     /// Waits until the program reads this range of a file, for all threads.
     Look(u32, Range<u64>),
-    /// Ends.
-    End,
 }
 
-impl State {
+impl FillState {
     /// Before the first fetch of a plan.
-    pub fn new(plan: &Plan, budget: Budget) -> State {
+    pub fn new(plan: &Plan, budget: Budget) -> FillState {
         let (planned_bytes, planned_ranges) = (plan.bytes(), plan.ranges.len() as u64);
         let counts = FillCounts {
             planned_bytes,
             planned_ranges,
             ..FillCounts::default()
         };
-        State {
+        FillState {
             budget,
             counts,
-            ..State::default()
+            ..FillState::default()
         }
     }
 
@@ -134,7 +147,7 @@ impl State {
     }
 
     /// What a thread of a filling of `plan` does now. Where a program reads along it is waited for, as the settings say.
-    pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next {
+    pub fn next(&mut self, plan: &Plan, follows_program: bool) -> Next<FillTask> {
         loop {
             let Some(range) = plan.ranges.get(self.next).filter(|_| !self.ended) else {
                 return Next::End;
@@ -145,24 +158,31 @@ impl State {
                 self.leave_out(range);
                 continue;
             }
-            if !(follows_program && self.is_better_alone()) {
-                if !self.has_depth(len) || self.looks {
-                    return Next::Wait;
-                }
-                if self.budget.take(len) {
-                    return Next::Piece(Box::new(self.send(range, start..start + len)));
-                }
-                if self.in_flight > 0 {
-                    // What is in flight may turn out to be cached, and then gives its part back.
-                    return Next::Wait;
-                }
-                if follows_program && !self.answers_at_once() {
-                    (self.looks, self.out_of_room) = (true, true);
-                    return Next::Look(range.file, start..start + len);
-                }
+            if follows_program && self.is_better_alone() {
+                return self.end_out_of_room();
             }
-            (self.ended, self.out_of_room) = (true, true);
+            if !self.has_depth(len) || self.looks {
+                return Next::Wait;
+            }
+            let piece = start..start + len;
+            if self.budget.take(len) {
+                return Next::Task(FillTask::Fetch(Box::new(self.send(range, piece))));
+            }
+            if self.in_flight > 0 {
+                // What is in flight may turn out to be cached, and then gives its part back.
+                return Next::Wait;
+            }
+            if !follows_program || self.answers_at_once() {
+                return self.end_out_of_room();
+            }
+            (self.looks, self.out_of_room) = (true, true);
+            return Next::Task(FillTask::Look(range.file, piece));
         }
+    }
+
+    fn end_out_of_room(&mut self) -> Next<FillTask> {
+        (self.ended, self.out_of_room) = (true, true);
+        Next::End
     }
 
     fn leave_out(&mut self, range: &PlanRange) {
@@ -200,7 +220,7 @@ impl State {
         done: Done,
         took: Duration,
         at: Duration,
-        settings: &FillSettings,
+        keeps_times: bool,
     ) {
         let len = piece.range.end - piece.range.start;
         let cut =
@@ -244,7 +264,7 @@ impl State {
         if bytes > 0 {
             self.last = at;
         }
-        if settings.keeps_times {
+        if keeps_times {
             self.fetches
                 .extend(fetched.into_iter().map(|part| (piece.file, part, at)));
         }
@@ -256,16 +276,16 @@ mod tests {
     use super::*;
 
     /// A state after lone fetches that took this long, of a plan of 1 GiB.
-    fn state(latency_us: u64, fetched_bytes: u64, budget: u64) -> State {
+    fn state(latency_us: u64, fetched_bytes: u64, budget: u64) -> FillState {
         let counts = FillCounts {
             planned_bytes: 1 << 30,
             fetched_bytes,
             ..FillCounts::default()
         };
-        let mut state = State {
+        let mut state = FillState {
             budget: Budget::bytes(budget),
             counts,
-            ..State::default()
+            ..FillState::default()
         };
         for _ in 0..16 {
             let mut sent = state.meter.sent(0, 4096);

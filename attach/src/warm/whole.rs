@@ -1,6 +1,6 @@
 //! A plan of whole files: those that are named, and all below folders that are named, by name within each.
 
-use super::pool::{LeftOut, MAX_LEFT_OUT};
+use super::left_out::{LeftOut, MAX_LEFT_OUT};
 use foreread_os::open::look;
 use foreread_plan::account::{Account, Full};
 use foreread_plan::{MAX_FILES, Plan, PlanFile, PlanRange};

@@ -1,9 +1,8 @@
 //! The disk that is watched: its number, its partitions, and the file of its `read_ahead_kb`.
 
 use super::WatchError;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::{DeviceNumber, Host};
 use rustix::fs::{FileType, stat};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A whole disk.
@@ -31,52 +30,24 @@ impl WatchedDisk {
             return Err(WatchError::NoBlockDevice(named()));
         }
         let number = DeviceNumber::of(stat.st_rdev);
-        let folder = fs::canonicalize(format!("/sys/dev/block/{number}"));
-        let folder = folder.map_err(|error| WatchError::NoDevice(named(), error))?;
-        if folder.join("partition").exists() {
-            let disk = folder
-                .parent()
-                .and_then(Path::file_name)
-                .unwrap_or_default()
-                .to_string_lossy();
+        let block = Host::here().block_device(number);
+        let block = block.map_err(|error| WatchError::NoDevice(named(), error))?;
+        if block.is_partition() {
+            let disk = block.disk().name();
             return Err(WatchError::Partition(named(), format!("/dev/{disk}")));
         }
-        let setting = folder.join("queue/read_ahead_kb");
+        let setting = block.setting();
         if !setting.exists() {
             return Err(WatchError::NoSetting(setting));
         }
-        let partitions = fs::read_dir(&folder)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path());
-        let partitions = partitions.filter(|path| path.join("partition").exists());
-        let of =
-            |path: PathBuf| DeviceNumber::parse(fs::read_to_string(path.join("dev")).ok()?.trim());
-        let devices = [number]
-            .into_iter()
-            .chain(partitions.filter_map(of))
-            .collect();
-        let name = folder
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let devices = [vec![number], block.partitions()].concat();
         Ok(WatchedDisk {
-            name,
+            name: block.name(),
             path: path.to_path_buf(),
             devices,
             setting,
         })
     }
-}
-
-/// The value in KiB.
-pub(super) fn read(setting: &Path) -> std::io::Result<u64> {
-    let text = fs::read_to_string(setting)?;
-    text.trim()
-        .parse()
-        .map_err(|_| std::io::Error::other(format!("'{}' is no number", text.trim())))
 }
 
 #[cfg(test)]

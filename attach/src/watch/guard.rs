@@ -9,7 +9,7 @@
 //! announced. The kernel closes the pipe with the owner. SIGTERM, SIGINT and SIGHUP do not end a guard: systemd and terminals send
 //! them to all processes of a service or a session.
 
-use super::disk::read;
+use foreread_os::host::devices::{is_disk_setting, read_setting, write_setting};
 use foreread_pagecache::program;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -36,11 +36,10 @@ pub fn run_if_asked(arguments: &[OsString]) -> bool {
         return false;
     }
     let setting = Path::new(setting);
-    let is_setting = setting.starts_with("/sys") && setting.ends_with("queue/read_ahead_kb");
     if let Some(old) = old
         .to_str()
         .and_then(|old| old.parse().ok())
-        .filter(|_| is_setting)
+        .filter(|_| is_disk_setting(setting))
     {
         for signal in [SIGHUP, SIGINT, SIGTERM] {
             let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
@@ -61,8 +60,8 @@ fn guard(setting: &Path, old: u64, announced: impl BufRead) {
     }
     // An announcement that the owner did not live to carry out leaves the one before it.
     let latest = &ours[ours.len().saturating_sub(2)..];
-    if read(setting).is_ok_and(|now| latest.contains(&now)) {
-        let _ = std::fs::write(setting, old.to_string());
+    if read_setting(setting).is_ok_and(|now| latest.contains(&now)) {
+        let _ = write_setting(setting, old);
     }
 }
 
@@ -113,7 +112,7 @@ mod tests {
         let setting = dir.path().join("read_ahead_kb");
         std::fs::write(&setting, format!("{now}\n")).expect("room");
         guard(&setting, 128, announced.as_bytes());
-        read(&setting).expect("a value")
+        read_setting(&setting).expect("a value")
     }
 
     #[test]

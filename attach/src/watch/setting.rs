@@ -4,11 +4,10 @@
 //! else has changed it meanwhile.
 
 use super::WatchError;
-use super::disk::read;
 use super::guard::Guard;
+use foreread_os::host::devices::{read_setting, write_setting};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// See the head of this file.
@@ -44,7 +43,8 @@ impl Setting {
         if changes && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(WatchError::Locked(path.to_path_buf()));
         }
-        let old = read(path).map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
+        let old = read_setting(path)
+            .map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
         Ok(Setting {
             path: path.to_path_buf(),
             old,
@@ -59,7 +59,7 @@ impl Setting {
     }
 
     pub fn now(&self) -> std::io::Result<u64> {
-        read(&self.path)
+        read_setting(&self.path)
     }
 
     /// Sets a value; gives the one that the kernel made of it. Without a guard nothing is set.
@@ -75,7 +75,7 @@ impl Setting {
             guard.announce(value)?;
             self.guard = Some(guard);
         }
-        write(&self.path, value)?;
+        write_setting(&self.path, value)?;
         let now = self.now()?;
         if now != value
             && let Some(guard) = &mut self.guard
@@ -95,7 +95,7 @@ impl Setting {
         let end = match (self.ours.take(), self.now()) {
             (_, Err(_)) => AtEnd::Failed,
             (None, Ok(now)) if now == self.old => AtEnd::Old(now),
-            (Some(ours), Ok(now)) if now == ours => match write(&self.path, self.old) {
+            (Some(ours), Ok(now)) if now == ours => match write_setting(&self.path, self.old) {
                 Ok(()) => AtEnd::Old(self.old),
                 Err(_) => AtEnd::Failed,
             },
@@ -112,11 +112,4 @@ impl Drop for Setting {
     fn drop(&mut self) {
         self.put_back();
     }
-}
-
-fn write(path: &Path, value: u64) -> std::io::Result<()> {
-    OpenOptions::new()
-        .write(true)
-        .open(path)?
-        .write_all(value.to_string().as_bytes())
 }

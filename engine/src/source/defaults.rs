@@ -21,9 +21,18 @@
 //! `auto` takes only the requests and the largest fetch from here, and measures the rest.
 
 use foreread_core::storage::{KindLimits, LOCAL_FETCH_BYTES};
+use foreread_os::host::Host;
+use std::path::Path;
 
 /// The kernel's readahead of a device that states none: `VM_READAHEAD_PAGES` of include/linux/mm.h, 128 KiB.
 pub const LINUX_READAHEAD_BYTES: u64 = 128 << 10;
+
+/// The readahead setting of the block device that is, or holds, `path`; of the mounted file system where it is on
+/// no single device (btrfs, NFS).
+#[must_use]
+pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
+    Host::here().device_of(path).ok()?.read_ahead
+}
 
 /// How a kind of storage is read. See the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,6 @@ use foreread_sim::simulator::{self, Watch};
 use foreread_sim::workload::Workload;
 use place::OpenTarget;
 use std::io::BufReader;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 
 /// A run, and what it was made with.
 #[derive(Clone, Debug)]
@@ -177,7 +175,7 @@ impl Case<'_> {
         let place = "making an event log in the folder for temporary files (TMPDIR names another)";
         // Without a name nothing is left of it, however this ends.
         let log = tempfile::tempfile().map_err(LiveError::io(place))?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", log.as_raw_fd()));
+        let path = foreread_os::open::descriptor_path(&log);
         let result = self.live(policy, workload, self.plan.seed, Some(path))?;
         let replayed = replay_among(
             BufReader::new(&log),

@@ -4,7 +4,6 @@ use super::LiveError;
 use rustix::fs::Advice;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What `statfs` calls a file system in memory: reading it measures no storage.
@@ -53,13 +52,14 @@ impl Scratch {
     /// The way to it for others that want to open it: good while this is.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        foreread_os::open::descriptor_path(&self.file)
     }
 
     /// The way to it for other programs: good while this is.
     #[must_use]
     pub fn shared_path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+        let path = foreread_os::open::shared_descriptor_path(&self.file);
+        path.display().to_string()
     }
 
     /// The directory it would stand in if it had a name.

@@ -24,7 +24,7 @@ pub(super) struct Context<'a> {
     pub capacity_bytes: u64,
     pub readahead_bytes: Option<u64>,
     pub noise: Option<f64>,
-    pub disk: Option<&'a settings::Disk>,
+    pub disk: Option<&'a foreread_os::host::devices::Device>,
     pub is_model: bool,
 }
 

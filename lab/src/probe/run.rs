@@ -5,6 +5,8 @@
 use super::measure::{Measured, ROUNDS, Station, measure};
 use super::{Fit, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
 use foreread::source::Source;
+use foreread_os::host::Host;
+use foreread_os::host::devices::Device;
 use foreread_report::{number, progress::Progress};
 use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
 use foreread_sim::device::presets::Preset;
@@ -91,7 +93,7 @@ struct About {
     capacity_bytes: u64,
     direct: bool,
     readahead_bytes: Option<u64>,
-    disk: Option<settings::Disk>,
+    disk: Option<Device>,
     notes: Vec<String>,
 }
 
@@ -123,7 +125,7 @@ impl About {
                     capacity_bytes: live.source().size(),
                     direct,
                     readahead_bytes: settings::present(path),
-                    disk: settings::disk_of(path),
+                    disk: Host::here().device_of(path).ok(),
                     notes,
                 })
             }

@@ -6,55 +6,12 @@
 use super::advice::Context;
 use super::{Advice, Setting};
 use foreread::source::default_readahead_bytes;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::devices::{Device, disk_setting, mount_setting};
 use foreread_report::number::size;
-use rustix::fs::{FileType, stat};
 use std::path::Path;
-
-/// The disk that a source is, or is on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Disk {
-    /// Its name below `/sys/block`; of a mount without a disk (NFS, FUSE), none.
-    pub name: Option<String>,
-    /// The number of its backing device, `8:0` or `0:44`.
-    pub bdi: String,
-}
 
 /// Most that librbd should read ahead in one go beyond its objects' usual 4 MiB.
 const RBD_MAX_BYTES: u64 = 4 << 20;
-
-/// Looks for the disk.
-pub(crate) fn disk_of(path: &Path) -> Option<Disk> {
-    let stat = stat(path).ok()?;
-    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
-    let device = if is_device { stat.st_rdev } else { stat.st_dev };
-    Some(disk_of_number(DeviceNumber::of(device)))
-}
-
-/// The disk of a device's number.
-pub(crate) fn disk_of_number(number: DeviceNumber) -> Disk {
-    let number = number.to_string();
-    let real = std::fs::canonicalize(format!("/sys/dev/block/{number}")).ok();
-    // A partition has no queue: its disk is one up.
-    let disk = real.map(|real| {
-        let up = real
-            .parent()
-            .map(Path::to_path_buf)
-            .filter(|_| real.join("partition").exists());
-        up.unwrap_or(real)
-    });
-    let name = disk
-        .as_ref()
-        .and_then(|d| d.file_name())
-        .map(|n| n.to_string_lossy().into_owned());
-    let of_disk = disk
-        .and_then(|d| std::fs::read_to_string(d.join("dev")).ok())
-        .map(|n| n.trim().to_string());
-    Disk {
-        name,
-        bdi: of_disk.unwrap_or(number),
-    }
-}
 
 /// The present setting of a source.
 pub(super) fn present(path: &Path) -> Option<u64> {
@@ -89,7 +46,7 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
         return vec![setting("the kernel", String::new(), why)];
     }
     let name = match context.disk {
-        Some(Disk {
+        Some(Device {
             name: Some(name), ..
         }) => name.clone(),
         // A mount without a disk: below, by its bdi.
@@ -101,7 +58,8 @@ fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
         setting(
             "now",
             format!(
-                "echo {kib} > /sys/block/{name}/queue/read_ahead_kb\n# or: blockdev --setra {sectors} /dev/{name}"
+                "echo {kib} > {}\n# or: blockdev --setra {sectors} /dev/{name}",
+                disk_setting(&name)
             ),
             "Run as root. Lasts until reboot; files already open keep the old value.",
         ),
@@ -136,20 +94,20 @@ fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
     setting("Ceph RBD through librbd: ceph.conf", text, &why)
 }
 
-/// `/sys/class/bdi/N`, of this source where it is a mount without a disk.
-fn bdi(context: &Context<'_>, mount: &str) -> String {
+/// The setting of a mount: of this source where it is one without a disk.
+fn of_mount(context: &Context<'_>, mount: &str) -> String {
     match context.disk {
-        Some(Disk { name: None, bdi }) => bdi.clone(),
-        _ => format!("$(mountpoint -d {mount})"),
+        Some(device) if device.name.is_none() => device.setting(),
+        _ => mount_setting(&format!("$(mountpoint -d {mount})")),
     }
 }
 
 fn fuse(kib: u64, context: &Context<'_>) -> Setting {
-    let bdi = bdi(context, "/MOUNT");
+    let setting_path = of_mount(context, "/MOUNT");
     setting(
         "FUSE",
         format!(
-            "mount -o max_readahead={} ...\necho {kib} > /sys/class/bdi/{bdi}/read_ahead_kb",
+            "mount -o max_readahead={} ...\necho {kib} > {setting_path}",
             kib * 1024
         ),
         "If the source is, or will be, served by a FUSE file system: the server's max_readahead (libfuse option, bytes) is \
@@ -158,11 +116,11 @@ fn fuse(kib: u64, context: &Context<'_>) -> Setting {
 }
 
 fn nfs(kib: u64, context: &Context<'_>) -> Setting {
-    let bdi = bdi(context, "/MOUNT");
+    let setting_path = of_mount(context, "/MOUNT");
     setting(
         "NFS",
         format!(
-            "echo {kib} > /sys/class/bdi/{bdi}/read_ahead_kb\n# at every mount, /etc/nfs.conf:\n[nfsrahead]\ndefault={kib}"
+            "echo {kib} > {setting_path}\n# at every mount, /etc/nfs.conf:\n[nfsrahead]\ndefault={kib}"
         ),
         "If it is, or will be, mounted by NFS: its read_ahead_kb is 128 since Linux 5.4, whatever rsize is; \
          nfsrahead (nfs-utils) sets it by a udev rule. Probe through the mount: the network is part of it.",
@@ -183,8 +141,9 @@ fn foreread(plateau: u64) -> Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_os::host::DeviceNumber;
 
-    fn context(disk: Option<&Disk>, now: Option<u64>) -> Context<'_> {
+    fn context(disk: Option<&Device>, now: Option<u64>) -> Context<'_> {
         Context {
             capacity_bytes: 1 << 30,
             readahead_bytes: now,
@@ -203,9 +162,13 @@ mod tests {
 
     #[test]
     fn what_is_pasted_names_the_disk_and_the_size() {
-        let disk = Disk {
+        let disk = Device {
             name: Some("sdb".to_string()),
-            bdi: "8:16".to_string(),
+            number: DeviceNumber {
+                major: 8,
+                minor: 16,
+            },
+            ..Device::default()
         };
         let all = for_paste(&advice(2 << 20), &context(Some(&disk), Some(128 << 10)));
         let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
@@ -240,9 +203,12 @@ mod tests {
 
     #[test]
     fn a_mount_without_a_disk_is_set_by_its_bdi() {
-        let mount = Disk {
-            name: None,
-            bdi: "0:44".to_string(),
+        let mount = Device {
+            number: DeviceNumber {
+                major: 0,
+                minor: 44,
+            },
+            ..Device::default()
         };
         let all = for_paste(&advice(1 << 20), &context(Some(&mount), Some(128 << 10)));
         assert!(all.iter().all(|s| !s.text.contains("/sys/block")));

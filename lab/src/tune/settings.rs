@@ -4,6 +4,8 @@
 
 use super::{Storage, TuneOptions, Tuned};
 use crate::probe::Setting;
+use foreread_os::host::Host;
+use foreread_os::host::devices::disk_setting;
 use foreread_report::number::{percent, size_b};
 use std::path::Path;
 
@@ -26,14 +28,8 @@ pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
 fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
     let gain = tuned.kernel.as_ref()?;
     let kib = gain.max_bytes? / 1024;
-    let disk = path.and_then(crate::probe::disk_of);
-    let file = match disk {
-        Some(disk) => match disk.name {
-            Some(name) => format!("/sys/block/{name}/queue/read_ahead_kb"),
-            None => format!("/sys/class/bdi/{}/read_ahead_kb", disk.bdi),
-        },
-        None => "/sys/block/sdX/queue/read_ahead_kb".to_string(),
-    };
+    let device = path.and_then(|path| Host::here().device_of(path).ok());
+    let file = device.map_or_else(|| disk_setting("sdX"), |device| device.setting());
     Some(Setting {
         place: "the kernel".to_string(),
         text: format!("echo {kib} > {file}"),

@@ -11,10 +11,10 @@
 //! because 95 % of the time is spent there. One disk is tuned at a time; files that are elsewhere are counted and left out.
 //! Never: reads a byte; the probe does.
 
-use crate::probe::{Disk, disk_of, disk_of_number};
 use crate::replay::Replay;
 use foreread::source::FileSource;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::devices::Device;
+use foreread_os::host::{DeviceNumber, Host};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -96,7 +96,7 @@ impl OnDisk {
 /// A disk, and the files of the trace that are on it.
 struct Candidate {
     sum: OnDisk,
-    disk: Disk,
+    disk: Device,
     /// Name, bytes that were read, metadata where it is there by its name.
     files: Vec<(String, u64, Option<std::fs::Metadata>)>,
 }
@@ -111,7 +111,7 @@ pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
         trace: replay.workload.name.clone(),
     };
     let mut disks: BTreeMap<String, Candidate> = BTreeMap::new();
-    let mut not_here = OnDisk::default();
+    let (host, mut not_here) = (Host::here(), OnDisk::default());
     for (name, read) in replay
         .loaded
         .names
@@ -124,19 +124,20 @@ pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
             .flatten();
         let meta = meta.filter(|meta| meta.is_file() || meta.file_type().is_block_device());
         let disk = if meta.is_some() {
-            disk_of(Path::new(name))
+            host.device_of(Path::new(name)).ok()
         } else {
-            number_of(name).map(disk_of_number)
+            number_of(name).map(|number| host.device(number))
         };
         let Some(disk) = disk else {
             not_here.add(read.bytes, read.time_ns);
             continue;
         };
+        let number = disk.number.to_string();
         let sum = OnDisk {
-            disk: disk.name.clone().unwrap_or_else(|| disk.bdi.clone()),
+            disk: disk.name.clone().unwrap_or_else(|| number.clone()),
             ..OnDisk::default()
         };
-        let one = disks.entry(disk.bdi.clone()).or_insert(Candidate {
+        let one = disks.entry(number).or_insert(Candidate {
             sum,
             disk,
             files: Vec::new(),
@@ -225,7 +226,7 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
 }
 
 /// The node of a disk, where it can be read past the page cache.
-fn block_device(disk: &Disk) -> Option<PathBuf> {
+fn block_device(disk: &Device) -> Option<PathBuf> {
     let path = Path::new("/dev").join(disk.name.as_ref()?.replace('!', "/"));
     let is_block = std::fs::metadata(&path).is_ok_and(|meta| meta.file_type().is_block_device());
     let is_direct = || FileSource::open(&path).is_ok_and(|source| source.is_direct());

@@ -4,19 +4,14 @@
 //! kernel's own that is never mounted; the number of the inode is that of the device:
 //!
 //! ```text
-//!   add_to_page_cache dev 0:3 ino 0x700000     0:3 is not mounted, /sys/dev/block has 7:0  ──► /dev/loop0
+//!   add_to_page_cache dev 0:3 ino 0x700000     0:3 is not mounted, there is a device 7:0    ──► /dev/loop0
 //!   add_to_page_cache dev 0:45 ino 0x700000    0:45 is a mount (NFS)                       ──► a file
 //! ```
 
 use super::names::Named;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::{DeviceNumber, Host};
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Bytes of a sector, as /sys counts them.
-const SECTOR_BYTES: u64 = 512;
 
 /// Those of the machine, when it was looked at.
 #[derive(Debug, Default)]
@@ -30,34 +25,19 @@ pub(super) struct BlockDevices {
 impl BlockDevices {
     /// All that there are now.
     pub(super) fn of_machine() -> BlockDevices {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        BlockDevices::read(Path::new("/sys/dev/block"), &mounts)
+        BlockDevices::of(&Host::here())
     }
 
-    fn read(folder: &Path, mounts: &str) -> BlockDevices {
-        let mounted = DeviceNumber::mounted(mounts).map(kernel_number).collect();
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        let known = entries.filter_map(|entry| {
-            let inode = u64::from(kernel_number(DeviceNumber::parse(
-                entry.file_name().to_str()?,
-            )?));
-            let text = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
-            let uevent = text("uevent")?;
-            let name = uevent
-                .lines()
-                .find_map(|line| line.strip_prefix("DEVNAME="))?;
-            let sectors: u64 = text("size")?.trim().parse().ok()?;
-            Some((
-                inode,
-                Named {
-                    path: PathBuf::from("/dev").join(name),
-                    size: sectors.saturating_mul(SECTOR_BYTES),
-                },
-            ))
+    fn of(host: &Host) -> BlockDevices {
+        let mounts = host.mounts().into_iter();
+        let known = host.block_nodes().into_iter().map(|node| {
+            let inode = u64::from(kernel_number(node.number));
+            let (path, size) = (node.path, node.size);
+            (inode, Named { path, size })
         });
         BlockDevices {
             known: known.collect(),
-            mounted,
+            mounted: mounts.map(|mount| kernel_number(mount.number)).collect(),
         }
     }
 
@@ -83,19 +63,27 @@ fn kernel_number(number: DeviceNumber) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn a_block_device_is_an_inode_of_what_is_not_mounted() {
-        let sys = tempfile::tempdir().expect("a folder for temporary files");
-        fs::create_dir(sys.path().join("7:0")).expect("room");
-        fs::write(
-            sys.path().join("7:0/uevent"),
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+            fs::write(path, text).expect("room");
+        };
+        write(
+            "sys/dev/block/7:0/uevent",
             "MAJOR=7\nMINOR=0\nDEVNAME=loop0\n",
-        )
-        .expect("room");
-        fs::write(sys.path().join("7:0/size"), "16\n").expect("room");
-        let mounts = "31 24 254:0 / / rw - ext4 /dev/vda rw\n40 24 0:45 / /mnt rw - nfs a:/b rw\n";
-        let blocks = BlockDevices::read(sys.path(), mounts);
+        );
+        write("sys/dev/block/7:0/size", "16\n");
+        write(
+            "proc/self/mountinfo",
+            "31 24 254:0 / / rw - ext4 /dev/vda rw\n40 24 0:45 / /mnt rw - nfs a:/b rw\n",
+        );
+        let blocks = BlockDevices::of(&Host::below(root.path()));
         let key = |major, minor, ino| FileKey::new(major, minor, ino);
         let found = blocks.get(key(0, 3, 7 << 20)).expect("it is there");
         assert_eq!(

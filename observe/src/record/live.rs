@@ -16,7 +16,7 @@ use super::processes::{
 };
 use super::{Before, Captured, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance, now_ns};
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program::{self, NotBegun};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -461,17 +461,6 @@ impl Ending {
 impl Drop for Ending {
     fn drop(&mut self) {
         self.event_ns();
-    }
-}
-
-/// Sends a signal to the command. One that is gone does not miss it.
-pub fn send(pid: u32, signal: i32) {
-    let pid = i32::try_from(pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let signal = rustix::process::Signal::from_named_raw(signal);
-    if let (Some(pid), Some(signal)) = (pid, signal) {
-        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

@@ -6,7 +6,7 @@
 //! Files are known by the names that they have without a search, which are those of device and inode. Records past the page cache
 //! (O_DIRECT) are left out as well: the kernel's readahead takes no part in them.
 
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::DeviceNumber;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::{Flags, Item, Items, TraceError};
 use std::collections::HashSet;

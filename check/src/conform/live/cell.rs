@@ -210,9 +210,7 @@ fn fits(heard: Heard, file_system: FileSystem) -> bool {
 
 /// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
 fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
-    let root = std::fs::metadata("/proc/self")
-        .is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
-    if !root {
+    if !rustix::process::geteuid().is_root() {
         let what = "asking the running kernel needs root, for tracepoints and a loop device";
         return Err(LiveError::Cannot(format!(
             "{what}; as a user, compare a recording: conform linux --check REC"
@@ -439,8 +437,11 @@ fn kept(folder: &Path, header: &Header, read_ahead_kib: u64, part: &str) -> Path
 
 /// The largest folio: a huge page, where the kernel has those at all.
 fn max_order(large: bool) -> u32 {
-    let huge = Path::new("/sys/kernel/mm/transparent_hugepage").is_dir();
-    if large && !huge { 0 } else { 9 }
+    if large && !foreread_os::host::Host::here().has_huge_pages() {
+        0
+    } else {
+        9
+    }
 }
 
 fn one_cpu() -> CpuSet {

@@ -10,7 +10,9 @@
 use super::file_system::{Driver, FileSystem, run};
 use super::{LiveError, RETRY, began};
 use crate::conform::recording::PAGE;
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::devices::{btrfs_setting, disk_setting, read_setting, write_setting};
+use foreread_os::host::{DeviceNumber, Host};
+use foreread_os::open::{descriptor_path, shared_descriptor_path};
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstat, ftruncate, memfd_create, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
@@ -18,8 +20,9 @@ use rustix::mount::{
 };
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -70,11 +73,7 @@ impl Disk {
             .map_err(|e| LiveError::io("no memory file (memfd_create)", e))?;
         ftruncate(&memory, DISK_BYTES)
             .map_err(|e| LiveError::io("no memory file of 512 MiB", e))?;
-        let path = attach(&format!(
-            "/proc/{}/fd/{}",
-            std::process::id(),
-            memory.as_raw_fd()
-        ))?;
+        let path = attach(&shared_descriptor_path(&memory).display().to_string())?;
         let device = File::options().read(true).write(true).open(&path);
         // Detaching a device that is open only marks it: the kernel detaches it when the last of us closes it.
         let marked = run("losetup", &["-d", &path], "mount (util-linux)");
@@ -113,11 +112,8 @@ impl Disk {
             };
         }
         let (read_ahead, io_pages) = match driver {
-            Driver::Btrfs => (
-                format!("/sys/fs/btrfs/{BTRFS_UUID}/bdi/read_ahead_kb"),
-                Some(BDI_IO_PAGES),
-            ),
-            _ => (format!("/sys/block/{name}/queue/read_ahead_kb"), None),
+            Driver::Btrfs => (btrfs_setting(BTRFS_UUID), Some(BDI_IO_PAGES)),
+            _ => (disk_setting(&name), None),
         };
         let (mount, _below) = match kind {
             FileSystem::Overlay => {
@@ -126,8 +122,8 @@ impl Disk {
             }
             _ => (below, None),
         };
-        let stat = format!("/sys/block/{name}/stat");
-        let stat = File::open(&stat).map_err(|e| LiveError::io(stat, e))?;
+        let stat = Host::here().open_disk_counters(&name);
+        let stat = stat.map_err(|e| LiveError::io(format!("counters of {name}"), e))?;
         Ok(Disk {
             mount,
             stat,
@@ -148,19 +144,16 @@ impl Disk {
 
     /// The way to a file for another process, as long as this one lives.
     pub fn path(&self, nth: usize) -> String {
-        format!(
-            "/proc/{}/fd/{}/{}",
-            std::process::id(),
-            self.mount.as_raw_fd(),
-            file_name(nth)
-        )
+        let path = shared_descriptor_path(&self.mount).join(file_name(nth));
+        path.display().to_string()
     }
 
     /// Sets the device's readahead. Returns the pages that the kernel made of it: it counts whole ones, so 65 KiB are 16.
     pub fn set_read_ahead(&self, kib: u64) -> Result<u64, LiveError> {
         let (path, page) = (&self.read_ahead, PAGE / 1024);
-        std::fs::write(path, kib.to_string()).map_err(|e| LiveError::io(path.clone(), e))?;
-        let set = read_kib(path)?;
+        let failed = |error| LiveError::io(path.clone(), error);
+        write_setting(Path::new(path), kib).map_err(failed)?;
+        let set = read_setting(Path::new(path)).map_err(failed)?;
         if set != kib / page * page {
             return Err(LiveError::Cannot(format!(
                 "{path} is {set} after {kib} was written; is another program at it?"
@@ -171,10 +164,12 @@ impl Disk {
 
     /// The largest command, in pages.
     pub fn io_pages(&self) -> Result<u64, LiveError> {
-        let of_device = || {
-            Ok(read_kib(&format!("/sys/block/{}/queue/max_sectors_kb", self.name))? * 1024 / PAGE)
-        };
-        self.io_pages.map_or_else(of_device, Ok)
+        let of_device = || Host::here().device(self.number).max_request;
+        self.io_pages
+            .or_else(|| Some(of_device()? / PAGE))
+            .ok_or_else(|| {
+                LiveError::Cannot(format!("/dev/{} has no max_sectors_kb; {RETRY}", self.name))
+            })
     }
 
     /// Waits until nothing is under way: a page that has not arrived cannot be dropped, nor mapped by a neighbour's fault.
@@ -184,7 +179,7 @@ impl Disk {
             let got = self
                 .stat
                 .read_at(&mut text, 0)
-                .map_err(|e| LiveError::io("/sys/block/*/stat", e))?;
+                .map_err(|e| LiveError::io("counters of a disk", e))?;
             // The ninth number: requests that were begun and whose pages have not been told. What the neighbour
             // 'inflight' counts has left it a moment before that.
             let under_way = text[..got]
@@ -209,13 +204,6 @@ impl Disk {
 
 fn file_name(nth: usize) -> String {
     format!("file{nth}")
-}
-
-fn read_kib(path: &str) -> Result<u64, LiveError> {
-    let text = std::fs::read_to_string(path).map_err(|e| LiveError::io(path, e))?;
-    text.trim()
-        .parse()
-        .map_err(|_| LiveError::Cannot(format!("{path} holds '{}', no number", text.trim())))
 }
 
 fn open(mount: &OwnedFd, nth: usize, place: &str) -> Result<File, LiveError> {
@@ -250,37 +238,18 @@ fn number_of(file: &File, inode: u64) -> Result<DeviceNumber, LiveError> {
     let failed = |e: std::io::Error| LiveError::io("cannot lock a file of ours (flock)", e);
     rustix::fs::flock(file, rustix::fs::FlockOperation::LockShared)
         .map_err(|e| failed(e.into()))?;
-    let locks =
-        std::fs::read_to_string("/proc/locks").map_err(|e| LiveError::io("/proc/locks", e))?;
-    // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
-    let own = std::process::id().to_string();
-    let number = locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let mut place = words
-            .get(5)
-            .filter(|_| words.get(4) == Some(&own.as_str()))?
-            .split(':');
-        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
-        let (major, minor, of) = (
-            hex(place.next()?)?,
-            hex(place.next()?)?,
-            place.next()?.parse::<u64>().ok()?,
-        );
-        (of == inode).then_some(DeviceNumber { major, minor })
-    });
+    let number = Host::here().device_of_lock(std::process::id(), inode);
+    let number = number.map_err(|e| LiveError::io("the list of locks (/proc/locks)", e))?;
     number.ok_or_else(|| {
-        LiveError::Cannot(format!("/proc/locks has no lock of inode {inode}; {RETRY}"))
+        LiveError::Cannot(format!("no lock of inode {inode} in /proc/locks; {RETRY}"))
     })
 }
 
 /// An overlay over a mount that has no place, and an empty folder: an overlay without an upper layer needs two others.
 fn overlay(below: &OwnedFd) -> Result<(OwnedFd, TempDir), LiveError> {
     let empty = tempfile::tempdir().map_err(|e| LiveError::io("no empty folder", e))?;
-    let lower = format!(
-        "{}:/proc/self/fd/{}",
-        empty.path().display(),
-        below.as_raw_fd()
-    );
+    let (upper, lower) = (empty.path(), descriptor_path(below));
+    let lower = format!("{}:{}", upper.display(), lower.display());
     let mounted = (|| {
         let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(&fs, "lowerdir", lower.as_str())?;
@@ -388,21 +357,14 @@ fn attach(file: &str) -> Result<String, LiveError> {
 
 /// Detaches devices of runs that were killed in the moment between attaching and marking.
 fn detach_stale() {
-    for entry in std::fs::read_dir("/sys/block")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Ok(backing) = std::fs::read_to_string(entry.path().join("loop/backing_file")) else {
-            continue;
-        };
-        let Some(owner) = backing.trim().strip_prefix(&format!("/memfd:{BACKING}")) else {
+    for device in Host::here().loop_devices() {
+        let backing = device.file.unwrap_or_default();
+        let Some(owner) = backing.strip_prefix(&format!("/memfd:{BACKING}")) else {
             continue;
         };
         let owner = owner.trim_end_matches(" (deleted)");
         if is_gone(owner) {
-            let _ = run("losetup", &["-d", &format!("/dev/{name}")], "");
+            let _ = run("losetup", &["-d", &format!("/dev/{}", device.name)], "");
         }
     }
 }

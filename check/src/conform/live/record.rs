@@ -415,6 +415,6 @@ fn line(out: &mut dyn Write, value: &impl Serialize) -> Result<(), LiveError> {
 /// The running kernel's release.
 #[must_use]
 pub fn kernel() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_or("unknown".to_string(), |text| text.trim().to_string())
+    let release = foreread_os::host::Host::here().kernel_release();
+    release.unwrap_or_else(|| "unknown".to_string())
 }

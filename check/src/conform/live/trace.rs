@@ -6,7 +6,7 @@
 
 use super::{LiveError, RETRY};
 use foreread_observe::tracefs::{self, Instance, Root, TracefsError};
-use foreread_os::device_number::DeviceNumber;
+use foreread_os::host::DeviceNumber;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use std::fs::File;

@@ -19,6 +19,8 @@ use super::RealError;
 use super::guard::Guard;
 use super::tools::Tools;
 use foreread_lab::live::Scratch;
+use foreread_os::host::Host;
+use foreread_os::host::devices::{disk_setting, write_setting};
 use rustix::fs::Advice;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -87,7 +89,7 @@ impl LoopDevice {
                 path.display()
             ))
         };
-        std::fs::write(&path, kib.to_string()).map_err(needs)
+        write_setting(&path, kib).map_err(needs)
     }
 
     /// Drops what the kernel holds of it.
@@ -105,23 +107,15 @@ impl LoopDevice {
 
 /// How far every loop device is read ahead.
 fn settings() -> Vec<(PathBuf, Vec<u8>)> {
-    let all = std::fs::read_dir("/sys/block")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let names = all
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|n| n.starts_with("loop"));
-    names
-        .map(|name| setting(&name))
+    let devices = Host::here().loop_devices().into_iter();
+    devices
+        .map(|device| setting(&device.name))
         .filter_map(|path| std::fs::read(&path).ok().map(|text| (path, text)))
         .collect()
 }
 
 fn setting(name: &str) -> PathBuf {
-    Path::new("/sys/block")
-        .join(name)
-        .join("queue/read_ahead_kb")
+    PathBuf::from(disk_setting(name))
 }
 
 /// Attaches the file, opens the device and has it detached: it stays for as long as it is open.
@@ -150,14 +144,8 @@ fn attach(tools: &Tools, scratch: &Scratch, direct: &str) -> Result<(File, Strin
 /// The device that the file of this link is attached to and that is not being detached.
 fn attached_to(link: &Path) -> Option<String> {
     let own = std::fs::read_link(link).ok()?;
-    let devices = std::fs::read_dir("/sys/block").ok()?.flatten();
-    let said = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-    let is_ours = |device: &PathBuf| {
-        said(device.join("loop/backing_file")).trim_end() == own.to_string_lossy()
-            && said(device.join("loop/autoclear")).trim_end() == "0"
-    };
-    let device = devices.map(|entry| entry.path()).find(is_ours)?;
-    device
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
+    let mut devices = Host::here().loop_devices().into_iter();
+    let is_ours = |file: &str| file == own.to_string_lossy();
+    let device = devices.find(|one| one.file.as_deref().is_some_and(is_ours) && !one.is_detaching);
+    device.map(|device| device.name)
 }

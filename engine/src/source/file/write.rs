@@ -16,7 +16,7 @@ use super::version::{Identity, Pick};
 use crate::source::SourceError;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -111,7 +111,7 @@ impl Core {
         if self.device {
             let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
             // By descriptor: another device may bear the name by now.
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let path = foreread_os::open::descriptor_path(file);
             let claim = rustix::fs::open(path, flags, Mode::empty())
                 .map_err(|errno| self.io("locking", errno))?;
             let _ = self.writes.claim.set(Some(claim));

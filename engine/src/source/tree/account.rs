@@ -11,6 +11,7 @@
 //! Example: a folder of 1,000,000 objects with names of 8 bytes and ETags of 40. Its listing, and the numbers by which the kernel knows
 //! them, are about 650 MB.
 
+use foreread_os::host::Host;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ static USED: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn max_name_bytes() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
-    *LIMIT.get_or_init(|| MAX_NAME_BYTES.min(crate::cgroup::machine_memory() / 4))
+    *LIMIT.get_or_init(|| MAX_NAME_BYTES.min(Host::here().memory_bytes() / 4))
 }
 
 /// Bytes that names of all listings and mounts of this process take now.

@@ -16,7 +16,7 @@ use crate::source::{
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -152,8 +152,8 @@ impl Tree for Folder {
         let meta = meta_of(&meta)
             .filter(|meta| meta.kind == Kind::File)
             .ok_or_else(|| fails(Errno::ISDIR))?;
-        let by_descriptor = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let opened = FileSource::open_called(Path::new(&by_descriptor), self.path_of(path));
+        let by_descriptor = foreread_os::open::descriptor_path(&fd);
+        let opened = FileSource::open_called(&by_descriptor, self.path_of(path));
         let source = opened.map_err(|error| fails(Errno::from_raw_os_error(error.errno)))?;
         // The source took its own look in between: with the same before and after, it saw the same.
         if meta_of(&rustix::fs::fstat(&fd).map_err(fails)?).as_ref() != Some(&meta) {

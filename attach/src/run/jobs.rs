@@ -1,4 +1,4 @@
-//! Threads that carry out the core's jobs on the page cache, and wait for the bytes.
+//! The core's jobs on the page cache: the threads of a pool carry them out, and wait for the bytes.
 //!
 //! ```text
 //!   demand  is the first byte there?  the command reads it; only when it has arrived is of interest
@@ -9,7 +9,7 @@
 //! when they are first needed.
 
 use super::find;
-use foreread_os::threads::spawn_with_stack;
+use crate::pool::{Next, Pool, Work};
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
@@ -21,13 +21,11 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Threads, at most.
 const MAX_THREADS: usize = 96;
-/// They call the kernel and little else.
-const STACK_BYTES: usize = 128 << 10;
 
 /// How a job reaches its file.
 #[derive(Clone)]
@@ -65,87 +63,75 @@ pub struct Ended {
     pub asked: u64,
 }
 
+/// Jobs that wait, and those that have ended.
 #[derive(Default)]
-struct Shared {
-    queue: VecDeque<Task>,
-    idle: usize,
-    threads: usize,
+pub struct JobQueue {
+    tasks: VecDeque<Task>,
     ended: Vec<Ended>,
     is_over: bool,
 }
 
-/// See the head of this file.
-pub struct Pool {
-    shared: Arc<(Mutex<Shared>, Condvar)>,
+struct JobWork {
     wake: Arc<OwnedFd>,
 }
 
-impl Pool {
-    /// A pool that writes to `wake`, an event descriptor, whenever a job has ended.
-    pub fn new(wake: Arc<OwnedFd>) -> Pool {
-        Pool {
-            shared: Arc::default(),
-            wake,
+impl Work for JobWork {
+    type Queue = JobQueue;
+    type Task = Task;
+    type Ended = Ended;
+
+    fn next(&self, queue: &mut JobQueue) -> Next<Task> {
+        match queue.tasks.pop_front() {
+            _ if queue.is_over => Next::End,
+            Some(task) => Next::Task(task),
+            None => Next::Wait,
         }
+    }
+
+    fn carry_out(&self, task: Task) -> Ended {
+        carry_out(task)
+    }
+
+    fn ended(&self, queue: &mut JobQueue, ended: Ended) -> bool {
+        queue.ended.push(ended);
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        false
+    }
+}
+
+/// The jobs of a run, and the threads that do them.
+pub struct Jobs(Pool<JobWork>);
+
+impl Jobs {
+    /// Writes to `wake`, an event descriptor, whenever a job has ended.
+    pub fn new(wake: Arc<OwnedFd>) -> Jobs {
+        let work = JobWork { wake };
+        Jobs(Pool::new("foreread-ahead", work, JobQueue::default()))
     }
 
     /// Does `task` on a thread of the pool.
     pub fn run(&self, task: Task) {
-        let (lock, ready) = &*self.shared;
-        let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.queue.push_back(task);
-        if shared.idle >= shared.queue.len() {
-            return ready.notify_one();
-        }
-        if shared.threads < MAX_THREADS {
-            let (state, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
-            let thread =
-                spawn_with_stack("foreread-ahead", STACK_BYTES, move || serve(&state, &wake));
-            // Without a thread more the others do it, later. Without any the run reads nothing ahead.
-            shared.threads += usize::from(thread.is_ok());
-        }
+        // Where the system refuses all threads the run reads nothing ahead.
+        self.0.add(MAX_THREADS, |queue| {
+            queue.tasks.push_back(task);
+            queue.tasks.len()
+        });
     }
 
     /// The jobs that have ended since the last call.
     pub fn ended(&self) -> Vec<Ended> {
-        std::mem::take(
-            &mut self
-                .shared
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .ended,
-        )
+        self.0.look(|queue| std::mem::take(&mut queue.ended))
     }
 }
 
-impl Drop for Pool {
+impl Drop for Jobs {
     /// Threads that wait for a storage are not waited for: they end by themselves, or with the process.
     fn drop(&mut self) {
-        let (lock, ready) = &*self.shared;
-        let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.is_over = true;
-        shared.queue.clear();
-        ready.notify_all();
-    }
-}
-
-fn serve(state: &(Mutex<Shared>, Condvar), wake: &OwnedFd) {
-    let (lock, ready) = state;
-    let mut shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
-    while !shared.is_over {
-        let Some(task) = shared.queue.pop_front() else {
-            shared.idle += 1;
-            shared = ready.wait(shared).unwrap_or_else(PoisonError::into_inner);
-            shared.idle -= 1;
-            continue;
-        };
-        drop(shared);
-        let ended = carry_out(task);
-        shared = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.ended.push(ended);
-        // A counter that is full wakes as well.
-        let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+        self.0.change(|queue| {
+            queue.is_over = true;
+            queue.tasks.clear();
+        });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The number of a block device, as the kernel writes it: `8:1` is the first partition of the first SCSI disk.
 
+use rustix::fs::{FileType, Stat};
 use std::fmt;
 
 /// Major and minor number of a device.
@@ -21,6 +22,12 @@ impl DeviceNumber {
         }
     }
 
+    /// Of the block device that a file is, otherwise of what its file system is on.
+    pub(super) fn below(stat: &Stat) -> DeviceNumber {
+        let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+        DeviceNumber::of(if is_device { stat.st_rdev } else { stat.st_dev })
+    }
+
     /// Reads `MAJOR:MINOR`.
     #[must_use]
     pub fn parse(text: &str) -> Option<DeviceNumber> {
@@ -29,13 +36,6 @@ impl DeviceNumber {
             major: major.parse().ok()?,
             minor: minor.parse().ok()?,
         })
-    }
-
-    /// Those of the mounted file systems, by the text of `/proc/self/mountinfo` (`31 24 254:0 / / rw - ext4 /dev/vda rw`).
-    pub fn mounted(mounts: &str) -> impl Iterator<Item = DeviceNumber> {
-        mounts
-            .lines()
-            .filter_map(|line| DeviceNumber::parse(line.split(' ').nth(2)?))
     }
 }
 
@@ -57,12 +57,6 @@ mod tests {
             (259, 300_000, "259:300000")
         );
         assert_eq!(DeviceNumber::parse("259:300000"), Some(number));
-        let mounts =
-            "31 24 254:0 / / rw - ext4 /dev/vda rw\n\n40 24 0:45 / /mnt rw - nfs a:/b rw\n";
-        let mounted: Vec<String> = DeviceNumber::mounted(mounts)
-            .map(|number| number.to_string())
-            .collect();
-        assert_eq!(mounted, ["254:0", "0:45"]);
         assert_eq!(
             (DeviceNumber::parse("259"), DeviceNumber::parse("a:1")),
             (None, None)

@@ -1,0 +1,284 @@
+//! A filling: the pool's threads fetch piece after piece of a plan, as long as the storage and the memory take one.
+//!
+//! ```text
+//!   FillState ──next piece──► a thread: opens, readahead(2), waits ──► FillState
+//!     └─ budget is empty ──► one thread looks every 5 ms whether the program has come to the next range
+//! ```
+
+use super::budget::Budget;
+use super::files::open_as_planned;
+use super::left_out::LeftOut;
+use super::state::{
+    Done, Fetch, FillCounts, FillState, FillTask, MAX_IN_FLIGHT, PIECE_BYTES, Piece,
+};
+use crate::pool::{Next, Pool, Work};
+use foreread_pagecache::{readahead, resident};
+use foreread_plan::Plan;
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often is looked whether the program has come to the first range that the memory had no room for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How a plan is brought into the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct FillSettings {
+    /// Bytes that may be fetched.
+    pub budget: Budget,
+    /// A program reads along: when the budget is used up, wait until it has used that. Otherwise end.
+    pub follows_program: bool,
+    /// Keep the time of each fetch, for [`super::judge`].
+    pub keeps_times: bool,
+}
+
+/// The end of a filling.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// Counts.
+    pub counts: FillCounts,
+    /// What was not read.
+    pub left_out: Vec<LeftOut>,
+    /// The memory had no room for the rest.
+    pub out_of_room: bool,
+    /// Files of which the kernel does not say what is cached: they were read whole.
+    pub unknown_files: u64,
+    /// What a lone fetch waits for its first bytes, in nanoseconds; 0 where nothing was fetched.
+    pub latency_ns: u64,
+    /// The greatest rate, in bytes a second.
+    pub rate: u64,
+    /// From the start to the last fetch.
+    pub seconds: f64,
+    /// Each fetch, where times are kept.
+    pub fetches: Vec<Fetch>,
+    /// Fetches that were given up, because the storage did not answer.
+    pub given_up: u32,
+}
+
+impl Filled {
+    /// Whether every file of the plan is gone, or another one by now.
+    #[must_use]
+    pub fn has_nothing(&self) -> bool {
+        self.counts.planned_bytes > 0 && self.counts.left_out_bytes == self.counts.planned_bytes
+    }
+}
+
+/// A filling under way.
+pub struct Filler {
+    pool: Pool<Filling>,
+}
+
+/// What its threads share and do not change.
+struct Filling {
+    plan: Arc<Plan>,
+    settings: FillSettings,
+    since: Instant,
+    /// It was ended from outside.
+    is_stopped: AtomicBool,
+    /// The largest piece of each device.
+    pieces: Mutex<HashMap<u64, u64>>,
+}
+
+impl Filler {
+    /// Begins.
+    ///
+    /// # Errors
+    /// There are no more threads.
+    pub fn start(plan: Arc<Plan>, settings: FillSettings) -> std::io::Result<Filler> {
+        let state = FillState::new(&plan, settings.budget);
+        let lens = plan.ranges.iter().map(|range| range.len);
+        let pieces: u64 = lens.map(|len| len.div_ceil(PIECE_BYTES)).sum();
+        let filling = Filling {
+            plan,
+            settings,
+            since: Instant::now(),
+            is_stopped: AtomicBool::new(false),
+            pieces: Mutex::default(),
+        };
+        let pool = Pool::new("foreread-warm", filling, state);
+        for number in 0..pieces.min(u64::from(MAX_IN_FLIGHT)) {
+            match pool.add_thread() {
+                Err(error) if number == 0 => return Err(error),
+                // Fewer are slower, and as right.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(Filler { pool })
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn counts(&self) -> FillCounts {
+        self.pool.look(|state| state.counts)
+    }
+
+    /// Whether nothing more will be fetched.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.pool.threads() == 0
+    }
+
+    /// Begins no more fetches.
+    pub fn stop(&self) {
+        let is_stopped = &self.pool.work().is_stopped;
+        self.pool
+            .change(|_| is_stopped.store(true, Ordering::Release));
+    }
+
+    /// Waits for all of the plan; once it was stopped, for what is in flight, and no longer than 1.5 s after the last sign of it.
+    #[must_use]
+    pub fn end(&self) -> Filled {
+        let filling = self.pool.work();
+        self.pool.join(|| filling.is_stopped());
+        self.pool.look(|state| filling.filled(state))
+    }
+}
+
+impl Work for Filling {
+    type Queue = FillState;
+    type Task = FillTask;
+    type Ended = FillEnded;
+
+    fn next(&self, state: &mut FillState) -> Next<FillTask> {
+        if self.is_stopped() {
+            return Next::End;
+        }
+        state.next(&self.plan, self.settings.follows_program)
+    }
+
+    fn carry_out(&self, task: FillTask) -> FillEnded {
+        match task {
+            FillTask::Fetch(piece) => {
+                let since = Instant::now();
+                let done = self.fetch(&piece);
+                FillEnded::Fetched {
+                    piece,
+                    done,
+                    took: since.elapsed(),
+                    at: self.since.elapsed(),
+                }
+            }
+            FillTask::Look(file, range) => {
+                self.look(file, &range);
+                FillEnded::Looked
+            }
+        }
+    }
+
+    fn ended(&self, state: &mut FillState, ended: FillEnded) -> bool {
+        match ended {
+            FillEnded::Looked => state.looked(),
+            FillEnded::Fetched {
+                piece,
+                done,
+                took,
+                at,
+            } => state.finish(*piece, done, took, at, self.settings.keeps_times),
+        }
+        true
+    }
+}
+
+/// What came of a [`FillTask`].
+enum FillEnded {
+    Fetched {
+        piece: Box<Piece>,
+        done: Done,
+        took: Duration,
+        /// Since the start of the filling.
+        at: Duration,
+    },
+    Looked,
+}
+
+impl Filling {
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    fn filled(&self, state: &mut FillState) -> Filled {
+        let path = |file: &u32| self.plan.files[*file as usize].path.clone();
+        let named = state.bad.iter().filter(|(_, why)| !why.is_empty());
+        let left_out = LeftOut::named(named.map(|(file, why)| LeftOut {
+            path: path(file),
+            why: why.clone(),
+        }));
+        Filled {
+            plan: Arc::clone(&self.plan),
+            counts: state.counts,
+            left_out,
+            out_of_room: state.out_of_room,
+            unknown_files: state.unknown.len() as u64,
+            latency_ns: state.meter.latency_ns(),
+            rate: state.meter.rate(),
+            seconds: state.last.as_secs_f64(),
+            fetches: std::mem::take(&mut state.fetches),
+            given_up: state.in_flight(),
+        }
+    }
+
+    /// Waits until more of this range is cached than at first: the program is there. Or until the end.
+    fn look(&self, file: u32, range: &Range<u64>) {
+        let cached = || {
+            let (file, _) = open_as_planned(&self.plan.files[file as usize]).ok()?;
+            resident::cached(&file, range).ok().flatten()
+        };
+        let first = cached();
+        while !self.is_stopped() {
+            std::thread::sleep(LOOK_EVERY);
+            // A file that cannot be asked any more, or is all there, is looked at by the fetch.
+            if cached() > first || first.is_none() || first == Some(range.end - range.start) {
+                return;
+            }
+        }
+    }
+
+    /// Brings a piece in, as far as it is not there.
+    fn fetch(&self, piece: &Piece) -> Done {
+        let mut done = Done::default();
+        let since = Instant::now();
+        let mut run = || -> Result<(), String> {
+            let (file, dev) = open_as_planned(&self.plan.files[piece.file as usize])?;
+            let most = self.piece_bytes(dev, &file);
+            let text = |error: std::io::Error| error.to_string();
+            let absent = resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
+            if let Some(first) = absent.first() {
+                done.is_unknown = resident::cached(&file, first).map_err(text)?.is_none();
+                readahead::wait(&file, &(first.start..first.start + 1)).map_err(text)?;
+                done.first_ns = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            }
+            absent
+                .iter()
+                .try_for_each(|part| readahead::wait(&file, part))
+                .map_err(text)?;
+            // The kernel leaves out what it finds no memory for at once.
+            if !absent.is_empty() && !done.is_unknown {
+                let again =
+                    resident::fetch_absent(&file, piece.range.clone(), most).map_err(text)?;
+                again
+                    .iter()
+                    .try_for_each(|part| readahead::wait(&file, part))
+                    .map_err(text)?;
+            }
+            done.fetched = absent;
+            Ok(())
+        };
+        done.failed = run().err();
+        done
+    }
+
+    fn piece_bytes(&self, dev: u64, file: &File) -> u64 {
+        let pieces = || self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pieces().get(&dev).copied();
+        // Without the lock: the file system may not answer.
+        let bytes = known.unwrap_or_else(|| readahead::piece_bytes(file));
+        pieces().insert(dev, bytes);
+        bytes
+    }
+}

@@ -1,0 +1,60 @@
+//! Facts of the host, from `/proc` and `/sys`. No other module opens these folders, but for what processes and tracefs have there.
+//!
+//! ```text
+//!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices
+//!   device_number  8:1, as stat(2), mountinfo and sysfs have it
+//!   mounts         what is mounted where, by mountinfo
+//!   memory         memory of the machine, limits of control groups, what may still be cached
+//! ```
+//! A test makes a [`Host`] with a `proc` and a `sys` in a folder for temporary files.
+//!
+//! Never: fails. What the kernel does not say is absent.
+
+mod device_number;
+pub mod devices;
+pub mod memory;
+mod mounts;
+
+pub use device_number::DeviceNumber;
+pub use mounts::Mount;
+
+use std::path::{Path, PathBuf};
+
+/// Where the kernel shows its facts.
+#[derive(Clone, Debug)]
+pub struct Host {
+    proc: PathBuf,
+    sys: PathBuf,
+}
+
+impl Host {
+    /// This one.
+    #[must_use]
+    pub fn here() -> Host {
+        Host::below(Path::new("/"))
+    }
+
+    /// One with its `proc` and `sys` in this folder.
+    #[must_use]
+    pub fn below(root: &Path) -> Host {
+        Host {
+            proc: root.join("proc"),
+            sys: root.join("sys"),
+        }
+    }
+
+    /// The release of the kernel, such as `6.18.5`.
+    #[must_use]
+    pub fn kernel_release(&self) -> Option<String> {
+        text(&self.proc.join("sys/kernel/osrelease"))
+    }
+}
+
+fn text(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_string())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    text(path)?.parse().ok()
+}

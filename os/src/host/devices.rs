@@ -1,0 +1,350 @@
+//! Block devices and their settings in sysfs.
+//!
+//! ```text
+//!   stat: 254:1 ──► sys/dev/block/254:1 is a partition ──► ../queue: read_ahead_kb 8192, max_sectors_kb 4096
+//!   stat: 0:52  ──► no block device (NFS, FUSE, btrfs)  ──► sys/class/bdi/0:52/read_ahead_kb
+//! ```
+//! Never: writes to a setting unasked.
+
+use super::{DeviceNumber, Host, number, text};
+use rustix::fs::{fstat, stat};
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a sector, as sysfs counts them.
+const SECTOR_BYTES: u64 = 512;
+
+/// The device below a file: a whole disk, or a mount that is on no single one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// The disk's number, or the mount's: `8:0` or `0:44`.
+    pub number: DeviceNumber,
+    /// The disk's name, such as `sdb`; a mount without a disk (NFS, FUSE) has none.
+    pub name: Option<String>,
+    /// `read_ahead_kb`, in bytes.
+    pub read_ahead: Option<u64>,
+    /// `max_sectors_kb`, in bytes: the largest request.
+    pub max_request: Option<u64>,
+    /// Whether it is a disk that turns.
+    pub rotates: Option<bool>,
+}
+
+impl Device {
+    /// The path of its `read_ahead_kb`.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        self.name
+            .as_deref()
+            .map_or_else(|| mount_setting(&self.number.to_string()), disk_setting)
+    }
+}
+
+/// The path of a disk's `read_ahead_kb`.
+#[must_use]
+pub fn disk_setting(name: &str) -> String {
+    format!("/sys/block/{name}/queue/read_ahead_kb")
+}
+
+/// The path of the `read_ahead_kb` of a mount with this number.
+#[must_use]
+pub fn mount_setting(number: &str) -> String {
+    format!("/sys/class/bdi/{number}/read_ahead_kb")
+}
+
+/// The path of the `read_ahead_kb` of a btrfs with this UUID.
+#[must_use]
+pub fn btrfs_setting(uuid: &str) -> String {
+    format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")
+}
+
+/// Whether a path is that of a disk's `read_ahead_kb`.
+#[must_use]
+pub fn is_disk_setting(path: &Path) -> bool {
+    path.starts_with("/sys") && path.ends_with("queue/read_ahead_kb")
+}
+
+/// The value of a setting.
+///
+/// # Errors
+/// It cannot be read, or is no number.
+pub fn read_setting(path: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(path)?;
+    text.trim()
+        .parse()
+        .map_err(|_| io::Error::other(format!("'{}' is no number", text.trim())))
+}
+
+/// Writes a value to a setting.
+///
+/// # Errors
+/// The caller may not, or the kernel refuses it.
+pub fn write_setting(path: &Path, value: u64) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).truncate(true).open(path)?;
+    file.write_all(value.to_string().as_bytes())
+}
+
+/// A disk or a partition: its folder in sysfs.
+#[derive(Clone, Debug)]
+pub struct BlockDevice(PathBuf);
+
+impl BlockDevice {
+    /// Its name, such as `sda1`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.0
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    fn number(&self) -> Option<DeviceNumber> {
+        DeviceNumber::parse(&text(&self.0.join("dev"))?)
+    }
+
+    /// Whether it is a part of a disk.
+    #[must_use]
+    pub fn is_partition(&self) -> bool {
+        self.0.join("partition").exists()
+    }
+
+    /// Itself, or the disk that it is a part of: a partition has no queue.
+    #[must_use]
+    pub fn disk(&self) -> BlockDevice {
+        let up = self.0.parent().filter(|_| self.is_partition());
+        BlockDevice(up.unwrap_or(&self.0).to_path_buf())
+    }
+
+    /// The numbers of its partitions.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<DeviceNumber> {
+        let below = entries(&self.0).map(BlockDevice);
+        below
+            .filter(BlockDevice::is_partition)
+            .filter_map(|part| part.number())
+            .collect()
+    }
+
+    /// The path of its `read_ahead_kb`, which a partition does not have.
+    #[must_use]
+    pub fn setting(&self) -> PathBuf {
+        self.0.join("queue/read_ahead_kb")
+    }
+}
+
+/// The node of a block device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockNode {
+    /// Its number.
+    pub number: DeviceNumber,
+    /// Its path below `/dev`.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub size: u64,
+}
+
+/// A loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopDevice {
+    /// Its name, such as `loop7`.
+    pub name: String,
+    /// The file that it is attached to.
+    pub file: Option<String>,
+    /// It is detached when its last user closes it.
+    pub is_detaching: bool,
+}
+
+impl Host {
+    /// The device whose file system has `path`, or that `path` is.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be asked.
+    pub fn device_of(&self, path: &Path) -> io::Result<Device> {
+        Ok(self.device(DeviceNumber::below(&stat(path)?)))
+    }
+
+    /// The device whose file system has `file`, or that `file` is.
+    ///
+    /// # Errors
+    /// The file cannot be asked.
+    pub fn device_of_file(&self, file: impl AsFd) -> io::Result<Device> {
+        Ok(self.device(DeviceNumber::below(&fstat(file)?)))
+    }
+
+    /// The device of this number; of a partition its disk.
+    #[must_use]
+    pub fn device(&self, of: DeviceNumber) -> Device {
+        let disk = self.block_device(of).ok().map(|block| block.disk());
+        let queue = |name: &str| number(&disk.as_ref()?.0.join("queue").join(name));
+        let bdi = self.sys.join("class/bdi").join(of.to_string());
+        // A hostile or mad setting does not overflow.
+        let kib = |n: u64| n.saturating_mul(1024);
+        let read_ahead = queue("read_ahead_kb").or_else(|| number(&bdi.join("read_ahead_kb")));
+        Device {
+            number: disk.as_ref().and_then(BlockDevice::number).unwrap_or(of),
+            name: disk.as_ref().map(BlockDevice::name),
+            read_ahead: read_ahead.map(kib),
+            max_request: queue("max_sectors_kb").map(kib),
+            rotates: queue("rotational").map(|flag| flag == 1),
+        }
+    }
+
+    /// The block device of this number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn block_device(&self, number: DeviceNumber) -> io::Result<BlockDevice> {
+        let link = self.sys.join("dev/block").join(number.to_string());
+        Ok(BlockDevice(fs::canonicalize(link)?))
+    }
+
+    /// All disks and partitions.
+    #[must_use]
+    pub fn block_nodes(&self) -> Vec<BlockNode> {
+        let node = |folder: PathBuf| {
+            let uevent = text(&folder.join("uevent"))?;
+            let name = uevent
+                .lines()
+                .find_map(|line| line.strip_prefix("DEVNAME="))?;
+            Some(BlockNode {
+                number: DeviceNumber::parse(folder.file_name()?.to_str()?)?,
+                path: Path::new("/dev").join(name),
+                size: number(&folder.join("size"))?.saturating_mul(SECTOR_BYTES),
+            })
+        };
+        entries(&self.sys.join("dev/block"))
+            .filter_map(node)
+            .collect()
+    }
+
+    /// All loop devices.
+    #[must_use]
+    pub fn loop_devices(&self) -> Vec<LoopDevice> {
+        let device = |folder: PathBuf| {
+            let name = folder.file_name()?.to_str()?.to_string();
+            name.starts_with("loop").then(|| LoopDevice {
+                name,
+                file: text(&folder.join("loop/backing_file")),
+                is_detaching: number(&folder.join("loop/autoclear")) != Some(0),
+            })
+        };
+        entries(&self.sys.join("block"))
+            .filter_map(device)
+            .collect()
+    }
+
+    /// The counters of a disk (`Documentation/block/stat.rst` of the kernel), opened.
+    ///
+    /// # Errors
+    /// There is no such disk.
+    pub fn open_disk_counters(&self, name: &str) -> io::Result<fs::File> {
+        fs::File::open(self.sys.join("block").join(name).join("stat"))
+    }
+}
+
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, file: &str, text: &str) {
+        let path = root.join("sys").join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+
+    /// A machine with the disk 8:0 and its partition 8:1.
+    fn machine() -> (tempfile::TempDir, Host) {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let host = Host::below(root.path());
+        write(root.path(), "block/sda/queue/read_ahead_kb", "128\n");
+        write(root.path(), "block/sda/queue/max_sectors_kb", "1280\n");
+        write(root.path(), "block/sda/queue/rotational", "1\n");
+        write(root.path(), "block/sda/dev", "8:0\n");
+        write(root.path(), "block/sda/sda1/partition", "1\n");
+        write(root.path(), "block/sda/sda1/dev", "8:1\n");
+        let links = root.path().join("sys/dev/block");
+        fs::create_dir_all(&links).expect("made");
+        for (link, to) in [("8:0", "../../block/sda"), ("8:1", "../../block/sda/sda1")] {
+            std::os::unix::fs::symlink(to, links.join(link)).expect("linked");
+        }
+        (root, host)
+    }
+
+    fn at(text: &str) -> DeviceNumber {
+        DeviceNumber::parse(text).expect("a number")
+    }
+
+    #[test]
+    fn a_partition_has_the_queue_of_its_disk() {
+        let (_root, host) = machine();
+        let device = host.device(at("8:1"));
+        assert_eq!(
+            (device.read_ahead, device.max_request, device.rotates),
+            (Some(128 << 10), Some(1280 << 10), Some(true))
+        );
+        assert_eq!(device.setting(), "/sys/block/sda/queue/read_ahead_kb");
+        assert_eq!(
+            (&device, device.number),
+            (&host.device(at("8:0")), at("8:0"))
+        );
+        assert_eq!(host.device(at("9:9")).read_ahead, None);
+        let disk = host.block_device(at("8:1")).expect("it is there").disk();
+        assert_eq!(
+            (disk.name(), disk.partitions()),
+            ("sda".into(), vec![at("8:1")])
+        );
+        assert!(!disk.is_partition() && disk.setting().exists());
+    }
+
+    #[test]
+    fn without_a_block_device_the_bdi_is_asked() {
+        let (root, host) = machine();
+        write(root.path(), "class/bdi/0:44/read_ahead_kb", "15360\n");
+        write(root.path(), "class/bdi/0:45/read_ahead_kb", "many\n");
+        let most = u64::MAX.to_string();
+        write(root.path(), "class/bdi/0:46/read_ahead_kb", &most);
+        let device = host.device(at("0:44"));
+        assert_eq!((&device.name, device.read_ahead), (&None, Some(15 << 20)));
+        assert_eq!(device.setting(), "/sys/class/bdi/0:44/read_ahead_kb");
+        assert_eq!(host.device(at("0:45")).read_ahead, None);
+        assert_eq!(host.device(at("0:46")).read_ahead, Some(u64::MAX));
+        assert!(host.device_of(Path::new("/no/such/file")).is_err());
+    }
+
+    #[test]
+    fn nodes_and_loop_devices_are_listed() {
+        let (root, host) = machine();
+        write(
+            root.path(),
+            "block/sda/uevent",
+            "MAJOR=8\nMINOR=0\nDEVNAME=sda\n",
+        );
+        write(root.path(), "block/sda/size", "16\n");
+        let node = BlockNode {
+            number: at("8:0"),
+            path: "/dev/sda".into(),
+            size: 8192,
+        };
+        assert_eq!(host.block_nodes(), [node]);
+        write(
+            root.path(),
+            "block/loop3/loop/backing_file",
+            "/tmp/a (deleted)\n",
+        );
+        write(root.path(), "block/loop3/loop/autoclear", "0\n");
+        let device = LoopDevice {
+            name: "loop3".into(),
+            file: Some("/tmp/a (deleted)".into()),
+            is_detaching: false,
+        };
+        assert_eq!(host.loop_devices(), [device]);
+    }
+}

@@ -1,0 +1,131 @@
+//! What is mounted where, and which file system has a lock (proc_pid_mountinfo(5), proc_locks(5)).
+//!
+//! ```text
+//!   31 24 254:0 / /mnt rw,noatime shared:1 - ext4 /dev/vda rw
+//!         number root point                  kind        options
+//! ```
+
+use super::{DeviceNumber, Host};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// A line of mountinfo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What its files have in `st_dev`.
+    pub number: DeviceNumber,
+    /// The folder of the file system that is mounted.
+    pub root: PathBuf,
+    /// Where.
+    pub point: PathBuf,
+    /// The file system, such as `ext4`.
+    pub kind: String,
+    /// Those of the file system, divided by commas.
+    pub options: String,
+}
+
+impl Mount {
+    fn parse(line: &[u8]) -> Option<Mount> {
+        let mut words = line.split(|byte| *byte == b' ').skip(2);
+        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let number = DeviceNumber::parse(&text(words.next()?))?;
+        let (root, point) = (path(words.next()?), path(words.next()?));
+        let mut words = words.skip_while(|word| *word != b"-").skip(1);
+        let kind = text(words.next()?);
+        Some(Mount {
+            number,
+            root,
+            point,
+            kind,
+            options: text(words.nth(1)?),
+        })
+    }
+}
+
+/// Blanks and the like are octal: `\040`.
+fn path(word: &[u8]) -> PathBuf {
+    let (mut bytes, mut at) = (Vec::with_capacity(word.len()), 0);
+    while at < word.len() {
+        let octal = word
+            .get(at + 1..at + 4)
+            .filter(|_| word[at] == b'\\')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(octal.unwrap_or(word[at]));
+        at += if octal.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+impl Host {
+    /// What this process sees mounted.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<Mount> {
+        self.mounts_of("self")
+    }
+
+    pub(super) fn mounts_of(&self, process: &str) -> Vec<Mount> {
+        let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
+        text.split(|byte| *byte == b'\n')
+            .filter_map(Mount::parse)
+            .collect()
+    }
+
+    /// The number of the file system, as the kernel itself has it, on which a process has a lock of an inode. stat(2) has another one
+    /// for btrfs.
+    ///
+    /// # Errors
+    /// The list of locks cannot be read.
+    pub fn device_of_lock(&self, pid: u32, inode: u64) -> std::io::Result<Option<DeviceNumber>> {
+        let locks = std::fs::read_to_string(self.proc.join("locks"))?;
+        // 1: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF
+        let of_line = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let is_its = words.get(4)?.parse() == Ok(pid);
+            let mut place = words.get(5).filter(|_| is_its)?.split(':');
+            let mut hex = || u32::from_str_radix(place.next()?, 16).ok();
+            let (major, minor) = (hex()?, hex()?);
+            (place.next()?.parse() == Ok(inode)).then_some(DeviceNumber { major, minor })
+        };
+        Ok(locks.lines().find_map(of_line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn mounts_and_locks_are_read_and_other_lines_passed_over() {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let own = root.path().join("proc/self");
+        std::fs::create_dir_all(&own).expect("room");
+        let mounts = "31 24 254:0 / / rw - ext4 /dev/vda rw\n\n1 2 3 - cgroup2\n\
+            40 24 0:45 /a /mnt\\040a\\134b rw shared:1 - nfs a:/b rw,vers=4\n";
+        std::fs::write(own.join("mountinfo"), mounts).expect("room");
+        let host = Host::below(root.path());
+        let mounts = host.mounts();
+        let numbers: Vec<String> = mounts
+            .iter()
+            .map(|mount| mount.number.to_string())
+            .collect();
+        assert_eq!(numbers, ["254:0", "0:45"]);
+        assert_eq!(mounts[1].point, Path::new("/mnt a\\b"));
+        assert_eq!(mounts[1].root, Path::new("/a"));
+        assert_eq!(
+            (mounts[1].kind.as_str(), mounts[1].options.as_str()),
+            ("nfs", "rw,vers=4")
+        );
+        let locks = "1: POSIX ADVISORY\n2: FLOCK  ADVISORY  READ 811 00:2b:257 0 EOF\n";
+        std::fs::write(root.path().join("proc/locks"), locks).expect("room");
+        let of = |pid, inode| host.device_of_lock(pid, inode).expect("a list");
+        let number = DeviceNumber {
+            major: 0,
+            minor: 0x2b,
+        };
+        assert_eq!(of(811, 257), Some(number));
+        assert_eq!((of(811, 258), of(812, 257)), (None, None));
+        assert!(Host::here().mounts().len() > 1, "this machine has some");
+    }
+}
