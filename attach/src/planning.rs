@@ -28,7 +28,6 @@ use std::path::{Path, PathBuf};
 /// A plan, and what is not in it.
 #[derive(Debug, Default)]
 pub struct Planned {
-    /// The plan.
     pub plan: Plan,
     /// Files that are left out.
     pub left_out: Vec<LeftOut>,

@@ -23,7 +23,6 @@ pub enum Next<T> {
     Task(T),
     /// Waits until the queue has changed.
     Wait,
-    /// Ends.
     End,
 }
 
@@ -33,7 +32,6 @@ pub trait Work: Send + Sync + 'static {
     type Queue: Send;
     /// A part of it, which one thread does.
     type Task;
-    /// What came of it.
     type Ended;
 
     /// What a thread does now.

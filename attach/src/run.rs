@@ -42,7 +42,6 @@ use look::Waits;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The command and its arguments.
@@ -77,7 +76,6 @@ pub enum RunError {
     Io(#[from] std::io::Error),
 }
 
-/// What came of a run.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RunReport {
     /// From the start to the end of the command.

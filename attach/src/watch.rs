@@ -44,7 +44,6 @@ const NICE: i32 = 10;
 /// What is watched, and how.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// The disk.
     pub disk: WatchedDisk,
     /// From the start of a recording to that of the next.
     pub every: Duration,
@@ -112,7 +111,6 @@ pub enum WatchError {
     Gone(PathBuf, std::io::Error),
 }
 
-/// What happens.
 #[derive(Debug)]
 pub enum WatchEvent<'a> {
     /// It begins, at this value in KiB.

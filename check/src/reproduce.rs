@@ -114,7 +114,6 @@ pub struct Row {
     /// `seed/table/label/column`, each in lower case with dashes. Unlike any other of the reproduction.
     #[serde(default)]
     pub id: String,
-    /// What the row is worth.
     #[serde(default)]
     pub kind: FigureKind,
     /// A miss that was seen before and is on record, so that it fails no call. False for a row that is ok.
@@ -212,7 +211,6 @@ impl Row {
         }
     }
 
-    /// The same of another kind.
     #[must_use]
     pub fn kind(self, kind: FigureKind) -> Row {
         Row {
@@ -301,7 +299,6 @@ impl Row {
         }
     }
 
-    /// The same with a reason.
     #[must_use]
     pub fn because(self, reason: impl Into<String>) -> Row {
         Row {

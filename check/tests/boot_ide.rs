@@ -92,7 +92,6 @@ fn aligned(start: u64, len: u64) -> u64 {
     }
 }
 
-/// What became of one run.
 #[derive(Debug, Default)]
 struct Outcome {
     requests: u64,

@@ -591,7 +591,6 @@ fn framed(width: u32) -> String {
     )
 }
 
-/// What the copy says.
 fn said(seen: &RenderedPage) -> serde_json::Value {
     let title = seen
         .dom

@@ -293,7 +293,6 @@ const HINTS: [(&str, Advice); 3] = [
     ("random", Advice::Random),
 ];
 
-/// The hint of this name.
 pub fn hint_named(word: &str) -> Option<Advice> {
     HINTS
         .iter()

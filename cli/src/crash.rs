@@ -15,7 +15,7 @@ pub const EXIT_CODE: u8 = 70;
 
 static HAPPENED: AtomicBool = AtomicBool::new(false);
 
-/// Runs a command and makes its exit code. See the head of this file.
+/// Runs a command and makes its exit code.
 pub fn guarded(command: impl FnOnce() -> Result<(), Fail>) -> u8 {
     std::panic::set_hook(Box::new(report));
     match catch_unwind(AssertUnwindSafe(command)) {

@@ -116,7 +116,6 @@ pub fn main(arguments: &[OsString]) -> u8 {
     main_of::<Args>(arguments)
 }
 
-/// The same of another command line.
 #[must_use]
 pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
     #[cfg(feature = "lab")]

@@ -19,7 +19,6 @@ use std::time::Duration;
 /// How often the self-check looks, where no statistics are asked for.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// What a front end says of itself.
 pub struct Front {
     /// What is counted: `clients`, `files`.
     pub what: &'static str,

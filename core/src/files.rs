@@ -45,7 +45,7 @@ pub struct NextFile {
     pub planned: bool,
 }
 
-/// See the head of this file.
+/// The files that the machine knows, and which of them comes after which.
 #[derive(Clone, Debug, Default)]
 pub struct FileTable(Vec<Option<KnownFile>>);
 

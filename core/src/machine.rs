@@ -135,7 +135,6 @@ pub enum Question {
     Advice,
 }
 
-/// What the machine knows of an open description.
 struct Open {
     file: FileId,
     stream: u32,
@@ -164,7 +163,7 @@ impl Stream {
     }
 }
 
-/// See the head of this file.
+/// The machine: events in, actions out; the only place where policy and cache meet.
 pub struct Machine {
     config: Config,
     spec: PolicySpec,

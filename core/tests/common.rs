@@ -25,7 +25,6 @@ pub const fn test_policy(
     }
 }
 
-/// What a submitted fetch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
     pub file: FileId,

@@ -6,7 +6,6 @@
 use crate::tree::{self, File, read};
 use std::collections::BTreeSet;
 
-/// Lines of a decision.
 const MAX_DECISION_LINES: usize = 60;
 
 /// Every text of the tree but this file, whose examples cite what does not exist.

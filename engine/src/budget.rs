@@ -59,7 +59,7 @@ pub struct BudgetUse {
     pub refused_bytes: u64,
 }
 
-/// See the head of this file. Shared by everything that was given it.
+/// Shared by everything that was given it.
 #[derive(Debug)]
 pub struct Budget {
     limits: BudgetLimits,

@@ -147,7 +147,6 @@ impl Pool {
         &self.meter
     }
 
-    /// Bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
@@ -278,7 +277,6 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.memory

@@ -84,7 +84,7 @@ use std::task::Poll;
 use std::time::Instant;
 use workers::Threads;
 
-/// See the head of this file. Dropped, it waits for the jobs that run and forgets those that do not.
+/// Dropped, it waits for the jobs that run and forgets those that do not.
 pub struct Driver {
     shared: Arc<DriverShared>,
 }

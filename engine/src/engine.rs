@@ -24,7 +24,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use std::sync::Arc;
 
-/// See the head of this file. A clone is the same engine; it ends with the last clone and the last reader.
+/// A clone is the same engine; it ends with the last clone and the last reader.
 ///
 /// ```
 /// use foreread::source::Mem;

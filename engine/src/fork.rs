@@ -12,7 +12,7 @@
 
 use crate::{arena, log};
 
-/// What all engines share, locked by the thread that is about to fork. Dropped in the parent. See the head of this file.
+/// What all engines share, locked by the thread that is about to fork. Dropped in the parent.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();

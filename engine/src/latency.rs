@@ -27,7 +27,6 @@ impl Latencies {
     }
 }
 
-/// See the head of this file.
 #[derive(Debug, Default)]
 pub struct LatencyClock {
     buckets: [AtomicU64; BOUNDS + 1],

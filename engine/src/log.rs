@@ -16,7 +16,6 @@ const REPEAT: Duration = Duration::from_secs(60);
 /// Lines that are remembered; the oldest makes room.
 const MAX_LINES: usize = 64;
 
-/// What was reported of late.
 #[derive(Default)]
 pub(crate) struct Recent(Vec<Message>);
 

@@ -50,7 +50,7 @@ pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
 };
 
-/// Something to read from. See the head of this file.
+/// Something to read from.
 pub trait Source: Send + Sync {
     /// Size of the present version in bytes, as far as it is known. It may grow from call to call, where the source is sure
     /// that it was appended to; a source that shrinks has changed, and one that became longer and other has, too.

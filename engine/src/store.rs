@@ -33,7 +33,6 @@ struct Group {
     shown_as: Option<(FileId, u64)>,
 }
 
-/// See the head of this file.
 pub struct Store {
     page_shift: u32,
     groups: Vec<Group>,

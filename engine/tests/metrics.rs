@@ -19,7 +19,6 @@ fn engine() -> Engine {
     .expect("an engine")
 }
 
-/// The same with the policy that sets itself.
 fn auto() -> Engine {
     Engine::new(Options::default().policy("auto").cache_bytes(4 << 20)).expect("an engine")
 }

@@ -81,7 +81,6 @@ pub struct ComparePlan {
     pub appending: bool,
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
     pub maps: bool,
-    /// What is set for this machine.
     pub site: Site,
 }
 

@@ -55,7 +55,6 @@ pub const USUAL_OTHERS: [&str; 5] = [
 /// Pairs of runs behind the table of other policies: a test needs several, and these are for a glance.
 pub const OTHER_RUNS: u32 = 5;
 
-/// What is to be explained.
 #[derive(Clone, Debug)]
 pub struct ExplainOptions {
     /// The trace, where to run it, the cache and the seed. Its policies are passed over.
@@ -82,11 +81,9 @@ pub enum ExplainError {
         policy: String,
         /// Of what.
         trace: String,
-        /// Which counter.
         counter: &'static str,
         /// By the parts.
         ours: u64,
-        /// By the machine.
         machine: u64,
     },
 }
@@ -140,7 +137,6 @@ pub struct Explained {
 pub struct File {
     /// As the trace names it.
     pub name: String,
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Open descriptions that it was read through.
     pub opens: u64,
@@ -150,7 +146,6 @@ pub struct File {
     pub faults: u64,
     /// How it was read, by offsets.
     pub pattern: Pattern,
-    /// What happened.
     pub share: Share,
     /// What was read ahead by hints, in no stream.
     pub by_hints: Share,
@@ -171,7 +166,6 @@ pub struct Stream {
     pub from: u64,
     /// See there.
     pub end: u64,
-    /// What happened.
     pub share: Share,
     /// Whether anything was read ahead for it, and why or why not.
     pub because: Because,

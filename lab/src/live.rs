@@ -49,7 +49,6 @@ pub enum LiveError {
     Io {
         /// What was being done, and to what.
         what: String,
-        /// What the system said.
         error: std::io::Error,
     },
     /// The workload is not for a file that is read.
@@ -59,7 +58,6 @@ pub enum LiveError {
     Unfit {
         /// Which.
         workload: String,
-        /// What it does.
         does: String,
     },
     /// A replay did not keep the times of its trace.
@@ -85,7 +83,6 @@ pub enum LiveError {
         offset: u64,
         /// Asked for.
         len: u64,
-        /// Got.
         got: u64,
     },
 }
@@ -107,7 +104,6 @@ pub struct Look {
     pub smallest_page: u64,
     /// How it will be read.
     pub about: String,
-    /// What the reader of a table must know.
     pub notes: Vec<String>,
 }
 
@@ -354,7 +350,6 @@ type ReadFn<'a> = &'a (dyn Fn(u32, &mut [u8], u64) -> Result<usize, LiveError> +
 /// A hint to it: open description, which, offset, length.
 type AdviseFn<'a> = &'a (dyn Fn(u32, Advice, u64, u64) -> Result<(), LiveError> + Sync);
 
-/// Whatever is measured.
 struct Target<'a> {
     read: ReadFn<'a>,
     advise: AdviseFn<'a>,

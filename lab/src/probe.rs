@@ -69,7 +69,6 @@ pub struct Probe {
     pub points: Vec<Point>,
     /// The model.
     pub fit: Fit,
-    /// What follows.
     pub advice: Advice,
 }
 
@@ -180,7 +179,6 @@ pub struct Tried {
     pub chosen: bool,
 }
 
-/// What the measurement says about readahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// The best sequential throughput with one read at a time, in 10^6 bytes a second.

@@ -38,7 +38,6 @@ pub use table::render;
 pub struct PolicyRuns {
     /// As it was asked for, `NAME:key=value,...`.
     pub policy: String,
-    /// What the row is.
     pub kind: RowKind,
     /// One result for each run, in the order of the pairs.
     pub runs: Vec<RunResult>,
@@ -67,7 +66,6 @@ impl PolicyRuns {
     }
 }
 
-/// What rows are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     /// The time of a run.
@@ -81,7 +79,6 @@ pub enum Judge {
 pub struct MappedRun {
     /// The policy of the row.
     pub policy: String,
-    /// What became of its reads.
     pub map: OutcomeMap,
 }
 
@@ -115,7 +112,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// What its rows are compared by.
     #[must_use]
     pub fn judge(&self) -> Judge {
         if self.pace.is_some_and(|pace| pace.mode == Mode::Open) {

@@ -20,7 +20,6 @@ use std::sync::Arc;
 /// Version of [`CellResult`] as JSON.
 pub const SCHEMA: &str = "foreread.sweep/1";
 
-/// What a cell reads.
 #[derive(Clone, Debug)]
 pub enum SweepReads {
     /// `NAME:key=value,...`.
@@ -38,7 +37,6 @@ pub struct CellKey {
     pub trace: String,
     /// Bytes of the trace's file; 0 of a workload.
     pub trace_bytes: u64,
-    /// The policy.
     pub policy: String,
     /// The device model.
     pub device: String,
@@ -80,11 +78,9 @@ impl CellKey {
 /// A cell that is to be measured.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its key.
     pub key: CellKey,
     /// The number of what is read, among the caller's traces and workloads.
     pub input: usize,
-    /// By which policy.
     pub policy: PolicyDraft,
     /// On what.
     pub on: CompareOn,
@@ -95,7 +91,6 @@ pub struct Cell {
 pub struct CellResult {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Its key.
     pub key: CellKey,
     /// Size of the cache in bytes, and of a page.
     pub cache_bytes: u64,

@@ -41,7 +41,6 @@ pub const KERNEL_DEFAULT_BYTES: u64 = 128 << 10;
 /// Part of today's time that a change has to save: less is within what a model is off, and no reason to touch a system.
 pub const MIN_GAIN: f64 = 0.10;
 
-/// What is to be tuned.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// The trace, the cache, the seed and the runs. Its policies and its place are passed over.
@@ -113,11 +112,9 @@ pub struct Tuned {
     pub policy: Option<Gain>,
     /// The conclusion, in a few sentences.
     pub verdict: String,
-    /// What to set.
     pub settings: Vec<Setting>,
 }
 
-/// What something gains over today.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// What: a policy with its values, or a hint.

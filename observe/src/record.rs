@@ -70,9 +70,7 @@ pub const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 
 /// A thread with its descriptors, when recording began.
 #[derive(Clone, Debug)]
 pub struct Before {
-    /// The thread.
     pub thread: u32,
-    /// Its descriptors.
     pub descriptors: Vec<Inherited>,
     /// Whose descriptors it shares instead.
     pub shares: Option<u32>,
@@ -128,21 +126,17 @@ impl std::fmt::Display for SwitchedOff {
 
 /// A trace that is about to be written.
 pub struct Understood {
-    /// What holds for it.
     pub header: Header,
     /// Files and records.
     pub items: Items,
     /// What was left out; whole when the items have ended.
     pub left_out: LeftOut,
-    /// What was counted.
     pub counts: Counts,
     /// Files that are read.
     pub files: u64,
     /// Files without a name.
     pub nameless: u64,
-    /// Events.
     pub events: u64,
-    /// Bytes of events.
     pub event_bytes: u64,
     /// What an event costs the program here, in nanoseconds, where it could be measured.
     pub event_ns: Option<f64>,

@@ -45,7 +45,6 @@ pub struct Recorder {
     writer: Mutex<Option<JoinHandle<Result<Recorded, TraceError>>>>,
 }
 
-/// What a recording came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// Records written.

@@ -30,7 +30,6 @@ pub struct TracefsError {
     pub what: String,
     /// Where.
     pub place: String,
-    /// What to do about it.
     pub remedy: String,
 }
 

@@ -22,7 +22,6 @@ pub fn descriptor_path(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// The same for other processes.
 #[must_use]
 pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
     let (own, descriptor) = (std::process::id(), file.as_fd().as_raw_fd());
@@ -186,7 +185,6 @@ fn no_regular_file(kind: FileType) -> Error {
     )
 }
 
-/// What a file is.
 pub(crate) fn kind_in_words(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a folder",

@@ -188,7 +188,6 @@ pub fn growing(path: &Path, force: bool) -> Result<File> {
         })
 }
 
-/// What is at the path of an output.
 enum Place {
     New,
     File(Metadata),

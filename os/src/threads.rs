@@ -159,7 +159,7 @@ fn own_threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Work on a thread that may be given up. See the head of this file.
+/// Work on a thread that may be given up.
 #[derive(Debug)]
 pub struct Task<T>(Receiver<T>);
 

@@ -16,7 +16,6 @@ pub const MAX_BYTES: usize = 256 << 20;
 #[error("more than 256 MiB of names, paths and ranges")]
 pub struct Full;
 
-/// See the head of this file.
 #[derive(Clone, Debug)]
 pub struct Account {
     left: usize,

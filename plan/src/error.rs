@@ -12,7 +12,6 @@ pub struct PlanError {
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: Option<u64>,
-    /// What to do about it.
     pub remedy: String,
 }
 

@@ -99,9 +99,7 @@ pub enum LayoutError {
     /// It is something else that is known by its first bytes.
     #[error("{what}")]
     Other {
-        /// What it is.
         what: &'static str,
-        /// What to do.
         remedy: &'static str,
     },
     /// No part has such a name.

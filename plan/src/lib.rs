@@ -30,7 +30,6 @@ pub const MAX_PATH_BYTES: usize = 4096;
 /// The last byte of a file plus one, as the kernel has it.
 pub const MAX_END: u64 = i64::MAX as u64;
 
-/// A file of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanFile {
     /// Its path; for a plan of a mount or an export, its name there.
@@ -125,7 +124,6 @@ pub struct Plan {
     pub made_from: Vec<String>,
     /// How many runs were recorded; 0 where it is from headers.
     pub runs: u32,
-    /// The files.
     pub files: Vec<PlanFile>,
     /// The ranges, the first that is needed first.
     pub ranges: Vec<PlanRange>,

@@ -22,7 +22,6 @@ const PAGE_BYTES: u64 = 4096;
 /// program waits for all of it when it comes too late.
 const MAX_RANGE_BYTES: u64 = 1 << 20;
 
-/// What is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// A range must be in so large a share of the runs: numerator and denominator.
@@ -89,7 +88,6 @@ pub struct Touch {
     pub range: Range<u64>,
     /// When, since the start of the run.
     pub at_ns: u64,
-    /// By which thread.
     pub thread: u32,
     /// How long the program waited.
     pub stall_ns: u64,

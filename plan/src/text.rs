@@ -30,7 +30,6 @@ pub const MAGIC: &str = "foreread-plan";
 pub const VERSION: u32 = 1;
 /// Bytes of a line: a path of which every byte is written as three.
 const MAX_LINE_BYTES: usize = 3 * MAX_PATH_BYTES + 64;
-/// Lines of the head.
 const MAX_HEAD_LINES: usize = 1000;
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 

@@ -25,7 +25,6 @@ const MAX_KEPT: usize = 1024;
 /// Exceptions, each with the bytes that it is of.
 type Failed = VecDeque<(Range<u64>, Py<PyBaseException>)>;
 
-/// See the head of this file.
 pub struct Fetcher {
     fetch: Py<PyAny>,
     size: u64,

@@ -51,7 +51,6 @@ struct Opened {
     generation: u64,
 }
 
-/// What a handle reads by.
 struct Readers {
     reader: Reader,
     /// For lists of ranges, made by the first one: its policy reads nothing ahead, since all that will be read is known.

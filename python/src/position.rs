@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the head of this file. In bytes.
+/// In bytes.
 #[derive(Default)]
 pub struct Position(AtomicU64);
 

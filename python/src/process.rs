@@ -27,7 +27,6 @@ const MAX_ENGINES: usize = 8;
 /// Bytes of a cache unless the program says otherwise.
 pub const CACHE_BYTES: u64 = 256 << 20;
 
-/// What a file is opened with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub policy: String,

@@ -40,7 +40,6 @@ pub fn pieces(ranges: &[(u64, u64)]) -> Vec<(usize, (u64, u64))> {
     ranges.iter().enumerate().flat_map(of).collect()
 }
 
-/// See the head of this file.
 pub struct Ahead<'a> {
     reader: &'a Reader,
     ranges: &'a [(u64, u64)],

@@ -40,7 +40,6 @@ const MAX_LETTERS: usize = 40;
 /// Most steps from tick to tick of a panel's own axis.
 const STEPS: u32 = 6;
 
-/// A chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
     /// What is shown, and of what.
@@ -51,7 +50,6 @@ pub struct Chart {
     pub x_title: String,
     /// The values on it.
     pub x: Vec<f64>,
-    /// The same in words.
     pub x_labels: Vec<String>,
     /// The names of the lines.
     pub lines: Vec<String>,

@@ -40,22 +40,13 @@ pub struct Issue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A job begins: its file is open from now on. An earlier job may have opened it already.
-    Open {
-        /// Which job.
-        job: u32,
-    },
+    Open { job: u32 },
     /// The last job through an open description has ended.
-    Close {
-        /// That job.
-        job: u32,
-    },
+    Close { job: u32 },
     /// Issue this request; then call [`JobScheduler::served`] when it has its bytes, or [`JobScheduler::skip`] at once.
     Issue(Issue),
     /// The time that the caller set with [`JobScheduler::wake_at`] is there.
-    Wake {
-        /// For this slot.
-        slot: u32,
-    },
+    Wake { slot: u32 },
 }
 
 /// One of the `depth` requests that a job keeps going.
@@ -86,7 +77,7 @@ struct Progress {
     has_clock: bool,
 }
 
-/// Decides when which job issues which request. See the head of this file.
+/// Decides when which job issues which request.
 pub struct JobScheduler<'a> {
     jobs: &'a [Job],
     progress: Vec<Progress>,

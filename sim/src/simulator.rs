@@ -33,7 +33,6 @@ use outcomes::{OutcomeMap, Outcomes};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one simulated run needs.
 pub struct Setup<'a> {
     /// Which readers read what.
     pub workload: &'a Workload,
@@ -59,7 +58,6 @@ struct Slot {
     /// What it copies from, and whether that is the last part of the request.
     lease: Option<LeaseId>,
     last: bool,
-    /// What it issued is a touch.
     touch: bool,
 }
 

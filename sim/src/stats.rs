@@ -99,7 +99,6 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
 /// A mean as it was published: with a margin of error and without the runs behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// The mean.
     pub mean: f64,
     /// The margin: this many standard errors to each side.
     pub margin: f64,

@@ -7,7 +7,7 @@
 //! ```
 //! Example: with `ListedEtag(Some("other"))` a listing has another ETag than the object, and both are right answers.
 
-/// One thing that a server does otherwise. See the head of this file.
+/// One thing that a server does otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     // ---- listings ----

@@ -86,7 +86,6 @@ struct State {
     on_later_pages: Vec<Behaviour>,
 }
 
-/// See the head of this file.
 pub struct BucketServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,

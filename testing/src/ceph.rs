@@ -50,7 +50,7 @@ impl fmt::Display for CephError {
     }
 }
 
-/// See the head of this file. Dropped, it is taken down.
+/// Dropped, it is taken down.
 #[derive(Debug)]
 pub struct CephCluster {
     dir: PathBuf,

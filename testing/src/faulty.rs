@@ -28,7 +28,6 @@ pub struct Call {
     pub len: u64,
 }
 
-/// What becomes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAction {
     /// Nothing special.
@@ -43,7 +42,6 @@ pub enum FaultAction {
     Panic,
 }
 
-/// What can fail besides reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
     /// [`Source::accept`]: the version that was accepted before stays.
@@ -63,7 +61,6 @@ struct Others {
 
 type Rule = Box<dyn Fn(Call) -> FaultAction + Send + Sync>;
 
-/// See the head of this file.
 pub struct Faulty<S> {
     inner: S,
     rule: Rule,
@@ -77,7 +74,6 @@ pub struct Faulty<S> {
 const IO_ERROR: i32 = 5;
 
 impl<S: Source> Faulty<S> {
-    /// Whatever the rule says.
     pub fn new(inner: S, rule: impl Fn(Call) -> FaultAction + Send + Sync + 'static) -> Faulty<S> {
         let (calls, faults) = (AtomicU64::new(0), AtomicU64::new(0));
         Faulty {

@@ -14,7 +14,6 @@ use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the method of its name")]
 pub enum Method {
@@ -122,7 +121,6 @@ impl Gate {
     }
 }
 
-/// See the head of this file.
 pub struct Hanging<S> {
     inner: S,
     gate: Arc<Gate>,

@@ -24,7 +24,7 @@ const PIECES: usize = 256;
 /// Most that is made up: more is a reader that does not take its bytes.
 const MAX_LATE: Duration = Duration::from_millis(5);
 
-/// See the head of this file. Clones are the same link.
+/// Clones are the same link.
 #[derive(Clone, Debug)]
 pub struct Link(Arc<State>);
 

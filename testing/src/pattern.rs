@@ -77,9 +77,7 @@ pub fn pattern(offset: u64, len: usize, version: u16) -> Vec<u8> {
 pub struct Wrong {
     /// Its offset in the file.
     pub at: u64,
-    /// What should stand there.
     pub want: u8,
-    /// What does.
     pub got: u8,
     /// Where the eight bytes around it come from, if all eight are there to be asked.
     pub from: Option<(u64, u16)>,

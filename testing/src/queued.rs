@@ -19,7 +19,6 @@ use std::time::Duration;
 /// A waiting reaper looks once in this time even if nothing was submitted.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// See the head of this file.
 pub struct Queued<S> {
     inner: Arc<S>,
     setup: Setup,

@@ -24,7 +24,6 @@ const MAX_SEEN: usize = 1 << 16;
 /// Longest head of a request.
 const MAX_HEAD: u64 = 64 << 10;
 
-/// What an answer to a GET has wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// 200 and the whole object, whatever was asked for.
@@ -104,7 +103,6 @@ struct State {
     refused: u64,
 }
 
-/// See the head of this file.
 pub struct RangeServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,

@@ -28,7 +28,6 @@ pub struct Sorter<T> {
     most: usize,
     /// What came in order, so that a sorted trace costs next to nothing.
     queue: VecDeque<Entry<T>>,
-    /// What came late.
     late: BinaryHeap<Entry<T>>,
     pushed: u64,
     latest: u64,

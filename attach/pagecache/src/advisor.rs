@@ -35,7 +35,6 @@ const MAX_FETCH_BYTES: u64 = 4 << 20;
 pub struct Job {
     /// To be named in the answer.
     pub fetch: FetchId,
-    /// Of which file.
     pub file: FileId,
     /// Which bytes.
     pub range: Range<u64>,
@@ -54,7 +53,6 @@ pub enum Outcome {
     Failed,
 }
 
-/// See the head of this file.
 pub struct Advisor {
     machine: Machine,
     jobs: VecDeque<Job>,

@@ -116,7 +116,6 @@ fn may_ask(file: impl AsFd) -> bool {
     owner || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-/// The same by a mapping.
 fn by_mincore(file: impl AsFd, pages: &Range<u64>, len: u64) -> io::Result<u64> {
     if len == 0 {
         return Ok(0);

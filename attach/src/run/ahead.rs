@@ -37,7 +37,6 @@ struct Storage {
     piece: u64,
 }
 
-/// See the head of this file.
 pub struct Ahead {
     policy: PolicySpec,
     pid: u32,
@@ -84,7 +83,6 @@ impl Ahead {
         }
     }
 
-    /// What the lister has found.
     fn list(&mut self) {
         for listed in self.lister.listed() {
             let dev = listed.key.dev;

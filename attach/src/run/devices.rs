@@ -39,7 +39,6 @@ pub struct Device {
     pub reason: Option<Reason>,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Devices(HashMap<u32, Device>);
 

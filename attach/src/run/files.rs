@@ -34,7 +34,6 @@ const IGNORED: Duration = Duration::from_secs(2);
 /// The same where it was not found, for the first time; then four times as long each time.
 const NOT_FOUND: Duration = Duration::from_millis(1);
 
-/// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing.
@@ -62,7 +61,6 @@ struct Known {
     is_open: bool,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Files {
     finder: Finder,

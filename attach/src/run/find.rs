@@ -67,7 +67,6 @@ fn opened(looked: &Looked) -> Option<File> {
     Some(file)
 }
 
-/// What is needed to find files.
 #[derive(Default)]
 pub struct Finder {
     /// A folder of each file system whose files can be opened by inode.

@@ -37,7 +37,6 @@ const MAX_WAITS_OF_PAGE: u64 = 8;
 /// How long a storage is looked at before it is judged by the time that reads waited.
 const MIN_TIME: Duration = Duration::from_millis(200);
 
-/// What may be gained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// Too few reads have waited.
@@ -61,7 +60,6 @@ pub enum Reason {
     Random,
 }
 
-/// See the head of this file.
 pub struct Gain {
     /// `read_ahead_kb` of the storage, in bytes.
     pub kernel_bytes: u64,

@@ -41,7 +41,6 @@ pub enum Access {
 pub struct Task {
     /// Which storage's advisor it is from.
     pub dev: u32,
-    /// What to do.
     pub job: Job,
     /// On what.
     pub access: Access,

@@ -27,7 +27,6 @@ const MAX_TIME_NS: u64 = 200_000_000;
 /// Touches of a storage that are kept, at most.
 const MAX_KEPT: usize = 8192;
 
-/// What a look has shown.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Reads wait, or it is not known. These were asked for meanwhile.
@@ -73,7 +72,6 @@ pub struct Waits {
     pub waited_ns: u64,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Looks {
     threads: HashMap<u32, Waiting>,

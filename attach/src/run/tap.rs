@@ -77,7 +77,6 @@ pub struct Touch {
     pub at_ns: u64,
     /// Whose thread.
     pub thread: u32,
-    /// The file.
     pub file: FileKey,
     /// First and last page.
     pub pages: (u64, u64),
@@ -85,14 +84,12 @@ pub struct Touch {
     pub kind: TouchKind,
 }
 
-/// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Every read and fault.
     All,
     /// That something is read from storage at all.
     Misses,
-    /// Nothing.
     Nothing,
 }
 
@@ -103,7 +100,6 @@ struct Known {
     fields: [Field; 4],
 }
 
-/// See the head of this file.
 pub struct Tap {
     /// Before the instance: one of which a file is open cannot be removed.
     rings: Vec<File>,

@@ -59,7 +59,6 @@ struct Shared {
     is_over: bool,
 }
 
-/// See the head of this file.
 pub struct Lister {
     shared: Arc<(Mutex<Shared>, Condvar)>,
     is_running: bool,

@@ -38,9 +38,7 @@ pub struct FillSettings {
 /// The end of a filling.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    /// Its plan.
     pub plan: Arc<Plan>,
-    /// Counts.
     pub counts: FillCounts,
     /// What was not read.
     pub left_out: Vec<LeftOut>,

@@ -10,7 +10,6 @@ pub const MAX_LEFT_OUT: usize = 1000;
 pub struct LeftOut {
     /// The file or folder.
     pub path: PathBuf,
-    /// Why.
     pub why: String,
 }
 

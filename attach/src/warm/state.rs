@@ -53,7 +53,6 @@ pub struct FillCounts {
 /// What was fetched: file, bytes, when it had arrived since the start.
 pub type Fetch = (u32, Range<u64>, Duration);
 
-/// The state of a filling.
 #[derive(Default)]
 pub struct FillState {
     /// The next range, and how much of it went out.
@@ -81,7 +80,6 @@ pub struct Piece {
     sent: Sent,
 }
 
-/// What became of a piece.
 #[derive(Default)]
 pub struct Done {
     pub fetched: Vec<Range<u64>>,
@@ -92,7 +90,6 @@ pub struct Done {
 
 /// What a thread does for a filling.
 pub enum FillTask {
-    /// Fetches this.
     Fetch(Box<Piece>),
     /// Waits until the program reads this range of a file, for all threads.
     Look(u32, Range<u64>),

@@ -25,7 +25,6 @@ pub struct Answer {
     pub times: Vec<(u64, f64)>,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The value that is set is the one to have.

@@ -69,7 +69,6 @@ fn is_demand(item: &Result<Item, TraceError>) -> bool {
     matches!(item, Ok(Item::Record(record)) if matches!(record.op, Op::Read | Op::Fault))
 }
 
-/// What is asked of a recording.
 pub(super) struct Question {
     pub captured: Captured,
     pub is_cut: bool,

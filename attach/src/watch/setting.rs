@@ -10,7 +10,6 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-/// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Setting {
     path: PathBuf,
@@ -21,7 +20,6 @@ pub(super) struct Setting {
     guard: Option<Guard>,
 }
 
-/// What became of the value at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
     /// Nothing was changed, or it was changed back.

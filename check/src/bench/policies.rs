@@ -36,7 +36,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Any policy can be built for a device of this size: whether a policy exists does not depend on the device.
 const ANY_CAPACITY: u64 = 1 << 40;
 
-/// What to measure.
 #[derive(Clone, Debug)]
 pub struct BenchPlan {
     /// Which cells, seeds and opponents.
@@ -100,9 +99,7 @@ pub enum BenchError {
         "no such cell: {filter} in the design {design}; foreread bench policies --help says how cells are named"
     )]
     NoCell {
-        /// The filter.
         filter: String,
-        /// The design.
         design: &'static str,
     },
     /// The file of finished runs.
@@ -110,7 +107,6 @@ pub enum BenchError {
     Runs(String),
 }
 
-/// What the runs say.
 #[derive(Clone, Debug)]
 pub struct Results {
     design: Design,
@@ -118,7 +114,6 @@ pub struct Results {
     judged: Vec<String>,
     /// Runs that are over, and all runs of the plan.
     runs: [usize; 2],
-    /// The same of cells.
     cells: [usize; 2],
     report: Report,
     /// Where the row of a policy in a cell is.
@@ -319,7 +314,6 @@ impl std::fmt::Write for Digest {
     }
 }
 
-/// What the runs of complete cells say.
 fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
     let all: BTreeSet<&Cell> = keys.iter().map(|key| &key.cell).collect();
     let open: BTreeSet<&Cell> = keys
@@ -363,7 +357,6 @@ fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>
     }
 }
 
-/// What is particular to these runs.
 fn notes(
     plan: &BenchPlan,
     runs: [usize; 2],

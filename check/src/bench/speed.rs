@@ -43,7 +43,6 @@ pub struct SimFigures {
     pub bytes_per_page_sparse: f64,
 }
 
-/// What a hit costs.
 #[derive(Clone, Copy, Debug)]
 pub struct HitFigures {
     /// 4 KiB hits through [`Reader::read_at`] in a second, one thread, random order; median round.

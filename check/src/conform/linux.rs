@@ -28,7 +28,6 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Pages and marks.
@@ -37,7 +36,6 @@ pub enum Level {
     Full,
 }
 
-/// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Decisions of the kernel that were compared: entries of `calls`.

@@ -56,9 +56,7 @@ pub enum LiveError {
     Io {
         /// What was tried, and where.
         what: String,
-        /// What the system said.
         error: std::io::Error,
-        /// What to do.
         remedy: &'static str,
     },
     /// The recording could not be compared, which is a fault of the recorder.

@@ -45,7 +45,6 @@ pub enum RbdCheckError {
     Told(&'static str, std::io::Error),
 }
 
-/// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Decisions of librbd that were compared.
@@ -194,7 +193,6 @@ pub fn differ(ours: &Decided, theirs: &Decided) -> Option<String> {
     })
 }
 
-/// What the machine plans.
 #[must_use]
 pub fn ours(case: &Case) -> Decided {
     let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));

@@ -34,34 +34,18 @@ const MAX_OFFSET: u64 = 1 << 62;
 pub enum CheckError {
     /// Reading failed.
     #[error("line {line}: {error}; the file is cut short or damaged")]
-    Io {
-        /// Which line.
-        line: u64,
-        /// What the system said.
-        error: std::io::Error,
-    },
+    Io { line: u64, error: std::io::Error },
     /// A line is not what the format says.
     #[error("line {line}: {what}; the file is no recording of version 1, or it is cut short")]
-    Format {
-        /// Which line.
-        line: u64,
-        /// What is wrong.
-        what: String,
-    },
+    Format { line: u64, what: String },
     /// The recording has something this level does not cover.
     #[error("line {line}: {what}; use the level 'full'")]
-    Level {
-        /// Which line.
-        line: u64,
-        /// What.
-        what: String,
-    },
+    Level { line: u64, what: String },
     /// The predictions could not be written.
     #[error("cannot write the predictions: {0}; name a file that can be written")]
     Write(std::io::Error),
 }
 
-/// What the recording was made on.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Header {
     v: u32,
@@ -96,7 +80,6 @@ pub struct Episode {
 pub struct Op {
     /// Its position in the episode.
     pub i: u64,
-    /// What was done.
     pub op: String,
     /// On which descriptor.
     #[serde(default)]
@@ -152,7 +135,6 @@ impl Default for Advice {
     }
 }
 
-/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// A read of `len` bytes from `off`.
@@ -165,7 +147,6 @@ pub enum Act {
     Other,
     /// A new mapping, in place of the descriptor's last.
     Map {
-        /// What its owner said of it.
         advice: foreread_core::event::Advice,
         /// Huge pages were asked for.
         huge: bool,
@@ -176,7 +157,6 @@ pub enum Act {
     Touch,
 }
 
-/// One line.
 #[derive(Deserialize)]
 #[serde(tag = "t", rename_all = "lowercase")]
 enum RecordingLine {

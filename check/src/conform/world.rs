@@ -101,7 +101,6 @@ pub struct StreamState {
     pub prev_pos: i64,
 }
 
-/// What an operation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Done {
     /// Decisions, in order.
@@ -136,7 +135,6 @@ impl Mapping {
     }
 }
 
-/// See the head of this file.
 #[derive(Clone)]
 pub struct World {
     shape: Shape,

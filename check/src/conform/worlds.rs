@@ -17,7 +17,7 @@ use std::borrow::Cow;
 /// Worlds at a time. Once there are 64, a touch is played in the first way alone: all has arrived.
 const MAX_WORLDS: usize = 64;
 
-/// See the head of this file. There is always a first.
+/// There is always a first.
 pub struct Worlds(Vec<World>);
 
 /// What is left of one operation: worlds that agree with the recording, and the first that does not.

@@ -49,7 +49,6 @@ impl fmt::Display for Cell {
     }
 }
 
-/// Devices of the baseline.
 pub const BASELINE_DEVICES: [&str; 7] = [
     "hdd-7200",
     "ssd-sata",
@@ -60,7 +59,6 @@ pub const BASELINE_DEVICES: [&str; 7] = [
     "object-far",
 ];
 
-/// Workloads of the baseline.
 pub const BASELINE_WORKLOADS: [&str; 21] = [
     "sequential",
     "sequential:record=4K",
@@ -124,7 +122,6 @@ impl Design {
     /// Every design.
     pub const ALL: [Design; 3] = [Design::Baseline, Design::Fractional, Design::Full];
 
-    /// What it is called.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

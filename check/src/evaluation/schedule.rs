@@ -19,7 +19,6 @@ use std::ops::ControlFlow;
 /// A run that is over; none where its row is left out.
 pub type Done = (Key, Option<Figures>);
 
-/// What carries out one run.
 pub type Measure<'a> = &'a (dyn Fn(&Key) -> Result<Option<Figures>, SpecError> + Sync);
 
 /// What is called with each run that is over; it may stop the schedule.

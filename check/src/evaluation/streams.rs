@@ -19,7 +19,6 @@ use super::{Cell, devices, opponents};
 use foreread_core::policy::SpecError;
 use foreread_history::parse_workload;
 
-/// The device.
 pub const DEVICE: &str = "hdd-7200";
 /// Sizes of the cache in bytes.
 pub const CACHES: [u64; 3] = [16 << 20, 64 << 20, 256 << 20];
@@ -36,11 +35,8 @@ const FILE_BYTES: u64 = 4 << 20;
 /// One policy in one cell.
 #[derive(Clone, Debug)]
 pub struct StreamsRow {
-    /// The cell.
     pub cell: Cell,
-    /// Its policy.
     pub policy: String,
-    /// What the run came to.
     pub figures: Figures,
     /// Throughput, in that of [`MEASURE`] in the same cell.
     pub share: f64,

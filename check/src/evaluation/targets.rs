@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 /// A target, and what the runs say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// What is judged.
     pub what: &'static str,
     /// The number to reach.
     pub limit: f64,

@@ -70,7 +70,6 @@ pub struct Total {
     pub policy: String,
     /// Geometric mean and worst of [`Row::unrestricted_ratio`].
     pub mean: f64,
-    /// The worst.
     pub worst: f64,
     /// Geometric mean against [`ONE_SETTING`], and without strided and backward.
     pub against_one: Option<f64>,

@@ -78,7 +78,6 @@ struct How<'a> {
     runs: u32,
 }
 
-/// The tables.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     let fitted = How {
         model: FITTED,
@@ -137,7 +136,6 @@ pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     ])
 }
 
-/// What follows from one printed figure for another.
 fn printed() -> Table {
     let mut rows = Vec::new();
     for (label, mib_per_s, seconds) in AIO {

@@ -27,7 +27,6 @@ pub enum Role {
     Shown,
 }
 
-/// What a row is worth.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

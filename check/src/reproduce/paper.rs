@@ -10,7 +10,7 @@
 //!
 //! The numbers are in the JSON and in the ids of rows, which keep their form.
 
-/// One of the publications. See the head of this file.
+/// One of the publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// "Use 512kb max readahead size, and 32kb min readahead size".
@@ -35,7 +35,6 @@ impl Paper {
         Paper::Crume2014,
     ];
 
-    /// What it is called on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

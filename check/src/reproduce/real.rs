@@ -57,7 +57,6 @@ pub enum RealError {
     Tool {
         /// The command.
         what: String,
-        /// What it said.
         why: String,
     },
     /// The scratch file could not be made.

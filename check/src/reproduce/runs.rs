@@ -11,7 +11,6 @@ use foreread_sim::device::presets::{self, Model, Preset};
 use foreread_sim::device::sliced::Slices;
 use foreread_sim::simulator::RunResult;
 
-/// What the experiments run with.
 pub struct Runs<'a> {
     options: &'a Options,
     progress: &'a mut dyn Progress,
@@ -30,7 +29,6 @@ pub struct Ask<'a> {
     pub policies: &'a [&'a str],
     /// Runs, fewer if the options say so; 1 where nothing is drawn.
     pub runs: u32,
-    /// Bytes of the cache.
     pub cache_bytes: Option<u64>,
     /// Bytes that the workload spans.
     pub size_bytes: Option<u64>,

@@ -12,10 +12,8 @@
 use super::{FigureKind, Row};
 use serde::{Deserialize, Serialize};
 
-/// What the rows of one kind come to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// Which kind.
     pub kind: FigureKind,
     /// How many rows.
     pub rows: usize,

@@ -167,7 +167,6 @@ impl<'a> Modelled<'a> {
         rows
     }
 
-    /// What the other rows predict of this one.
     fn left_out(&self, at: usize) -> Option<f64> {
         self.refit(Some(at))
             .map(|coefficients| self.predicted(&coefficients, self.points[at].0))

@@ -48,7 +48,6 @@ struct Gave {
     reads: Option<f64>,
 }
 
-/// The tables.
 pub fn tables(runs: &mut Runs<'_>) -> Result<Vec<Table>, ReproduceError> {
     let (mut orders, mut rates) = (Vec::new(), Vec::new());
     for line in &SYSBENCH {
@@ -163,7 +162,6 @@ fn max_of(line: &Sysbench) -> &'static str {
     if line.fs == "btrfs" { "4M" } else { "128K" }
 }
 
-/// What a run reads.
 fn inputs(gave: &Gave) -> [Row; 2] {
     let mib = gave
         .reads

@@ -238,7 +238,6 @@ const CLUSTER_SWEEP: &str = "a sweep: the post does not say how much of a cluste
 const MINOR: &str =
     "\"minor regressions on the HDD cases are expected\": no figure for these reads";
 
-/// What is said of the rules in words.
 fn words(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
     let mut rows = Vec::new();
     for density in PURE {

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 
-/// What the command gave back.
 pub struct Got {
     /// The exit code; none when a signal ended it.
     pub code: Option<i32>,
@@ -23,7 +22,6 @@ pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
     )
 }
 
-/// The same in this environment.
 pub fn foreread_in<A: AsRef<OsStr>>(
     variables: &[(&str, &OsStr)],
     args: impl IntoIterator<Item = A>,

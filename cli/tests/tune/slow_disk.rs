@@ -15,7 +15,6 @@ const DATABASE: &str = "create table rows(id integer primary key, text text);
     insert into rows with recursive r(n) as (select 0 union all select n + 1 from r where n < 11999)
     select n, printf('%.*c', 1000, 'x') from r;";
 
-/// See the head of this file.
 pub struct SlowDisk {
     dir: tempfile::TempDir,
     pub device: String,

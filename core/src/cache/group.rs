@@ -38,7 +38,6 @@ pub struct Group {
     pub number: u64,
     /// Here.
     present: u64,
-    /// In flight.
     flight: u64,
     /// Demanded in this life.
     used: u64,

@@ -41,7 +41,6 @@ pub struct Asker {
     pub stream: u32,
 }
 
-/// What a policy is asked about.
 #[derive(Clone, Copy)]
 pub struct AskedFor {
     pub request: ByteRange,

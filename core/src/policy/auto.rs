@@ -529,7 +529,7 @@ const MAX_OVERFETCH: Param = Param {
     help: "bytes fetched for a byte demanded, at most, beside a debt",
 };
 
-/// See the head of this file.
+/// `auto`: readahead that sets itself from what it measures.
 pub static INFO: Info = Info {
     name: "auto",
     summary: "sets itself: measures latency, rate, runs and waste, and reads ahead as far as that is worth",

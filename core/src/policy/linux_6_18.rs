@@ -108,7 +108,7 @@ impl Policy for Pages {
     }
 }
 
-/// See the head of this file.
+/// `linux-6.18`: file readahead of the current kernel.
 pub static INFO: Info = Info {
     name: "linux-6.18",
     summary: "the current kernel's on-demand and context readahead, with large folios or page by page",

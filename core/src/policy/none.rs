@@ -8,7 +8,7 @@ struct Nothing;
 
 impl Policy for Nothing {}
 
-/// See the head of this file.
+/// No readahead: every miss fetches what was asked for and nothing else.
 pub static INFO: Info = Info {
     name: "none",
     summary: "reads what is asked for and nothing else",

@@ -64,7 +64,7 @@ impl Policy for Aligned {
     }
 }
 
-/// See the head of this file.
+/// `rbd-aligned`: librbd's readahead as it was merged in 2014, with the end of each request moved to a boundary.
 pub static INFO: Info = Info {
     name: "rbd-aligned",
     summary: "as rbd-plain, with the ends of requests on object and stripe boundaries: what librbd does",

@@ -42,7 +42,7 @@ impl Policy for Eager {
     }
 }
 
-/// See the head of this file.
+/// `rbd-eager`: the strategy of the 2014 experiment that reads every object it enters to its end.
 pub static INFO: Info = Info {
     name: "rbd-eager",
     summary: "as rbd-plain, but each request reads to the end of the object",

@@ -37,7 +37,7 @@ impl Policy for Plain {
     }
 }
 
-/// See the head of this file. The defaults are those of the 2014 experiment, not librbd's (512K, off after 50M).
+/// The defaults are those of the 2014 experiment, not librbd's (512K, off after 50M).
 pub static INFO: Info = Info {
     name: "rbd-plain",
     summary: "doubling window after ten exactly sequential reads, one detector a file",

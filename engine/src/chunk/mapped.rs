@@ -26,7 +26,6 @@ const MOST: usize = 16_384;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// See the head of this file.
 #[derive(Debug)]
 pub struct MappedBuffer(MmapMut);
 

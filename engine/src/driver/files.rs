@@ -30,7 +30,6 @@ pub struct OpenFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileKey {
     file: FileId,
-    /// Its first version.
     first_version: u64,
 }
 
@@ -84,7 +83,6 @@ pub struct CloseOutcome {
     pub last: bool,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Files {
     /// By number; those without a file are free.
@@ -365,7 +363,6 @@ pub struct VersionCursor {
     pin: Pin,
 }
 
-/// What a reader goes on with.
 #[derive(Clone, Copy)]
 enum Pin {
     /// Any version.

@@ -54,7 +54,6 @@ pub struct TransferReport {
     pub size: u64,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Jobs {
     demand: VecDeque<Job>,

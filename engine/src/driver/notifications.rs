@@ -21,7 +21,6 @@ pub struct QueueKey {
     pub number: u64,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Notifications {
     /// Something is in one of the lists.

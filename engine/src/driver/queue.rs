@@ -233,7 +233,6 @@ pub struct FetchEnd {
     pub ahead: bool,
 }
 
-/// See the head of this file.
 pub struct Queues {
     table: QueueTable,
     /// Threads that wait until a caller no longer reaps their queue, or stand by for a task that polls it.

@@ -57,7 +57,6 @@ struct ReadSlot {
     asks: bool,
 }
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Reads {
     slots: Vec<ReadSlot>,

@@ -110,7 +110,6 @@ pub fn look_in(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     }
 }
 
-/// The same for the task that polls.
 pub fn look_in_for_task(state: Guard<'_>, file: FileId) -> Result<Guard<'_>, Fault> {
     let before = state.queues.in_flight(file);
     let mut state = look_in(state, file)?;

@@ -37,7 +37,6 @@ pub struct Loops {
     pub reaper: fn(&Arc<DriverShared>, QueueKey),
 }
 
-/// See the head of this file.
 pub struct DriverShared {
     pub state: Lock<State>,
     /// What is read without the lock.

@@ -39,7 +39,6 @@ pub struct NewFile {
     pub answer_ns: Option<u64>,
 }
 
-/// See the head of this file.
 pub struct State {
     machine: Machine,
     store: Store,

@@ -24,7 +24,6 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::sync::Arc;
 
-/// What a transfer brought.
 struct TransferOutcome {
     result: Result<TransferReport, SourceError>,
     /// The buffers that are not in place yet.

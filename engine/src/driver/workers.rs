@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a transfer after which it ends.
 const LINGER: u32 = 50;
 
-/// See the head of this file. `idle + called` of them wait at their condvar, or are being started.
+/// `idle + called` of them wait at their condvar, or are being started.
 #[derive(Default)]
 pub struct Workers {
     /// How many there may be.

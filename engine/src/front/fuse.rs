@@ -150,7 +150,7 @@ impl FuseStop {
     }
 }
 
-/// See the head of this file. Dropped, it is unmounted.
+/// A mount: a tree of files, read-only, through one engine. Dropped, it is unmounted.
 pub struct Mount {
     mounted: KernelMount,
     view: Arc<View>,

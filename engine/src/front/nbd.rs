@@ -129,7 +129,6 @@ struct Counters {
     bytes: AtomicU64,
 }
 
-/// What the connections share.
 struct ServerShared {
     reader: Reader,
     settings: NbdSettings,
@@ -144,7 +143,7 @@ struct ServerShared {
     running: Mutex<Option<Sender<()>>>,
 }
 
-/// See the head of this file.
+/// The NBD server: one export, any number of clients, read-only unless told.
 pub struct Server {
     shared: Arc<ServerShared>,
     listeners: Vec<Listener>,

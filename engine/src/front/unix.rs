@@ -15,7 +15,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// See the head of this file.
 pub struct UnixSocket {
     pub socket: UnixListener,
     path: PathBuf,

@@ -14,7 +14,6 @@
 use crate::source::{EIO, SourceError};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// See the head of this file.
 pub struct Flushes {
     state: Mutex<FlushState>,
     ended: Condvar,

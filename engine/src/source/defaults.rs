@@ -34,7 +34,7 @@ pub fn default_readahead_bytes(path: &Path) -> Option<u64> {
     Host::here().device_of(path).ok()?.read_ahead
 }
 
-/// How a kind of storage is read. See the head of this file.
+/// How a kind of storage is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// What kind it is, for people.

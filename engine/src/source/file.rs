@@ -75,7 +75,7 @@ struct Core {
     writes: Writes,
 }
 
-/// See the head of this file.
+/// A file or a block device, read past the page cache (`O_DIRECT`).
 pub struct FileSource {
     core: Arc<Core>,
     way: Way,

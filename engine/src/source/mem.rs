@@ -29,7 +29,7 @@ impl Inner {
     }
 }
 
-/// See the head of this file.
+/// A source in memory, for tests: a vector of bytes, or a function from an offset to bytes.
 pub struct Mem {
     inner: RwLock<Inner>,
 }

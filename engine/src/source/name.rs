@@ -17,7 +17,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// See the head of this file.
+/// The name of a source, as a user writes it: a path, `file:PATH`, or a URL that may hold a password or a token.
 ///
 /// ```
 /// use foreread::source::SourceName;
@@ -192,7 +192,6 @@ fn is_scheme(word: &str) -> bool {
 /// The kinds of names that hold a host, and with it a user.
 const WITH_HOST: [&str; 5] = ["http", "https", "s3", "nbd", "nbds"];
 
-/// See the head of this file.
 fn redacted(text: &str) -> String {
     // Libraries that parse URLs pass over control characters and leading blanks.
     let plain: String = text.chars().filter(|c| !c.is_control()).collect();

@@ -33,7 +33,7 @@ const MAX_LINKS: usize = 4;
 /// A server that says nothing for so long while it owes an answer is given up.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// See the head of this file.
+/// NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`.
 pub struct Nbd {
     address: Address,
     name: SourceName,

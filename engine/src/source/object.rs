@@ -42,7 +42,7 @@ use version::{FIRST_BYTES, FirstBytes, Room, Version};
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 
-/// See the head of this file.
+/// Objects over HTTP and S3 as a source: `http://HOST/PATH`, `https://HOST/PATH`, `s3://BUCKET/KEY`.
 pub struct Object {
     store: Store,
     path: Path,

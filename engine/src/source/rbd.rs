@@ -109,7 +109,7 @@ impl Default for RbdSettings {
     }
 }
 
-/// See the head of this file.
+/// Ceph images as a source: `rbd:POOL/[NAMESPACE/]IMAGE[@SNAP][?conf=PATH&id=NAME]`.
 pub struct Rbd {
     inner: Arc<Inner>,
     /// Gone with this: the thread that looks at the image ends.
@@ -126,7 +126,6 @@ struct Inner {
     now: RwLock<ServingImage>,
 }
 
-/// The image that serves.
 struct ServingImage {
     image: Arc<Image>,
     /// It is another version, and that was not accepted yet.

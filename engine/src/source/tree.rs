@@ -53,7 +53,6 @@ pub struct Meta {
 
 #[cfg(any(feature = "fuse", feature = "object"))]
 impl Meta {
-    /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
         if self.version.is_empty() {
             0
@@ -86,7 +85,7 @@ impl Entry {
     }
 }
 
-/// See the head of this file.
+/// Where many files come from: a folder, or anything else that lists names and opens what they stand for.
 pub trait Tree: Send + Sync {
     /// Calls `each` with every name in a folder, in any order, until it says false. Names that are neither files, folders
     /// nor links are left out.

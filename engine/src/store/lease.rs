@@ -23,7 +23,7 @@ impl LeasedBytes {
     }
 }
 
-/// See the head of this file. The usual case, one piece, allocates nothing.
+/// Bytes of the store that stay readable, whatever is dropped meanwhile. The usual case, one piece, allocates nothing.
 #[derive(Debug, Default)]
 pub struct Lease {
     first: Option<LeasedBytes>,

@@ -32,7 +32,6 @@ impl Segment {
     }
 }
 
-/// See the head of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Segments(Vec<Segment>);
 

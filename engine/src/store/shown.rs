@@ -42,7 +42,7 @@ struct Group {
 #[repr(align(128))]
 struct Cell(RwLock<Option<Group>>);
 
-/// See the head of this file.
+/// Groups whose bytes readers take without the driver's lock.
 pub struct ShownGroups {
     page: PageSize,
     /// A power of two.

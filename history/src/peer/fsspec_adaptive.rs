@@ -60,7 +60,6 @@ impl Policy for Run {
     }
 }
 
-/// See the head of this file.
 pub static INFO: Info = Info {
     name: "peer-fsspec-adaptive",
     summary: "fsspec's adaptive cache (gcsfs's prefetcher): as far ahead as the run is long",

@@ -50,7 +50,6 @@ impl Policy for Blocks {
     }
 }
 
-/// See the head of this file.
 pub static INFO: Info = Info {
     name: "peer-fsspec-blockcache",
     summary: "fsspec's blockcache: whole blocks, the least recently used leaves",

@@ -51,7 +51,6 @@ impl Policy for OneBuffer {
     }
 }
 
-/// See the head of this file.
 pub static INFO: Info = Info {
     name: "peer-fsspec-readahead",
     summary: "fsspec's readahead cache: one buffer, a block beyond what was missed",

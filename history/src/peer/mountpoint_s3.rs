@@ -80,7 +80,6 @@ impl Request {
     }
 }
 
-/// See the head of this file.
 pub static INFO: Info = Info {
     name: "peer-mountpoint-s3",
     summary: "Mountpoint for Amazon S3: one request a file, whose window doubles when the reader had to wait",

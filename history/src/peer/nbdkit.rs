@@ -56,7 +56,6 @@ impl Policy for Filter {
     }
 }
 
-/// See the head of this file.
 pub static INFO: Info = Info {
     name: "peer-nbdkit",
     summary: "nbdkit's readahead filter over its cache filter: a window that grows when the reader skips",

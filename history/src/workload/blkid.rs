@@ -19,7 +19,6 @@ use foreread_sim::workload::{Info, Request, Workload, too_small};
 const READS: [(u64, u64); 2] = [(0, 1024), (1536, 16_384)];
 const MIN_BYTES: u64 = READS[1].0 + READS[1].1;
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "blkid",
     summary: "two reads of 17 KiB together, by which a small device is recognised",

@@ -42,7 +42,6 @@ use foreread_core::policy::spec::SpecError;
 use foreread_sim::rng::Rng;
 use foreread_sim::workload::{Info, Request, Workload, too_small};
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "boot-ide",
     summary: "boot of a virtual machine from IDE: 57,516 reads, 407 MB, mostly runs of single sectors; needs 1 GiB",

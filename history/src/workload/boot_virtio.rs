@@ -28,7 +28,6 @@
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: SHAPE.name,
     summary: "boot of a virtual machine from virtio: 11,851 reads, 393 MB, 4 outstanding; needs 1 GiB",

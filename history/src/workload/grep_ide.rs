@@ -28,7 +28,6 @@
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: SHAPE.name,
     summary: "grep in a virtual machine, IDE: 130,104 reads, 3044 MB, one at a time; needs 5 GiB",

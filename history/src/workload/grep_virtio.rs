@@ -30,7 +30,6 @@
 use super::volume::{Shape, Streams};
 use foreread_sim::workload::Info;
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: SHAPE.name,
     summary: "grep in a virtual machine, virtio: 130,061 reads, 2820 MB, 4 outstanding; needs 6 GiB",

@@ -15,7 +15,6 @@
 use super::population::{build, bytes, gap, long_gap, long_share, processes, stretch};
 use foreread_sim::workload::Info;
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "mmap-console",
     summary: "page faults of a console's programs; all invented but what it was fitted to: how much of read-around is used",

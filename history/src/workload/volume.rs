@@ -49,7 +49,6 @@ pub struct Streams {
     pub longest: u64,
 }
 
-/// What the reads are made from.
 pub struct Shape {
     /// The name of the workload.
     pub name: &'static str,

@@ -31,7 +31,6 @@ pub enum Context {
     Original,
 }
 
-/// Which kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     K2623,
@@ -41,7 +40,6 @@ pub enum Kernel {
     Thrashsafe(i64),
 }
 
-/// What is left of a random access hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hint {
     None,

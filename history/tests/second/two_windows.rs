@@ -17,7 +17,6 @@ use super::pages::{P, Pages};
 use foreread_core::event::Advice;
 use foreread_core::machine::Question;
 
-/// Which tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
     /// Looks at each page when the reader comes to it.

@@ -27,19 +27,14 @@ pub enum CompareError {
         "{policy} needs a cache page of {needs} bytes, not {page}; leave out --page or the policy"
     )]
     Page {
-        /// The policy.
         policy: String,
-        /// What it needs.
         needs: u64,
-        /// What was asked for.
         page: u64,
     },
     /// A cache that cannot be simulated, or had here.
     #[error("a cache of {asked}: {why}; name one from {least} to {most}")]
     Cache {
-        /// What was asked for.
         asked: String,
-        /// What is wrong with it.
         why: &'static str,
         /// The smallest.
         least: String,
@@ -59,7 +54,6 @@ pub enum CompareError {
     Impossible {
         /// The row.
         policy: String,
-        /// The workload.
         workload: String,
         /// The model.
         place: String,
@@ -76,7 +70,6 @@ pub enum CompareError {
         "{what}, and {place} has {size}; take one file of it with --only NAME, or use --on model:NAME"
     )]
     TooLarge {
-        /// What the trace needs.
         what: crate::replay::LayoutError,
         /// Which file.
         place: String,

@@ -50,7 +50,6 @@ enum Opener {
     Model(&'static Preset),
 }
 
-/// What is known of a file to read.
 pub struct OnFile {
     /// How to open it.
     pub path: PathBuf,

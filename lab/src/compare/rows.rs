@@ -13,7 +13,6 @@ use foreread_core::units::PageSize;
 pub(super) enum ReadBy {
     /// A policy, or an imitation of another program.
     Policy(PolicySpec),
-    /// The kernel.
     Kernel,
     /// librbd, with its cache and readahead.
     #[cfg(feature = "rbd")]
@@ -23,7 +22,6 @@ pub(super) enum ReadBy {
 }
 
 impl ReadBy {
-    /// What the report calls such a row.
     pub(super) fn kind(&self) -> RowKind {
         match self {
             ReadBy::Policy(spec) => RowKind::of(spec),

@@ -8,7 +8,6 @@ use crate::live::LiveError;
 use foreread::Readahead;
 use foreread_core::policy::PolicyDraft;
 
-/// What an administrator has set for a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     /// The policy that is used where none is named: a row beside the usual ones.

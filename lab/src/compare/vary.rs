@@ -49,12 +49,7 @@ pub enum VaryError {
     Usage(String),
     /// No such parameter. `known` are those that there are.
     #[error("there is no parameter '{key}' to vary")]
-    Key {
-        /// What was asked for.
-        key: String,
-        /// What there is.
-        known: Vec<String>,
-    },
+    Key { key: String, known: Vec<String> },
     /// A value that a policy refuses.
     #[error("{0}")]
     Policy(SpecError),

@@ -26,9 +26,7 @@ use std::io::BufReader;
 /// A run, and what it was made with.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// What came out.
     pub result: RunResult,
-    /// The policy.
     pub policy: PolicySpec,
     /// In the notation of `--on`.
     pub source: String,
@@ -36,7 +34,6 @@ pub struct Watched {
     pub source_about: String,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
-    /// Its page.
     pub page: PageSize,
     /// What a reader must know, a sentence each.
     pub notes: Vec<String>,

@@ -27,7 +27,6 @@ pub struct AutoState {
     pub credit_bytes: u64,
     /// What limited the distance: the names of `foreread_core::policy::Limit`.
     pub limit: String,
-    /// The same for people.
     pub words: String,
 }
 

@@ -25,12 +25,10 @@ pub struct Decisions {
     pub oversize: u64,
     /// A read that is taken for random.
     pub random: u64,
-    /// All of these.
     pub all: u64,
 }
 
 impl Decisions {
-    /// Counts one.
     pub(super) fn count(&mut self, pattern: Pattern) {
         *self.of_mut(pattern) += 1;
         self.all += 1;

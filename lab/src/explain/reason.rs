@@ -33,7 +33,6 @@ pub struct Because {
 pub(super) struct Context<'a> {
     /// The policy's name without values.
     pub policy: &'a str,
-    /// What it is.
     pub kind: RowKind,
     /// How the stream goes, by its offsets.
     pub shape: &'a str,

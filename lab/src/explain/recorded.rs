@@ -20,7 +20,6 @@ pub struct Recorded {
     pub files: Vec<RecordedFile>,
 }
 
-/// One file of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedFile {
     /// As the trace names it.

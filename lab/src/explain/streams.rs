@@ -40,13 +40,11 @@ pub enum Shape {
 /// A stream, as far as offsets tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamSummary {
-    /// The file.
     pub file: u32,
     /// The open description.
     pub open: u32,
     /// How it goes.
     pub shape: Shape,
-    /// Its reads.
     pub reads: u64,
     /// Its first byte.
     pub from: u64,

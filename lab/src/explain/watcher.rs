@@ -69,7 +69,6 @@ pub struct Watcher {
     read_sizes: HashMap<u32, u64>,
     /// By open description.
     files_of_opens: HashMap<u32, u32>,
-    /// What offsets tell.
     pub streams: Streams,
     /// Of each file.
     pub files: Vec<Share>,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Safety timeout in case a wakeup is missed.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-/// A device model as a source. See the head of this file.
+/// A device model as a source.
 pub struct ModelLive {
     name: &'static str,
     size: u64,

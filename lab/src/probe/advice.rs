@@ -123,7 +123,6 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
     said
 }
 
-/// What the present setting gets of the best.
 fn present(now: u64, advice: &Advice, line: &[&Point]) -> Option<String> {
     let at = line.iter().rev().find(|p| p.request_bytes <= now)?;
     let part = at.throughput_mb_s.median / advice.best_mb_s?;

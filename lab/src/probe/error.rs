@@ -1,6 +1,5 @@
 //! Why a probe failed: one line that says what, where and what to do. Never: a second line.
 
-/// See the head of this file.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The source cannot be opened.
@@ -21,10 +20,7 @@ pub enum ProbeError {
     #[error(
         "{bytes} bytes are too few to measure; name a source of 8192 bytes or more, best of 1 GiB"
     )]
-    Small {
-        /// What there is.
-        bytes: u64,
-    },
+    Small { bytes: u64 },
     /// A read that lay within the source ended early.
     #[error(
         "the source became shorter while it was read, at offset {offset}; leave it alone and try again"

@@ -49,7 +49,6 @@ pub(super) struct Deep {
     pub gate_ns_per_kib: f64,
 }
 
-/// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DeviceKind {
     Disk,

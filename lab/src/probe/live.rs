@@ -23,7 +23,6 @@ const ALIGN: usize = 4096;
 /// Bytes that are resident while hits are timed, and of one such hit: what many programs read at once.
 const HIT_SPAN: u64 = 8 << 20;
 const HIT_BYTES: u64 = 128 << 10;
-/// Rounds of hits.
 const HIT_ROUNDS: usize = 7;
 
 /// A real source, opened.

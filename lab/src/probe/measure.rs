@@ -31,7 +31,6 @@ const MAX_OF_TIME: f64 = 0.05;
 /// Reads from which on there is a 99th percentile.
 const P99_READS: u64 = 100;
 
-/// What one slice found.
 pub(super) struct Slice {
     pub reads: u64,
     pub bytes_per_s: f64,
@@ -50,7 +49,6 @@ pub(super) enum Station {
     Model(&'static Preset, u64),
 }
 
-/// What was measured.
 pub(super) struct Measured {
     pub points: Vec<Point>,
     pub in_parts: bool,

@@ -19,7 +19,6 @@ const SPREAD_ROUNDS: u32 = 3;
 /// Commands at once that the owner of a fitted model has: half of them, the engine's 16, may be readahead.
 const AT_ONCE: u32 = 32;
 
-/// What is to be probed.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
     /// Where.
@@ -41,7 +40,6 @@ pub enum ProbeTarget {
     Model(&'static Preset),
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub struct ProbeOutcome {
     /// For people and for JSON.
@@ -217,7 +215,6 @@ fn found(
     Ok(ProbeOutcome { probe, model })
 }
 
-/// What a reader of the figures must know.
 fn notes(points: &[Point], noise: Option<f64>, left_out: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(noise) = noise.filter(|n| *n > BUSY) {

@@ -24,7 +24,6 @@ pub const SCHEMA: &str = "foreread.verify/1";
 /// Means that are closer are as good as equal, as in the reports.
 const TIE: f64 = 0.005;
 
-/// What the check found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verified {
     /// [`SCHEMA`].
@@ -50,9 +49,7 @@ pub struct Verified {
 /// One policy in one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedRow {
-    /// The workload.
     pub workload: String,
-    /// The policy.
     pub policy: String,
     /// Median time on the real source, in seconds.
     pub measured_s: f64,
@@ -65,11 +62,9 @@ pub struct VerifiedRow {
 /// Two policies in one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerifiedPair {
-    /// The workload.
     pub workload: String,
     /// The policy that is faster on the real source.
     pub faster: String,
-    /// The slower one.
     pub slower: String,
     /// Mean time of the slower / of the faster, measured.
     pub measured_ratio: f64,

@@ -38,7 +38,6 @@ impl Offsets {
         }
     }
 
-    /// The next one.
     pub(super) fn next(&mut self) -> u64 {
         let slot = match self.task.pattern {
             Pattern::Sequential => self.next,

@@ -15,10 +15,8 @@ use std::sync::Arc;
 /// The most records that are replayed, some 250 bytes each with all that is made of them: 512 MiB.
 pub const MAX_RECORDS: u64 = 1 << 21;
 
-/// What a record does in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It reads.
     Read,
     /// It touches a page of a mapping.
     Touch,
@@ -47,7 +45,6 @@ pub struct Kept {
 /// How much was passed over, clipped or taken for granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Writes.
     pub writes: u64,
     /// Readahead.
     pub ahead: u64,
@@ -83,7 +80,6 @@ pub struct Recorded {
 pub struct Loaded {
     /// As it was named.
     pub name: String,
-    /// What it says of itself.
     pub header: Header,
     /// The size of each file that is read, in bytes.
     pub files: Vec<u64>,
@@ -94,7 +90,6 @@ pub struct Loaded {
     /// The file of each open description.
     pub opens: Vec<u32>,
     pub(super) records: Vec<Kept>,
-    /// What was left out.
     pub counts: Counts,
     /// When the first record that is replayed began.
     pub first_ns: u64,
@@ -124,7 +119,6 @@ impl Part {
     }
 }
 
-/// What was read of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOfFile {
     /// Bytes that were asked for.

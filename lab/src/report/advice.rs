@@ -79,7 +79,6 @@ struct NoGain {
     ratio: f64,
 }
 
-/// The tables of one source.
 struct SourceTables<'a> {
     reports: &'a [Report],
     source: &'a str,

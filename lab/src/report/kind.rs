@@ -14,7 +14,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_history::peer;
 use serde::{Deserialize, Serialize};
 
-/// What a row of a comparison is. See the head of this file.
+/// What a row of a comparison is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowKind {

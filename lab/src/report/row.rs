@@ -35,7 +35,6 @@ pub struct Report {
     pub page_bytes: u64,
     /// The chance of one false call among all the comparisons of this table.
     pub alpha: f64,
-    /// What a reader must know.
     pub notes: Vec<String>,
     /// A time that no run can be below, as a mean of the runs: the largest of the next three, run by run. Null on a file.
     pub bound_s: Option<f64>,
@@ -136,7 +135,6 @@ pub struct Row {
     pub differs_from_none: Option<bool>,
     /// Demanded bytes / time, in 10^6 bytes a second.
     pub throughput_mb_s: Option<f64>,
-    /// Demand reads.
     pub demand_reads: Option<u64>,
     /// Bytes they asked for, clipped to the end of the file, not rounded to pages.
     pub demand_bytes: Option<u64>,
@@ -152,7 +150,6 @@ pub struct Row {
     pub refused_bytes: Option<u64>,
     /// Fetches submitted, demand and ahead.
     pub source_reads: Option<u64>,
-    /// Bytes of these.
     pub source_bytes: Option<u64>,
     /// Readahead bytes that a demand read touched: U of the formulas.
     pub used_bytes: Option<u64>,

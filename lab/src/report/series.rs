@@ -24,7 +24,6 @@ pub struct Series {
     pub workload: String,
     /// The policies in the order of the rows, as they were asked for, without the parameter that varies.
     pub policies: Vec<String>,
-    /// What varies.
     pub vary: Varied,
     /// The report of each value.
     pub reports: Vec<Report>,
@@ -43,7 +42,6 @@ pub struct Varied {
     pub values: Vec<Value>,
 }
 
-/// One value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {

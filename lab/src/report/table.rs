@@ -15,7 +15,6 @@ const POLICY_WIDTH: usize = 16;
 /// Columns in the order in which they are left out where there is no room.
 const LEFT_OUT_FIRST: [usize; 11] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3, 2];
 
-/// What the terminal can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// Print the best row in bold.

@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// Pairs of runs. Half of what `tune` makes: its answer is asked for twice before it counts.
 const RUNS: u32 = 5;
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maxima {
     /// The smallest of those that gain nearly as much as the best over today, if one gains 10 %.

@@ -40,7 +40,6 @@ pub struct NoStorage {
 /// The storage that was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StorageFound {
-    /// What to probe.
     pub path: PathBuf,
     /// Why it is this one.
     pub chosen: Chosen,
@@ -65,12 +64,10 @@ pub struct Chosen {
     pub not_here: OnDisk,
 }
 
-/// What was read of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OnDisk {
     /// `sdb`, or `0:44`, the number of a mount without a disk.
     pub disk: String,
-    /// Files.
     pub files: u64,
     /// Bytes that were read.
     pub bytes: u64,

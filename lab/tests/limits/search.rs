@@ -209,7 +209,6 @@ fn cell(rng: &mut Rng, only: Option<&str>) -> Option<Cell> {
     Cell::new(&workload, preset.name, size, cache, 1 + rng.below(1000))
 }
 
-/// What a search found.
 #[derive(Default)]
 pub struct Found {
     pub rows: u64,

@@ -40,10 +40,8 @@ const TICK_MS: u32 = 100;
 /// Memory for the events of a CPU to begin with: all of 64 MiB takes longer to fetch than many a command runs.
 const FIRST_BUFFER_KB: u64 = 8 << 10;
 
-/// What to record.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// What is to be followed.
     pub target: Target,
     /// Memory for events that wait to be taken, of all CPUs together.
     pub buffer_bytes: u64,

@@ -40,10 +40,8 @@ const USUAL: [&str; 10] = [
     "/usr/share/zoneinfo",
 ];
 
-/// What is known of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Its path.
     pub path: PathBuf,
     /// Its size in bytes, when it was looked at.
     pub size: u64,

@@ -24,7 +24,6 @@ pub(super) fn names(places: &[FileKey], devices: &[DeviceNumber]) -> HashSet<Str
         .collect()
 }
 
-/// See the head of this file.
 pub(super) struct Only {
     items: Items,
     wanted: HashSet<String>,

@@ -116,7 +116,6 @@ fcntl.fcntl(g, fcntl.F_SETFD, 0)
 os.execv(sys.executable, [sys.executable, '-S', '-c', f'import os; os.read({e}, 23); os.read({g}, 24)'])
 "#;
 
-/// What that is.
 fn what_it_did() -> Vec<Done> {
     let read = |offset, bytes| ("data", Op::Read, offset, bytes);
     let hint = |advice, offset, bytes| ("data", Op::Hint(advice), offset, bytes);

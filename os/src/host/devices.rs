@@ -138,7 +138,6 @@ impl BlockDevice {
 /// The node of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockNode {
-    /// Its number.
     pub number: DeviceNumber,
     /// Its path below `/dev`.
     pub path: PathBuf,
@@ -146,7 +145,6 @@ pub struct BlockNode {
     pub size: u64,
 }
 
-/// A loop device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopDevice {
     /// Its name, such as `loop7`.

@@ -20,7 +20,6 @@ const MAX_DEPTH: u32 = 4;
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// Bytes of a name.
 const MAX_NAME_BYTES: u64 = 1 << 16;
 
 pub fn parts(source: &dyn ReadAt, parts: &mut Parts) -> Result<(), LayoutError> {

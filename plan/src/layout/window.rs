@@ -7,7 +7,6 @@
 
 use super::{LayoutError, ReadAt};
 
-/// See the head of this file.
 pub struct Window<'a> {
     source: &'a dyn ReadAt,
     /// The byte behind the last that may be read.

@@ -30,7 +30,6 @@ pub struct ZarrFile {
     pub array: String,
     /// The file.
     pub path: PathBuf,
-    /// Its size.
     pub size: u64,
 }
 

@@ -53,7 +53,6 @@ pub enum Anchor {
     Start,
     /// Its middle is there.
     Middle,
-    /// It ends there.
     End,
 }
 
@@ -113,7 +112,6 @@ impl Svg {
         self.push(format_args!("<g class=\"c{}\">\n", i % COLOURS));
     }
 
-    /// Closes it.
     pub fn close(&mut self) {
         self.0.push_str("</g>\n");
     }

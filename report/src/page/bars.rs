@@ -31,7 +31,6 @@ pub struct BarKind {
     pub name: &'static str,
 }
 
-/// One bar.
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub name: String,

@@ -43,9 +43,7 @@ const SUFFIX: &str = ".toml";
 pub struct ModelFileError {
     /// The file, and the key or line in it.
     pub place: String,
-    /// What is wrong.
     pub why: String,
-    /// What to do.
     pub remedy: String,
 }
 

@@ -38,7 +38,6 @@ pub struct Point {
 /// A form with its coefficients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// What was fixed.
     pub form: Form,
     /// `c`, in nanoseconds.
     pub command_ns: f64,

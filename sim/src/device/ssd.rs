@@ -57,7 +57,6 @@ pub struct Tail {
     pub collisions_per_million: u64,
     /// How long a program lasts, in nanoseconds: a read that collides with one waits for a part of it, uniform.
     pub program_ns: u64,
-    /// The same of an erase.
     pub erase_ns: u64,
 }
 

@@ -29,7 +29,6 @@ pub const MAX_TOUCHES: usize = 1 << 20;
 /// Pages that are always read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The file.
     pub file: u32,
     /// First byte; the start of a page.
     pub start: u64,
@@ -53,7 +52,6 @@ pub enum Order {
     Jobs,
 }
 
-/// See the head of this file.
 #[derive(Clone)]
 pub struct Future {
     /// In the order of their places.

@@ -41,7 +41,6 @@ use hdrhistogram::Histogram;
 use rules::{CHANGES, Range, Rule, starts};
 use std::collections::{BTreeSet, VecDeque};
 
-/// What one run of the oracle needs.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     /// Which readers read what.

@@ -58,7 +58,6 @@ impl Cell {
 pub struct OutcomeMap {
     /// Reads of the run.
     pub reads: u64,
-    /// Reads of a column.
     pub column_reads: u64,
     /// The bytes that the rows cover. Files lie one after the other.
     pub bytes: ByteRange,

@@ -62,7 +62,6 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "aio-random",
     summary: "large records at random, 64 outstanding, each once",

@@ -17,7 +17,6 @@ use foreread_core::units::MAX_OFFSET;
 const PARAMS: &[Param] =
     &[Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" }];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "backward",
     summary: "one reader, the whole file from its end to its start",

@@ -40,7 +40,6 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "clustered-random",
     summary: "one reader, aligned records at random in one cluster, then in another one anywhere",

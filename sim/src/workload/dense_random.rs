@@ -55,7 +55,6 @@ const PARAMS: &[Param] = &[
     Param { key: "think", unit: Unit::Count, default: "0", range: (0, 1_000_000_000), help: "us between reads" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "dense-random",
     summary: "one reader, aligned records at random, some again, until a part of the file has been read",

@@ -20,7 +20,6 @@ const PARAMS: &[Param] = &[
     Param { key: "record", unit: Unit::Bytes, default: "16K", range: (1, MAX_OFFSET), help: "bytes of a read" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "interleaved",
     summary: "several sequential streams through one open description, in turn",

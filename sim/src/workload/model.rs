@@ -19,7 +19,6 @@ use foreread_core::event::{Advice, Mapping};
 use foreread_core::units::ByteRange;
 use std::collections::BTreeMap;
 
-/// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// These bytes, by a read call.

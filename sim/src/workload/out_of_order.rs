@@ -28,7 +28,6 @@ const PARAMS: &[Param] = &[
     Param { key: "depth", unit: Unit::Count, default: "1", range: (1, 1024), help: "reads outstanding" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "out-of-order",
     summary: "the whole file in order, but one read of each group comes before the others",

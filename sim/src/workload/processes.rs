@@ -34,7 +34,6 @@ const fn count(key: &'static str, default: &'static str, help: &'static str) -> 
     Param { key, unit: Unit::Count, default, range: (0, MAX_PROCESSES), help }
 }
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "processes",
     summary: "processes at once that read in order, at random, and through a tree of small files",

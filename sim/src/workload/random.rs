@@ -27,7 +27,6 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "random",
     summary: "one reader, aligned records at random, each at most once",

@@ -36,7 +36,6 @@ pub(super) const fn streams(default: &'static str) -> Param {
     Param { key: "streams", unit: Unit::Count, default, range: (1, MAX_STREAMS), help: "readers, a file each" }
 }
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "readers",
     summary: "sequential readers at once, a file each",

@@ -17,7 +17,6 @@ const PARAMS: &[Param] = &[
     Param { key: "think", unit: Unit::Count, default: "0", range: (0, 1_000_000_000), help: "us between reads" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "sequential",
     summary: "one reader, the whole file in order",

@@ -21,7 +21,6 @@ const PARAMS: &[Param] = &[
     Param { key: "skip", unit: Unit::Count, default: "99", range: (0, MAX_READS), help: "records left out then" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "skip",
     summary: "one reader, in order with parts left out: reads 399 records, skips 99",

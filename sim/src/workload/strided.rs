@@ -27,7 +27,6 @@ const PARAMS: &[Param] = &[
     },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "strided",
     summary: "one reader, a record at every stride",

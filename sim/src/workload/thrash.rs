@@ -18,7 +18,6 @@
 use super::Info;
 use super::readers::{BYTES, RECORD, build_streams, streams, think};
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "thrash",
     summary: "slow sequential readers whose windows do not fit into its cache of 16 MiB",

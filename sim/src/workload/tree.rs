@@ -46,7 +46,6 @@ const PARAMS: &[Param] = &[
     Param { key: "record", unit: Unit::Bytes, default: "32K", range: (512, 1 << 30), help: "bytes of a read" },
 ];
 
-/// What there is to know of it.
 pub static INFO: Info = Info {
     name: "tree",
     summary: "many small files, each opened and read whole, one after the other",

@@ -19,7 +19,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// See the head of this file.
 pub struct Storage {
     bytes: Bytes,
     /// It has a planted bug that the check has to find.

@@ -16,7 +16,6 @@ use crate::{Flags, Item, Op, Record};
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
-/// What a call asked for.
 struct RequestedCall {
     op: Op,
     descriptor: i32,

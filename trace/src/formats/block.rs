@@ -29,7 +29,6 @@ pub const SECTOR: u64 = 512;
 /// A device, major and minor.
 pub type Device = (u32, u32);
 
-/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Q.
@@ -52,7 +51,6 @@ pub enum Action {
     Other,
 }
 
-/// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Reads bytes.
@@ -67,14 +65,11 @@ pub enum BlockKind {
     Nothing,
 }
 
-/// One event.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// When, in ns.
     pub at_ns: u64,
-    /// On which device.
     pub device: Device,
-    /// What.
     pub action: Action,
     /// Of what kind of request.
     pub kind: BlockKind,
@@ -82,7 +77,6 @@ pub struct Event {
     pub ahead: bool,
     /// First sector.
     pub sector: u64,
-    /// Bytes.
     pub bytes: u64,
     /// The process.
     pub pid: u32,
@@ -146,7 +140,6 @@ pub fn wanted(
     }
 }
 
-/// What holds for a block trace.
 #[must_use]
 pub fn header(format: &str, wanted: Wanted) -> Header {
     let note = match wanted {

@@ -60,7 +60,6 @@ pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
     fits.min().filter(|_| !head.is_empty()).unwrap_or(Fit::No)
 }
 
-/// What a line is.
 pub enum Row<'a> {
     /// A record of the volume of this name; its number is still to be filled in.
     Record(&'a [u8], Record),
@@ -116,9 +115,7 @@ impl Lines for Table {
 
 /// How a table is read.
 pub struct ColumnPlan {
-    /// What a line means.
     pub row: RowFn,
-    /// What the name of a volume becomes.
     pub name: fn(&[u8]) -> String,
     /// Put it in the order of time, and let the first record begin at 0.
     pub sort: bool,

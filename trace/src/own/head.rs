@@ -171,7 +171,6 @@ pub fn from_json(json: &[u8]) -> Result<Header, String> {
     })
 }
 
-/// What the end says.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// Files of the trace.

@@ -11,7 +11,6 @@ use foreread_trace::{
 use std::io::Cursor;
 use std::path::Path;
 
-/// What the example means.
 fn example() -> (Header, Vec<Item>) {
     let lacks = Lacks {
         opens: true,

@@ -57,7 +57,6 @@ impl Header {
         }
     }
 
-    /// What the other differs in.
     fn difference(&self, other: &Header) -> Option<String> {
         let trace = |header: &Header| {
             header

@@ -219,7 +219,6 @@ fn totals(results: &Results, width: usize) -> Vec<String> {
     lines
 }
 
-/// What a reader of the tables must know.
 pub fn notes(results: &Results) -> Vec<String> {
     let (choose, judge) = results.design.seeds();
     let seeds = |seeds: &[u64]| match seeds {

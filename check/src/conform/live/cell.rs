@@ -30,7 +30,6 @@ use std::time::{Duration, Instant};
 /// What is asked for: all combinations of the first three.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// On which file systems.
     pub file_systems: Vec<FileSystem>,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: Vec<u64>,
@@ -79,12 +78,10 @@ impl Cell {
     }
 }
 
-/// What one combination came to.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellOutcome {
     /// As on the command line: `ext4`, `ext4-journal`, `xfs-16k`.
     pub file_system: &'static str,
-    /// Its block.
     pub block_bytes: u64,
     /// The device's readahead, as it was set; the kernel takes whole pages of it.
     pub read_ahead_kb: u64,

@@ -9,7 +9,6 @@
 
 use crate::conform::world::{Call, Pre};
 
-/// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A decision.

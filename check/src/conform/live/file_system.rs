@@ -5,7 +5,6 @@ use crate::conform::recording::PAGE;
 use std::path::Path;
 use std::process::Command;
 
-/// What is made on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSystem {
     /// ext4 with blocks of 4 KiB, as it is by default.
@@ -116,7 +115,6 @@ impl FileSystem {
         }
     }
 
-    /// Bytes of a block.
     pub(super) fn block_bytes(self) -> u64 {
         match self {
             FileSystem::Ext4Small => 1 << 10,

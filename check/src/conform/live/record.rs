@@ -86,7 +86,6 @@ struct Answer {
     foreign: bool,
 }
 
-/// What a recording came to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
     pub operations: u64,

@@ -120,7 +120,6 @@ fn row(one: &CellOutcome) -> [String; 9] {
     ]
 }
 
-/// What reached into the recordings from outside.
 fn outside(cells: &[CellOutcome]) -> String {
     let mut text = String::new();
     let cut: u64 = cells.iter().map(|one| one.cut_episodes).sum();

@@ -110,7 +110,6 @@ impl Trace {
     }
 }
 
-/// What there is to listen to.
 pub(super) fn heard() -> Heard {
     tracefs::root().map_or(Heard::Presence, |root| heard_at(root.path()))
 }

@@ -71,7 +71,6 @@ impl LoopDevice {
         })
     }
 
-    /// Its path.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/dev/{}", self.name)

@@ -59,7 +59,6 @@ struct Octave {
     ended: u32,
 }
 
-/// What runs have done.
 pub struct Survival {
     /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
     grown: [bool; 3],

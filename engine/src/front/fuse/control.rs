@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Clients that send lists at the same time: a silent one keeps only its own place.
 const MAX_CLIENTS: usize = 16;
 
-/// Answers until it is dropped. See the head of this file.
+/// Answers until it is dropped.
 pub struct Control {
     listener: Arc<UnixSocket>,
     path: PathBuf,

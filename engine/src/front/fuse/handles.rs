@@ -20,7 +20,6 @@ const ENTRY_BYTES: u64 = (2 * size_of::<Entry>() + 2 * 16) as u64;
 pub struct Handle {
     pub number: u64,
     pub reader: Reader,
-    /// What the reader is of.
     pub base: Weak<Reader>,
     pub size: u64,
 }
@@ -55,7 +54,6 @@ impl FolderListing {
     }
 }
 
-/// What is open.
 #[derive(Default)]
 pub struct Handles {
     pub next: u64,

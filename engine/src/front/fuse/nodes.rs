@@ -78,7 +78,6 @@ pub struct UnusedNodes {
     _listed: Option<Arc<ListedFile>>,
 }
 
-/// See the head of this file.
 pub struct Nodes {
     /// In boxes: a table is up to half empty, and twice there while it grows.
     by_number: HashMap<u64, Box<Node>>,
@@ -128,7 +127,6 @@ impl Nodes {
         self.newest.get(path).copied()
     }
 
-    /// What is known of it.
     pub fn at(&self, path: &Path) -> Option<&Node> {
         self.get(self.number(path)?)
     }

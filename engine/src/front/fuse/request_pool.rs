@@ -21,7 +21,6 @@ pub const MAX_EXTRA: usize = 1024;
 /// Stack of such a thread: it holds no buffer.
 const STACK_BYTES: usize = 256 << 10;
 
-/// See the head of this file.
 #[derive(Clone, Default)]
 pub struct RequestPool(Arc<BusyThreads>);
 

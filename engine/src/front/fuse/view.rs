@@ -72,7 +72,6 @@ pub struct MountCounts {
     pub bytes: u64,
 }
 
-/// See the head of this file.
 pub struct View {
     tree: Arc<dyn Tree>,
     ttl: Duration,

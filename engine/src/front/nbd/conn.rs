@@ -56,7 +56,6 @@ struct Turns {
     over: bool,
 }
 
-/// See the head of this file.
 pub struct Conn {
     shared: Arc<ServerShared>,
     number: u64,
@@ -72,7 +71,6 @@ pub struct Conn {
 /// The client is gone, or has to go.
 struct Disconnected;
 
-/// What is left to do for a request.
 struct Task {
     cookie: u64,
     /// When it was taken, if there is an observer.

@@ -7,7 +7,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the head of this file.
 pub struct Permits {
     used: AtomicU64,
     most: u64,

@@ -66,7 +66,6 @@ impl Default for NbdSettings {
 }
 
 impl NbdSettings {
-    /// What is said to clients of TLS.
     pub(super) fn tls_offer(&self) -> TlsOffer {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(feature = "tls")]
 use std::sync::OnceLock;
 
-/// See the head of this file.
 pub struct ClientStream {
     socket: Socket,
     #[cfg(feature = "tls")]

@@ -42,7 +42,6 @@ const SOON: EventFlags = ONCE.union(EventFlags::OUT);
 /// The number of no client: the server ends.
 const WAKE: u64 = u64::MAX;
 
-/// See the head of this file.
 pub struct Workers {
     epoll: OwnedFd,
     wake_fd: OwnedFd,

@@ -17,7 +17,7 @@ use crate::source::{Ended, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::sync::Arc;
 
-/// The queue of one file. See the head of this file.
+/// The queue of one file.
 pub struct FileQueue {
     ring: Ring,
     file: Arc<Core>,

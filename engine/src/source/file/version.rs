@@ -45,7 +45,6 @@ const APPEND_GRACE: Duration = Duration::from_millis(42);
 /// How soon it is looked at again; four times as long each time.
 const FIRST_LOOK: Duration = Duration::from_micros(20);
 
-/// What distinguishes one version from another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub size: u64,
@@ -54,7 +53,6 @@ pub struct Identity {
     pub inode: u64,
 }
 
-/// The accepted version.
 #[derive(Debug, Default)]
 pub struct AcceptedVersion {
     pub identity: Identity,

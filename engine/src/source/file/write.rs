@@ -20,7 +20,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What a file needs to be written.
 #[derive(Default)]
 pub struct Writes {
     file: OnceLock<OwnedFd>,

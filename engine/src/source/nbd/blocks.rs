@@ -17,7 +17,6 @@ const MAX_MINIMUM: u64 = 64 << 10;
 /// Bytes of a buffer beside the reader's, unless a block is larger.
 const BESIDE_BYTES: u64 = 1 << 20;
 
-/// See the head of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Requests begin and end at its multiples, but for the end of the export. A power of two.

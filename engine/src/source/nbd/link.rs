@@ -129,7 +129,6 @@ struct Waiter {
     bell: Arc<Condvar>,
 }
 
-/// See the head of this file.
 pub struct NbdLink {
     stream: Wire,
     export: ExportTerms,

@@ -19,7 +19,6 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Tries of one read: 0, 100, 200, 400 and 800 ms after each other, the time in which a server is started anew.
 const MAX_TRIES: u32 = 5;
 
-/// See the head of this file.
 #[derive(Default)]
 pub struct Redial {
     failures: u32,

@@ -19,7 +19,6 @@ pub struct Address {
     pub export: String,
 }
 
-/// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerPlace {
     Tcp { host: String, port: u16 },

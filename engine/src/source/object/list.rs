@@ -46,7 +46,7 @@ const MAX_NAMED: usize = 5;
 /// Bytes of a name of a listing under way, beside its letters and those of its version.
 const NAME_BYTES: u64 = 200;
 
-/// See the head of this file.
+/// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`.
 pub struct Prefix {
     store: Store,
     s3: Arc<AmazonS3>,
@@ -54,7 +54,6 @@ pub struct Prefix {
     prefix: String,
     name: SourceName,
     settings: ObjectSettings,
-    /// What identifies the odd keys that were named.
     odd: Mutex<HashSet<u64>>,
 }
 

@@ -41,13 +41,11 @@ const MAX_SHOWN: usize = 100;
 /// Marks a request whose answer is a page.
 #[derive(Clone)]
 pub struct PageRequest {
-    /// What its keys begin with.
     pub prefix: String,
     /// Keys on it at most.
     pub most: usize,
 }
 
-/// See the head of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub objects: Vec<ObjectMeta>,

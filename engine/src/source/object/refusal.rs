@@ -16,7 +16,6 @@ use std::time::{Duration, SystemTime};
 /// Longest text of a library's or server's error that is passed on.
 const MAX_TEXT: usize = 200;
 
-/// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error(

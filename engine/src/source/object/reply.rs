@@ -259,7 +259,7 @@ const MAX_LIST_BODY: usize = 32 << 20;
 /// For an error's body, once its head has come.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
-/// Makes clients with the gate in front. See the head of this file.
+/// Makes clients with the gate in front.
 #[derive(Clone)]
 pub struct Connector {
     /// The header `Authorization` of every request; S3 signs its own.

@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// See the head of this file.
 #[derive(Debug)]
 pub struct Version {
     /// Where it was learned first.
@@ -41,7 +40,6 @@ impl Version {
         }
     }
 
-    /// Of a listing.
     pub fn listed(meta: ObjectMeta) -> Version {
         Version {
             meta,

@@ -164,7 +164,6 @@ pub struct RbdLayout {
     pub stripe_count: u64,
 }
 
-/// What distinguishes one image from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub id: String,

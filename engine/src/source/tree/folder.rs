@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// See the head of this file.
+/// A local folder as a tree, or one file of it.
 pub struct Folder {
     root: OwnedFd,
     path: PathBuf,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Opener = dyn Fn() -> Result<Arc<dyn Source>, SourceOpenError> + Send + Sync;
 
-/// See the head of this file.
+/// Any source as a tree of one file.
 pub struct Single {
     name: OsString,
     what: SourceName,

@@ -200,7 +200,6 @@ pub struct NetFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FitFile {
-    /// What was probed.
     pub source: String,
     /// Whether the model holds.
     pub holds: bool,

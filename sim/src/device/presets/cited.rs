@@ -15,7 +15,6 @@ use crate::device::Command;
 use crate::rng::Rng;
 use crate::stats::Summary;
 
-/// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(
     missing_docs,
@@ -42,11 +41,8 @@ pub enum Figure {
 
 /// Figures of one publication that a preset is compared with.
 pub struct Cited {
-    /// The preset.
     pub preset: &'static str,
-    /// The publication.
     pub publication: &'static str,
-    /// Its figures.
     pub figures: &'static [Figure],
 }
 
@@ -248,7 +244,6 @@ impl Figure {
         }
     }
 
-    /// What the preset does.
     fn of_model(self, preset: &Preset) -> f64 {
         match self {
             Figure::ReadsPerS { bytes, depth, .. } => {

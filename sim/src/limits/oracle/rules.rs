@@ -240,7 +240,6 @@ pub(super) const CHANGES: [fn(Rule, &Range) -> Rule; 16] = [
     },
 ];
 
-/// What the parameters of a rule may be.
 pub(super) struct Range {
     max_fetch_bytes: u64,
     flights: u32,

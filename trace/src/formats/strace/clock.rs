@@ -55,7 +55,6 @@ impl Stamp {
     }
 }
 
-/// See the head of this file.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// The first stamp, whose kind all others have.

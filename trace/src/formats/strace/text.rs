@@ -21,7 +21,6 @@ pub struct Prefix<'a> {
     pub pid: u32,
     /// When.
     pub at: Option<Stamp>,
-    /// What follows.
     pub rest: &'a [u8],
 }
 
@@ -69,7 +68,6 @@ fn number_and_name(text: &[u8]) -> Option<u32> {
     scan::number(&text[..end])?.try_into().ok()
 }
 
-/// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A call and what follows its parenthesis.
@@ -163,7 +161,6 @@ impl<'a> Arguments<'a> {
             .any(|argument| argument.windows(word.len()).any(|part| part == word))
     }
 
-    /// What came back.
     pub fn outcome(&self) -> Option<Outcome<'a>> {
         outcome(self.tail)
     }
@@ -207,7 +204,6 @@ pub fn descriptor(text: &[u8]) -> Option<(i32, Option<&[u8]>)> {
     Some((i32::try_from(number).ok()?, name))
 }
 
-/// What a call returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome<'a> {
     /// Its value; nothing where it did not return.

@@ -30,7 +30,6 @@ const RETRY_AFTER: u32 = 64;
 /// Folders that are remembered: as many may be read in turn.
 const MAX_FOLDERS: usize = 16;
 
-/// See the head of this file.
 pub struct UnaskedNames {
     names: HashMap<PathBuf, (Meta, Instant)>,
     /// Those of the names since they were forgotten last.

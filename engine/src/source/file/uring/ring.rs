@@ -58,7 +58,6 @@ struct FlightTable {
     free: Vec<u32>,
 }
 
-/// See the head of this file.
 pub struct Ring {
     uring: IoUring,
     table: Mutex<FlightTable>,
