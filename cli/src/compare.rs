@@ -249,6 +249,48 @@ fn price(text: &str) -> Result<Box<Price>, String> {
         .map_err(|error| error.to_string())
 }
 
+/// Reads the trace and makes it ready.
+fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
+    if args.size.is_some() {
+        let remedy = "leave it out; --limit N replays the first N records";
+        return Err(Fail::input(
+            "the size of a trace is fixed",
+            "--size",
+            remedy,
+        ));
+    }
+    let varied = args
+        .vary
+        .as_deref()
+        .is_some_and(|vary| vary.trim_start().starts_with("think="));
+    if varied && args.think.is_some() {
+        return Err(Fail::input(
+            "think is set twice",
+            "--think and --vary think",
+            "leave --think out",
+        ));
+    }
+    reads::ready(path, &part(args))
+}
+
+fn part(args: &CompareArgs) -> Part<'_> {
+    let CompareArgs {
+        limit, mode, think, ..
+    } = *args;
+    Part {
+        format: args.format.as_deref(),
+        limit,
+        only: args.only.as_deref(),
+        mode,
+        think,
+    }
+}
+
+/// Refuses what only a trace has, where there is none.
+fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
+    part(args).none_is_set("--limit")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,46 +367,4 @@ mod tests {
             .contains('\u{1b}')
         );
     }
-}
-
-/// Reads the trace and makes it ready.
-fn replay(path: &Path, args: &CompareArgs) -> Result<Replay, Fail> {
-    if args.size.is_some() {
-        let remedy = "leave it out; --limit N replays the first N records";
-        return Err(Fail::input(
-            "the size of a trace is fixed",
-            "--size",
-            remedy,
-        ));
-    }
-    let varied = args
-        .vary
-        .as_deref()
-        .is_some_and(|vary| vary.trim_start().starts_with("think="));
-    if varied && args.think.is_some() {
-        return Err(Fail::input(
-            "think is set twice",
-            "--think and --vary think",
-            "leave --think out",
-        ));
-    }
-    reads::ready(path, &part(args))
-}
-
-fn part(args: &CompareArgs) -> Part<'_> {
-    let CompareArgs {
-        limit, mode, think, ..
-    } = *args;
-    Part {
-        format: args.format.as_deref(),
-        limit,
-        only: args.only.as_deref(),
-        mode,
-        think,
-    }
-}
-
-/// Refuses what only a trace has, where there is none.
-fn no_trace(args: &CompareArgs) -> Result<(), Fail> {
-    part(args).none_is_set("--limit")
 }

@@ -14,6 +14,12 @@ pub struct Bar {
     begun: bool,
 }
 
+impl Default for Bar {
+    fn default() -> Bar {
+        Bar::new()
+    }
+}
+
 impl Bar {
     /// A bar on stderr, or a hidden one.
     pub fn new() -> Bar {
