@@ -21,7 +21,6 @@ mod device_fits;
 mod page;
 mod papers;
 mod reproduce;
-mod reproduce_real;
 mod wu_2010a_mmap;
 mod wu_2010a_thrash;
 mod wu_2010b_small_device;

@@ -1,22 +1,58 @@
 //! The table of commands: a row for each, with its arguments, what runs it, and the feature of the build that has it.
 //!
-//! A new command is a file with its arguments and `run`, a `mod` line in `lib.rs` and a row here. The help of a command is the
+//! A new command is a file in `command/` with its arguments and `run`, and a `mod` line and a row here. The help of a command is the
 //! comment of its arguments: a comment here would replace the long text of `--help`.
 
+#[cfg(feature = "lab")]
+mod check;
+#[cfg(feature = "lab")]
+mod compare;
+mod completions;
+#[cfg(feature = "lab")]
+mod convert;
+#[cfg(feature = "lab")]
+mod explain;
+mod man;
+#[cfg(feature = "lab")]
+mod models;
+#[cfg(feature = "mount")]
+mod mount;
+#[cfg(feature = "mount")]
+mod next;
+#[cfg(feature = "lab")]
+mod plan;
+#[cfg(feature = "lab")]
+mod policies;
+#[cfg(feature = "lab")]
+mod probe;
+#[cfg(feature = "lab")]
+mod record;
+#[cfg(feature = "lab")]
+mod replay_log;
+#[cfg(feature = "lab")]
+mod replay_plan;
+#[cfg(feature = "lab")]
+mod run;
+#[cfg(feature = "serve")]
+mod serve;
+#[cfg(feature = "lab")]
+mod sweep;
+#[cfg(feature = "lab")]
+mod trace;
+#[cfg(feature = "lab")]
+mod tune;
+#[cfg(feature = "lab")]
+mod warm;
+#[cfg(feature = "lab")]
+mod watch;
+#[cfg(feature = "lab")]
+mod workloads;
+
+use crate::CommandLine;
 use crate::args::GlobalArgs;
 #[cfg(feature = "lab")]
 use crate::args::ListArgs;
 use crate::fail::Fail;
-#[cfg(feature = "serve")]
-use crate::serve;
-use crate::{CommandLine, completions, man};
-#[cfg(feature = "lab")]
-use crate::{
-    check, compare, convert, explain, models, plan, policies, probe, record, replay_log,
-    replay_plan, run, sweep, trace, tune, warm, watch, workloads,
-};
-#[cfg(feature = "mount")]
-use crate::{mount, next};
 use clap::{CommandFactory, Parser, Subcommand};
 
 macro_rules! commands {

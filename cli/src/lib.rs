@@ -5,7 +5,7 @@
 //! input, 3 not on this machine, 70 a bug of ours. Never: measures, decides or formats a number itself.
 //!
 //! ```text
-//!   args ──► one file per command ──► lab or engine
+//!   args ──► command/: one file for each ──► lab or engine
 //!                    │
 //!            fail, out, names, progress
 //! ```
@@ -16,75 +16,33 @@ compile_error!("a build has at least one of the features lab, serve, mount");
 pub mod args;
 #[cfg(feature = "lab")]
 mod catalog;
-#[cfg(feature = "lab")]
-mod check;
 mod command;
 #[cfg(feature = "lab")]
-mod compare;
-#[cfg(feature = "lab")]
 pub mod compare_error;
-mod completions;
 mod config;
-#[cfg(feature = "lab")]
-pub mod convert;
 mod crash;
-#[cfg(feature = "lab")]
-mod explain;
 pub mod fail;
 mod log;
-mod man;
-#[cfg(feature = "lab")]
-mod models;
-#[cfg(feature = "mount")]
-mod mount;
 pub mod names;
-#[cfg(feature = "mount")]
-mod next;
 pub mod out;
 #[cfg(feature = "lab")]
-mod plan;
-#[cfg(feature = "lab")]
-mod policies;
-#[cfg(feature = "lab")]
 mod policy_list;
-#[cfg(feature = "lab")]
-mod probe;
 #[cfg(feature = "lab")]
 pub mod progress;
 #[cfg(feature = "lab")]
 pub mod reads;
-#[cfg(feature = "lab")]
-mod record;
 #[cfg(any(feature = "mount", feature = "serve"))]
 #[cfg_attr(not(feature = "lab"), path = "no_recording.rs")]
 mod recording;
-#[cfg(feature = "lab")]
-mod replay_log;
-#[cfg(feature = "lab")]
-mod replay_plan;
-#[cfg(feature = "lab")]
-mod run;
-#[cfg(feature = "serve")]
-mod serve;
 #[cfg(any(feature = "mount", feature = "serve"))]
 mod serving;
 pub mod signals;
 #[cfg(feature = "lab")]
 mod source;
 #[cfg(feature = "lab")]
-mod sweep;
-#[cfg(feature = "lab")]
-mod trace;
-#[cfg(feature = "lab")]
-mod tune;
+pub mod traces;
 #[cfg(feature = "lab")]
 mod vary;
-#[cfg(feature = "lab")]
-mod warm;
-#[cfg(feature = "lab")]
-mod watch;
-#[cfg(feature = "lab")]
-mod workloads;
 
 use args::GlobalArgs;
 use clap::Parser;

@@ -7,9 +7,9 @@
 //! ```
 //! Never: opens what is neither a file nor a block device (a FIFO would block).
 
-use crate::convert;
 use crate::fail::{Fail, one_line};
 use crate::names;
+use crate::traces;
 use foreread_history::workloads;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
 use std::collections::BTreeSet;
@@ -154,7 +154,7 @@ pub fn ready_of(
     files: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Replay, Fail> {
     let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
-    let import = convert::open(&[path.to_path_buf()], args.format)?;
+    let import = traces::open(&[path.to_path_buf()], args.format)?;
     let part = replay::Part {
         limit: args.limit,
         only: args.only.map(str::to_string),

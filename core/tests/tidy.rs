@@ -291,7 +291,7 @@ fn files_of_users_are_opened_in_one_way() {
             room,
             &words,
             why,
-            &["cli/src/signals.rs", "cli/src/record.rs"],
+            &["cli/src/signals.rs", "cli/src/command/record.rs"],
         );
     }
     // The exceptions read what the kernel says, or files that they have made.

@@ -57,6 +57,8 @@ const FOREIGN: [(&str, &[&str]); 7] = [
             "THIRD-PARTY-LICENSES.txt",
             "core/src/policy/follow.rs",
             "engine/src/source/follow.rs",
+            "cli/src/command/follow.rs",
+            "sim/src/workload/follow.rs",
             "trace/src/formats/follow.rs",
             "trace/tests/traces/follow",
             "core/tests/golden/follow.txt",

@@ -1,9 +1,9 @@
 //! `foreread trace`: what is in a trace, and which formats there are.
 
 use crate::args::ListArgs;
-use crate::convert;
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
+use crate::traces;
 use clap::Subcommand;
 use foreread_lab::report::trace_info;
 use foreread_report::number::wrap;
@@ -77,11 +77,11 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
     {
         let plan =
             foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
-        let (text, in_json) = crate::plan::info(&plan);
+        let (text, in_json) = super::plan::info(&plan);
         return outputs.emit(|| text, || in_json, &[]);
     }
     let info =
-        info::of(convert::open(&args.files, args.format.as_deref())?).map_err(convert::refused)?;
+        info::of(traces::open(&args.files, args.format.as_deref())?).map_err(traces::refused)?;
     outputs.emit(|| trace_info::render(&info), || info.to_json(), &[])
 }
 

@@ -87,7 +87,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
     }
     outputs.emit(String::new, || to_json(&report, status), &[])?;
-    match crate::record::code(status) {
+    match super::record::code(status) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
@@ -148,7 +148,7 @@ fn in_words(report: &RunReport) -> String {
 }
 
 fn to_json(report: &RunReport, status: ExitStatus) -> String {
-    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": crate::record::code(status) });
+    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": super::record::code(status) });
     let fields = serde_json::to_value(report).unwrap_or_default();
     if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {
         whole.extend(

@@ -1,11 +1,11 @@
 //! `foreread warm`: whole files into the page cache, with a progress bar.
 
+use super::plan::{left_out_json, name};
 use crate::args::values::size;
-use crate::convert::size_of;
 use crate::fail::{Fail, note};
 use crate::out;
-use crate::plan::{left_out_json, name};
 use crate::progress::Bar;
+use crate::traces::size_of;
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;

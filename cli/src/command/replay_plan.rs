@@ -7,13 +7,13 @@
 //! A storage that does not answer is not waited for longer than 1.5 s at the end.
 //! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
 
+use super::plan::{left_out_json, name};
+use super::record::code;
 use crate::args::values::size;
-use crate::convert::size_of;
 use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
-use crate::plan::{left_out_json, name};
-use crate::record::code;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
+use crate::traces::size_of;
 use foreread_attach::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
 use foreread_observe::record::RecordError;
 use foreread_observe::record::live::{RecordOptions, Running, Target, start};

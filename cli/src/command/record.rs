@@ -7,10 +7,10 @@
 //! Never: a word while the command runs, or on stdout (that is the command's) unless JSON was asked for there.
 
 use crate::args::values::size;
-use crate::convert::{passed_over, size_of, written};
 use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
+use crate::traces::{passed_over, size_of, written};
 use foreread_observe::record::live::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
 use foreread_report::number::count;
@@ -107,7 +107,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let lost = captured.lost.overrun + captured.lost.dropped;
     let off = captured.off.clone();
     let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
-    let trace = captured.understand(&out).map_err(crate::convert::refused)?;
+    let trace = captured.understand(&out).map_err(crate::traces::refused)?;
     let spent = Spent {
         seconds,
         event_ns: trace.event_ns,

@@ -1,9 +1,9 @@
 //! `foreread plan`: has the lab make a plan, writes it, and says what is in it and what is not.
 
 use crate::args::values::size;
-use crate::convert::{refused, size_of};
 use crate::fail::{Fail, note, one_line};
 use crate::out;
+use crate::traces::{refused, size_of};
 use foreread_attach::planning::{Planned, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
 use foreread_plan::Plan;

@@ -1,0 +1,163 @@
+//! Traces in and out: opened with a bar that moves, written whole or not at all.
+//!
+//! Never: leaves a half file under its name, or replaces a file without --force.
+
+use crate::fail::{Fail, one_line};
+use crate::out;
+use crate::progress::Bar;
+use foreread_os::output::AtomicFile;
+use foreread_report::number::count;
+use foreread_report::progress::Progress;
+use foreread_trace::format::{Exported, Output};
+use foreread_trace::open::{Watch, open_watched};
+use foreread_trace::{Import, Item, Items, TraceError};
+use std::collections::BTreeMap;
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Opens a trace whose items move a bar while they are taken.
+pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
+    let watch = Watch::default();
+    let mut import = open_watched(files, format, &watch).map_err(refused)?;
+    let total = files
+        .iter()
+        .map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()))
+        .sum();
+    let mut bar = Bar::new();
+    bar.stage(&format!(
+        "reading {}, MiB",
+        one_line(&files[0].display().to_string())
+    ));
+    import.items = Box::new(Moving {
+        items: import.items,
+        bar,
+        watch,
+        total,
+        taken: 0,
+    });
+    Ok(import)
+}
+
+/// The message for a trace that is refused.
+pub fn refused(error: TraceError) -> Fail {
+    Fail::Input(error.to_string())
+}
+
+struct Moving {
+    items: Items,
+    bar: Bar,
+    watch: Watch,
+    total: u64,
+    taken: u64,
+}
+
+impl Iterator for Moving {
+    type Item = Result<Item, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.taken.is_multiple_of(1 << 14) {
+            self.bar.step(
+                self.watch.bytes().min(self.total) >> 20,
+                (self.total >> 20).max(1),
+            );
+        }
+        self.taken += 1;
+        self.items.next()
+    }
+}
+
+/// Has `write` fill `out`, or stdout.
+pub fn written(
+    to: &Path,
+    write: impl FnOnce(Output) -> Result<Exported, TraceError>,
+) -> Result<Exported, Fail> {
+    if to == Path::new("-") {
+        if std::io::stdout().is_terminal() {
+            return Err(Fail::input(
+                "a trace is not for a terminal",
+                "-o -",
+                "send it to a file or a pipe",
+            ));
+        }
+        let closed = Arc::new(AtomicBool::new(false));
+        let stdout = Stdout {
+            closed: Arc::clone(&closed),
+        };
+        let stdout: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, stdout));
+        let done = write(Output {
+            path: PathBuf::from("stdout"),
+            to: stdout,
+        });
+        return done.map_err(|error| {
+            if closed.load(Ordering::Relaxed) {
+                Fail::Closed
+            } else {
+                refused(error)
+            }
+        });
+    }
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => out::there_already(to.as_os_str()),
+        _ => Fail::input(
+            "cannot write",
+            format!("{}: {error}", to.display()),
+            "name another file with -o",
+        ),
+    };
+    let whole = AtomicFile::create(to, out::force()).map_err(failed)?;
+    let file = whole.writer().map_err(failed)?;
+    let output = Box::new(BufWriter::with_capacity(1 << 18, file));
+    let done = write(Output {
+        path: to.to_path_buf(),
+        to: output,
+    })
+    .map_err(refused)?;
+    whole.keep().map_err(failed)?;
+    Ok(done)
+}
+
+/// Notes that nothing reads it any more: `foreread export ... | head` is good use.
+struct Stdout {
+    closed: Arc<AtomicBool>,
+}
+
+impl Stdout {
+    fn note<T>(&self, done: std::io::Result<T>) -> std::io::Result<T> {
+        done.inspect_err(|error| {
+            self.closed
+                .store(error.kind() == ErrorKind::BrokenPipe, Ordering::Relaxed)
+        })
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.note(std::io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.note(std::io::stdout().flush())
+    }
+}
+
+pub fn size_of(bytes: u64) -> String {
+    if bytes < 10_000 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{:.2} MB", bytes as f64 / 1e6)
+    }
+}
+
+/// `left out: 3 trims`, or nothing.
+pub fn passed_over(left_out: BTreeMap<String, u64>) -> String {
+    if left_out.is_empty() {
+        return String::new();
+    }
+    let each: Vec<String> = left_out
+        .iter()
+        .map(|(reason, n)| format!("{} {}", count(*n), one_line(reason)))
+        .collect();
+    format!("left out: {}\n", each.join(", "))
+}
