@@ -1026,6 +1026,10 @@ mod of_a_bucket {
         let (mut listed, mut new, mut refused) = (0, 0, 0);
         for n in 0..100 {
             if n == 20 {
+                // What is read ahead by then has the listed version.
+                while !(20..100).any(|ahead| server.was_asked_for(&name(ahead))) {
+                    std::thread::yield_now();
+                }
                 (20..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n + 1000)));
             }
             let read = fs::read(here.path(&name(n))).or_else(|error| {

@@ -15,7 +15,7 @@ use super::bucket_page::{self, Asked};
 use super::link::{Link, PIECE_BYTES};
 use super::range_server::{ServedRequest, parse_range, request};
 use percent_encoding::percent_decode_str;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,6 +80,8 @@ struct State {
     objects: BTreeMap<String, Object>,
     puts: u64,
     requests: Requests,
+    /// Keys of which bytes were asked for.
+    asked: BTreeSet<String>,
     link: Link,
     on: Vec<Behaviour>,
     /// Those that later pages alone have.
@@ -106,6 +108,7 @@ impl BucketServer {
             objects,
             puts: 0,
             requests,
+            asked: BTreeSet::new(),
             link,
             on,
             on_later_pages,
@@ -205,6 +208,12 @@ impl BucketServer {
     pub fn requests(&self) -> Requests {
         lock(&self.state).requests
     }
+
+    /// Whether bytes of this object were asked for: what it had then is sent, whatever is put later.
+    #[must_use]
+    pub fn was_asked_for(&self, key: &str) -> bool {
+        lock(&self.state).asked.contains(key)
+    }
 }
 
 impl Drop for BucketServer {
@@ -235,7 +244,10 @@ fn converse(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             match (lists, seen.method.as_str()) {
                 (true, _) => state.requests.lists += 1,
                 (false, "HEAD") => state.requests.heads += 1,
-                (false, _) => state.requests.gets += 1,
+                (false, _) => {
+                    state.requests.gets += 1;
+                    state.asked.insert(key.clone());
+                }
             }
             let answer = if lists {
                 page(&mut state, query)
