@@ -1027,7 +1027,12 @@ mod of_a_bucket {
         for n in 0..100 {
             if n == 20 {
                 // What is read ahead by then has the listed version.
+                let begun = std::time::Instant::now();
                 while !(20..100).any(|ahead| server.was_asked_for(&name(ahead))) {
+                    assert!(
+                        begun.elapsed() < Duration::from_secs(60),
+                        "nothing is read ahead"
+                    );
                     std::thread::yield_now();
                 }
                 (20..100).for_each(|n| server.put(&name(n), testing::pattern(0, 20_000, n + 1000)));
