@@ -17,6 +17,8 @@ pub fn foreread<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Got {
         &[
             ("XDG_CONFIG_HOME", OsStr::new("/dev/null")),
             ("FOREREAD_POLICY", OsStr::new("")),
+            // A recorded command reads no files of a locale, which are not always cached.
+            ("LC_ALL", OsStr::new("C")),
         ],
         args,
     )
