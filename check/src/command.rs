@@ -6,9 +6,11 @@ mod conform;
 mod conform_live;
 mod reproduce;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use foreread_cli::CommandLine;
 use foreread_cli::args::GlobalArgs;
+use foreread_cli::command::completions::{self, CompletionsArgs};
+use foreread_cli::command::man::{self, ManArgs};
 use foreread_cli::fail::Fail;
 
 /// Prove foreread: published tables, a kernel's and librbd's decisions, benches
@@ -38,6 +40,10 @@ enum Command {
     Reproduce(reproduce::ReproduceArgs),
     Conform(conform::ConformArgs),
     Bench(bench::BenchArgs),
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 impl CommandLine for Args {
@@ -52,6 +58,10 @@ impl CommandLine for Args {
             Command::Reproduce(asked) => reproduce::run(asked),
             Command::Conform(asked) => conform::run(asked),
             Command::Bench(asked) => bench::run(asked),
+            Command::Completions(asked) => {
+                completions::run(asked, &mut Args::command(), "foreread-check")
+            }
+            Command::Man(asked) => man::run(asked, Args::command()),
         }
     }
 }

@@ -61,6 +61,20 @@ fn reproduce_writes_a_page() {
 }
 
 #[test]
+fn manual_pages_and_completions_are_written() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    foreread(["man", &dir.path().to_string_lossy()]).is_done();
+    for name in ["", "-reproduce", "-conform", "-bench", "-bench-policies"] {
+        let page = dir.path().join(format!("foreread-check{name}.1"));
+        let text = std::fs::read_to_string(&page)
+            .unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(text.contains(".SH NAME"), "{name}");
+    }
+    let script = foreread(["completions", "bash"]);
+    assert!(script.is_done().contains("reproduce"), "{}", script.out);
+}
+
+#[test]
 fn a_mistyped_word_gets_the_nearest_one() {
     let got = foreread(["bench", "hits"]);
     for part in ["'hits'", "'hit'", "'foreread check bench -h'"] {

@@ -7,12 +7,12 @@
 mod check;
 #[cfg(feature = "lab")]
 mod compare;
-mod completions;
+pub mod completions;
 #[cfg(feature = "lab")]
 mod convert;
 #[cfg(feature = "lab")]
 mod explain;
-mod man;
+pub mod man;
 #[cfg(feature = "lab")]
 mod models;
 #[cfg(feature = "mount")]
@@ -201,7 +201,7 @@ pub struct Args {
 }
 
 fn complete(args: &completions::CompletionsArgs) -> Result<(), Fail> {
-    completions::run(args, &mut Args::command())
+    completions::run(args, &mut Args::command(), "foreread")
 }
 
 fn describe(args: &man::ManArgs) -> Result<(), Fail> {

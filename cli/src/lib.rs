@@ -16,7 +16,7 @@ compile_error!("a build has at least one of the features lab, serve, mount");
 pub mod args;
 #[cfg(feature = "lab")]
 mod catalog;
-mod command;
+pub mod command;
 #[cfg(feature = "lab")]
 pub mod compare_error;
 mod config;

@@ -114,27 +114,24 @@ impl Outputs {
         self.json != Some(JsonTo::Stdout)
     }
 
-    /// Puts a result where it was asked for. `files` makes the content of each further option.
+    /// Puts a result where it was asked for: into files first, since stdout may be closed before its end (`... | head -1`). `files` makes the
+    /// content of each further option.
     pub fn emit(
         &self,
         text: impl FnOnce() -> String,
         json: impl FnOnce() -> String,
         files: &[(&str, &dyn Fn() -> String)],
     ) -> Result<(), Fail> {
-        if self.has_text() {
-            print(text())?;
-        }
-        match &self.json {
-            None => {}
-            Some(JsonTo::Stdout) => print(json())?,
-            Some(JsonTo::File(path)) => write("json", path, &json())?,
-        }
         for (option, content) in files {
             if let Some(path) = self.file(option) {
                 write(option, path, &content())?;
             }
         }
-        Ok(())
+        if let Some(JsonTo::File(path)) = &self.json {
+            write("json", path, &json())?;
+            return print(text());
+        }
+        print(if self.has_text() { text() } else { json() })
     }
 }
 

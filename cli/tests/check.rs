@@ -35,7 +35,7 @@ fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
         (&["check"], ""),
         (
             &["--log", "debug", "bench", "hit", "--force"],
-            "--log=debug bench hit --force",
+            "bench --log=debug hit --force",
         ),
     ];
     for (args, expected) in given {

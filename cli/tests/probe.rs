@@ -11,6 +11,25 @@ fn json(out: &str) -> serde_json::Value {
     serde_json::from_str(out).expect("JSON")
 }
 
+/// Stdout may be closed before its end, as by `| head -1`.
+#[test]
+fn a_model_is_written_before_stdout() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let path = dir.path().join("stick.toml");
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("a device");
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_foreread"))
+        .args(["probe", "model:usb-2g", "-o", text(&path)])
+        .stdout(full)
+        .stderr(std::process::Stdio::null())
+        .status()
+        .expect("it starts");
+    assert_eq!(status.code(), Some(2), "stdout is full");
+    assert!(path.exists());
+}
+
 #[test]
 fn a_model_is_probed_written_and_simulated() {
     let dir = tempfile::tempdir().expect("a scratch directory");

@@ -164,6 +164,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
     // Once before: python writes what it has compiled, and reads that the next time.
     assert!(
         Command::new(command[0])
+            .env("LC_ALL", "C")
             .args(&command[1..])
             .status()
             .expect("it runs")
@@ -190,6 +191,7 @@ fn every_range_that_strace_saw_is_in_the_trace() {
         text(&seen),
     ];
     let done = Command::new("strace")
+        .env("LC_ALL", "C")
         .args(args)
         .args(command)
         .status()

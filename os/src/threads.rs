@@ -152,7 +152,7 @@ pub fn rehearse(name: &str, count: usize) -> Result<()> {
 }
 
 /// Looks whether threads that have ended are gone, a millisecond apart: with other threads of the program in between no count is certain.
-const MAX_LOOKS: u32 = 200;
+const MAX_LOOKS: u32 = 50;
 
 /// Threads of this process that the system counts; 0 where it does not say.
 fn own_threads() -> usize {

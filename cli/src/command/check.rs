@@ -60,7 +60,7 @@ fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
              install it (cargo install --path check, in foreread's source)",
             name.unwrap_or("check")
         )),
-        _ => program::NotBegun::of(file, &error).into(),
+        _ => Fail::Cannot(program::NotBegun::of(file, &error).to_string()),
     })
 }
 
@@ -78,10 +78,11 @@ fn words(name: Option<&str>, args: &CheckArgs) -> Vec<OsString> {
     let force = global.force.then(|| OsString::from("--force"));
     let name = name.map(OsString::from);
     let options = log.into_iter().chain(force);
-    options
-        .chain(name)
-        .chain(args.arguments.iter().cloned())
-        .collect()
+    // Behind the command's name, which is the first argument of `check`.
+    let mut words = Vec::from_iter(name.into_iter().chain(args.arguments.iter().cloned()));
+    let at = words.len().min(1);
+    words.splice(at..at, options);
+    words
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ pub struct CompletionsArgs {
 }
 
 /// Prints it. Written to memory first: the generator panics on a closed pipe.
-pub fn run(args: &CompletionsArgs, command: &mut clap::Command) -> Result<(), Fail> {
+pub fn run(args: &CompletionsArgs, command: &mut clap::Command, program: &str) -> Result<(), Fail> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, command, "foreread", &mut script);
+    clap_complete::generate(args.shell, command, program, &mut script);
     out::print(script)
 }

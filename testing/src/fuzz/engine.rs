@@ -13,7 +13,7 @@ use super::storage::Storage;
 use crate::{FaultAction, Faulty, pattern};
 use foreread::source::Io;
 use foreread::{Advice, Options, ReadError, Reader, WriteError};
-use foreread_core::policy::ALL;
+use foreread_history::{parse, policies};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -93,7 +93,7 @@ impl Story {
     pub fn build(mut next: impl FnMut(u64) -> Option<u64>) -> Story {
         let mut settings = |below| next(below).unwrap_or(0);
         let mut story = Story {
-            policy: settings(ALL.len() as u64) as usize,
+            policy: settings(policies().len() as u64) as usize,
             page_bytes: 512 << settings(4),
             pages: 8 << settings(5),
             threads: settings(3) as u32,
@@ -262,10 +262,12 @@ impl World {
             count.fetch_add(u64::from(verdict != FaultAction::Pass), Ordering::SeqCst);
             verdict
         });
-        let policy = ALL[story.policy % ALL.len()];
+        let known = policies();
+        let policy = known[story.policy % known.len()];
+        let draft = parse(policy.name).map_err(|error| error.to_string())?;
         let page = policy.page_bytes.unwrap_or(story.page_bytes);
         let options = Options::default()
-            .policy(policy.name)
+            .policy(draft)
             .page_bytes(page)
             .cache_bytes(story.pages * page);
         let threads = if story.file { 0 } else { story.threads };
