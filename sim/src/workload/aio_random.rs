@@ -31,7 +31,13 @@ use foreread_core::units::MAX_OFFSET;
 const AGAIN: u64 = 1;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "64K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
     Param {
         key: "depth",
         unit: Unit::Count,
@@ -73,21 +79,32 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, depth, count, places, batch] = *values else { unreachable!("five parameters") };
+    let [record, depth, count, places, batch] = *values else {
+        unreachable!("five parameters")
+    };
     let slots = size / record;
     if slots == 0 {
-        return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
+        return Err(too_small(
+            INFO.name,
+            size,
+            format!("is less than one record of {record} bytes"),
+        ));
     }
     let requests = if places == AGAIN {
         let mut rng = Rng::new(seed);
         let last = (size - record) / PAGE_BYTES;
-        (0..count).map(|_| Request::read(rng.below(last + 1) * PAGE_BYTES, record)).collect()
+        (0..count)
+            .map(|_| Request::read(rng.below(last + 1) * PAGE_BYTES, record))
+            .collect()
     } else {
         let read = |slot| Request::read(slot * record, record);
         distinct(slots, count.min(slots), seed).map(read).collect()
     };
     let mut workload = Workload::single(INFO.name, size, depth as u32, requests);
-    workload.jobs.iter_mut().for_each(|job| job.batch = batch.min(depth) as u32);
+    workload
+        .jobs
+        .iter_mut()
+        .for_each(|job| job.batch = batch.min(depth) as u32);
     Ok(workload)
 }
 
@@ -97,12 +114,25 @@ mod tests {
 
     #[test]
     fn every_record_of_the_published_file_once() {
-        let workload = parse("aio-random").expect("valid").build(1 << 30, 1).expect("fits");
-        assert_eq!((workload.reads(), workload.bytes(), workload.jobs[0].depth), (16_384, 1 << 30, 64));
+        let workload = parse("aio-random")
+            .expect("valid")
+            .build(1 << 30, 1)
+            .expect("fits");
+        assert_eq!(
+            (workload.reads(), workload.bytes(), workload.jobs[0].depth),
+            (16_384, 1 << 30, 64)
+        );
         assert_eq!(workload.distinct_bytes(4096), 1 << 30);
         let requests = &workload.jobs[0].requests;
-        assert!(requests.iter().all(|r| r.offset % 65_536 == 0 && r.len == 65_536));
-        let next = requests.windows(2).filter(|w| w[0].offset + w[0].len == w[1].offset).count();
+        assert!(
+            requests
+                .iter()
+                .all(|r| r.offset % 65_536 == 0 && r.len == 65_536)
+        );
+        let next = requests
+            .windows(2)
+            .filter(|w| w[0].offset + w[0].len == w[1].offset)
+            .count();
         assert!(next < 10, "{next} follow each other: not random");
     }
 
@@ -112,27 +142,62 @@ mod tests {
         let workload = build("aio-random:places=again", 1 << 30);
         assert_eq!((workload.reads(), workload.bytes()), (16_384, 1 << 30));
         let requests = &workload.jobs[0].requests;
-        assert!(requests.iter().all(|r| r.offset % 4096 == 0 && r.offset + r.len <= 1 << 30));
+        assert!(
+            requests
+                .iter()
+                .all(|r| r.offset % 4096 == 0 && r.offset + r.len <= 1 << 30)
+        );
         assert!(requests.iter().any(|r| r.offset % 65_536 != 0));
         // As much as the file holds, thrown at it at random: 1 - 1/e of it is met.
         let part = workload.distinct_bytes(4096) as f64 / (1u64 << 30) as f64;
         assert!((part - 0.632).abs() < 0.01, "{part}");
-        assert!(build("aio-random:places=again,count=9", 65_536).jobs[0].requests.iter().all(|r| r.offset == 0));
+        assert!(
+            build("aio-random:places=again,count=9", 65_536).jobs[0]
+                .requests
+                .iter()
+                .all(|r| r.offset == 0)
+        );
     }
 
     #[test]
     fn batches_are_no_deeper_than_the_queue() {
-        let batch = |text: &str| parse(text).expect("valid").build(1 << 20, 1).expect("fits").jobs[0].batch;
-        assert_eq!((batch("aio-random"), batch("aio-random:batch=8"), batch("aio-random:batch=8,depth=1")), (1, 8, 1));
+        let batch = |text: &str| {
+            parse(text)
+                .expect("valid")
+                .build(1 << 20, 1)
+                .expect("fits")
+                .jobs[0]
+                .batch
+        };
+        assert_eq!(
+            (
+                batch("aio-random"),
+                batch("aio-random:batch=8"),
+                batch("aio-random:batch=8,depth=1")
+            ),
+            (1, 8, 1)
+        );
     }
 
     #[test]
     fn a_shorter_run_and_one_after_the_other() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         let short = build("aio-random:count=100,depth=1,record=8K", 1 << 30).expect("fits");
-        assert_eq!((short.reads(), short.bytes(), short.jobs[0].depth), (100, 819_200, 1));
-        assert_eq!(build("aio-random", 200_000).expect("fits").reads(), 3, "whole records only");
-        let error = build("aio-random", 65_535).expect_err("too small").to_string();
-        assert_eq!(error, "aio-random: size=65535 is less than one record of 65536 bytes");
+        assert_eq!(
+            (short.reads(), short.bytes(), short.jobs[0].depth),
+            (100, 819_200, 1)
+        );
+        assert_eq!(
+            build("aio-random", 200_000).expect("fits").reads(),
+            3,
+            "whole records only"
+        );
+        let error = build("aio-random", 65_535)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "aio-random: size=65535 is less than one record of 65536 bytes"
+        );
     }
 }

@@ -14,8 +14,13 @@ use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] =
-    &[Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" }];
+const PARAMS: &[Param] = &[Param {
+    key: "record",
+    unit: Unit::Bytes,
+    default: "64K",
+    range: (1, MAX_OFFSET),
+    help: "bytes of a read",
+}];
 
 pub static INFO: Info = Info {
     name: "backward",
@@ -28,14 +33,21 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record] = *values else { unreachable!("one parameter") };
+    let [record] = *values else {
+        unreachable!("one parameter")
+    };
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
     let read = |n| {
         let offset = n * record;
         Request::read(offset, record.min(size - offset))
     };
-    Ok(Workload::single(INFO.name, size, 1, (0..reads).rev().map(read).collect()))
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        1,
+        (0..reads).rev().map(read).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -47,11 +59,22 @@ mod tests {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
         let read = Request::read;
         let workload = build("backward:record=4K", 10_000).expect("fits");
-        assert_eq!(workload.jobs[0].requests, [read(8192, 1808), read(4096, 4096), read(0, 4096)]);
+        assert_eq!(
+            workload.jobs[0].requests,
+            [read(8192, 1808), read(4096, 4096), read(0, 4096)]
+        );
         assert_eq!(build("backward", 1 << 20).expect("fits").reads(), 16);
-        assert_eq!(build("backward", 1).expect("fits").jobs[0].requests, [read(0, 1)]);
+        assert_eq!(
+            build("backward", 1).expect("fits").jobs[0].requests,
+            [read(0, 1)]
+        );
         assert_eq!(build("backward", 0).expect("empty").reads(), 0);
-        let error = build("backward:record=1", MAX_READS + 1).expect_err("too many").to_string();
-        assert!(error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"), "{error}");
+        let error = build("backward:record=1", MAX_READS + 1)
+            .expect_err("too many")
+            .to_string();
+        assert!(
+            error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
+            "{error}"
+        );
     }
 }

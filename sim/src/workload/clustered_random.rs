@@ -22,8 +22,20 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
-    Param { key: "cluster", unit: Unit::Bytes, default: "256K", range: (1, MAX_OFFSET), help: "bytes of a cluster" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "4K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
+    Param {
+        key: "cluster",
+        unit: Unit::Bytes,
+        default: "256K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a cluster",
+    },
     Param {
         key: "percent",
         unit: Unit::Count,
@@ -51,10 +63,14 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, cluster, percent, visited] = *values else { unreachable!("four parameters") };
+    let [record, cluster, percent, visited] = *values else {
+        unreachable!("four parameters")
+    };
     let (records, clusters) = (cluster / record, size / cluster);
     if records == 0 || clusters == 0 {
-        let why = format!("is less than one cluster of {cluster} bytes, or that less than one record of {record}");
+        let why = format!(
+            "is less than one cluster of {cluster} bytes, or that less than one record of {record}"
+        );
         return Err(too_small(INFO.name, size, why));
     }
     let part = |of: u64, percent: u64| (u128::from(of) * u128::from(percent)).div_ceil(100) as u64;
@@ -64,7 +80,10 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let mut requests = Vec::with_capacity((wanted * visits) as usize);
     for place in distinct(clusters, visits, seed) {
         let start = place * cluster;
-        requests.extend(distinct(records, wanted, rng.bits()).map(|n| Request::read(start + n * record, record)));
+        requests.extend(
+            distinct(records, wanted, rng.bits())
+                .map(|n| Request::read(start + n * record, record)),
+        );
     }
     Ok(Workload::single(INFO.name, size, 1, requests))
 }
@@ -76,10 +95,17 @@ mod tests {
 
     #[test]
     fn half_of_each_cluster_and_each_once() {
-        let workload = parse("clustered-random").expect("valid").build(64 << 20, 1).expect("fits");
+        let workload = parse("clustered-random")
+            .expect("valid")
+            .build(64 << 20, 1)
+            .expect("fits");
         // 256 clusters, a tenth of them rounded up, 32 records of each.
         assert_eq!(workload.reads(), 26 * 32);
-        assert_eq!(workload.distinct_bytes(4096), workload.bytes(), "no record twice");
+        assert_eq!(
+            workload.distinct_bytes(4096),
+            workload.bytes(),
+            "no record twice"
+        );
         let reads = &workload.jobs[0].requests;
         let mut order = Vec::new();
         let mut count: HashMap<u64, u32> = HashMap::new();
@@ -91,20 +117,33 @@ mod tests {
         }
         assert_eq!(order.len(), count.len(), "a cluster is left for good");
         assert!(count.values().all(|n| *n == 32));
-        let next = reads.windows(2).filter(|w| w[0].offset + w[0].len == w[1].offset).count();
+        let next = reads
+            .windows(2)
+            .filter(|w| w[0].offset + w[0].len == w[1].offset)
+            .count();
         assert!(next < reads.len() / 20, "{next} follow each other");
         // The places within the clusters are not the same in each.
-        let firsts: HashSet<u64> = reads.chunks(32).map(|of| of[0].offset % (256 << 10)).collect();
+        let firsts: HashSet<u64> = reads
+            .chunks(32)
+            .map(|of| of[0].offset % (256 << 10))
+            .collect();
         assert!(firsts.len() > 10, "{firsts:?}");
     }
 
     #[test]
     fn small_files_and_limits() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        assert_eq!(build("clustered-random:percent=1", 256 << 10).expect("fits").reads(), 1, "rounded up");
+        assert_eq!(
+            build("clustered-random:percent=1", 256 << 10)
+                .expect("fits")
+                .reads(),
+            1,
+            "rounded up"
+        );
         assert!(build("clustered-random", (256 << 10) - 1).is_err());
         assert!(build("clustered-random:record=512K", 1 << 30).is_err());
-        let error = build("clustered-random:record=1,percent=100,visited=100", 1 << 30).expect_err("too many");
+        let error = build("clustered-random:record=1,percent=100,visited=100", 1 << 30)
+            .expect_err("too many");
         assert!(error.to_string().contains("more than 33554432"), "{error}");
     }
 }

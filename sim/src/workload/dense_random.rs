@@ -44,7 +44,13 @@ use foreread_core::units::MAX_OFFSET;
 use std::collections::HashSet;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "4K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
     Param {
         key: "density",
         unit: Unit::Count,
@@ -52,7 +58,13 @@ const PARAMS: &[Param] = &[
         range: (1, 99),
         help: "percent of the file's records that are read at least once",
     },
-    Param { key: "think", unit: Unit::Count, default: "0", range: (0, 1_000_000_000), help: "us between reads" },
+    Param {
+        key: "think",
+        unit: Unit::Count,
+        default: "0",
+        range: (0, 1_000_000_000),
+        help: "us between reads",
+    },
 ];
 
 pub static INFO: Info = Info {
@@ -66,10 +78,16 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, density, think_us] = *values else { unreachable!("three parameters") };
+    let [record, density, think_us] = *values else {
+        unreachable!("three parameters")
+    };
     let slots = size / record;
     if slots == 0 {
-        return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
+        return Err(too_small(
+            INFO.name,
+            size,
+            format!("is less than one record of {record} bytes"),
+        ));
     }
     check_reads(INFO.name, record, expected_reads(slots, density))?;
     let wanted = (u128::from(slots) * u128::from(density)).div_ceil(100) as usize;
@@ -104,12 +122,24 @@ mod tests {
     fn the_density_is_met_exactly() {
         for (density, pages) in [(1, 656), (25, 16_384), (99, 64_881)] {
             let workload = workload(&format!("dense-random:density={density}"), 256 << 20, 1);
-            assert_eq!(workload.distinct_bytes(4096), pages * 4096, "{density} %, rounded up");
+            assert_eq!(
+                workload.distinct_bytes(4096),
+                pages * 4096,
+                "{density} %, rounded up"
+            );
             let expected = expected_reads(65_536, density) as f64;
             let error = workload.reads() as f64 / expected - 1.0;
-            assert!(error.abs() < 0.02, "{} reads, {expected} expected", workload.reads());
+            assert!(
+                error.abs() < 0.02,
+                "{} reads, {expected} expected",
+                workload.reads()
+            );
             let reads = &workload.jobs[0].requests;
-            assert!(reads.iter().all(|r| r.offset % 4096 == 0 && r.len == 4096 && r.think_ns == 0));
+            assert!(
+                reads
+                    .iter()
+                    .all(|r| r.offset % 4096 == 0 && r.len == 4096 && r.think_ns == 0)
+            );
             assert_eq!(workload.jobs[0].depth, 1);
         }
     }
@@ -136,12 +166,30 @@ mod tests {
     #[test]
     fn small_files_and_limits() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        assert_eq!(build("dense-random:density=1", 10_000).expect("fits").reads(), 1, "whole records only");
-        let error = build("dense-random", 4095).expect_err("too small").to_string();
-        assert_eq!(error, "dense-random: size=4095 is less than one record of 4096 bytes");
+        assert_eq!(
+            build("dense-random:density=1", 10_000)
+                .expect("fits")
+                .reads(),
+            1,
+            "whole records only"
+        );
+        let error = build("dense-random", 4095)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "dense-random: size=4095 is less than one record of 4096 bytes"
+        );
         // 4.6 reads for each record at 99 %: 2^23 records are too many, though fewer than the limit.
-        let error = build("dense-random:density=99,record=1", MAX_READS / 4).expect_err("too many").to_string();
-        assert!(error.ends_with("reads of this size, more than 33554432"), "{error}");
-        assert!(parse("dense-random:density=0").is_err() && parse("dense-random:density=100").is_err());
+        let error = build("dense-random:density=99,record=1", MAX_READS / 4)
+            .expect_err("too many")
+            .to_string();
+        assert!(
+            error.ends_with("reads of this size, more than 33554432"),
+            "{error}"
+        );
+        assert!(
+            parse("dense-random:density=0").is_err() && parse("dense-random:density=100").is_err()
+        );
     }
 }

@@ -16,8 +16,20 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param { key: "streams", unit: Unit::Count, default: "4", range: (1, 1 << 20), help: "streams in turn" },
-    Param { key: "record", unit: Unit::Bytes, default: "16K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "streams",
+        unit: Unit::Count,
+        default: "4",
+        range: (1, 1 << 20),
+        help: "streams in turn",
+    },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "16K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
 ];
 
 pub static INFO: Info = Info {
@@ -31,18 +43,29 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [streams, record] = *values else { unreachable!("two parameters") };
+    let [streams, record] = *values else {
+        unreachable!("two parameters")
+    };
     // Parts of equal length in whole records; what is left over at the end of the file is not read.
     let rounds = size / record / streams;
     if rounds == 0 {
-        return Err(too_small(INFO.name, size, format!("is less than {streams} records of {record} bytes")));
+        return Err(too_small(
+            INFO.name,
+            size,
+            format!("is less than {streams} records of {record} bytes"),
+        ));
     }
     check_reads(INFO.name, record, rounds * streams)?;
     let read = |n| {
         let (round, stream) = (n / streams, n % streams);
         Request::read((stream * rounds + round) * record, record)
     };
-    Ok(Workload::single(INFO.name, size, 1, (0..rounds * streams).map(read).collect()))
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        1,
+        (0..rounds * streams).map(read).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -51,7 +74,10 @@ mod tests {
 
     #[test]
     fn streams_take_turns() {
-        let workload = parse("interleaved:streams=3,record=10").expect("valid").build(70, 0).expect("fits");
+        let workload = parse("interleaved:streams=3,record=10")
+            .expect("valid")
+            .build(70, 0)
+            .expect("fits");
         let offsets: Vec<u64> = workload.jobs[0].requests.iter().map(|r| r.offset).collect();
         assert_eq!(offsets, [0, 20, 40, 10, 30, 50]);
         assert_eq!((workload.jobs.len(), workload.jobs[0].depth), (1, 1));
@@ -59,7 +85,14 @@ mod tests {
 
     #[test]
     fn a_file_too_small_for_its_streams() {
-        let error = parse("interleaved").expect("valid").build(65_535, 0).expect_err("too small").to_string();
-        assert_eq!(error, "interleaved: size=65535 is less than 4 records of 16384 bytes");
+        let error = parse("interleaved")
+            .expect("valid")
+            .build(65_535, 0)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "interleaved: size=65535 is less than 4 records of 16384 bytes"
+        );
     }
 }

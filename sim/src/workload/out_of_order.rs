@@ -17,7 +17,13 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "128K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "128K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
     Param {
         key: "distance",
         unit: Unit::Count,
@@ -25,7 +31,13 @@ const PARAMS: &[Param] = &[
         range: (1, 1024),
         help: "reads that are overtaken; 1: pairs, second before first",
     },
-    Param { key: "depth", unit: Unit::Count, default: "1", range: (1, 1024), help: "reads outstanding" },
+    Param {
+        key: "depth",
+        unit: Unit::Count,
+        default: "1",
+        range: (1, 1024),
+        help: "reads outstanding",
+    },
 ];
 
 pub static INFO: Info = Info {
@@ -39,7 +51,9 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, distance, depth] = *values else { unreachable!("three parameters") };
+    let [record, distance, depth] = *values else {
+        unreachable!("three parameters")
+    };
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
     let group = distance + 1;
@@ -50,7 +64,12 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
         let offset = record_at * record;
         Request::read(offset, record.min(size - offset))
     };
-    Ok(Workload::single(INFO.name, size, depth as u32, (0..reads).map(read).collect()))
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        depth as u32,
+        (0..reads).map(read).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -60,27 +79,50 @@ mod tests {
     /// The records of a file of `size` bytes in the order they are read.
     fn order(text: &str, size: u64) -> Vec<u64> {
         let workload = parse(text).expect("valid").build(size, 0).expect("fits");
-        assert_eq!((workload.bytes(), workload.distinct_bytes(1)), (size, size), "all of it, once");
-        workload.jobs[0].requests.iter().map(|r| r.offset / 4096).collect()
+        assert_eq!(
+            (workload.bytes(), workload.distinct_bytes(1)),
+            (size, size),
+            "all of it, once"
+        );
+        workload.jobs[0]
+            .requests
+            .iter()
+            .map(|r| r.offset / 4096)
+            .collect()
     }
 
     #[test]
     fn one_of_each_group_comes_first() {
         assert_eq!(order("out-of-order:record=4K", 5 * 4096), [1, 0, 3, 2, 4]);
-        assert_eq!(order("out-of-order:record=4K,distance=3", 6 * 4096 - 1), [3, 0, 1, 2, 5, 4]);
-        assert_eq!(order("out-of-order:record=4K,distance=9", 3 * 4096), [2, 0, 1]);
+        assert_eq!(
+            order("out-of-order:record=4K,distance=3", 6 * 4096 - 1),
+            [3, 0, 1, 2, 5, 4]
+        );
+        assert_eq!(
+            order("out-of-order:record=4K,distance=9", 3 * 4096),
+            [2, 0, 1]
+        );
         assert_eq!(order("out-of-order:record=4K", 1), [0]);
         assert!(order("out-of-order", 0).is_empty());
     }
 
     #[test]
     fn parameters() {
-        let default = parse("out-of-order").expect("valid").build(16 << 20, 0).expect("fits");
+        let default = parse("out-of-order")
+            .expect("valid")
+            .build(16 << 20, 0)
+            .expect("fits");
         assert_eq!((default.reads(), default.jobs[0].depth), (128, 1));
-        let deep = parse("out-of-order:depth=7").expect("valid").build(16 << 20, 0).expect("fits");
+        let deep = parse("out-of-order:depth=7")
+            .expect("valid")
+            .build(16 << 20, 0)
+            .expect("fits");
         assert_eq!(deep.jobs[0].depth, 7);
         assert!(parse("out-of-order:distance=0").is_err());
-        let error = parse("out-of-order:record=1").expect("valid").build(MAX_READS + 1, 0).expect_err("too many");
+        let error = parse("out-of-order:record=1")
+            .expect("valid")
+            .build(MAX_READS + 1, 0)
+            .expect_err("too many");
         assert!(error.to_string().ends_with("more than 33554432"), "{error}");
     }
 }

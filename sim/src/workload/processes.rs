@@ -31,7 +31,13 @@ const TREE_FILES: u64 = 4000;
 const MAX_PROCESSES: u64 = 64;
 
 const fn count(key: &'static str, default: &'static str, help: &'static str) -> Param {
-    Param { key, unit: Unit::Count, default, range: (0, MAX_PROCESSES), help }
+    Param {
+        key,
+        unit: Unit::Count,
+        default,
+        range: (0, MAX_PROCESSES),
+        help,
+    }
 }
 
 pub static INFO: Info = Info {
@@ -42,19 +48,29 @@ pub static INFO: Info = Info {
     cache_bytes: None,
     params: &[
         count("sequential", "2", "processes that read a file in order"),
-        count("random", "2", "processes that read records of one file at random"),
+        count(
+            "random",
+            "2",
+            "processes that read records of one file at random",
+        ),
         count("grep", "2", "processes that read small files whole"),
     ],
     build,
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [sequential, random, grep] = *values else { unreachable!("three parameters") };
+    let [sequential, random, grep] = *values else {
+        unreachable!("three parameters")
+    };
     let long = size / 2 / sequential.max(1) / RECORD * RECORD;
     let database = size / 4 / SMALL_RECORD * SMALL_RECORD;
     let lookups = (long / 4 / SMALL_RECORD).min(database / SMALL_RECORD);
     if lookups == 0 {
-        return Err(too_small(INFO.name, size, "is too little for all processes".to_string()));
+        return Err(too_small(
+            INFO.name,
+            size,
+            "is too little for all processes".to_string(),
+        ));
     }
     if sequential + random + grep == 0 {
         return Err(SpecError::Value {
@@ -71,7 +87,9 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     let mut workload = Workload::on_files(INFO.name, vec![database]);
     for n in 0..random {
         let read = |slot| Request::read(slot * SMALL_RECORD, SMALL_RECORD);
-        let requests = distinct(database / SMALL_RECORD, lookups, rng.bits()).map(read).collect();
+        let requests = distinct(database / SMALL_RECORD, lookups, rng.bits())
+            .map(read)
+            .collect();
         workload.then(&mut None, Job::new(0, n as u32, requests));
     }
     for _ in 0..sequential {
@@ -91,7 +109,13 @@ fn add(workload: &mut Workload, last: &mut Option<u32>, opens: u64, bytes: u64) 
     let file = workload.files.len() as u32;
     workload.files.push(bytes);
     let job = whole(file, bytes, RECORD);
-    workload.then(last, Job { open: opens as u32 + file, ..job });
+    workload.then(
+        last,
+        Job {
+            open: opens as u32 + file,
+            ..job
+        },
+    );
 }
 
 #[cfg(test)]
@@ -102,34 +126,67 @@ mod tests {
     #[test]
     fn every_process_has_its_part_and_its_own_opens() {
         let size = 256 << 20;
-        let workload = parse("processes").expect("valid").build(size, 1).expect("fits");
+        let workload = parse("processes")
+            .expect("valid")
+            .build(size, 1)
+            .expect("fits");
         let begin_at_once = workload.jobs.iter().filter(|j| j.after.is_none()).count();
         assert_eq!(begin_at_once, 6);
-        let read_by = |jobs: &[Job]| jobs.iter().flat_map(|j| &j.requests).map(|r| r.len).sum::<u64>();
+        let read_by = |jobs: &[Job]| {
+            jobs.iter()
+                .flat_map(|j| &j.requests)
+                .map(|r| r.len)
+                .sum::<u64>()
+        };
         let (random, rest) = workload.jobs.split_at(2);
         let (sequential, grep) = rest.split_at(2);
         assert_eq!((read_by(sequential), read_by(random)), (size / 2, size / 8));
-        assert!(random.iter().all(|j| j.file == 0 && j.requests.iter().all(|r| r.len == 4096)));
+        assert!(
+            random
+                .iter()
+                .all(|j| j.file == 0 && j.requests.iter().all(|r| r.len == 4096))
+        );
         assert_ne!(random[0].requests, random[1].requests);
-        assert!((size / 4 / 10 * 9..=size / 4).contains(&read_by(grep)), "{}", read_by(grep));
+        assert!(
+            (size / 4 / 10 * 9..=size / 4).contains(&read_by(grep)),
+            "{}",
+            read_by(grep)
+        );
         assert!(grep.len() > 4000, "{}", grep.len());
         let mut opens: Vec<u32> = workload.jobs.iter().map(|j| j.open).collect();
         opens.sort_unstable();
         opens.dedup();
-        assert_eq!(opens.len(), workload.jobs.len(), "one open description, two processes");
+        assert_eq!(
+            opens.len(),
+            workload.jobs.len(),
+            "one open description, two processes"
+        );
     }
 
     #[test]
     fn any_kind_may_be_left_out() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        for (text, files) in
-            [("processes:random=0,grep=0", 3), ("processes:sequential=0,grep=0", 1), ("processes:grep=0", 3)]
-        {
-            assert_eq!(build(text, 64 << 20).expect("fits").files.len(), files, "{text}");
+        for (text, files) in [
+            ("processes:random=0,grep=0", 3),
+            ("processes:sequential=0,grep=0", 1),
+            ("processes:grep=0", 3),
+        ] {
+            assert_eq!(
+                build(text, 64 << 20).expect("fits").files.len(),
+                files,
+                "{text}"
+            );
         }
-        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20).expect_err("no process").to_string();
+        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20)
+            .expect_err("no process")
+            .to_string();
         assert_eq!(error, "processes: sequential=0 leaves no process at all");
-        let error = build("processes:sequential=64", 1 << 20).expect_err("too small").to_string();
-        assert_eq!(error, "processes: size=1048576 is too little for all processes");
+        let error = build("processes:sequential=64", 1 << 20)
+            .expect_err("too small")
+            .to_string();
+        assert_eq!(
+            error,
+            "processes: size=1048576 is too little for all processes"
+        );
     }
 }

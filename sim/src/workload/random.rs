@@ -17,7 +17,13 @@ use foreread_core::units::MAX_OFFSET;
 use std::collections::HashMap;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "4K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
     Param {
         key: "count",
         unit: Unit::Count,
@@ -38,10 +44,16 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, count] = *values else { unreachable!("two parameters") };
+    let [record, count] = *values else {
+        unreachable!("two parameters")
+    };
     let slots = size / record;
     if slots == 0 {
-        return Err(too_small(INFO.name, size, format!("is less than one record of {record} bytes")));
+        return Err(too_small(
+            INFO.name,
+            size,
+            format!("is less than one record of {record} bytes"),
+        ));
     }
     let read = |slot| Request::read(slot * record, record);
     let requests = distinct(slots, count.min(slots), seed).map(read).collect();
@@ -56,7 +68,11 @@ pub(super) fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u6
     (0..count).map(move |i| {
         let picked = i + rng.below(n - i);
         let here = swapped.remove(&i).unwrap_or(i);
-        if picked == i { here } else { swapped.insert(picked, here).unwrap_or(picked) }
+        if picked == i {
+            here
+        } else {
+            swapped.insert(picked, here).unwrap_or(picked)
+        }
     })
 }
 
@@ -71,14 +87,27 @@ mod tests {
         assert_ne!(all, (0..1000).collect::<Vec<_>>());
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
-        assert_ne!(distinct(1000, 10, 3).collect::<Vec<_>>(), distinct(1000, 10, 4).collect::<Vec<_>>());
+        assert_ne!(
+            distinct(1000, 10, 3).collect::<Vec<_>>(),
+            distinct(1000, 10, 4).collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn reads_spread_evenly() {
-        let workload = parse("random").expect("valid").build(1 << 30, 1).expect("fits");
-        assert_eq!((workload.reads(), workload.distinct_bytes(4096)), (4096, 16 << 20));
-        let low = workload.jobs[0].requests.iter().filter(|r| r.offset < 1 << 29).count();
+        let workload = parse("random")
+            .expect("valid")
+            .build(1 << 30, 1)
+            .expect("fits");
+        assert_eq!(
+            (workload.reads(), workload.distinct_bytes(4096)),
+            (4096, 16 << 20)
+        );
+        let low = workload.jobs[0]
+            .requests
+            .iter()
+            .filter(|r| r.offset < 1 << 29)
+            .count();
         // Half of them, within five standard deviations of 32.
         assert!((1888..=2208).contains(&low), "{low}");
     }
@@ -86,8 +115,15 @@ mod tests {
     #[test]
     fn small_files() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        assert_eq!(build("random:count=100", 10_000).expect("fits").reads(), 2, "whole records only");
+        assert_eq!(
+            build("random:count=100", 10_000).expect("fits").reads(),
+            2,
+            "whole records only"
+        );
         let error = build("random", 4095).expect_err("too small").to_string();
-        assert_eq!(error, "random: size=4095 is less than one record of 4096 bytes");
+        assert_eq!(
+            error,
+            "random: size=4095 is less than one record of 4096 bytes"
+        );
     }
 }

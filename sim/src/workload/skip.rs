@@ -16,9 +16,27 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "4K", range: (1, MAX_OFFSET), help: "bytes of a read" },
-    Param { key: "read", unit: Unit::Count, default: "399", range: (1, MAX_READS), help: "reads in a row" },
-    Param { key: "skip", unit: Unit::Count, default: "99", range: (0, MAX_READS), help: "records left out then" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "4K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
+    Param {
+        key: "read",
+        unit: Unit::Count,
+        default: "399",
+        range: (1, MAX_READS),
+        help: "reads in a row",
+    },
+    Param {
+        key: "skip",
+        unit: Unit::Count,
+        default: "99",
+        range: (0, MAX_READS),
+        help: "records left out then",
+    },
 ];
 
 pub static INFO: Info = Info {
@@ -32,7 +50,9 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, read, skip] = *values else { unreachable!("three parameters") };
+    let [record, read, skip] = *values else {
+        unreachable!("three parameters")
+    };
     let records = size.div_ceil(record);
     let period = read + skip;
     let reads = records / period * read + (records % period).min(read);
@@ -41,7 +61,12 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
         let offset = (n / read * period + n % read) * record;
         Request::read(offset, record.min(size - offset))
     };
-    Ok(Workload::single(INFO.name, size, 1, (0..reads).map(request).collect()))
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        1,
+        (0..reads).map(request).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -51,14 +76,29 @@ mod tests {
     /// The records of a file of `size` bytes that are read.
     fn records(text: &str, size: u64) -> Vec<u64> {
         let workload = parse(text).expect("valid").build(size, 0).expect("fits");
-        assert!(workload.jobs[0].requests.iter().all(|r| r.offset + r.len <= size && r.len > 0));
-        workload.jobs[0].requests.iter().map(|r| r.offset / 4096).collect()
+        assert!(
+            workload.jobs[0]
+                .requests
+                .iter()
+                .all(|r| r.offset + r.len <= size && r.len > 0)
+        );
+        workload.jobs[0]
+            .requests
+            .iter()
+            .map(|r| r.offset / 4096)
+            .collect()
     }
 
     #[test]
     fn reads_some_and_skips_some() {
-        assert_eq!(records("skip:read=3,skip=2", 13 * 4096), [0, 1, 2, 5, 6, 7, 10, 11, 12]);
-        assert_eq!(records("skip:read=3,skip=2", 14 * 4096), records("skip:read=3,skip=2", 13 * 4096));
+        assert_eq!(
+            records("skip:read=3,skip=2", 13 * 4096),
+            [0, 1, 2, 5, 6, 7, 10, 11, 12]
+        );
+        assert_eq!(
+            records("skip:read=3,skip=2", 14 * 4096),
+            records("skip:read=3,skip=2", 13 * 4096)
+        );
         assert_eq!(records("skip:read=3,skip=2", 6 * 4096 + 1), [0, 1, 2, 5, 6]);
         assert_eq!(records("skip:read=3,skip=0", 4 * 4096), [0, 1, 2, 3]);
         assert_eq!(records("skip", 0), [] as [u64; 0]);
@@ -66,18 +106,41 @@ mod tests {
 
     #[test]
     fn the_reported_pattern_is_the_default() {
-        let workload = parse("skip").expect("valid").build(2 * 498 * 4096, 0).expect("fits");
+        let workload = parse("skip")
+            .expect("valid")
+            .build(2 * 498 * 4096, 0)
+            .expect("fits");
         assert_eq!(workload.reads(), 2 * 399);
-        let breaks = workload.jobs[0].requests.windows(2).filter(|w| w[0].offset + w[0].len != w[1].offset);
-        assert_eq!(breaks.map(|w| w[1].offset - w[0].offset - w[0].len).collect::<Vec<_>>(), [99 * 4096]);
+        let breaks = workload.jobs[0]
+            .requests
+            .windows(2)
+            .filter(|w| w[0].offset + w[0].len != w[1].offset);
+        assert_eq!(
+            breaks
+                .map(|w| w[1].offset - w[0].offset - w[0].len)
+                .collect::<Vec<_>>(),
+            [99 * 4096]
+        );
     }
 
     #[test]
     fn limits() {
-        let error = parse("skip:record=1,skip=0").expect("valid").build(MAX_READS + 1, 0).expect_err("too many");
-        assert!(error.to_string().ends_with("record=1 makes 33554433 reads of this size, more than 33554432"));
+        let error = parse("skip:record=1,skip=0")
+            .expect("valid")
+            .build(MAX_READS + 1, 0)
+            .expect_err("too many");
+        assert!(
+            error
+                .to_string()
+                .ends_with("record=1 makes 33554433 reads of this size, more than 33554432")
+        );
         assert!(parse("skip:read=0").is_err());
         // What is skipped is not counted.
-        assert!(parse("skip:record=1,read=1,skip=33554432").expect("valid").build(1 << 40, 0).is_ok());
+        assert!(
+            parse("skip:record=1,read=1,skip=33554432")
+                .expect("valid")
+                .build(1 << 40, 0)
+                .is_ok()
+        );
     }
 }

@@ -17,7 +17,13 @@ use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param { key: "record", unit: Unit::Bytes, default: "64K", range: (1, MAX_OFFSET), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "64K",
+        range: (1, MAX_OFFSET),
+        help: "bytes of a read",
+    },
     Param {
         key: "stride",
         unit: Unit::Bytes,
@@ -38,7 +44,9 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, stride] = *values else { unreachable!("two parameters") };
+    let [record, stride] = *values else {
+        unreachable!("two parameters")
+    };
     if stride < record {
         return Err(SpecError::Value {
             name: INFO.name.to_string(),
@@ -53,7 +61,12 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
         let offset = n * stride;
         Request::read(offset, record.min(size - offset))
     };
-    Ok(Workload::single(INFO.name, size, 1, (0..reads).map(read).collect()))
+    Ok(Workload::single(
+        INFO.name,
+        size,
+        1,
+        (0..reads).map(read).collect(),
+    ))
 }
 
 #[cfg(test)]
@@ -65,21 +78,46 @@ mod tests {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
         let workload = build("strided:record=4K,stride=10000", 22_000).expect("fits");
         let read = Request::read;
-        assert_eq!(workload.jobs[0].requests, [read(0, 4096), read(10_000, 4096), read(20_000, 2000)]);
-        assert_eq!(build("strided:record=4K,stride=10000", 20_000).expect("fits").reads(), 2);
+        assert_eq!(
+            workload.jobs[0].requests,
+            [read(0, 4096), read(10_000, 4096), read(20_000, 2000)]
+        );
+        assert_eq!(
+            build("strided:record=4K,stride=10000", 20_000)
+                .expect("fits")
+                .reads(),
+            2
+        );
         let default = build("strided", 64 << 20).expect("fits");
         assert_eq!((default.reads(), default.bytes()), (128, 8 << 20));
         assert_eq!(build("strided", 0).expect("empty").reads(), 0);
         // Reads may touch.
-        assert_eq!(build("strided:record=4K,stride=4K", 8192).expect("fits").bytes(), 8192);
+        assert_eq!(
+            build("strided:record=4K,stride=4K", 8192)
+                .expect("fits")
+                .bytes(),
+            8192
+        );
     }
 
     #[test]
     fn limits() {
-        let error = |text: &str, size| parse(text).expect("valid").build(size, 0).expect_err(text).to_string();
+        let error = |text: &str, size| {
+            parse(text)
+                .expect("valid")
+                .build(size, 0)
+                .expect_err(text)
+                .to_string()
+        };
         let text = error("strided:record=8K,stride=4K", 1 << 20);
-        assert_eq!(text, "strided: stride=4096 is less than the record of 8192 bytes; reads would overlap");
+        assert_eq!(
+            text,
+            "strided: stride=4096 is less than the record of 8192 bytes; reads would overlap"
+        );
         let text = error("strided:record=1,stride=2", 2 * MAX_READS + 1);
-        assert!(text.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"), "{text}");
+        assert!(
+            text.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
+            "{text}"
+        );
     }
 }

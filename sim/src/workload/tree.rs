@@ -43,7 +43,13 @@ const PARAMS: &[Param] = &[
         range: (1, 1 << 40),
         help: "one file in a hundred is larger; not below median",
     },
-    Param { key: "record", unit: Unit::Bytes, default: "32K", range: (512, 1 << 30), help: "bytes of a read" },
+    Param {
+        key: "record",
+        unit: Unit::Bytes,
+        default: "32K",
+        range: (512, 1 << 30),
+        help: "bytes of a read",
+    },
 ];
 
 pub static INFO: Info = Info {
@@ -57,7 +63,9 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [files, median, p99, record] = *values else { unreachable!("four parameters") };
+    let [files, median, p99, record] = *values else {
+        unreachable!("four parameters")
+    };
     if p99 < median {
         return Err(SpecError::Value {
             name: INFO.name.to_string(),
@@ -68,9 +76,16 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     }
     let sizes = sizes(&mut Rng::new(seed), files, (median, p99), size);
     if sizes.is_empty() {
-        return Err(too_small(INFO.name, size, "has no room for the first file".to_string()));
+        return Err(too_small(
+            INFO.name,
+            size,
+            "has no room for the first file".to_string(),
+        ));
     }
-    let mut workload = Workload { listed: true, ..Workload::on_files(INFO.name, sizes) };
+    let mut workload = Workload {
+        listed: true,
+        ..Workload::on_files(INFO.name, sizes)
+    };
     let mut reads = 0;
     let mut last = None;
     for file in 0..workload.files.len() as u32 {
@@ -105,37 +120,65 @@ mod tests {
 
     #[test]
     fn every_file_is_read_whole_after_the_one_before() {
-        let workload = parse("tree").expect("valid").build(1 << 30, 1).expect("fits");
+        let workload = parse("tree")
+            .expect("valid")
+            .build(1 << 30, 1)
+            .expect("fits");
         assert_eq!((workload.files.len(), workload.jobs.len()), (5000, 5000));
         let all: u64 = workload.files.iter().sum();
         assert_eq!((workload.bytes(), workload.distinct_bytes(512)), (all, all));
         for (n, job) in workload.jobs.iter().enumerate() {
-            assert_eq!((job.file, job.open, job.after), (n as u32, n as u32, (n as u32).checked_sub(1)));
-            assert_eq!(job.requests.iter().map(|r| r.len).sum::<u64>(), workload.files[n]);
-            assert!(job.requests.windows(2).all(|w| w[0].offset + w[0].len == w[1].offset));
+            assert_eq!(
+                (job.file, job.open, job.after),
+                (n as u32, n as u32, (n as u32).checked_sub(1))
+            );
+            assert_eq!(
+                job.requests.iter().map(|r| r.len).sum::<u64>(),
+                workload.files[n]
+            );
+            assert!(
+                job.requests
+                    .windows(2)
+                    .all(|w| w[0].offset + w[0].len == w[1].offset)
+            );
         }
     }
 
     #[test]
     fn sizes_are_those_of_their_distribution() {
-        let mut sizes = parse("tree:files=20000").expect("valid").build(10 << 30, 1).expect("fits").files;
+        let mut sizes = parse("tree:files=20000")
+            .expect("valid")
+            .build(10 << 30, 1)
+            .expect("fits")
+            .files;
         assert_eq!(sizes.len(), 20_000);
         assert!(sizes.iter().all(|&s| s > 0));
         let mean = sizes.iter().sum::<u64>() / 20_000;
         assert!((11 << 10..14 << 10).contains(&mean), "{mean}");
         sizes.sort_unstable();
         let off = |at: usize, bytes: u64| (sizes[at] as f64 / bytes as f64 - 1.0).abs();
-        assert!(off(10_000, 4096) < 0.05 && off(19_800, 128 << 10) < 0.1, "{} {}", sizes[10_000], sizes[19_800]);
+        assert!(
+            off(10_000, 4096) < 0.05 && off(19_800, 128 << 10) < 0.1,
+            "{} {}",
+            sizes[10_000],
+            sizes[19_800]
+        );
     }
 
     #[test]
     fn a_tree_is_cut_off_where_its_room_ends() {
         let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         let workload = build("tree", 1 << 20).expect("fits");
-        assert!(workload.files.len() < 1000 && workload.bytes() <= 1 << 20, "{}", workload.bytes());
+        assert!(
+            workload.files.len() < 1000 && workload.bytes() <= 1 << 20,
+            "{}",
+            workload.bytes()
+        );
         let error = build("tree", 100).expect_err("too small").to_string();
         assert_eq!(error, "tree: size=100 has no room for the first file");
-        let error = build("tree:p99=1K", 1 << 30).expect_err("the wrong way round").to_string();
+        let error = build("tree:p99=1K", 1 << 30)
+            .expect_err("the wrong way round")
+            .to_string();
         assert_eq!(error, "tree: p99=1024 is less than median=4096");
     }
 }
