@@ -95,7 +95,6 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
         args::set_global(args.global());
         log::start(args.global().log)?;
         out::fit_terminal();
-        out::set_force(args.global().force);
         args.run()
     });
     // Rust does so where its own `main` ends.

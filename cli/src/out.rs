@@ -3,13 +3,13 @@
 //! A file is looked at before anything is measured for it, and replaced only with `--force`, and only by a whole result
 //! ([`foreread_os::output`]). Never: panics because a pipe was closed (`foreread policies | head -1` is good use).
 
+use crate::args::global;
 use crate::fail::Fail;
 use foreread_os::output;
 use foreread_report::width;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prints a whole result.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Fail> {
@@ -87,20 +87,23 @@ impl Outputs {
         Ok(outputs)
     }
 
-    /// Takes a file that is written elsewhere into account, too.
+    /// Takes a file that is written elsewhere into account, too. Refuses one file for two results.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
-        self.files.push((option, path));
         let json = match &self.json {
-            Some(JsonTo::File(path)) => Some(path.as_path()),
+            Some(JsonTo::File(path)) => Some(("json", path)),
             _ => None,
         };
-        let mut all = vec![("json", json)];
-        all.extend(
-            self.files
-                .iter()
-                .map(|(option, path)| (*option, Some(path.as_path()))),
-        );
-        distinct(&all)
+        let files = self.files.iter().map(|(option, path)| (*option, path));
+        if let Some((other, _)) = json
+            .into_iter()
+            .chain(files)
+            .find(|(_, taken)| **taken == path)
+        {
+            let what = format!("--{other} and --{option} {}", path.display());
+            return Err(Fail::input("one file named twice", what, "name two"));
+        }
+        self.files.push((option, path));
+        Ok(())
     }
 
     /// The file of an option, where it was given.
@@ -127,37 +130,20 @@ impl Outputs {
                 write(option, path, &content())?;
             }
         }
-        if let Some(JsonTo::File(path)) = &self.json {
-            write("json", path, &json())?;
-            return print(text());
-        }
-        print(if self.has_text() { text() } else { json() })
-    }
-}
-
-/// Refuses one file for two results, given as option and file.
-fn distinct(files: &[(&str, Option<&Path>)]) -> Result<(), Fail> {
-    for (i, (option, path)) in files.iter().enumerate() {
-        let same = |(_, other): &&(&str, Option<&Path>)| path.is_some() && other == path;
-        if let (Some((other, _)), Some(path)) = (files[..i].iter().find(same), path) {
-            let what = format!("--{other} and --{option} {}", path.display());
-            return Err(Fail::input("one file named twice", what, "name two"));
+        match &self.json {
+            None => print(text()),
+            Some(JsonTo::Stdout) => print(json()),
+            Some(JsonTo::File(path)) => {
+                write("json", path, &json())?;
+                print(text())
+            }
         }
     }
-    Ok(())
 }
 
 /// Whether files may be replaced: `--force`.
-static FORCE: AtomicBool = AtomicBool::new(false);
-
-/// Says that files may be replaced.
-pub fn set_force(force: bool) {
-    FORCE.store(force, Ordering::Relaxed);
-}
-
-/// Whether files may be replaced.
 pub fn force() -> bool {
-    FORCE.load(Ordering::Relaxed)
+    global().force
 }
 
 /// The file that `--OPTION` names, if it can be made, or replaced with `--force`.
