@@ -32,6 +32,7 @@ mod wu_2010b;
 mod wu_2013;
 
 use foreread_lab::compare::CompareError;
+use foreread_report::json;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 pub use kind::{FigureKind, Role};
@@ -354,9 +355,7 @@ impl Reproduction {
     /// The JSON, with a newline at its end.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self)
-            .expect("a struct of numbers and strings can always be written")
-            + "\n"
+        json::pretty(self)
     }
 }
 

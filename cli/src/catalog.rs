@@ -9,6 +9,7 @@ use crate::out;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
+use foreread_report::json;
 use foreread_report::number::{size, wrap};
 use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -41,8 +42,7 @@ pub fn print(kind: &str, entries: &[Entry], as_json: bool) -> Result<(), Fail> {
 }
 
 fn to_json(kind: &str, entries: &[Entry]) -> String {
-    let text = serde_json::to_string_pretty(&Catalog { kind, entries });
-    text.expect("names, texts and numbers can always be written") + "\n"
+    json::pretty(&Catalog { kind, entries })
 }
 
 /// The whole list; written as a map by hand, since one key is the kind.

@@ -8,6 +8,7 @@ use foreread_cli::fail::{Fail, note};
 use foreread_cli::out;
 use foreread_cli::progress::Bar;
 use foreread_cli::signals;
+use foreread_report::json;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -100,9 +101,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
             cells,
             left_out,
         };
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| Fail::Cannot(error.to_string()))?;
-        out::print(text + "\n")?;
+        out::print(json::pretty(&report))?;
     } else {
         out::print(table(&kernel, seed, &checked))?;
     }

@@ -298,11 +298,7 @@ fn list_missing(args: &SweepArgs, inputs: Vec<Input>) -> Result<(), Fail> {
             key,
         })
         .collect();
-    out::print(
-        serde_json::to_string_pretty(&all)
-            .expect("a struct of numbers and strings can always be written")
-            + "\n",
-    )
+    out::print(json::pretty(&all))
 }
 
 /// Copies a trace that is not here into a temporary file.

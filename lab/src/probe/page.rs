@@ -3,6 +3,7 @@
 //! Measured points have markers and intervals; the model's line is dashed and has neither.
 
 use super::{Pattern, Point, Probe, Spread, Tried};
+use foreread_report::json;
 use foreread_report::number::{self, or_dash};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
 use foreread_report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
@@ -34,10 +35,7 @@ pub fn page(of: &Probe) -> String {
         sections: vec![settings(of), measured(of), fit(of)],
         json: String::new(),
     };
-    page.with_values(
-        serde_json::to_string_pretty(of).expect("a struct of numbers and strings") + "\n",
-    )
-    .to_html()
+    page.with_values(json::pretty(of)).to_html()
 }
 
 fn measured(of: &Probe) -> Section {

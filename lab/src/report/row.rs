@@ -7,6 +7,7 @@
 //! of all runs, before any rounding. Never: a number that was not measured.
 
 use super::{Price, RowKind};
+use foreread_report::json;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -234,11 +235,10 @@ impl Row {
 /// The reports as JSON: one as an object, several as an array; ends with a newline.
 #[must_use]
 pub fn to_json(reports: &[Report]) -> String {
-    let text = match reports {
-        [one] => serde_json::to_string_pretty(one),
-        several => serde_json::to_string_pretty(several),
-    };
-    text.expect("a struct of numbers and strings can always be written") + "\n"
+    match reports {
+        [one] => json::pretty(one),
+        several => json::pretty(&several),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod verdict;
 
 use super::row::{Report, Row};
 use foreread_report::chart::{self, Chart, Panel, Point};
+use foreread_report::json;
 use foreread_report::number::{self, or_dash};
 use foreread_report::width;
 use serde::{Deserialize, Serialize};
@@ -71,9 +72,7 @@ impl Series {
     /// The series as JSON; ends with a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self)
-            .expect("a struct of numbers and strings can always be written")
-            + "\n"
+        json::pretty(self)
     }
 
     /// The series as text, at most [`width::columns`] wide: a verdict, a title, a row of times and a row of bytes for each value, a legend,
