@@ -21,11 +21,16 @@ const PAGE_NS: u64 = 8_039_063;
 const MS: u64 = 1_000_000;
 
 fn trace(records: Vec<Record>) -> Arc<Loaded> {
+    trace_of(records, 64 << 20)
+}
+
+/// The records, in files of this size.
+pub fn trace_of(records: Vec<Record>, file_bytes: u64) -> Arc<Loaded> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
     let info = |n| {
         Item::File(FileInfo {
             name: format!("f{n}"),
-            size: Some(64 << 20),
+            size: Some(file_bytes),
         })
     };
     let items: Vec<Item> = (0..files)

@@ -2,19 +2,20 @@
 //!
 //! Never: a measured time but as a lower bound that no machine can be below.
 
+use crate::replay::trace_of;
 use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::explain::{self, ExplainOptions, Explained, Share};
 use foreread_lab::live::{self, LiveError};
-use foreread_lab::replay::{Loaded, Mode, Part, Replay, laid_out, load};
+use foreread_lab::replay::{Loaded, Mode, Replay, laid_out};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets;
 use foreread_sim::simulator;
 use foreread_sim::workload::Workload;
-use foreread_trace::{After, FileInfo, Header, Import, Item, LeftOut, Level, Op, Record};
+use foreread_trace::{After, Op, Record};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,34 +33,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn trace(records: Vec<Record>) -> Arc<Loaded> {
-    let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
-    let info = |n| {
-        Item::File(FileInfo {
-            name: format!("f{n}"),
-            size: Some(2 << 20),
-        })
-    };
-    let items: Vec<Item> = (0..files)
-        .map(info)
-        .chain(records.into_iter().map(Item::Record))
-        .collect();
-    let header = Header {
-        level: Level::Program,
-        ..Header::default()
-    };
-    let items = Box::new(items.into_iter().map(Ok));
-    Arc::new(
-        load(
-            "test.trace",
-            Import {
-                header,
-                items,
-                left_out: LeftOut::default(),
-            },
-            &Part::default(),
-        )
-        .expect("readable"),
-    )
+    trace_of(records, 2 << 20)
 }
 
 fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
