@@ -33,7 +33,7 @@ pub struct Run {
 
 /// What a demand touch found, in pages of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct TouchCounts {
     /// Read-ahead pages demanded for the first time.
     pub first: u64,
     /// Of these, pages still in flight.
@@ -44,7 +44,7 @@ pub struct Touched {
 
 /// A group that pages were removed from.
 #[derive(Clone, Copy)]
-pub struct Removed {
+pub struct RemovedGroup {
     /// Where the bytes of the group are.
     pub slot: GroupSlot,
     /// The group before the removal.
@@ -244,14 +244,14 @@ impl Cache {
     }
 
     /// The pages of the range that lie in group `number` are demanded: all must be cached.
-    pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> Touched {
+    pub fn touch(&mut self, file: FileId, number: u64, mask: u64) -> TouchCounts {
         let Some(slot) = self.find(file, number) else {
-            return Touched::default();
+            return TouchCounts::default();
         };
         self.evictor.touch(slot);
         let group = &mut self.groups[slot as usize];
         let first = group.touch(mask);
-        Touched {
+        TouchCounts {
             first,
             late: first & group.flight(),
             planner: group.planner,
@@ -260,7 +260,7 @@ impl Cache {
 
     /// The short way of a hit: if every page of the range, all in one group, is present and none is marked,
     /// touches and pins them.
-    pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<Touched> {
+    pub fn hit(&mut self, file: FileId, pages: PageRange) -> Option<TouchCounts> {
         let number = pages.first / GROUP_PAGES;
         let mask = mask_of(number, pages.first, pages.end);
         let slot = self.find(file, number)?;
@@ -272,7 +272,7 @@ impl Cache {
         group.pins += 1;
         let planner = group.planner;
         self.evictor.touch(slot);
-        Some(Touched {
+        Some(TouchCounts {
             first,
             late: 0,
             planner,
@@ -304,7 +304,7 @@ impl Cache {
     }
 
     /// Removes pages of one group; nothing where the group is not known.
-    pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<Removed> {
+    pub fn leave(&mut self, file: FileId, number: u64, mask: u64) -> Option<RemovedGroup> {
         let slot = self.find(file, number)?;
         let group = &mut self.groups[slot as usize];
         let before = *group;
@@ -312,7 +312,7 @@ impl Cache {
         self.pages -= u64::from((before.cached() & mask).count_ones());
         self.flight -= u64::from((before.flight() & mask).count_ones());
         self.give_up_if_idle(slot);
-        Some(Removed {
+        Some(RemovedGroup {
             slot: GroupSlot(slot),
             before,
         })

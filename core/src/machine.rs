@@ -43,13 +43,13 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fetches::Fetch;
-use plans::Unassigned;
+use plans::UnassignedPages;
 use reads::Read;
 use slab::Slab;
 
 pub use fetches::FetchView;
-pub use hits::Settled;
-pub use meter::{Meter, Sent};
+pub use hits::SettledGroup;
+pub use meter::{FetchTiming, Meter};
 pub use watching::{Note, Verdict};
 
 /// Files and open descriptions are numbered below this by their owner; a higher number is refused.
@@ -191,7 +191,7 @@ pub struct Machine {
     /// Scratch of one question.
     plan: Plan,
     /// Scratch of one event: pages that went in flight and have no fetch yet.
-    unassigned: Vec<Unassigned>,
+    unassigned: Vec<UnassignedPages>,
     actions: VecDeque<Action>,
     decisions: Option<Vec<Decision>>,
     notes: Option<Vec<Note>>,

@@ -58,7 +58,7 @@ use alloc::vec::Vec;
 /// follows the kernel and changes with any version.
 #[doc(hidden)]
 pub mod kernel {
-    pub use super::folios::{Called, Folio, FolioWindow, Placed, Raw, Shape, Sight};
+    pub use super::folios::{Folio, FolioWindow, Placement, Raw, ReadaheadCall, Shape, Sight};
     pub use super::folios_cursor::Cursor;
     pub use super::folios_index::Folios;
     pub use super::linux_6_18_reader::{KernelReader, Touch};

@@ -44,7 +44,7 @@ pub use name::{SourceName, redacted_message};
 pub use nbd::Nbd;
 #[cfg(feature = "object")]
 pub use object::Object;
-pub use queue::{Ended, Io, Queue, Transfer};
+pub use queue::{CompletedTransfer, Io, Queue, Transfer};
 #[cfg(feature = "rbd")]
 pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
@@ -101,12 +101,12 @@ pub trait Source: Send + Sync {
     fn allow_appends(&self) {}
 
     /// Reads whose bytes arrive one after the other, if it has them. Asked once when it is opened, and for each fetch.
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         None
     }
 
     /// How it is written, if it can be.
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         None
     }
 
@@ -123,7 +123,7 @@ pub trait Source: Send + Sync {
 }
 
 /// A source whose reads arrive piece by piece: a body over a network.
-pub trait Streaming: Send + Sync {
+pub trait StreamingSource: Send + Sync {
     /// Reads `len` bytes from `offset` on, buffer by buffer: fills what [`Sink::room`] gives and says so, until there is
     /// no more room or the end comes. A reader of the first bytes goes on before the last have arrived. Returns how many
     /// bytes were filled.
@@ -152,7 +152,7 @@ pub struct Extent {
 }
 
 /// A source that can be written.
-pub trait Writing: Send + Sync {
+pub trait WritableSource: Send + Sync {
     /// Prepares it for writes. Nothing is written before this has succeeded.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ pub trait Writing: Send + Sync {
     fn allow_writes(&self) -> Result<(), SourceError>;
 
     /// Keeps other programs from writing it at the same time, as far as they look for locks, until it is dropped. Called after
-    /// [`Writing::allow_writes`].
+    /// [`WritableSource::allow_writes`].
     ///
     /// # Errors
     /// Another program has locked it.
@@ -186,7 +186,7 @@ pub trait Writing: Send + Sync {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn Writing, SourceError> {
+pub fn writing_of(source: &(impl Source + ?Sized)) -> Result<&dyn WritableSource, SourceError> {
     source.writing().ok_or_else(|| no_writes(source.describe()))
 }
 
@@ -254,7 +254,7 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).read_at(bufs, offset)
     }
 
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         (**self).streaming()
     }
 
@@ -282,7 +282,7 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).allow_appends();
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         (**self).writing()
     }
 

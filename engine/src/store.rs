@@ -18,7 +18,7 @@ mod segments;
 mod shown;
 
 use crate::chunk::{Chunk, Pool};
-use foreread_core::machine::Settled;
+use foreread_core::machine::SettledGroup;
 use foreread_core::units::{FileId, GroupSlot};
 pub use lease::Lease;
 use segments::Segments;
@@ -79,7 +79,7 @@ impl Store {
     }
 
     /// Shows a group to readers that have not got the driver's lock, until a page of it is put or dropped.
-    pub fn show(&mut self, settled: Settled, known: SizedVersion) {
+    pub fn show(&mut self, settled: SettledGroup, known: SizedVersion) {
         let Some(group) = self.groups.get_mut(settled.slot.0 as usize) else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Real mounts: right bytes, one version under a number, no reader delayed by another's slow file, and a clean end.
 
 use crate::common::{Rng, watch};
-use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, Unmounted};
+use foreread::front::fuse::{FuseSettings, FuseStop, Mount, Planner, UnmountOutcome};
 use foreread::source::tree::{Entry, Kind, Meta, Tree};
 use foreread::source::{self, Defaults, Mem, Source, SourceError};
 use foreread::{Engine, Options};
@@ -32,7 +32,7 @@ impl Here {
         self.dir.path().join(name)
     }
 
-    pub fn end(self) -> Unmounted {
+    pub fn end(self) -> UnmountOutcome {
         let how = self.stop.stop().expect("unmounted");
         self.joined();
         how
@@ -208,7 +208,7 @@ fn a_tree_is_the_same_tree() {
             .expect_err("denied");
         assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     }
-    assert_eq!(here.end(), Unmounted::Clean);
+    assert_eq!(here.end(), UnmountOutcome::Clean);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_replaced_file_is_another_number_and_never_a_mix() {
         .expect("read");
     testing::check(&again, 0, 3).expect("the third version");
     drop((old, new));
-    assert_eq!(here.end(), Unmounted::Clean);
+    assert_eq!(here.end(), UnmountOutcome::Clean);
 }
 
 /// A longer file copied over one that is open: between two looks only its size is larger. The handle fails; it is never given
@@ -316,7 +316,7 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     assert_eq!(new.len(), 2 * size);
     testing::check(&new, 0, 2).expect("the new version");
     drop(old);
-    assert_eq!(here.end(), Unmounted::Clean);
+    assert_eq!(here.end(), UnmountOutcome::Clean);
 
     let tree = source::open_tree(&source.path().display().to_string()).expect("a tree");
     let here = mount_with(tree, &FuseSettings::default(), small().appending(true));
@@ -328,7 +328,7 @@ fn a_longer_file_copied_over_an_open_one_is_another() {
     old.read_exact_at(&mut whole, 0).expect("it is read on");
     testing::check(&whole, 0, 2).expect("right bytes");
     drop(old);
-    assert_eq!(here.end(), Unmounted::Clean);
+    assert_eq!(here.end(), UnmountOutcome::Clean);
 }
 
 #[test]
@@ -593,7 +593,7 @@ fn unmounted_under_load_it_leaves_an_empty_folder() {
     (0..6).for_each(|_| begins.recv().expect("opened"));
     let how = here.stop.stop().expect("unmounted");
     unmounted.store(true, Ordering::Release);
-    assert_eq!(how, Unmounted::Detached);
+    assert_eq!(how, UnmountOutcome::Detached);
     here.joined();
     for reader in readers {
         assert_eq!(reader.join().expect("no panic"), 4 << 20);

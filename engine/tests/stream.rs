@@ -4,7 +4,7 @@
 
 use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
-use foreread::source::{Defaults, Mem, Sink, Source, SourceError, Streaming};
+use foreread::source::{Defaults, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Advice, Options, ReadError, Reader};
 use foreread_testing as testing;
 use std::io::IoSliceMut;
@@ -51,7 +51,7 @@ impl Source for Body {
         self.inner.read_at(bufs, offset)
     }
 
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         Some(self)
     }
 
@@ -64,7 +64,7 @@ impl Source for Body {
     }
 }
 
-impl Streaming for Body {
+impl StreamingSource for Body {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         let nth = self.streams.fetch_add(1, Ordering::SeqCst) + 1;
         let mut done = 0;

@@ -6,7 +6,7 @@ use crate::common::device::{LoopDevice, SmallDisk};
 use crate::common::{Rng, named, only, quiet, watch};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::wire::{self, command, command_flag, errno};
-use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, Writing};
+use foreread::source::{Defaults, FileSource, Mem, Source, SourceError, WritableSource};
 use foreread::{Options, Reader, WriteError};
 use foreread_testing::{self as testing, Faulty};
 use served::{Client, MIB, Served, has, run};
@@ -291,12 +291,12 @@ impl Source for FailsOnce {
         "fails once".to_string()
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 }
 
-impl Writing for FailsOnce {
+impl WritableSource for FailsOnce {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.0.allow_writes()
     }

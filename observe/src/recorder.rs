@@ -8,7 +8,7 @@
 //! bytes of data, or a request that was refused.
 
 use foreread::Advice;
-use foreread::front::observe::{Observer, Passed, RequestKind};
+use foreread::front::observe::{Observer, PassedRequest, RequestKind};
 use foreread_trace::check::{MAX_FILES, MAX_NAME_BYTES};
 use foreread_trace::error::{TraceError, TracePosition};
 use foreread_trace::format::{Exported, Output};
@@ -34,7 +34,7 @@ enum Told {
         name: String,
         size: u64,
     },
-    Passed(u64, Passed),
+    Passed(u64, PassedRequest),
     Closed(u64),
     End,
 }
@@ -132,7 +132,7 @@ impl Observer for Recorder {
         });
     }
 
-    fn passed(&self, client: u64, passed: &Passed) {
+    fn passed(&self, client: u64, passed: &PassedRequest) {
         self.tell(Told::Passed(client, *passed));
     }
 
@@ -239,7 +239,7 @@ impl Taken {
         self.opens = self.opens.wrapping_add(1);
     }
 
-    fn pass(&mut self, client: u64, passed: &Passed) {
+    fn pass(&mut self, client: u64, passed: &PassedRequest) {
         let Some(&(file, open)) = self.clients.get(&client) else {
             return self.left_out.count(TOO_MANY_FILES);
         };
@@ -354,9 +354,9 @@ mod tests {
         )
     }
 
-    fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> Passed {
+    fn read(since: Instant, offset: u64, len: u64, us: (u64, u64)) -> PassedRequest {
         let at = |us| since + Duration::from_micros(us);
-        Passed {
+        PassedRequest {
             asked: RequestKind::Read,
             offset,
             len,
@@ -421,7 +421,7 @@ mod tests {
             recorder.opened(7, "a", 100);
             recorder.passed(
                 7,
-                &Passed {
+                &PassedRequest {
                     returned: 3,
                     ..read(since, 3, 5, (60, 61))
                 },
@@ -463,14 +463,14 @@ mod tests {
             recorder.opened(1, "a", 100);
             recorder.passed(
                 1,
-                &Passed {
+                &PassedRequest {
                     done: false,
                     ..read(since, 0, 1, (0, 1))
                 },
             );
             recorder.passed(
                 1,
-                &Passed {
+                &PassedRequest {
                     asked: RequestKind::Flush,
                     ..read(since, 0, 0, (0, 1))
                 },

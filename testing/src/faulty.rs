@@ -11,7 +11,7 @@
 //!                                  └──► Panic
 //! ```
 
-use foreread::source::{Alignment, Defaults, Source, SourceError, Writing, writing_of};
+use foreread::source::{Alignment, Defaults, Source, SourceError, WritableSource, writing_of};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -48,7 +48,7 @@ pub enum Other {
     Accept,
     /// [`Source::check`].
     Check,
-    /// [`Writing::flush`].
+    /// [`WritableSource::flush`].
     Flush,
 }
 
@@ -252,12 +252,12 @@ impl<S: Source> Source for Faulty<S> {
         self.inner.allow_appends();
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 }
 
-impl<S: Source> Writing for Faulty<S> {
+impl<S: Source> WritableSource for Faulty<S> {
     fn allow_writes(&self) -> Result<(), SourceError> {
         writing_of(&self.inner)?.allow_writes()
     }

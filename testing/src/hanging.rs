@@ -7,8 +7,8 @@
 //! ```
 
 use foreread::source::{
-    Alignment, Defaults, Ended, Queue, Sink, Source, SourceError, Streaming, Transfer, Writing,
-    writing_of,
+    Alignment, CompletedTransfer, Defaults, Queue, Sink, Source, SourceError, StreamingSource,
+    Transfer, WritableSource, writing_of,
 };
 use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -159,7 +159,7 @@ impl<S: Source> Source for Hanging<S> {
         self.inner.read_at(bufs, offset)
     }
 
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         self.gate.pass(Method::Streams);
         if self.streams { Some(self) } else { None }
     }
@@ -188,7 +188,7 @@ impl<S: Source> Source for Hanging<S> {
         self.inner.accept()
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 
@@ -202,7 +202,7 @@ impl<S: Source> Source for Hanging<S> {
     }
 }
 
-impl<S: Source> Streaming for Hanging<S> {
+impl<S: Source> StreamingSource for Hanging<S> {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         self.gate.pass(Method::Stream);
         let mut done = 0;
@@ -223,7 +223,7 @@ impl<S: Source> Streaming for Hanging<S> {
     }
 }
 
-impl<S: Source> Writing for Hanging<S> {
+impl<S: Source> WritableSource for Hanging<S> {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.gate.pass(Method::AllowWrites);
         writing_of(&self.inner)?.allow_writes()
@@ -267,7 +267,7 @@ impl Queue for HangingQueue {
         self.inner.has_ended()
     }
 
-    fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
+    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
         self.gate.pass(Method::QueueReap);
         self.inner.reap(wait, ended);
     }

@@ -9,7 +9,9 @@
 //!        └─ beyond the depth, or from the Nth transfer on: refused
 //! ```
 
-use foreread::source::{Alignment, Defaults, Ended, Queue, Source, SourceError, Transfer};
+use foreread::source::{
+    Alignment, CompletedTransfer, Defaults, Queue, Source, SourceError, Transfer,
+};
 use foreread::sync::{Condvar, Mutex, MutexGuard};
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -167,7 +169,7 @@ impl<S: Source> Double<S> {
             .collect()
     }
 
-    fn end(&self, mut transfer: Transfer) -> Ended {
+    fn end(&self, mut transfer: Transfer) -> CompletedTransfer {
         let offset = transfer.offset();
         let result = self.inner.read_at(&mut transfer.bufs(), offset);
         self.tally.under_way.fetch_sub(1, Ordering::SeqCst);
@@ -200,7 +202,7 @@ impl<S: Source> Queue for Double<S> {
         !self.lock().under_way.is_empty()
     }
 
-    fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
+    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
         let mut state = self.lock();
         loop {
             let due = Double::<S>::due(&mut state);

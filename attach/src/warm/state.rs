@@ -11,7 +11,7 @@
 use super::budget::Budget;
 use super::left_out::MAX_LEFT_OUT;
 use crate::pool::Next;
-use foreread_core::machine::{Meter, Sent};
+use foreread_core::machine::{FetchTiming, Meter};
 use foreread_plan::{Plan, PlanRange};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub struct FillState {
 pub struct Piece {
     pub file: u32,
     pub range: Range<u64>,
-    sent: Sent,
+    sent: FetchTiming,
 }
 
 #[derive(Default)]

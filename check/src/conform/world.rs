@@ -14,8 +14,8 @@
 use super::recording::{Act, Header, Op, PAGE, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
-    Called, Cursor, Folio, FolioWindow, Folios, KernelReader, Placed, Raw, Shape, Sight, Todo,
-    Touch,
+    Cursor, Folio, FolioWindow, Folios, KernelReader, Placement, Raw, ReadaheadCall, Shape, Sight,
+    Todo, Touch,
 };
 use foreread_core::units::PageRange;
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ pub struct World {
 /// What is cached, with an ear for calls.
 struct Watch<'a, S> {
     sight: S,
-    heard: &'a Cell<Option<Called>>,
+    heard: &'a Cell<Option<ReadaheadCall>>,
 }
 
 impl<S: Sight> Sight for Watch<'_, S> {
@@ -171,7 +171,7 @@ impl<S: Sight> Sight for Watch<'_, S> {
         self.sight.history(i, limit)
     }
 
-    fn called(&self, call: Called) {
+    fn called(&self, call: ReadaheadCall) {
         self.heard.set(Some(call));
     }
 }
@@ -402,7 +402,7 @@ impl World {
         let reader = &mut self.readers[fd];
         let before = reader.clone();
         let todo = question(reader, &watch);
-        if let Some(Called { hit, index, req }) = heard.get() {
+        if let Some(ReadaheadCall { hit, index, req }) = heard.get() {
             // Of what a call finds only the miss counter may have changed since the question.
             let pre = Some(pre_of(&before, reader.mmap_miss));
             let call = if hit {
@@ -437,7 +437,7 @@ impl World {
             self.take_in(&placed);
         }
         for (i, nr) in todo.pieces(self.shape.min_order) {
-            let mut placed = Placed::default();
+            let mut placed = Placement::default();
             self.shape.fetch(
                 &&self.folios,
                 self.end(),
@@ -452,7 +452,7 @@ impl World {
         }
     }
 
-    fn take_in(&mut self, placed: &Placed) {
+    fn take_in(&mut self, placed: &Placement) {
         if let Some(raw) = placed.raw {
             self.done.calls.push(Call::Raw {
                 index: raw.index,

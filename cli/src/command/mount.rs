@@ -12,7 +12,7 @@ use crate::recording;
 use crate::serving::{self, Front, Reporter};
 use crate::signals;
 use foreread::Engine;
-use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, Unmounted};
+use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
 use foreread::front::{FrontError, FrontErrorKind};
 use foreread::source;
 use foreread::source::SourceName;
@@ -243,8 +243,8 @@ fn unmount_on(mut signals: Signals, stop: &FuseStop, filler: Option<&Filler>) {
             filler.stop();
         }
         match stop.stop() {
-            Ok(Unmounted::Clean) => {}
-            Ok(Unmounted::Detached) => {
+            Ok(UnmountOutcome::Clean) => {}
+            Ok(UnmountOutcome::Detached) => {
                 note("files are still open: detached now, ends when they are closed");
             }
             Err(error) => note(format!("cannot unmount: {error}")),

@@ -9,9 +9,9 @@
 //!      └──────────── doomed (pages gone) ────────────────┘  bytes discarded on arrival
 //! ```
 
-use super::meter::Sent;
+use super::meter::FetchTiming;
 use super::{Machine, Note};
-use crate::cache::{Removed, mask_of};
+use crate::cache::{RemovedGroup, mask_of};
 use crate::event::{Action, Class, Error};
 use crate::policy::{Outcome, Urgency};
 use crate::storage::SHORT_AHEAD_BYTES;
@@ -60,7 +60,7 @@ pub struct Fetch {
     /// Distinguishes this use of the slot from earlier ones.
     serial: u32,
     /// For the meter.
-    sent: Sent,
+    sent: FetchTiming,
 }
 
 impl Fetch {
@@ -85,7 +85,7 @@ impl Fetch {
             doomed: false,
             is_unneeded: false,
             serial: 0,
-            sent: Sent::default(),
+            sent: FetchTiming::default(),
         }
     }
 
@@ -456,7 +456,7 @@ impl Machine {
         self.owners.remove(&(file.0, rest.first));
         for number in rest.first / 64..rest.end.div_ceil(64) {
             let mask = mask_of(number, rest.first, rest.end);
-            let Some(Removed { before, .. }) = self.cache.leave(file, number, mask) else {
+            let Some(RemovedGroup { before, .. }) = self.cache.leave(file, number, mask) else {
                 continue;
             };
             let ahead = before.ahead() & mask;

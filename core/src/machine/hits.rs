@@ -20,7 +20,7 @@ use crate::units::{ByteRange, FileId, GroupSlot, OpenId, PageRange, ReadId};
 
 /// A group with pages that may be read without asking, until one of its pages is put or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettledGroup {
     /// Which file.
     pub file: FileId,
     /// Which group of it.
@@ -37,13 +37,13 @@ impl Machine {
     /// The group of `pages`, if they are in one group and all of them are settled. Nothing where the policy is to be asked about
     /// pages that are here.
     #[must_use]
-    pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<Settled> {
+    pub fn settled(&self, open: OpenId, pages: PageRange) -> Option<SettledGroup> {
         let (file, stream) = self.open_of(open).map(|o| (o.file, o.stream))?;
         if self.streams[stream].asks_when_present() {
             return None;
         }
         let (slot, settled) = self.cache.settled(file, pages)?;
-        Some(Settled {
+        Some(SettledGroup {
             file,
             number: pages.first / GROUP_PAGES,
             slot,

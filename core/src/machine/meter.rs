@@ -14,7 +14,7 @@
 //! MB/s, so the rate is 133 MB/s. The first of them alone was submitted to an idle source: its 15 ms are the latency.
 //!
 //! A fetch of 4 KiB is in flight for 0.2 ms, and meanwhile 8 MiB land whole that went out 40 ms before. They did not come in 0.2 ms: of
-//! what was longer under way than the fetch itself a part counts, as if it had come evenly (`Delivered`).
+//! what was longer under way than the fetch itself a part counts, as if it had come evenly (`ArrivalHistogram`).
 //!
 //! Eight fetches in a row of a source that is not busy that took more than twice the latency, or less than half of it, replace
 //! all samples: the latency itself has changed, as when a path is routed anew.
@@ -45,7 +45,7 @@ const BUSY: u32 = 4;
 /// for the rate before that has gone out.
 const PIECE: u64 = 1 << 19;
 
-/// Classes of `Delivered`, and the bits of the first: a fetch that takes less than 8 us has no queue behind it.
+/// Classes of `ArrivalHistogram`, and the bits of the first: a fetch that takes less than 8 us has no queue behind it.
 const CLASSES: usize = 24;
 const FIRST_CLASS: u32 = 13;
 
@@ -70,7 +70,7 @@ pub struct Meter {
     /// The same of one fetch alone, from its first bytes to its last.
     singles: [u64; 2],
     in_round: u32,
-    delivered: Delivered,
+    delivered: ArrivalHistogram,
     /// Bytes of fetches in flight that have not arrived.
     outstanding: u64,
     busy: u32,
@@ -78,8 +78,8 @@ pub struct Meter {
 
 /// What is noted of a fetch when it is submitted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sent {
-    delivered: Delivered,
+pub struct FetchTiming {
+    delivered: ArrivalHistogram,
     in_flight: u32,
     /// Its bytes, and those that were in flight before it.
     len: u64,
@@ -131,20 +131,20 @@ impl Meter {
     }
 
     /// A fetch of `len` bytes goes out while `in_flight` others are in flight.
-    pub fn sent(&mut self, in_flight: u32, len: u64) -> Sent {
+    pub fn sent(&mut self, in_flight: u32, len: u64) -> FetchTiming {
         let ahead_of_it = self.outstanding;
         self.outstanding += len;
-        Sent {
+        FetchTiming {
             delivered: self.delivered,
             in_flight,
             len,
             ahead_of_it,
-            ..Sent::default()
+            ..FetchTiming::default()
         }
     }
 
     /// The source is not asked for what is still to come of a fetch.
-    pub fn leave_out(&mut self, sent: &mut Sent) {
+    pub fn leave_out(&mut self, sent: &mut FetchTiming) {
         if !sent.is_left_out {
             self.outstanding = self
                 .outstanding
@@ -154,7 +154,7 @@ impl Meter {
     }
 
     /// Bytes of a fetch have arrived, `after_ns` after it went out.
-    pub fn arrived(&mut self, sent: &mut Sent, bytes: u64, after_ns: u64) {
+    pub fn arrived(&mut self, sent: &mut FetchTiming, bytes: u64, after_ns: u64) {
         if sent.is_left_out {
             return;
         }
@@ -186,7 +186,7 @@ impl Meter {
     }
 
     /// A fetch is over, `after_ns` after it went out.
-    pub fn ended(&mut self, sent: &Sent, after_ns: u64) {
+    pub fn ended(&mut self, sent: &FetchTiming, after_ns: u64) {
         if sent.is_left_out {
             return;
         }
@@ -208,11 +208,11 @@ impl Meter {
     }
 
     /// What the source delivered while the fetch was in flight, by the time that it took.
-    fn delivery_rate(&self, sent: &Sent, after_ns: u64) -> u64 {
+    fn delivery_rate(&self, sent: &FetchTiming, after_ns: u64) -> u64 {
         rate(self.delivered.since(&sent.delivered, after_ns), after_ns)
     }
 
-    fn count_busy(&mut self, sent: &Sent, fetches: u64) {
+    fn count_busy(&mut self, sent: &FetchTiming, fetches: u64) {
         let fetches = if sent.in_flight >= BUSY {
             u32::try_from(fetches).unwrap_or(u32::MAX)
         } else {
@@ -282,9 +282,9 @@ impl Meter {
 /// Bytes that have arrived, by how long they had been under way: since their fetch went out, or since bytes of it had arrived before.
 /// Each class is twice the one before; the first is up to 16 us, the last from 69 s on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Delivered([u64; CLASSES]);
+struct ArrivalHistogram([u64; CLASSES]);
 
-impl Delivered {
+impl ArrivalHistogram {
     fn note(&mut self, bytes: u64, ns: u64) {
         let all = &mut self.0[class(ns)];
         *all = all.saturating_add(bytes);

@@ -11,7 +11,7 @@
 
 use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
-use crate::cache::{Removed, Touched, mask_of};
+use crate::cache::{RemovedGroup, TouchCounts, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Tuning, Urgency, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 /// Pages that went in flight in this event and belong to no fetch yet.
 #[derive(Clone, Copy)]
-pub struct Unassigned {
+pub struct UnassignedPages {
     file: FileId,
     pages: PageRange,
     /// The open description whose policy reads them ahead; nothing for demand.
@@ -51,7 +51,7 @@ pub struct AskedFor {
 }
 
 /// Windows of one event are numbered from here; the number only has to differ.
-fn next_window(unassigned: &[Unassigned]) -> u32 {
+fn next_window(unassigned: &[UnassignedPages]) -> u32 {
     unassigned.last().map_or(0, |f| f.window + 1)
 }
 
@@ -216,7 +216,7 @@ impl Machine {
             let inside = run.intersect(piece);
             let (before, after) = split_around(run, inside);
             if !inside.is_empty() {
-                self.send(Unassigned {
+                self.send(UnassignedPages {
                     file,
                     pages: inside,
                     planner: None,
@@ -233,7 +233,7 @@ impl Machine {
                 let urgency = window
                     .urgency
                     .map(|urgency| urgency.later(at, window.range.start()));
-                let refused = self.send_ahead(Unassigned {
+                let refused = self.send_ahead(UnassignedPages {
                     file,
                     pages,
                     planner: Some(open),
@@ -258,7 +258,7 @@ impl Machine {
     /// Pages that a read misses and no policy has planned.
     pub(super) fn demand(&mut self, file: FileId, pages: PageRange) {
         let window = next_window(&self.unassigned);
-        self.send(Unassigned {
+        self.send(UnassignedPages {
             file,
             pages,
             planner: None,
@@ -271,7 +271,7 @@ impl Machine {
     /// Ahead pages go in flight as far as there is room: half the cache may be in flight, and what reads hold or may
     /// still fetch stays free for them, so that whatever is not held or in flight can leave for a demand page. Returns
     /// the rest, which is refused.
-    fn send_ahead(&mut self, mut unassigned: Unassigned) -> PageRange {
+    fn send_ahead(&mut self, mut unassigned: UnassignedPages) -> PageRange {
         if unassigned.pages.is_empty() {
             return unassigned.pages;
         }
@@ -308,7 +308,7 @@ impl Machine {
     }
 
     /// Demand pages go in flight.
-    fn send(&mut self, unassigned: Unassigned) {
+    fn send(&mut self, unassigned: UnassignedPages) {
         let wanted = unassigned.pages.len();
         let free = self
             .config
@@ -346,7 +346,7 @@ impl Machine {
         let mut unassigned = core::mem::take(&mut self.unassigned);
         unassigned.sort_by_key(|f| (f.turn, f.file, f.pages.first));
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
-        let mut group: Vec<Unassigned> = Vec::new();
+        let mut group: Vec<UnassignedPages> = Vec::new();
         let unit = most.min(core::mem::replace(&mut self.unit_pages, u64::MAX));
         let page = self.config.page.bytes();
         let longest = |ahead| if ahead { unit } else { most };
@@ -365,7 +365,7 @@ impl Machine {
         self.unassigned = unassigned;
     }
 
-    fn may_join(&self, group: &[Unassigned], one: &Unassigned, most: u64) -> bool {
+    fn may_join(&self, group: &[UnassignedPages], one: &UnassignedPages, most: u64) -> bool {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return true;
         };
@@ -385,7 +385,7 @@ impl Machine {
         pages <= most && !apart && !too_heavy
     }
 
-    fn make_fetch(&mut self, group: &[Unassigned], read: Option<u32>) {
+    fn make_fetch(&mut self, group: &[UnassignedPages], read: Option<u32>) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             return;
         };
@@ -452,7 +452,7 @@ impl Machine {
 
     /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
     pub(super) fn drop_present(&mut self, file: FileId, number: u64, mask: u64) {
-        let Some(Removed { slot, before }) = self.cache.leave(file, number, mask) else {
+        let Some(RemovedGroup { slot, before }) = self.cache.leave(file, number, mask) else {
             return;
         };
         let unused = before.untouched() & mask;
@@ -477,7 +477,7 @@ impl Machine {
     }
 
     /// Counts a demand touch of readahead.
-    pub(super) fn credit(&mut self, file: FileId, number: u64, touched: Touched) {
+    pub(super) fn credit(&mut self, file: FileId, number: u64, touched: TouchCounts) {
         if touched.first == 0 {
             return;
         }
@@ -578,7 +578,11 @@ fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
 }
 
 /// The same pages in parts of at most `most`.
-fn split_to(unassigned: Unassigned, most: u64, page: u64) -> impl Iterator<Item = Unassigned> {
+fn split_to(
+    unassigned: UnassignedPages,
+    most: u64,
+    page: u64,
+) -> impl Iterator<Item = UnassignedPages> {
     let mut at = unassigned.pages.first;
     core::iter::from_fn(move || {
         (at < unassigned.pages.end).then(|| {
@@ -590,7 +594,7 @@ fn split_to(unassigned: Unassigned, most: u64, page: u64) -> impl Iterator<Item 
                 .urgency
                 .map(|urgency| urgency.later(pages.first * page, unassigned.pages.first * page));
             at = pages.end;
-            Unassigned {
+            UnassignedPages {
                 pages,
                 urgency,
                 ..unassigned

@@ -49,7 +49,7 @@ use crate::policy::{
 use crate::units::{FileId, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use candidates::{Candidates, Found, Gone};
+use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
 use distance::Readers;
 use effort::Effort;
@@ -57,7 +57,7 @@ use gate::{Class, Survival};
 use pace::Pace;
 use regions::Regions;
 use streams::{Stream, Streams};
-use walks::{Listed, Walk, Walks};
+use walks::{Walk, WalkFile, Walks};
 
 /// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
 const RARE: u64 = 16;
@@ -326,13 +326,13 @@ impl Auto {
     /// Begins the stream that earlier lone reads show, if they show one.
     fn begin_by_history(
         &mut self,
-        found: Found,
+        found: Detection,
         ask: &Ask<'_>,
         (start, end): (u64, u64),
         plan: &mut Plan,
     ) {
         match found {
-            Found::Nothing => {
+            Detection::Nothing => {
                 plan.why = Some(Why::NoHistory);
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
                     self.lone[1] = self.lone[0];
@@ -342,7 +342,7 @@ impl Auto {
                     clock: self.clock,
                 });
             }
-            Found::Run { high, run } => {
+            Detection::Run { high, run } => {
                 self.begin(
                     ask,
                     Birth {
@@ -355,7 +355,7 @@ impl Auto {
                 );
                 self.begin_in_turn(ask, end - start, plan);
             }
-            Found::Stride(stride) => {
+            Detection::Stride(stride) => {
                 let run = STRIDE_READS * (end - start);
                 self.begin(
                     ask,

@@ -26,12 +26,12 @@ pub trait Sight {
     fn history(&self, i: u64, limit: u64) -> (u64, bool);
 
     /// A sync or async call is made and has changed nothing yet: for a comparison.
-    fn called(&self, _call: Called) {}
+    fn called(&self, _call: ReadaheadCall) {}
 }
 
 /// A sync call, or an async one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Called {
+pub struct ReadaheadCall {
     /// A mark was met; else a page was absent.
     pub hit: bool,
     /// The page.
@@ -89,7 +89,7 @@ pub struct FolioWindow {
     pub order: u32,
 }
 
-/// A read page by page: in [`Placed`] it is clipped to the file.
+/// A read page by page: in [`Placement`] it is clipped to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Raw {
     /// First page.
@@ -102,7 +102,7 @@ pub struct Raw {
 
 /// Where a window came to lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placed {
+pub struct Placement {
     /// What is inserted, in order.
     pub folios: Vec<Folio>,
     /// The part read page by page, if the window came to that.
@@ -125,14 +125,14 @@ pub struct Shape {
 impl Shape {
     /// 4.6: where the folios of a window go that begins at page `at` of a file of `end` pages.
     #[must_use]
-    pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placed {
+    pub fn place(&self, sight: &impl Sight, end: u64, at: u64, window: FolioWindow) -> Placement {
         let FolioWindow {
             size,
             async_size,
             order,
             ..
         } = window;
-        let mut placed = Placed::default();
+        let mut placed = Placement::default();
         let mut k = at;
         if self.large {
             // A window of no pages does not limit the order (recorded on 6.18.44: `max` of one page, and a mark at page 0 that a
@@ -190,7 +190,7 @@ impl Shape {
 
     /// 4.6, REST: the absent ones of the pages of `raw`, one smallest folio at a time. The mark is `lookahead` pages
     /// before the end. Clipping shortens the read but not the lookahead, so the mark moves to the front, and away.
-    pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placed) {
+    pub fn fetch(&self, sight: &impl Sight, end: u64, raw: Raw, placed: &mut Placement) {
         let Raw {
             index: k,
             nr,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// `index:order`, marked ones with an m, the part read page by page, the order used.
-    fn told(placed: &Placed) -> String {
+    fn told(placed: &Placement) -> String {
         let folio = |f: &Folio| {
             format!(
                 "{}:{}{} ",
@@ -384,7 +384,7 @@ mod tests {
             place(BLOCKS, &cached(&[(8, 2)]), END, (4, 8, 3, 0)),
             "4:2 raw 8+4-3 o2"
         );
-        let mut placed = Placed::default();
+        let mut placed = Placement::default();
         BLOCKS.fetch(
             &&empty,
             6000,
@@ -396,7 +396,7 @@ mod tests {
             &mut placed,
         );
         assert_eq!(told(&placed), "5336:2 5340:2 raw 5338+6-0 o0");
-        let mut placed = Placed::default();
+        let mut placed = Placement::default();
         BLOCKS.fetch(
             &&empty,
             END,

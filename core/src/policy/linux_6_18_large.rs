@@ -14,7 +14,7 @@
 
 use super::{
     Ask, Outcome, Plan, Policy, Wants,
-    folios::{Folio, Placed, Raw, Shape, Sight},
+    folios::{Folio, Placement, Raw, Shape, Sight},
     folios_cursor::Cursor,
     folios_index::Folios,
     linux_6_18_reader::{KernelReader, touch_of},
@@ -94,7 +94,7 @@ impl Large {
             .entry(self.turn)
             .or_insert_with(|| fresh.clone());
         let end = ask.file_size.div_ceil(PAGE);
-        let mut placed = Placed::default();
+        let mut placed = Placement::default();
         let todo = question(reader, &Cursor { folios, sight: ask });
         if let Todo::Place { at, window } = todo {
             placed = SHAPE.place(&ask, end, at, window);
@@ -120,7 +120,7 @@ impl Large {
     }
 
     /// Keeps what is large or marked of what is going to be cached; what was there before is gone.
-    fn remember(&mut self, ask: &Ask<'_>, placed: &Placed) {
+    fn remember(&mut self, ask: &Ask<'_>, placed: &Placement) {
         if self.folios.len() >= self.sweep_at {
             self.folios.retain(|folio| is_whole(ask, folio));
             self.sweep_at = SWEEP_AT.max(2 * self.folios.len());
@@ -158,7 +158,7 @@ fn is_whole(ask: &Ask<'_>, folio: &Folio) -> bool {
 }
 
 /// One range for each window, whatever its folios; what of it is cached the machine leaves out.
-fn fetch_placed(placed: &Placed, plan: &mut Plan) {
+fn fetch_placed(placed: &Placement, plan: &mut Plan) {
     let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else {
         return;
     };

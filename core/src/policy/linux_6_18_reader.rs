@@ -15,7 +15,7 @@
 
 use super::{
     Ask, Why,
-    folios::{Called, Folio, FolioWindow, Sight, counted},
+    folios::{Folio, FolioWindow, ReadaheadCall, Sight, counted},
     linux_6_18_todo::Todo,
     ondemand::{self, MMAP_LOTSAMISS, PAGE, init, next},
 };
@@ -94,7 +94,7 @@ impl KernelReader {
 
     /// 4.4: page `i` is absent and `req` pages from it are wanted.
     pub fn sync(&mut self, sight: &impl Sight, i: u64, req: u64) -> Todo {
-        sight.called(Called {
+        sight.called(ReadaheadCall {
             hit: false,
             index: i,
             req,
@@ -147,7 +147,7 @@ impl KernelReader {
             self.why = Some(Why::Off);
             return Todo::Keep;
         }
-        sight.called(Called {
+        sight.called(ReadaheadCall {
             hit: true,
             index: x,
             req,

@@ -22,7 +22,7 @@ use alloc::boxed::Box;
 
 /// The detector and the boundaries, in the order they are tried.
 #[derive(Clone, Debug)]
-struct Aligned {
+struct RbdAligned {
     detector: Detector,
     alignments: [u64; 3],
 }
@@ -49,7 +49,7 @@ fn alignments(object: u64, unit: u64, count: u64) -> [u64; 3] {
     [count * object, unit * count, unit]
 }
 
-impl Policy for Aligned {
+impl Policy for RbdAligned {
     fn wants(&self) -> Wants {
         Wants {
             read: true,
@@ -94,7 +94,7 @@ pub static INFO: Info = Info {
     ],
     build: |v| {
         let detector = Detector::new(v[0], v[1], v[2], v[3]);
-        Box::new(Aligned {
+        Box::new(RbdAligned {
             detector,
             alignments: alignments(v[4], v[5], v[6]),
         })

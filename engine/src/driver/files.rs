@@ -38,7 +38,7 @@ struct File {
     /// Its bytes come one after the other.
     streams: bool,
     known: SizedVersion,
-    accepting: Accepting,
+    accepting: VersionCheck,
     first_version: u64,
     /// Open descriptions. The last one takes the file with it, unless it is listed.
     opens: u32,
@@ -49,7 +49,7 @@ struct File {
 
 /// Whether a file's source has said what it holds since it changed. Until then nothing is read: the size is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepting {
+enum VersionCheck {
     /// It has, or it never changed.
     No,
     /// The thread that noticed the change has to ask.
@@ -123,7 +123,7 @@ impl Files {
     #[inline]
     pub fn known_now(&self, file: FileId) -> (SizedVersion, bool) {
         self.get(file).map_or_else(Default::default, |file| {
-            (file.known, file.accepting != Accepting::No)
+            (file.known, file.accepting != VersionCheck::No)
         })
     }
 
@@ -162,7 +162,7 @@ impl Files {
     #[inline]
     pub fn is_accepting(&self, file: FileId) -> bool {
         self.get(file)
-            .is_some_and(|file| file.accepting != Accepting::No)
+            .is_some_and(|file| file.accepting != VersionCheck::No)
     }
 
     fn get(&self, file: FileId) -> Option<&File> {
@@ -192,7 +192,7 @@ impl Files {
                 version: self.versions,
             },
         );
-        let accepting = Accepting::No;
+        let accepting = VersionCheck::No;
         let file = File {
             source,
             streams,
@@ -302,7 +302,7 @@ impl Files {
                 size: 0,
                 version: next,
             },
-            Accepting::Due,
+            VersionCheck::Due,
         );
         self.versions = next;
         true
@@ -313,8 +313,8 @@ impl Files {
     pub fn begin_accept(&mut self, file: FileId) -> Option<NewVersion> {
         let entry = self
             .get_mut(file)
-            .filter(|entry| entry.accepting == Accepting::Due)?;
-        entry.accepting = Accepting::Asked;
+            .filter(|entry| entry.accepting == VersionCheck::Due)?;
+        entry.accepting = VersionCheck::Asked;
         Some(NewVersion {
             source: entry.source.share(),
             version: entry.known.version,
@@ -329,7 +329,7 @@ impl Files {
         else {
             return false;
         };
-        entry.accepting = Accepting::No;
+        entry.accepting = VersionCheck::No;
         true
     }
 }

@@ -1,19 +1,19 @@
 //! The driver's one lock, and the proof that a thread does not hold it.
 //!
 //! A source may take any time to answer, so a thread that holds the lock must not call it: every reader of every other
-//! file would wait for it. The types ensure that. Taking the lock consumes an [`Unlocked`], giving it up returns one, and
-//! the state behind the lock keeps sources and queues as [`Remote`], which only an [`Unlocked`] opens.
+//! file would wait for it. The types ensure that. Taking the lock consumes an [`UnlockedProof`], giving it up returns one, and
+//! the state behind the lock keeps sources and queues as [`Remote`], which only an [`UnlockedProof`] opens.
 //!
 //! ```text
-//!   enter ──► Unlocked ──take──► Locked ──release──► Unlocked
+//!   enter ──► UnlockedProof ──take──► StateGuard ──release──► UnlockedProof
 //!                │
-//!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the Unlocked from being consumed
+//!                └─ remote.at(&unlocked) ──► &dyn Source     the borrow keeps the proof from being consumed
 //! ```
 //!
 //! Example: a thread that finds a fetch to run shares the `Remote` behind the lock, releases the lock, reads the source
 //! through `at`, and takes the lock again to say what arrived.
 //!
-//! [`Unlocked::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
+//! [`UnlockedProof::enter`] alone cannot be proven: it is called where a thread or a call from outside begins. A debug build
 //! stops there when the thread holds the lock, and where the last owner drops a source behind the lock.
 
 use crate::error::Fault;
@@ -29,13 +29,13 @@ use std::time::Duration;
 pub const WAKEUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Proof that this thread does not hold the lock.
-pub struct Unlocked(());
+pub struct UnlockedProof(());
 
-impl Unlocked {
+impl UnlockedProof {
     /// For a thread that comes from outside of the driver.
-    pub fn enter() -> Unlocked {
+    pub fn enter() -> UnlockedProof {
         debug_assert!(!held::is(), "this thread holds the lock");
-        Unlocked(())
+        UnlockedProof(())
     }
 }
 
@@ -58,9 +58,9 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock. Fails after a panic behind it.
-    pub fn take(&self, unlocked: Unlocked) -> Result<Locked<'_, T>, Unlocked> {
+    pub fn take(&self, unlocked: UnlockedProof) -> Result<StateGuard<'_, T>, UnlockedProof> {
         match self.0.lock() {
-            Ok(state) => Ok(Locked {
+            Ok(state) => Ok(StateGuard {
                 state,
                 _held: held::Mark::new(),
             }),
@@ -70,30 +70,30 @@ impl<T> Lock<T> {
 }
 
 /// The state, for as long as this thread holds the lock.
-pub struct Locked<'a, T> {
+pub struct StateGuard<'a, T> {
     state: MutexGuard<'a, T>,
     _held: held::Mark,
 }
 
-impl<T> Locked<'_, T> {
+impl<T> StateGuard<'_, T> {
     /// Gives up the lock.
     #[inline]
-    pub fn release(self) -> Unlocked {
+    pub fn release(self) -> UnlockedProof {
         drop(self);
-        Unlocked(())
+        UnlockedProof(())
     }
 
     /// Gives up the lock until `condvar` is notified, at most for `time`. True when the time has passed.
     pub fn sleep_on(self, condvar: &Condvar, time: Duration) -> Result<(Self, bool), Fault> {
-        let Locked { state, _held } = self;
+        let StateGuard { state, _held } = self;
         let (state, passed) = condvar
             .wait_timeout(state, time)
             .map_err(|_| Fault::Stopped)?;
-        Ok((Locked { state, _held }, passed.timed_out()))
+        Ok((StateGuard { state, _held }, passed.timed_out()))
     }
 }
 
-impl<T> Deref for Locked<'_, T> {
+impl<T> Deref for StateGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -101,7 +101,7 @@ impl<T> Deref for Locked<'_, T> {
     }
 }
 
-impl<T> DerefMut for Locked<'_, T> {
+impl<T> DerefMut for StateGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.state
     }
@@ -126,12 +126,12 @@ impl<T: ?Sized> Remote<T> {
         Arc::downgrade(&self.0)
     }
 
-    pub fn at<'o>(&'o self, _: &'o Unlocked) -> &'o T {
+    pub fn at<'o>(&'o self, _: &'o UnlockedProof) -> &'o T {
         &self.0
     }
 
     /// Uses it and drops it.
-    pub fn once<R>(self, unlocked: &Unlocked, work: impl FnOnce(&T) -> R) -> R {
+    pub fn once<R>(self, unlocked: &UnlockedProof, work: impl FnOnce(&T) -> R) -> R {
         work(self.at(unlocked))
     }
 }

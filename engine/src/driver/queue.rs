@@ -20,7 +20,7 @@ use super::jobs::{FetchPiece, Job, Jobs, Part, SubmittedFetch, groups};
 use super::lock::Remote;
 use super::notifications::{Notifications, QueueKey};
 use crate::budget::Budget;
-use crate::source::{Ended, Queue, SourceError};
+use crate::source::{CompletedTransfer, Queue, SourceError};
 use crate::sync::Condvar;
 use attend::Poller;
 pub use attend::STALE;
@@ -199,12 +199,12 @@ pub struct QueueFill {
 }
 
 /// A queue that this thread reaps now.
-pub struct Reaping {
+pub struct ReapedQueue {
     pub key: QueueKey,
     pub queue: Remote<dyn Queue>,
 }
 
-impl Reaping {
+impl ReapedQueue {
     /// The queue, to be interrupted.
     pub fn weak(&self) -> Weak<dyn Queue> {
         self.queue.weak()
@@ -472,14 +472,14 @@ impl Queues {
     // ---- reaping ----
 
     /// Begins to reap the file's queue, if no other thread does.
-    pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<Reaping> {
+    pub fn begin_reap(&mut self, file: FileId, reaper: Reaper) -> Option<ReapedQueue> {
         let idle_too = reaper == Reaper::Thread;
         self.table
             .get(file)
             .filter(|queue| queue.is_unattended() || idle_too && !queue.reaped)?;
         self.table.update(file, |queue| {
             (queue.reaped, queue.reaped_for_tasks) = (true, idle_too);
-            Reaping {
+            ReapedQueue {
                 key: QueueKey {
                     file,
                     number: queue.number,
@@ -500,7 +500,7 @@ impl Queues {
     pub fn arrive(
         &mut self,
         file: FileId,
-        ended: Ended,
+        ended: CompletedTransfer,
         size: &Result<u64, SourceError>,
     ) -> Option<Arrival> {
         let tag = ended.transfer.tag();

@@ -10,7 +10,7 @@
 use super::jobs::NextJob;
 use super::lock::{WAKEUP_TIMEOUT, guarded};
 use super::notifications::QueueKey;
-use super::queue::{Reaper, Reaping, STALE};
+use super::queue::{ReapedQueue, Reaper, STALE};
 use super::shared::{DriverShared, Guard, Outside};
 use super::transfer;
 use crate::error::Fault;
@@ -42,7 +42,7 @@ pub fn reap(mut state: Guard<'_>, file: FileId, reaper: Reaper) -> Result<ReapAt
     let source = state.files.source(file).filter(|_| reaper != Reaper::Last);
     let shared = state.shared();
     let outside = state.unlock();
-    let Reaping { key, queue } = reaping;
+    let ReapedQueue { key, queue } = reaping;
     let mut ended = Vec::new();
     let sound = guarded(|| {
         queue.once(&outside, |queue| {

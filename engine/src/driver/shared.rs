@@ -12,7 +12,7 @@
 //! A thread that is started runs one of the two [`Loops`], which this file does not know.
 
 use super::jobs::{GroupPages, Part, groups};
-use super::lock::{Lock, Locked, Unlocked, guarded};
+use super::lock::{Lock, StateGuard, UnlockedProof, guarded};
 use super::notifications::QueueKey;
 use super::queue::{Batch, serial_of, tag};
 use super::reads::NotedHits;
@@ -83,13 +83,13 @@ impl DriverShared {
 /// A thread that does not hold the lock.
 pub struct Outside<'a> {
     shared: &'a Arc<DriverShared>,
-    unlocked: Unlocked,
+    unlocked: UnlockedProof,
 }
 
 impl Deref for Outside<'_> {
-    type Target = Unlocked;
+    type Target = UnlockedProof;
 
-    fn deref(&self) -> &Unlocked {
+    fn deref(&self) -> &UnlockedProof {
         &self.unlocked
     }
 }
@@ -99,7 +99,7 @@ impl<'a> Outside<'a> {
     pub fn enter(shared: &'a Arc<DriverShared>) -> Outside<'a> {
         Outside {
             shared,
-            unlocked: Unlocked::enter(),
+            unlocked: UnlockedProof::enter(),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'a> Outside<'a> {
 
 /// The state, for as long as this thread holds the lock.
 pub struct Guard<'a> {
-    state: Locked<'a, State>,
+    state: StateGuard<'a, State>,
     shared: &'a Arc<DriverShared>,
 }
 

@@ -22,7 +22,7 @@ use super::workers::{CalledWorkers, Workers};
 use crate::budget::Budget;
 use crate::eventlog::EventLog;
 use crate::latency::LatencyClock;
-use crate::source::{EIO, Ended, Source, SourceError};
+use crate::source::{CompletedTransfer, EIO, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
@@ -434,7 +434,7 @@ impl State {
         &mut self,
         now: Nanos,
         file: FileId,
-        ended: Ended,
+        ended: CompletedTransfer,
         size: &Result<u64, SourceError>,
     ) {
         match self.queues.arrive(file, ended, size) {

@@ -111,7 +111,7 @@ fn refused(dir: &Path, error: std::io::Error) -> FrontError {
 
 /// How a mount went away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unmounted {
+pub enum UnmountOutcome {
     /// Nothing was open.
     Clean,
     /// It has no mount point any more; processes with open files may go on reading them.
@@ -132,16 +132,16 @@ impl FuseStop {
     ///
     /// # Errors
     /// Neither could be done.
-    pub fn stop(&self) -> std::io::Result<Unmounted> {
+    pub fn stop(&self) -> std::io::Result<UnmountOutcome> {
         let done = self
             .unmounter
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .unmount();
         let done = match done {
-            Ok(()) => Ok(Unmounted::Clean),
+            Ok(()) => Ok(UnmountOutcome::Clean),
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                detach(&self.dir).map(|()| Unmounted::Detached)
+                detach(&self.dir).map(|()| UnmountOutcome::Detached)
             }
             Err(error) => Err(error),
         };

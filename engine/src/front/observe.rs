@@ -24,7 +24,7 @@ pub enum RequestKind {
 
 /// A request that was answered, told before its answer sets out: what its client asks for next begins later.
 #[derive(Clone, Copy, Debug)]
-pub struct Passed {
+pub struct PassedRequest {
     /// What was asked for.
     pub asked: RequestKind,
     /// First byte.
@@ -47,7 +47,7 @@ pub trait Observer: Send + Sync {
     /// reads, of `size` bytes.
     fn opened(&self, client: u64, name: &str, size: u64);
     /// It was answered.
-    fn passed(&self, client: u64, passed: &Passed);
+    fn passed(&self, client: u64, passed: &PassedRequest);
     /// It has gone.
     fn closed(&self, client: u64);
 }

@@ -45,7 +45,7 @@ pub enum TlsOffer {
 
 /// What a handshake came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedOptions {
     /// Replies may be structured.
     pub structured: bool,
     /// The client wants to be told of holes.
@@ -66,14 +66,14 @@ pub struct Handshake {
     encrypted: bool,
     no_zeroes: bool,
     options: u32,
-    agreed: Agreed,
+    agreed: NegotiatedOptions,
 }
 
 impl Handshake {
     /// For a client that has just connected; send it [`Handshake::greeting`].
     #[must_use]
     pub fn new(export: Export, tls: TlsOffer) -> Handshake {
-        let (state, agreed) = (HandshakeState::Flags, Agreed::default());
+        let (state, agreed) = (HandshakeState::Flags, NegotiatedOptions::default());
         Handshake {
             export,
             state,
@@ -99,7 +99,7 @@ impl Handshake {
 
     /// What was agreed on so far.
     #[must_use]
-    pub fn agreed(&self) -> Agreed {
+    pub fn agreed(&self) -> NegotiatedOptions {
         self.agreed
     }
 
@@ -181,7 +181,7 @@ impl Handshake {
                 answer(reply::ACK, &[]);
                 self.encrypted = true;
                 // What was agreed on in plain text may have been another's wish.
-                self.agreed = Agreed::default();
+                self.agreed = NegotiatedOptions::default();
                 return Then::StartTls;
             }
             _ if plain => answer(

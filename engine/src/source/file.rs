@@ -25,7 +25,8 @@ mod version;
 mod write;
 
 use super::{
-    Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError, Writing,
+    Alignment, Defaults, Extent, Holes, Io, Queue, Source, SourceError, SourceOpenError,
+    WritableSource,
 };
 #[cfg(feature = "uring")]
 use crate::chunk::Chunk;
@@ -432,7 +433,7 @@ impl Source for FileSource {
         self.core.appending.store(true, Ordering::Relaxed);
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 
@@ -458,7 +459,7 @@ impl Source for FileSource {
     }
 }
 
-impl Writing for FileSource {
+impl WritableSource for FileSource {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.core.open_to_write()
     }

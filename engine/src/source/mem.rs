@@ -3,7 +3,7 @@
 //! It has versions like a real file: [`Mem::append`] grows it, [`Mem::replace`] makes it another version. Never:
 //! waits.
 
-use super::{Defaults, Source, SourceError, Writing};
+use super::{Defaults, Source, SourceError, WritableSource};
 use std::io::IoSliceMut;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
@@ -135,12 +135,12 @@ impl Source for Mem {
         inner.size()
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 }
 
-impl Writing for Mem {
+impl WritableSource for Mem {
     fn allow_writes(&self) -> Result<(), SourceError> {
         match &self.same()?.content {
             Content::Bytes(_) => Ok(()),

@@ -23,7 +23,9 @@ mod settings;
 mod store;
 mod version;
 
-use super::{Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, Streaming, tree};
+use super::{
+    Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, StreamingSource, tree,
+};
 use fetch::{Asker, Front, Tally};
 pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
@@ -227,7 +229,7 @@ impl Source for Object {
         self.answered_in
     }
 
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         Some(self)
     }
 
@@ -283,7 +285,7 @@ impl Source for Object {
     }
 }
 
-impl Streaming for Object {
+impl StreamingSource for Object {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         if !network::may_wait() {
             return self.stream_whole(len, offset, sink);

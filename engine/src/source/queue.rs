@@ -31,7 +31,7 @@ pub trait Queue: Send + Sync {
 
     /// Adds the transfers that have ended to the list. With `wait` it comes back when there is one, when
     /// [`Queue::interrupt`] was called since it came back last, or after about a second.
-    fn reap(&self, wait: bool, ended: &mut Vec<Ended>);
+    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>);
 
     /// Makes one waiting [`Queue::reap`] come back, or the next one.
     fn interrupt(&self);
@@ -75,8 +75,8 @@ impl Transfer {
 
     /// Gives it back: this many bytes from its start were filled, as [`read_at`](super::Source::read_at) counts them, or why not.
     #[must_use]
-    pub fn end(self, result: Result<usize, SourceError>) -> Ended {
-        Ended {
+    pub fn end(self, result: Result<usize, SourceError>) -> CompletedTransfer {
+        CompletedTransfer {
             transfer: self,
             result,
         }
@@ -99,7 +99,7 @@ impl fmt::Debug for Transfer {
 
 /// A transfer that has been given back.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CompletedTransfer {
     pub(crate) transfer: Transfer,
     pub(crate) result: Result<usize, SourceError>,
 }

@@ -26,7 +26,7 @@ use super::{Defaults, EIO, ENOENT, Source, SourceError, SourceName, SourceOpenEr
 use address::Address;
 use api::{Api, LibraryError};
 pub use client::RbdLayout;
-use client::{Ended, Image, Pool, RbdError, Step, Ticket};
+use client::{Image, Pool, RbdError, ReadOutcome, Step, Ticket};
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -225,9 +225,9 @@ impl RbdRead {
     /// It failed, or librbd has said nothing for too long.
     pub fn wait(self) -> Result<usize, SourceError> {
         match self.ticket.wait(self.inner.patience, |_| ()) {
-            Ended::Bytes(len) => Ok(len),
-            Ended::Failed(errno) => Err(self.inner.failed(errno)),
-            Ended::Silent => Err(self.inner.failed(ETIMEDOUT)),
+            ReadOutcome::Bytes(len) => Ok(len),
+            ReadOutcome::Failed(errno) => Err(self.inner.failed(errno)),
+            ReadOutcome::Silent => Err(self.inner.failed(ETIMEDOUT)),
         }
     }
 }
@@ -334,13 +334,13 @@ impl Inner {
     ) -> Result<(), SourceError> {
         let ticket = client::begin(image, offset, len).map_err(|errno| self.failed(errno))?;
         match ticket.wait(self.patience, |bytes| scatter(bytes, bufs, skip)) {
-            Ended::Bytes(got) if got == len => Ok(()),
-            Ended::Bytes(got) => Err(SourceError::Short {
+            ReadOutcome::Bytes(got) if got == len => Ok(()),
+            ReadOutcome::Bytes(got) => Err(SourceError::Short {
                 at: offset + got as u64,
                 size: image.identity.size,
             }),
-            Ended::Failed(errno) => Err(self.failed(errno)),
-            Ended::Silent => Err(self.failed(ETIMEDOUT)),
+            ReadOutcome::Failed(errno) => Err(self.failed(errno)),
+            ReadOutcome::Silent => Err(self.failed(ETIMEDOUT)),
         }
     }
 }

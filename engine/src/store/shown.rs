@@ -18,7 +18,7 @@ use super::lease::Lease;
 use super::segments::Segments;
 use crate::sync::RwLock;
 use foreread_core::cache::{GROUP_PAGES, mask_of, one_group};
-use foreread_core::machine::Settled;
+use foreread_core::machine::SettledGroup;
 use foreread_core::units::{ByteRange, FileId, GroupSlot, PageSize};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ const CELLS: std::ops::RangeInclusive<u64> = 64..=1 << 16;
 
 /// A group that is shown.
 struct Group {
-    settled: Settled,
+    settled: SettledGroup,
     /// Of its file, when it was shown.
     known: SizedVersion,
     /// Of the table, when it was shown.
@@ -118,7 +118,7 @@ impl ShownGroups {
     }
 
     /// Shows a group in place of what its cell showed.
-    pub(super) fn show(&self, settled: Settled, known: SizedVersion, segments: Segments) {
+    pub(super) fn show(&self, settled: SettledGroup, known: SizedVersion, segments: Segments) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.set(settled.file, settled.number, |_| {
             Some(Group {

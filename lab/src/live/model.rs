@@ -11,7 +11,7 @@
 //!      └────── its arrival is done ◄──advance(now)──────┘ and wakes the others
 //! ```
 
-use foreread::source::{Defaults, Sink, Source, SourceError, Streaming};
+use foreread::source::{Defaults, Sink, Source, SourceError, StreamingSource};
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Arrival, Command, Device};
 use std::collections::HashMap;
@@ -162,7 +162,7 @@ impl Source for ModelLive {
         Ok(len as usize)
     }
 
-    fn streaming(&self) -> Option<&dyn Streaming> {
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
         Some(self)
     }
 
@@ -175,7 +175,7 @@ impl Source for ModelLive {
     }
 }
 
-impl Streaming for ModelLive {
+impl StreamingSource for ModelLive {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         let len = self.size.saturating_sub(offset).min(len);
         if len == 0 {

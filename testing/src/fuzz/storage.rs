@@ -9,7 +9,7 @@
 
 use super::Broken;
 use foreread::source::{
-    Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, Writing, writing_of,
+    Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, WritableSource, writing_of,
 };
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -143,12 +143,12 @@ impl Source for Storage {
         self.source().accept()
     }
 
-    fn writing(&self) -> Option<&dyn Writing> {
+    fn writing(&self) -> Option<&dyn WritableSource> {
         Some(self)
     }
 }
 
-impl Writing for Storage {
+impl WritableSource for Storage {
     fn allow_writes(&self) -> Result<(), SourceError> {
         writing_of(self.source())?.allow_writes()
     }

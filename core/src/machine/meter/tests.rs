@@ -8,7 +8,7 @@ const MS: u64 = 1_000_000;
 #[test]
 fn four_fetches_together() {
     let mut meter = Meter::default();
-    let mut sent: [Sent; 4] = core::array::from_fn(|n| meter.sent(n as u32, 1_000_000));
+    let mut sent: [FetchTiming; 4] = core::array::from_fn(|n| meter.sent(n as u32, 1_000_000));
     for (n, sent) in sent.iter_mut().enumerate() {
         let after = (15 + 5 * n as u64) * MS;
         meter.arrived(sent, 1_000_000, after);
@@ -21,11 +21,11 @@ fn four_fetches_together() {
 }
 
 /// Three of 8 MiB go out together and land whole after 120 ms, while one of 4 KiB is in flight for 0.2 ms: 209 MB/s, and not 126 GB/s. The
-/// classes of `Delivered` make up to a third more or less of it.
+/// classes of `ArrivalHistogram` make up to a third more or less of it.
 #[test]
 fn a_short_fetch_beside_long_ones_shows_no_higher_rate() {
     let mut meter = Meter::default();
-    let mut long: [Sent; 3] = core::array::from_fn(|n| meter.sent(n as u32, 8 << 20));
+    let mut long: [FetchTiming; 3] = core::array::from_fn(|n| meter.sent(n as u32, 8 << 20));
     let mut short = meter.sent(3, 4096);
     for sent in &mut long {
         meter.arrived(sent, 8 << 20, 120 * MS);
@@ -130,7 +130,7 @@ fn a_queue_is_no_latency() {
     meter.arrived(&mut alone, 4096, latency);
     meter.ended(&alone, latency);
     let after = latency + 6 * len * 16;
-    let mut queue: alloc::collections::VecDeque<Sent> =
+    let mut queue: alloc::collections::VecDeque<FetchTiming> =
         (1..7).map(|n| meter.sent(n, len)).collect();
     for _ in 0..1000 {
         let mut sent = queue.pop_front().expect("six");
@@ -192,7 +192,7 @@ fn a_source_that_is_not_busy_keeps_its_rate() {
 #[test]
 fn without_an_idle_moment_the_least_time_is_the_latency() {
     let mut meter = Meter::default();
-    let mut sent: [Sent; 16] = core::array::from_fn(|n| meter.sent(1 + n as u32, 128 << 10));
+    let mut sent: [FetchTiming; 16] = core::array::from_fn(|n| meter.sent(1 + n as u32, 128 << 10));
     for (n, sent) in sent.iter_mut().enumerate() {
         let after = (30 + n as u64) * MS;
         meter.arrived(sent, 128 << 10, after);

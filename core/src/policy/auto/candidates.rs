@@ -53,14 +53,14 @@ struct Candidate {
 
 /// A displaced run: where it ended, up to where it was read ahead, and its bytes.
 #[derive(Clone, Copy)]
-pub struct Gone {
+pub struct DisplacedRun {
     pub pos: u64,
     pub end: u64,
     pub run: u64,
 }
 
 /// What a read that goes on with no stream is.
-pub enum Found {
+pub enum Detection {
     /// Nothing yet.
     Nothing,
     /// The run of `run` bytes that a candidate has become; it ends at `high`.
@@ -75,7 +75,7 @@ pub struct Candidates {
     all: Vec<Candidate>,
     /// The latest reads that went on nowhere.
     lone: [(u64, u64); 3],
-    gone: VecDeque<Gone>,
+    gone: VecDeque<DisplacedRun>,
     /// How often the tables were doubled; reads since it was last looked at, and those that went on with a displaced run.
     doubled: u32,
     reads: u32,
@@ -92,7 +92,7 @@ impl Candidates {
     }
 
     /// A run has lost its place.
-    pub fn displaced(&mut self, gone: Gone) {
+    pub fn displaced(&mut self, gone: DisplacedRun) {
         if self.gone.len() == MAX_GONE {
             self.gone.pop_front();
         }
@@ -100,7 +100,7 @@ impl Candidates {
     }
 
     /// The displaced run in whose readahead, or where it ends, a read begins: it goes on.
-    pub fn take_gone(&mut self, start: u64, end: u64) -> Option<Gone> {
+    pub fn take_gone(&mut self, start: u64, end: u64) -> Option<DisplacedRun> {
         let at = self
             .gone
             .iter()
@@ -117,7 +117,7 @@ impl Candidates {
     }
 
     /// A miss that goes on with no stream. `careful` wants one more read before a run counts.
-    pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Found {
+    pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Detection {
         if let Some(found) = self
             .join(start, end, careful)
             .or_else(|| self.come_back(start, end, careful))
@@ -127,7 +127,7 @@ impl Candidates {
         self.is_lone(start, end);
         if let Some(stride) = self.stride() {
             self.lone = Default::default();
-            return Found::Stride(stride);
+            return Detection::Stride(stride);
         }
         self.push(Candidate {
             low: start,
@@ -136,7 +136,7 @@ impl Candidates {
             ups: 0,
             downs: 0,
         });
-        Found::Nothing
+        Detection::Nothing
     }
 
     /// A read that goes on nowhere.
@@ -148,7 +148,7 @@ impl Candidates {
     fn push(&mut self, candidate: Candidate) {
         if self.all.len() >= CANDIDATES_EACH * self.max_streams() {
             let oldest = self.all.remove(0);
-            self.displaced(Gone {
+            self.displaced(DisplacedRun {
                 pos: oldest.high,
                 end: oldest.high,
                 run: oldest.bytes,
@@ -158,7 +158,7 @@ impl Candidates {
     }
 
     /// A read that goes on where a displaced run ended.
-    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Found> {
+    fn come_back(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
         self.reads += 1;
         if self.reads == WITHIN {
             (self.reads, self.missed) = (0, 0);
@@ -173,9 +173,9 @@ impl Candidates {
                 ups: 1,
                 downs: 0,
             });
-            return Some(Found::Nothing);
+            return Some(Detection::Nothing);
         }
-        Some(Found::Run { high: end, run })
+        Some(Detection::Run { high: end, run })
     }
 
     /// A candidate has become a stream.
@@ -206,7 +206,7 @@ impl Candidates {
     }
 
     /// A read that goes on with a candidate, exactly or with few holes.
-    fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Found> {
+    fn join(&mut self, start: u64, end: u64, careful: bool) -> Option<Detection> {
         let len = end - start;
         let fits = |c: &Candidate| {
             let span = c.high.max(end) - c.low.min(start);
@@ -225,7 +225,7 @@ impl Candidates {
         let c = *c;
         if 4 * c.bytes >= 3 * (c.high - c.low) && c.ups > u32::from(careful) {
             self.promote(at);
-            return Some(Found::Run {
+            return Some(Detection::Run {
                 high: c.high,
                 run: c.bytes.min(c.high - c.low),
             });
@@ -233,9 +233,9 @@ impl Candidates {
         let has_no_hole = c.bytes == c.high - c.low && c.bytes == (1 + u64::from(c.downs)) * len;
         if (c.downs >= 3 || c.downs == 2 && has_no_hole) && c.ups == 0 && c.low == start {
             self.all.remove(at);
-            return i64::try_from(len).ok().map(|len| Found::Stride(-len));
+            return i64::try_from(len).ok().map(|len| Detection::Stride(-len));
         }
-        Some(Found::Nothing)
+        Some(Detection::Nothing)
     }
 
     /// Two equal distances between reads of one length.
@@ -305,7 +305,7 @@ mod tests {
                 .map(|at| candidates.look(at << 10, (at << 10) + (64 << 10), false));
             found
                 .map(|found| {
-                    if let Found::Stride(step) = found {
+                    if let Detection::Stride(step) = found {
                         step >> 10
                     } else {
                         0
@@ -346,7 +346,7 @@ mod tests {
                 let start = (reader << 30) + turn * 4096;
                 runs += usize::from(matches!(
                     candidates.look(start, start + 4096, true),
-                    Found::Run { .. }
+                    Detection::Run { .. }
                 ));
             }
         }

@@ -19,7 +19,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Holding, Listed, Readers, Walk, ahead, distance, gate};
+use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, gate};
 use crate::policy::{Ask, Plan, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -37,7 +37,7 @@ impl Auto {
     /// A mark in a file of which only the first part was read ahead: the reader becomes a stream.
     pub(super) fn begin_in_walk(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
         let end = ask.request.end().min(ask.file_size);
-        let is_part = |entry: &Listed| entry.planned < ask.file_size && end < ask.file_size;
+        let is_part = |entry: &WalkFile| entry.planned < ask.file_size && end < ask.file_size;
         if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
             self.files.entry(ask.file.0).or_default().size = ask.file_size;
             self.begin(
@@ -199,7 +199,7 @@ impl Auto {
                 bet: 0,
             },
         );
-        let entry = Listed {
+        let entry = WalkFile {
             walk: walk.number,
             planned: len,
             held,

@@ -15,7 +15,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
 
-use super::{Candidates, Class, Gone, Holding, Pace, Regions, gate};
+use super::{Candidates, Class, DisplacedRun, Holding, Pace, Regions, gate};
 use alloc::vec::Vec;
 
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
@@ -234,7 +234,7 @@ impl Streams {
             self.all.swap_remove(oldest)
         });
         if let Some(gone) = gone.as_ref().filter(|gone| gone.stride.is_none()) {
-            self.candidates.displaced(Gone {
+            self.candidates.displaced(DisplacedRun {
                 pos: gone.pos,
                 end: gone.end,
                 run: gone.run,

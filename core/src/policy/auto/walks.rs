@@ -29,7 +29,7 @@ const HALVED_AT: u64 = 256;
 const IDLE_OPENS: u64 = 256;
 
 /// A file that was read ahead.
-pub struct Listed {
+pub struct WalkFile {
     pub walk: u32,
     /// Its first bytes that were planned, and those of them that no read has demanded.
     pub planned: u64,
@@ -66,7 +66,7 @@ pub struct Walk {
 
 impl Walk {
     /// The reader has come to a file, or has passed it.
-    fn reached(&mut self, entry: &Listed) {
+    fn reached(&mut self, entry: &WalkFile) {
         self.files = self.files.saturating_sub(1);
         (self.bytes, self.far) = (
             self.bytes.saturating_sub(entry.held),
@@ -79,7 +79,7 @@ impl Walk {
 #[derive(Default)]
 pub struct Walks {
     pub all: Vec<Walk>,
-    pub listed: BTreeMap<u32, Listed>,
+    pub listed: BTreeMap<u32, WalkFile>,
     recent: VecDeque<FileId>,
     pub opened: u64,
     number: u32,

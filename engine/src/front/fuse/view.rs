@@ -27,7 +27,7 @@ use super::FuseSettings;
 use super::handles::{Handle, Handles};
 use super::nodes::{Nodes, ROOT};
 use crate::error::OpenError;
-use crate::front::observe::{Observer, Passed, RequestKind};
+use crate::front::observe::{Observer, PassedRequest, RequestKind};
 use crate::source::tree::{Kind, Meta, Tree};
 use crate::source::{SourceError, report_failure};
 use crate::{Engine, ListedFile, ReadError, Reader};
@@ -365,7 +365,7 @@ impl View {
             let (len, returned, end) = (u64::from(len), wanted as u64, Instant::now());
             observer.passed(
                 fh,
-                &Passed {
+                &PassedRequest {
                     asked: RequestKind::Read,
                     offset,
                     len,

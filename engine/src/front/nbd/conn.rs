@@ -17,7 +17,7 @@ mod answer;
 use super::ServerShared;
 use super::socket::{Deadline, PIECE_BYTES};
 use super::stream::ClientStream;
-use crate::nbd::handshake::{self, Agreed, Handshake};
+use crate::nbd::handshake::{self, Handshake, NegotiatedOptions};
 use crate::nbd::validate::{Export, Order, Refusal, validate};
 use crate::nbd::wire::Request;
 use crate::{Reader, WriteError};
@@ -294,7 +294,7 @@ impl Conn {
                 handshake::Then::Transmission => break,
             }
         }
-        let Agreed { structured, holes } = shake.agreed();
+        let NegotiatedOptions { structured, holes } = shake.agreed();
         let agreement = Agreement {
             export: Export {
                 knows_holes: holes,

@@ -13,7 +13,7 @@
 mod ring;
 
 use super::Core;
-use crate::source::{Ended, Queue, Transfer, errno_text};
+use crate::source::{CompletedTransfer, Queue, Transfer, errno_text};
 use ring::{Flight, MAX_RINGS, RING_DEPTH, Ring};
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Queue for FileQueue {
         self.ring.has_ended()
     }
 
-    fn reap(&self, wait: bool, ended: &mut Vec<Ended>) {
+    fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
         let mut flights = Vec::new();
         self.ring.reap(wait, &mut flights);
         ended.extend(
@@ -97,7 +97,7 @@ impl Queue for FileQueue {
 }
 
 /// What the kernel answered becomes what [`crate::source::Source::read_at`] would have.
-fn finish(flight: Flight, result: i32) -> Ended {
+fn finish(flight: Flight, result: i32) -> CompletedTransfer {
     let Flight {
         mut transfer,
         file,

@@ -414,7 +414,7 @@ pub struct Ticket {
 
 /// What became of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReadOutcome {
     /// This many bytes were taken.
     Bytes(usize),
     /// This (positive) error number.
@@ -470,7 +470,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
 
 impl Ticket {
     /// Waits for the end, at most so long, and hands the bytes to `take`.
-    pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> Ended {
+    pub fn wait(self, patience: Duration, take: impl FnOnce(&[u8])) -> ReadOutcome {
         let answer = lock(&self.slot.answer);
         let waited = self
             .slot
@@ -478,17 +478,17 @@ impl Ticket {
             .wait_timeout_while(answer, patience, |answer| answer.is_none());
         let answer = waited.unwrap_or_else(PoisonError::into_inner).0.take();
         let Some((result, buffer)) = answer else {
-            return Ended::Silent;
+            return ReadOutcome::Silent;
         };
         let ended = match usize::try_from(result) {
             Ok(len) if len <= buffer.len() => {
                 take(&buffer[..len]);
-                Ended::Bytes(len)
+                ReadOutcome::Bytes(len)
             }
-            Ok(_) => Ended::Failed(crate::source::EIO),
-            Err(_) => {
-                Ended::Failed(i32::try_from(result.unsigned_abs()).unwrap_or(crate::source::EIO))
-            }
+            Ok(_) => ReadOutcome::Failed(crate::source::EIO),
+            Err(_) => ReadOutcome::Failed(
+                i32::try_from(result.unsigned_abs()).unwrap_or(crate::source::EIO),
+            ),
         };
         self.buffers.give(buffer);
         ended
@@ -534,7 +534,7 @@ mod tests {
         let mut got = Vec::new();
         assert_eq!(
             ticket.wait(Duration::from_secs(20), |bytes| got = bytes.to_vec()),
-            Ended::Bytes(50)
+            ReadOutcome::Bytes(50)
         );
         thread.join().expect("no panic");
         assert_eq!(got, [7; 50]);
@@ -548,8 +548,8 @@ mod tests {
     fn errors_and_impossible_lengths_are_no_bytes() {
         let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
         for (result, ended) in [
-            (-110, Ended::Failed(110)),
-            (4097, Ended::Failed(crate::source::EIO)),
+            (-110, ReadOutcome::Failed(110)),
+            (4097, ReadOutcome::Failed(crate::source::EIO)),
         ] {
             let (ticket, flight) = fly(&buffers, &gate, 4096);
             landed(result as Handle, flight);
@@ -566,7 +566,7 @@ mod tests {
         let (ticket, flight) = fly(&buffers, &gate, 4096);
         assert_eq!(
             ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")),
-            Ended::Silent
+            ReadOutcome::Silent
         );
         assert_eq!(
             *lock(&gate.inside),

@@ -55,12 +55,12 @@ fn one_handle_too_many_is_refused() {
 
 /// A folder of three names: one that is there but cannot be opened, one that is gone, one that is refused. A folder in it
 /// cannot be listed, a link not be read.
-struct Refusing {
+struct RefusingTree {
     /// In its errors: the same line is logged once a minute, whichever test has it.
     of: &'static str,
 }
 
-impl Refusing {
+impl RefusingTree {
     fn error(&self, what: &str, path: &Path) -> SourceError {
         let what = format!("{}: {what} {}", self.of, path.display());
         SourceError::Io {
@@ -70,7 +70,7 @@ impl Refusing {
     }
 }
 
-impl Tree for Refusing {
+impl Tree for RefusingTree {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
         if folder.as_os_str() == "folder" {
             return Err(self.error("list", folder));
@@ -132,7 +132,7 @@ impl Tree for Refusing {
 fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
     let view = View::new(
-        Arc::new(Refusing { of: "logged" }),
+        Arc::new(RefusingTree { of: "logged" }),
         engine,
         &FuseSettings::default(),
     )
@@ -168,7 +168,7 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
 fn a_name_that_is_refused_does_not_look_like_the_end_of_a_folder() {
     let engine = Engine::new(Options::default().cache_bytes(1 << 20)).expect("an engine");
     let view = View::new(
-        Arc::new(Refusing { of: "listed" }),
+        Arc::new(RefusingTree { of: "listed" }),
         engine,
         &FuseSettings::default(),
     )

@@ -10,7 +10,7 @@
 use super::{Agreement, Conn, Disconnected, RequestGuard, Task};
 use crate::front::nbd::permits::Permit;
 use crate::front::nbd::socket::PIECE_BYTES;
-use crate::front::observe::{Passed, RequestKind};
+use crate::front::observe::{PassedRequest, RequestKind};
 use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, allocation, errno};
 use crate::{Advice, ReadError, WriteError};
@@ -127,7 +127,7 @@ impl Conn {
         };
         observer.passed(
             self.number,
-            &Passed {
+            &PassedRequest {
                 asked,
                 offset,
                 len,
