@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 /// A plan, and what is not in it.
 #[derive(Debug, Default)]
-pub struct Planned {
+pub struct PlanReport {
     pub plan: Plan,
     /// Files that are left out.
     pub left_out: Vec<LeftOut>,
@@ -43,8 +43,8 @@ pub fn of_traces(
     traces: &[PathBuf],
     format: Option<&str>,
     selection: &Selection,
-) -> Result<Planned, TraceError> {
-    let mut making = Making::default();
+) -> Result<PlanReport, TraceError> {
+    let mut making = PlanBuilder::default();
     let mut made_from = Vec::new();
     for trace in traces {
         making.run(
@@ -60,7 +60,7 @@ pub fn of_traces(
     }));
     let mut plan = making.runs.plan(selection);
     plan.made_from = made_from;
-    Ok(Planned {
+    Ok(PlanReport {
         plan,
         left_out,
         dropped,
@@ -68,7 +68,7 @@ pub fn of_traces(
 }
 
 #[derive(Default)]
-struct Making {
+struct PlanBuilder {
     runs: Runs,
     /// Numbers of files by name.
     numbers: HashMap<String, u32>,
@@ -76,7 +76,7 @@ struct Making {
     account: Account,
 }
 
-impl Making {
+impl PlanBuilder {
     fn run(&mut self, import: Import, trace: &Path) -> Result<(), TraceError> {
         let is_remote =
             ["foreread serve", "foreread mount"].contains(&import.header.format.as_str());

@@ -46,11 +46,11 @@ pub trait Work: Send + Sync + 'static {
 
 /// The threads and their queue.
 pub struct Pool<W: Work> {
-    shared: Arc<Shared<W>>,
+    shared: Arc<PoolShared<W>>,
     name: &'static str,
 }
 
-struct Shared<W: Work> {
+struct PoolShared<W: Work> {
     work: W,
     state: Mutex<State<W::Queue>>,
     wake: Condvar,
@@ -74,7 +74,7 @@ impl<W: Work> Pool<W> {
         });
         let wake = Condvar::new();
         Pool {
-            shared: Arc::new(Shared { work, state, wake }),
+            shared: Arc::new(PoolShared { work, state, wake }),
             name,
         }
     }
@@ -126,7 +126,7 @@ impl<W: Work> Pool<W> {
 
     /// Waits until all threads have ended; once `is_hurried`, no longer than 1.5 s after the last sign of any.
     pub fn join(&self, is_hurried: impl Fn() -> bool) {
-        let Shared { wake, .. } = &*self.shared;
+        let PoolShared { wake, .. } = &*self.shared;
         let mut state = self.shared.lock();
         while state.threads > 0 {
             if !is_hurried() {
@@ -144,7 +144,7 @@ impl<W: Work> Pool<W> {
 }
 
 /// A thread, counted while it is there, however it ends.
-struct Thread<W: Work>(Arc<Shared<W>>);
+struct Thread<W: Work>(Arc<PoolShared<W>>);
 
 impl<W: Work> Drop for Thread<W> {
     fn drop(&mut self) {
@@ -153,7 +153,7 @@ impl<W: Work> Drop for Thread<W> {
     }
 }
 
-impl<W: Work> Shared<W> {
+impl<W: Work> PoolShared<W> {
     fn lock(&self) -> MutexGuard<'_, State<W::Queue>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     /// Doubles numbers.
-    struct Doubling;
+    struct DoublingWork;
 
     #[derive(Default)]
     struct Numbers {
@@ -196,7 +196,7 @@ mod tests {
         is_over: bool,
     }
 
-    impl Work for Doubling {
+    impl Work for DoublingWork {
         type Queue = Numbers;
         type Task = u32;
         type Ended = u32;
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn tasks_are_done_by_all_threads_and_an_end_ends_them() {
-        let pool = Pool::new("doubling", Doubling, Numbers::default());
+        let pool = Pool::new("doubling", DoublingWork, Numbers::default());
         for number in (0..50).chain([100]) {
             pool.add(4, |numbers| {
                 numbers.left.push(number);

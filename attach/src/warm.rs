@@ -24,9 +24,9 @@ mod whole;
 pub use budget::Budget;
 #[cfg(feature = "lab")]
 pub(crate) use files::mounted_device;
-pub use filler::{FillSettings, Filled, Filler};
+pub use filler::{FillReport, FillSettings, Filler};
 #[cfg(feature = "lab")]
-pub use judge::{Judged, judge};
+pub use judge::{FetchUse, judge};
 pub use left_out::{LeftOut, MAX_LEFT_OUT};
 pub use state::FillCounts;
 pub use whole::whole_files;

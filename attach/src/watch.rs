@@ -24,7 +24,7 @@ use decide::{Answer, Decider};
 use foreread_lab::replay::ReplayError;
 use foreread_lab::tune::TuneError;
 use foreread_observe::record::RecordError;
-use foreread_observe::record::live::Running;
+use foreread_observe::record::live::ActiveRecording;
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::TraceError;
@@ -167,14 +167,14 @@ struct Watcher<'a> {
 }
 
 /// It is to end.
-struct Stopped;
+struct StopRequested;
 
 impl Watcher<'_> {
     fn rounds(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), WatchError> {
         loop {
             let began = Instant::now();
             match self.round(tell) {
-                Ok(Err(Stopped)) => return Ok(()),
+                Ok(Err(StopRequested)) => return Ok(()),
                 Ok(Ok(())) => {}
                 Err(error) if self.options.once => return Err(error),
                 Err(error) => tell(&WatchEvent::Failed(&error)),
@@ -201,13 +201,13 @@ impl Watcher<'_> {
     fn round(
         &mut self,
         tell: &mut impl FnMut(&WatchEvent<'_>),
-    ) -> Result<Result<(), Stopped>, WatchError> {
+    ) -> Result<Result<(), StopRequested>, WatchError> {
         let running = look::begin(self.options)?;
         let is_stopped = self.wait(&running);
         let is_cut = running.is_full();
         let captured = running.finish()?;
         if is_stopped {
-            return Ok(Err(Stopped));
+            return Ok(Err(StopRequested));
         }
         let gone = |error| WatchError::Gone(self.options.disk.setting.clone(), error);
         let now = self.setting.now().map_err(gone)?;
@@ -221,7 +221,7 @@ impl Watcher<'_> {
             now,
         };
         let Some(look) = self.compared(question)? else {
-            return Ok(Err(Stopped));
+            return Ok(Err(StopRequested));
         };
         if let Some(model) = look.model.filter(|_| self.known_model().is_none()) {
             self.model = Some((model, Instant::now()));
@@ -238,7 +238,7 @@ impl Watcher<'_> {
     }
 
     /// Waits for the end of the recording; gives whether all is to end.
-    fn wait(&self, running: &Running) -> bool {
+    fn wait(&self, running: &ActiveRecording) -> bool {
         let until = Instant::now() + self.options.length;
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -5,7 +5,7 @@
 //! and tracefs, and says so where they are missing. Never: the clock.
 
 use foreread_check::conform::linux::{self, Level};
-use foreread_check::conform::live::{Checked, FileSystem, Heard, Wanted, check, table};
+use foreread_check::conform::live::{CellOutcomes, CellSelection, FileSystem, Heard, check, table};
 use foreread_report::progress::Silent;
 use std::io::Read;
 use std::process::Command;
@@ -39,10 +39,10 @@ fn lacks() -> Option<&'static str> {
 }
 
 /// At 128 KiB, with and without mappings.
-fn wanted(file_systems: Vec<FileSystem>, operations: u64) -> Wanted {
+fn wanted(file_systems: Vec<FileSystem>, operations: u64) -> CellSelection {
     let (read_ahead_kib, mmap) = (vec![128], vec![false, true]);
     let what_there_is = false;
-    Wanted {
+    CellSelection {
         file_systems,
         read_ahead_kib,
         mmap,
@@ -55,7 +55,7 @@ fn wanted(file_systems: Vec<FileSystem>, operations: u64) -> Wanted {
 }
 
 /// The running kernel, with only these events used; and the recording of its reads.
-fn asked(heard: Heard, file_systems: Vec<FileSystem>) -> Option<(Checked, String)> {
+fn asked(heard: Heard, file_systems: Vec<FileSystem>) -> Option<(CellOutcomes, String)> {
     if let Some(what) = lacks() {
         println!("skipped: needs {what}");
         return None;
@@ -63,7 +63,7 @@ fn asked(heard: Heard, file_systems: Vec<FileSystem>) -> Option<(Checked, String
     let folder = tempfile::tempdir().expect("a folder");
     let keep = Some(folder.path().to_path_buf());
     let heard = Some(heard);
-    let wanted = Wanted {
+    let wanted = CellSelection {
         keep,
         heard,
         ..wanted(file_systems, 1200)
@@ -156,7 +156,7 @@ fn present_pages_are_compared_without_tracepoints() {
     assert!(!kept.contains("\"marks\""));
     a_page_more_is_found(&kept, &[Level::Pages]);
     // Where nothing fits it is said what would.
-    let wanted = Wanted {
+    let wanted = CellSelection {
         heard: Some(Heard::Presence),
         ..wanted(vec![FileSystem::Xfs], 1)
     };

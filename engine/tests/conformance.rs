@@ -6,7 +6,7 @@
 use crate::common::{Rng, named};
 use foreread::source::{Defaults, FileSource, Io, Mem, Source, SourceError};
 use foreread::{Options, Reader};
-use foreread_testing::{self as testing, FaultAction, Faulty, Queued, pattern};
+use foreread_testing::{self as testing, FaultAction, Faulty, QueuedSource, pattern};
 use std::any::Any;
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
@@ -51,7 +51,7 @@ const ROWS: &[(&str, Defaults, Make)] = &[
         Subject::new(named(SIZE as u64), ())
     }),
     ("queued", Defaults::MEMORY, || {
-        Subject::new(Queued::new(named(SIZE as u64), 1), ())
+        Subject::new(QueuedSource::new(named(SIZE as u64), 1), ())
     }),
     ("faulty, slow", Defaults::MEMORY, || {
         let slow = |call: testing::Call| {

@@ -4,7 +4,9 @@ use crate::common::{Rng, named, quiet, read_and_check, watch};
 use foreread::eventlog::replay;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::{Advice, Engine, Options, ReadError};
-use foreread_testing::{self as testing, FaultAction, Faulty, Gate, Hanging, Method, Queued};
+use foreread_testing::{
+    self as testing, FaultAction, Faulty, Gate, HangingSource, Method, QueuedSource,
+};
 use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -259,11 +261,13 @@ fn no_source_call_holds_up_another_file() {
         // Read by threads where it is their method that hangs.
         let (source, gate): (Arc<dyn Source>, Arc<Gate>) = match method {
             Method::ReadAt | Method::Stream => {
-                let (source, gate) = Hanging::new(Arc::clone(&bytes), method == Method::Stream);
+                let (source, gate) =
+                    HangingSource::new(Arc::clone(&bytes), method == Method::Stream);
                 (Arc::new(source), gate)
             }
             _ => {
-                let (source, gate) = Hanging::new(Queued::new(Arc::clone(&bytes), 1), false);
+                let (source, gate) =
+                    HangingSource::new(QueuedSource::new(Arc::clone(&bytes), 1), false);
                 (Arc::new(source), gate)
             }
         };
@@ -296,7 +300,7 @@ fn no_source_call_holds_up_another_file() {
 fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
     watch();
     let engine = Engine::new(small()).expect("an engine");
-    let (source, gate) = Hanging::new(of_version(4 << 20, 1), false);
+    let (source, gate) = HangingSource::new(of_version(4 << 20, 1), false);
     let hung = engine.open(Arc::new(source)).expect("opened");
     gate.hang(Method::ReadAt);
     hung.advise(Advice::WillNeed, 0..2 << 20).expect("taken");

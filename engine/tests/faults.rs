@@ -34,7 +34,9 @@ use crate::common::{Rng, alone, check_memory, named, quiet, read_and_check};
 use foreread::source::Mem;
 use foreread::{Advice, Engine, Options, ReadError, Reader};
 use foreread_history::policies;
-use foreread_testing::{self as testing, Call, FaultAction, Faulty, Other, Queued, SystemRequest};
+use foreread_testing::{
+    self as testing, Call, FaultAction, Faulty, Other, QueuedSource, SystemRequest,
+};
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -98,8 +100,8 @@ fn open_queued(
     source: Arc<Faulty<Mem>>,
     policy: &str,
     seed: u64,
-) -> (Arc<Queued<Arc<Faulty<Mem>>>>, Reader) {
-    let queued = Arc::new(Queued::new(source, seed));
+) -> (Arc<QueuedSource<Arc<Faulty<Mem>>>>, Reader) {
+    let queued = Arc::new(QueuedSource::new(source, seed));
     let options = Options::default()
         .policy(foreread_history::parse(policy).expect("a policy"))
         .cache_bytes(256 << 10)
@@ -239,7 +241,11 @@ fn the_queue_refuses_from_the_nth_transfer_on() {
     for (name, story) in STORIES {
         for (threads, depth) in [(0, 64), (1, 64), (1, 1), (0, 2)] {
             for n in 0.. {
-                let queued = Arc::new(Queued::new(named(SIZE), n).refused_from(n).depth(depth));
+                let queued = Arc::new(
+                    QueuedSource::new(named(SIZE), n)
+                        .refused_from(n)
+                        .depth(depth),
+                );
                 let options = Options::default()
                     .policy("linux-6.18:max=128K")
                     .cache_bytes(256 << 10)
@@ -264,7 +270,7 @@ fn callers_take_turns_at_the_queue() {
     crate::common::watch();
     for (seed, threads) in (0..12).zip([0, 1, 4].into_iter().cycle()) {
         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(100));
-        let queued = Arc::new(Queued::new(slow, seed).depth(3 + seed as usize * 5));
+        let queued = Arc::new(QueuedSource::new(slow, seed).depth(3 + seed as usize * 5));
         let options = Options::default()
             .policy("linux-6.18:max=256K")
             .cache_bytes(512 << 10)
@@ -293,7 +299,7 @@ fn callers_take_turns_at_the_queue() {
 fn a_reaper_that_leaves_wakes_the_next() {
     crate::common::watch();
     for seed in 0..40 {
-        let queued = Arc::new(Queued::new(named(SIZE), seed));
+        let queued = Arc::new(QueuedSource::new(named(SIZE), seed));
         let mut options = Options::default().policy("none").threads(0);
         // Two fetches for each read: a lone one would be read without the queue.
         options.limits.max_fetch_bytes = Some(64 << 10);
@@ -326,7 +332,7 @@ fn dropped_with_transfers_under_way() {
     let mut busy = 0;
     for n in 0..60 {
         let slow = Faulty::slow(named(64 << 20), n, Duration::from_micros(500));
-        let queued = Arc::new(Queued::new(slow, n));
+        let queued = Arc::new(QueuedSource::new(slow, n));
         let options = Options::default()
             .policy("linux-6.18:max=2M")
             .threads((n % 3) as u32);
@@ -745,7 +751,7 @@ fn the_nth_thread_is_refused_for_every_n() {
                         let slow = Faulty::slow(named(SIZE), seed, Duration::from_micros(50));
                         let reader = match seed {
                             0 => Reader::open(Arc::new(slow), options),
-                            _ => Reader::open(Arc::new(Queued::new(slow, n)), options),
+                            _ => Reader::open(Arc::new(QueuedSource::new(slow, n)), options),
                         };
                         let reader = reader.expect("opens");
                         for (_, story) in STORIES {

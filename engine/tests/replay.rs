@@ -9,7 +9,7 @@ use foreread_core::event::Event;
 use foreread_core::machine::Note;
 use foreread_core::policy::ALL;
 use foreread_history::{parse, policies};
-use foreread_testing::{Faulty, Queued};
+use foreread_testing::{Faulty, QueuedSource};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
     // Every other run hands its transfers to a queue.
     let origin: Origin = match seed % 2 {
         0 => Arc::clone(&source).into(),
-        _ => Arc::new(Queued::new(Arc::clone(&source), seed)).into(),
+        _ => Arc::new(QueuedSource::new(Arc::clone(&source), seed)).into(),
     };
     let reader = Reader::open(origin, options).expect("opens");
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@
 
 use foreread::source::{Mem, Source};
 use foreread::{Advice, Options, ReadError, Reader};
-use foreread_testing::{self as testing, Faulty, Queued};
+use foreread_testing::{self as testing, Faulty, QueuedSource};
 use shuttle::{future, thread};
 use std::future::Future;
 use std::sync::Arc;
@@ -93,13 +93,19 @@ fn sources(n: u64) -> (Arc<dyn Source>, Options) {
     match n {
         0 => (Arc::new(named()), options()),
         1 => (Arc::new(named()), options().threads(0)),
-        2 => (Arc::new(Queued::new(named(), 3)), options()),
+        2 => (Arc::new(QueuedSource::new(named(), 3)), options()),
         3 => (
-            Arc::new(Queued::new(named(), 4).depth(2)),
+            Arc::new(QueuedSource::new(named(), 4).depth(2)),
             options().threads(1),
         ),
-        4 => (Arc::new(Queued::new(named(), 5).refused_from(3)), options()),
-        _ => (Arc::new(Queued::new(named(), 6)), options().threads(0)),
+        4 => (
+            Arc::new(QueuedSource::new(named(), 5).refused_from(3)),
+            options(),
+        ),
+        _ => (
+            Arc::new(QueuedSource::new(named(), 6)),
+            options().threads(0),
+        ),
     }
 }
 
@@ -151,7 +157,7 @@ fn failing_sources() {
             let reader = if n == 0 {
                 Reader::open(Arc::new(faulty), options())
             } else {
-                Reader::open(Arc::new(Queued::new(faulty, n)), options())
+                Reader::open(Arc::new(QueuedSource::new(faulty, n)), options())
             };
             let reader = Arc::new(reader.expect("opened"));
             let threads: Vec<_> = (0..2_u64)

@@ -5,7 +5,7 @@
 use crate::common::{Rng, alone, check_memory, named, quiet, watch};
 use foreread::source::{Mem, Source};
 use foreread::{Options, ReadError, Reader};
-use foreread_testing::{self as testing, Faulty, Queued};
+use foreread_testing::{self as testing, Faulty, QueuedSource};
 use std::future::Future;
 use std::io::Write;
 use std::pin::{Pin, pin};
@@ -45,9 +45,9 @@ fn sources() -> Vec<(String, Arc<dyn Source>, Options)> {
         (real.describe(), real, options()),
     ];
     for seed in 0..4 {
-        let shallow = Queued::new(named(SIZE), seed).depth(1 << (2 * seed));
+        let shallow = QueuedSource::new(named(SIZE), seed).depth(1 << (2 * seed));
         all.push((format!("queue {seed}"), Arc::new(shallow), options()));
-        let broken = Queued::new(named(SIZE), seed).refused_from(20 * seed);
+        let broken = QueuedSource::new(named(SIZE), seed).refused_from(20 * seed);
         all.push((
             format!("queue {seed} that refuses"),
             Arc::new(broken),
@@ -190,7 +190,7 @@ fn a_task_that_is_not_polled_again_holds_up_no_other() {
 #[test]
 fn the_queue_of_a_task_that_is_kept_is_polled_while_others_read() {
     watch();
-    let kept = Arc::new(Queued::new(named(SIZE), 3));
+    let kept = Arc::new(QueuedSource::new(named(SIZE), 3));
     let reader = Reader::open(Arc::clone(&kept), options()).expect("opened");
     let other = reader.engine().open(Arc::new(named(SIZE))).expect("opened");
     let mut buf = [0; 4096];
@@ -396,7 +396,7 @@ fn what_is_given_up_keeps_no_thread_and_no_mapping() {
 fn errors_reach_the_task_they_belong_to() {
     watch();
     for threads in [1, 4] {
-        let faulty = Faulty::share(Queued::new(named(SIZE), 5), 11, 200);
+        let faulty = Faulty::share(QueuedSource::new(named(SIZE), 5), 11, 200);
         let reader = Reader::open(Arc::new(faulty), options().threads(threads)).expect("opened");
         let (mut failed, mut read) = (0, 0);
         let mut buf = vec![0; 10_000];
@@ -459,7 +459,8 @@ fn a_waker_s_panic_is_its_own() {
             panic!("a waker that panics, on purpose");
         }
     }
-    let reader = Reader::open(Arc::new(Queued::new(named(SIZE), 1)), options()).expect("opened");
+    let reader =
+        Reader::open(Arc::new(QueuedSource::new(named(SIZE), 1)), options()).expect("opened");
     let (mut mine, mut buf) = (vec![0; 4096], vec![0; 4096]);
     let waker = Waker::from(Arc::new(Bad));
     let mut read = Box::pin(reader.read_at_async(&mut mine, 0));
@@ -483,7 +484,7 @@ fn a_waker_s_panic_is_its_own() {
 fn nothing_is_kept_of_a_closed_file() {
     let engine = foreread::Engine::new(options()).expect("an engine");
     for round in 0..20_u64 {
-        let queued: Arc<dyn Source> = Arc::new(Queued::new(named(SIZE), round));
+        let queued: Arc<dyn Source> = Arc::new(QueuedSource::new(named(SIZE), round));
         let weak = Arc::downgrade(&queued);
         let reader = engine.open(queued).expect("opened");
         let mut buf = vec![0; 50_000];

@@ -79,8 +79,8 @@ pub struct Before {
 }
 
 /// Events that were taken, and all that is needed to understand them.
-pub struct Captured {
-    ending: live::Ending,
+pub struct Capture {
+    ending: live::InstanceRemoval,
     spill: Spill,
     decoder: Arc<Decoder>,
     before: Vec<Before>,
@@ -144,7 +144,7 @@ pub struct Understood {
 
 const WRONG: &str = "record it again, with fewer processes";
 
-impl Captured {
+impl Capture {
     /// Follows the events once, finds the names, and is ready to follow them again.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB
 /// Requests that wait for the writer, some 2 MB.
 const QUEUE: usize = 1 << 14;
 
-enum Told {
+enum ClientEvent {
     Opened {
         client: u64,
         name: String,
@@ -41,12 +41,12 @@ enum Told {
 
 /// A recording under way: the observer of a front end.
 pub struct Recorder {
-    told: SyncSender<Told>,
-    writer: Mutex<Option<JoinHandle<Result<Recorded, TraceError>>>>,
+    told: SyncSender<ClientEvent>,
+    writer: Mutex<Option<JoinHandle<Result<RecordingCounts, TraceError>>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordingCounts {
     /// Records written.
     pub records: u64,
     /// What is not in the trace: reason and number.
@@ -70,9 +70,9 @@ impl Recorder {
         let header = header(front);
         let write = move || {
             let left_out = LeftOut::default();
-            let taken = Taken::new(queue, since, left_out.clone());
+            let taken = TraceAssembly::new(queue, since, left_out.clone());
             match own::write(&header, Box::new(taken), &left_out, output) {
-                Ok(Exported { records, .. }) => Ok(Recorded {
+                Ok(Exported { records, .. }) => Ok(RecordingCounts {
                     records,
                     left_out: left_out.so_far(),
                 }),
@@ -96,9 +96,9 @@ impl Recorder {
     ///
     /// # Errors
     /// It could not be written. Also the second time.
-    pub fn finish(&self) -> Result<Recorded, TraceError> {
+    pub fn finish(&self) -> Result<RecordingCounts, TraceError> {
         // An error here means that the writer has ended; it returns its own error.
-        let _ = self.told.send(Told::End);
+        let _ = self.told.send(ClientEvent::End);
         let writer = self
             .writer
             .lock()
@@ -117,7 +117,7 @@ impl Recorder {
             .ok_or_else(ended)?
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, told: ClientEvent) {
         // The writer has ended; `broken` has the reason.
         let _ = self.told.send(told);
     }
@@ -125,7 +125,7 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn opened(&self, client: u64, name: &str, size: u64) {
-        self.tell(Told::Opened {
+        self.tell(ClientEvent::Opened {
             client,
             name: fit(name),
             size,
@@ -133,11 +133,11 @@ impl Observer for Recorder {
     }
 
     fn passed(&self, client: u64, passed: &PassedRequest) {
-        self.tell(Told::Passed(client, *passed));
+        self.tell(ClientEvent::Passed(client, *passed));
     }
 
     fn closed(&self, client: u64) {
-        self.tell(Told::Closed(client));
+        self.tell(ClientEvent::Closed(client));
     }
 }
 
@@ -168,8 +168,8 @@ fn fit(name: &str) -> String {
 }
 
 /// What was told, as the items of a trace.
-struct Taken {
-    queue: Receiver<Told>,
+struct TraceAssembly {
+    queue: Receiver<ClientEvent>,
     since: Instant,
     left_out: LeftOut,
     /// Clients that are there: the file of each, and its open description.
@@ -187,9 +187,9 @@ struct Taken {
 /// Opened twice, it is one file.
 type FileKey = (String, u64);
 
-impl Taken {
-    fn new(queue: Receiver<Told>, since: Instant, left_out: LeftOut) -> Taken {
-        Taken {
+impl TraceAssembly {
+    fn new(queue: Receiver<ClientEvent>, since: Instant, left_out: LeftOut) -> TraceAssembly {
+        TraceAssembly {
             queue,
             since,
             left_out,
@@ -204,12 +204,12 @@ impl Taken {
         }
     }
 
-    fn take(&mut self, told: Told) {
+    fn take(&mut self, told: ClientEvent) {
         match told {
-            Told::Opened { client, name, size } => self.open(client, name, size),
-            Told::Passed(client, passed) => self.pass(client, &passed),
-            Told::Closed(client) => drop(self.clients.remove(&client)),
-            Told::End => self.ended = true,
+            ClientEvent::Opened { client, name, size } => self.open(client, name, size),
+            ClientEvent::Passed(client, passed) => self.pass(client, &passed),
+            ClientEvent::Closed(client) => drop(self.clients.remove(&client)),
+            ClientEvent::End => self.ended = true,
         }
     }
 
@@ -280,7 +280,7 @@ impl Taken {
     }
 }
 
-impl Iterator for Taken {
+impl Iterator for TraceAssembly {
     type Item = Result<Item, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     /// The items reported between start and end, as read back.
-    fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (Recorded, Vec<Item>) {
+    fn recorded(tell: impl FnOnce(&Recorder, Instant)) -> (RecordingCounts, Vec<Item>) {
         let (bytes, since) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
         let output = Output {
             path: "t".into(),
@@ -387,7 +387,7 @@ mod tests {
         });
         assert_eq!(
             done,
-            Recorded {
+            RecordingCounts {
                 records: kept + 1,
                 left_out: vec![(TOO_MANY_FILES, 10)]
             }
@@ -429,7 +429,7 @@ mod tests {
         });
         assert_eq!(
             done,
-            Recorded {
+            RecordingCounts {
                 records: 3,
                 left_out: Vec::new()
             }

@@ -30,7 +30,7 @@ pub fn shared_descriptor_path(file: impl AsFd) -> PathBuf {
 
 /// A file that was looked at and not opened.
 #[derive(Debug)]
-pub struct Looked {
+pub struct UnopenedFile {
     /// Opened with O_PATH: it can only be asked.
     file: File,
     meta: Metadata,
@@ -41,21 +41,21 @@ pub struct Looked {
 ///
 /// # Errors
 /// There is no such file, or a folder above it may not be entered.
-pub fn look(path: &Path) -> Result<Looked> {
+pub fn look(path: &Path) -> Result<UnopenedFile> {
     let file = File::from(rustix::fs::open(
         path,
         OFlags::PATH | OFlags::CLOEXEC,
         Mode::empty(),
     )?);
     let meta = file.metadata()?;
-    Ok(Looked {
+    Ok(UnopenedFile {
         file,
         meta,
         path: path.to_path_buf(),
     })
 }
 
-impl Looked {
+impl UnopenedFile {
     /// What it was when it was looked at.
     #[must_use]
     pub fn meta(&self) -> &Metadata {
@@ -66,7 +66,7 @@ impl Looked {
     ///
     /// # Errors
     /// It is of another kind, which the error names.
-    pub fn regular(self) -> Result<Looked> {
+    pub fn regular(self) -> Result<UnopenedFile> {
         if self.meta.is_file() {
             Ok(self)
         } else {
@@ -280,7 +280,7 @@ mod tests {
         let path = dir.path().join("file");
         std::fs::write(&path, "seen").expect("room");
         let looked = look(&path)
-            .and_then(Looked::regular)
+            .and_then(UnopenedFile::regular)
             .expect("a regular file");
         std::fs::remove_file(&path).expect("removed");
         rustix::fs::mknodat(

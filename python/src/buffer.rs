@@ -1,7 +1,7 @@
 //! Memory of Python's that a read fills: the buffer protocol, which the limited API has from Python 3.11 on.
 //!
 //! `PyObject_GetBuffer` and `Py_buffer` are the same in 3.10 (docs.python.org, "Buffer Protocol"), where they are exported but
-//! not part of the limited API, so they are declared here. While a [`Filling`] lives Python neither frees the memory nor
+//! not part of the limited API, so they are declared here. While a [`WritableBuffer`] lives Python neither frees the memory nor
 //! changes its size: a `bytearray` refuses to grow, a `memoryview` to be released.
 
 #![allow(unsafe_code)]
@@ -37,25 +37,25 @@ unsafe extern "C" {
 }
 
 /// A writable buffer. Dropped with the interpreter attached: it holds a `Bound`.
-pub struct Filling<'py> {
+pub struct WritableBuffer<'py> {
     // Boxed: Python may point into it.
     view: Box<View>,
     _py: Python<'py>,
 }
 
-impl<'py> Filling<'py> {
+impl<'py> WritableBuffer<'py> {
     /// The buffer of an object.
     ///
     /// # Errors
     /// It has none that can be written, or not in one piece.
-    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<Filling<'py>> {
+    pub fn of(object: &Bound<'py, PyAny>) -> PyResult<WritableBuffer<'py>> {
         // SAFETY: a struct of pointers and numbers, for all of which zero is a value.
         let mut view: Box<View> = Box::new(unsafe { std::mem::zeroed() });
         // SAFETY: the object lives, the view is large enough, and this thread is attached (`Bound`).
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, WRITABLE) } != 0 {
             return Err(PyErr::fetch(object.py()));
         }
-        let filling = Filling {
+        let filling = WritableBuffer {
             view,
             _py: object.py(),
         };
@@ -77,7 +77,7 @@ impl<'py> Filling<'py> {
     }
 }
 
-impl Drop for Filling<'_> {
+impl Drop for WritableBuffer<'_> {
     fn drop(&mut self) {
         // SAFETY: filled by `PyObject_GetBuffer`, released once, and this thread is attached (`_py`).
         unsafe { PyBuffer_Release(&raw mut *self.view) };

@@ -23,7 +23,7 @@ pub const KIND: &str = "python";
 const MAX_KEPT: usize = 1024;
 
 /// Exceptions, each with the bytes that it is of.
-type Failed = VecDeque<(Range<u64>, Py<PyBaseException>)>;
+type FetchExceptions = VecDeque<(Range<u64>, Py<PyBaseException>)>;
 
 pub struct Fetcher {
     fetch: Py<PyAny>,
@@ -32,7 +32,7 @@ pub struct Fetcher {
     defaults: Defaults,
     /// Bytes that were asked of the function, of all processes that it was opened in.
     asked: Arc<AtomicU64>,
-    failed: Mutex<Failed>,
+    failed: Mutex<FetchExceptions>,
 }
 
 impl Fetcher {
@@ -80,7 +80,7 @@ impl Fetcher {
             .map(|(_, error)| PyErr::from_value(error.bind(py).clone().into_any()))
     }
 
-    fn failed(&self) -> MutexGuard<'_, Failed> {
+    fn failed(&self) -> MutexGuard<'_, FetchExceptions> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

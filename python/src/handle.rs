@@ -7,9 +7,9 @@
 //! Never: calls the engine with the interpreter attached. Without a GIL threads are attached at the same time, and one that
 //! waits for a lock of the engine would keep a fork or a collection from stopping it.
 
-use crate::buffer::{Filling, new_bytes};
+use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};
-use crate::opened::{self, Lent, Origin, Slot};
+use crate::opened::{self, LentReader, Origin, Slot};
 use crate::position::Position;
 use crate::process::{self, Settings};
 use crate::{ranges, report, wait};
@@ -40,18 +40,24 @@ impl Handle {
         })
     }
 
-    pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
+    pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         self.slot.lend(py)
     }
 
-    fn fill(&self, py: Python<'_>, lent: &Lent, buf: &mut [u8], offset: u64) -> PyResult<usize> {
+    fn fill(
+        &self,
+        py: Python<'_>,
+        lent: &LentReader,
+        buf: &mut [u8],
+        offset: u64,
+    ) -> PyResult<usize> {
         self.fill_by(py, lent, lent.reader(), buf, offset)
     }
 
     fn fill_by(
         &self,
         py: Python<'_>,
-        lent: &Lent,
+        lent: &LentReader,
         reader: &Reader,
         buf: &mut [u8],
         offset: u64,
@@ -63,7 +69,7 @@ impl Handle {
     fn next<T>(
         &self,
         py: Python<'_>,
-        lent: &Lent,
+        lent: &LentReader,
         length: u64,
         mut read: impl FnMut(u64, usize) -> PyResult<(usize, T)>,
     ) -> PyResult<T> {
@@ -106,7 +112,11 @@ fn pairs(ranges: Vec<(i64, i64)>) -> PyResult<Vec<(u64, u64)>> {
 impl Handle {
     /// Opens a source by its name.
     #[staticmethod]
-    fn by_name(py: Python<'_>, name: std::ffi::OsString, settings: Given) -> PyResult<Handle> {
+    fn by_name(
+        py: Python<'_>,
+        name: std::ffi::OsString,
+        settings: EngineChoice,
+    ) -> PyResult<Handle> {
         guarded(|| {
             let name = SourceName::from(name);
             if name.is_empty() {
@@ -128,7 +138,7 @@ impl Handle {
         name: String,
         kind: String,
         requests: u32,
-        settings: Given,
+        settings: EngineChoice,
     ) -> PyResult<Handle> {
         guarded(|| {
             let size = bytes(size, "size")?;
@@ -170,7 +180,7 @@ impl Handle {
     fn read_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: i64) -> PyResult<usize> {
         guarded(|| {
             let offset = bytes(offset, "offset")?;
-            let mut filling = Filling::of(buffer)?;
+            let mut filling = WritableBuffer::of(buffer)?;
             let lent = self.lend(py)?;
             self.fill(py, &lent, filling.bytes(), offset)
         })
@@ -189,7 +199,7 @@ impl Handle {
     /// Fills a buffer from the position on, and moves it. Returns how many bytes there were.
     fn read_next_into(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         guarded(|| {
-            let mut filling = Filling::of(buffer)?;
+            let mut filling = WritableBuffer::of(buffer)?;
             let lent = self.lend(py)?;
             let length = filling.bytes().len() as u64;
             self.next(py, &lent, length, |at, room| {
@@ -244,7 +254,7 @@ impl Handle {
         buffer: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<usize>> {
         guarded(|| {
-            let (ranges, mut filling) = (pairs(ranges)?, Filling::of(buffer)?);
+            let (ranges, mut filling) = (pairs(ranges)?, WritableBuffer::of(buffer)?);
             let lent = self.lend(py)?;
             let planned = lent.planned(py, self.shown())?;
             let there = ranges::clipped(&ranges, lent.size(py));
@@ -350,10 +360,10 @@ impl Drop for Handle {
 }
 
 /// Policy and bytes of the cache, as far as the caller says.
-type Given = (Option<String>, Option<u64>);
+type EngineChoice = (Option<String>, Option<u64>);
 
 /// What the caller set, else the process's.
-fn or_default((policy, cache): Given) -> Settings {
+fn or_default((policy, cache): EngineChoice) -> Settings {
     let default = process::defaults();
     Settings {
         policy: policy.unwrap_or(default.policy),

@@ -1,7 +1,7 @@
 //! What a handle has open: a source, its readers, and the loan of them to one call.
 //!
 //! ```text
-//!   Slot: closed ─ or ─ Opened ──► lend ──► Lent: lives until its call returns
+//!   Slot: closed ─ or ─ OpenSource ──► lend ──► LentReader: lives until its call returns
 //!                          └─ of another process (a fork): opened anew
 //! ```
 //! A reader that is lent lives until its call returns: `close` in another thread ends no read in flight, and the last one
@@ -40,12 +40,12 @@ pub struct Slot {
     /// Without its secrets.
     pub shown: String,
     settings: Settings,
-    opened: Mutex<Option<Opened>>,
+    opened: Mutex<Option<OpenSource>>,
 }
 
 /// An open source, and what made it where that is a function.
 #[derive(Clone)]
-struct Opened {
+struct OpenSource {
     readers: Arc<Readers>,
     fetcher: Option<Arc<Fetcher>>,
     generation: u64,
@@ -72,12 +72,12 @@ impl Readers {
 }
 
 /// A reader for one call.
-pub struct Lent {
+pub struct LentReader {
     // Taken when it is dropped.
-    opened: Option<Opened>,
+    opened: Option<OpenSource>,
 }
 
-impl Lent {
+impl LentReader {
     fn readers(&self) -> &Readers {
         // There until the drop.
         &self.opened.as_ref().expect("lent").readers
@@ -144,7 +144,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LentReader {
     fn drop(&mut self) {
         if let Some(opened) = self.opened.take() {
             close(opened);
@@ -153,8 +153,8 @@ impl Drop for Lent {
 }
 
 /// Drops a reader; the last one may wait for a fetch, so without the interpreter.
-fn close(opened: Opened) {
-    let Opened {
+fn close(opened: OpenSource) {
+    let OpenSource {
         readers,
         generation,
         ..
@@ -184,7 +184,7 @@ impl Slot {
         })
     }
 
-    fn opened(&self) -> MutexGuard<'_, Option<Opened>> {
+    fn opened(&self) -> MutexGuard<'_, Option<OpenSource>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,12 +196,12 @@ impl Slot {
     ///
     /// # Errors
     /// It is closed, or could not be opened anew in a forked child.
-    pub fn lend(&self, py: Python<'_>) -> PyResult<Lent> {
+    pub fn lend(&self, py: Python<'_>) -> PyResult<LentReader> {
         let generation = process::generation();
         match &*self.opened() {
             None => return Err(invalid(CLOSED)),
             Some(opened) if opened.generation == generation => {
-                return Ok(Lent {
+                return Ok(LentReader {
                     opened: Some(opened.clone()),
                 });
             }
@@ -220,7 +220,7 @@ impl Slot {
             }
         };
         old.into_iter().for_each(close);
-        lent.map(|opened| Lent {
+        lent.map(|opened| LentReader {
             opened: Some(opened),
         })
         .ok_or_else(|| invalid(CLOSED))
@@ -259,7 +259,7 @@ pub fn room(there: u64, length: u64) -> usize {
 const CLOSED: &str = "I/O operation on closed file";
 
 /// Opens a source on the engine of its kind.
-fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> PyResult<Opened> {
+fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> PyResult<OpenSource> {
     let generation = process::generation();
     let fetcher = match origin {
         Origin::Name(_) => None,
@@ -306,7 +306,7 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
             size,
         })
     });
-    Ok(Opened {
+    Ok(OpenSource {
         readers: Arc::new(readers.map_err(failed)?),
         fetcher,
         generation,

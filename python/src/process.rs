@@ -37,10 +37,10 @@ struct State {
     defaults: Option<Settings>,
     /// Not the one of the engine's process: in a child that would count what the parent has reserved.
     budget: Option<Arc<Budget>>,
-    engines: Vec<Made>,
+    engines: Vec<ProcessEngine>,
 }
 
-struct Made {
+struct ProcessEngine {
     kind: String,
     settings: Settings,
     engine: Engine,
@@ -151,7 +151,7 @@ pub fn engine(
     let stopped = state.take_stopped();
     let first = state.find(kind, settings);
     let engine = first.clone().unwrap_or_else(|| {
-        state.engines.push(Made {
+        state.engines.push(ProcessEngine {
             kind: kind.to_string(),
             settings: settings.clone(),
             engine: made.clone(),
@@ -165,14 +165,14 @@ pub fn engine(
 
 impl State {
     fn find(&self, kind: &str, settings: &Settings) -> Option<Engine> {
-        let fits = |made: &&Made| {
+        let fits = |made: &&ProcessEngine| {
             made.kind == kind && made.settings == *settings && !made.engine.is_stopped()
         };
         Some(self.engines.iter().find(fits)?.engine.clone())
     }
 
     /// Engines that an internal error has stopped: each later open would fail.
-    fn take_stopped(&mut self) -> Vec<Made> {
+    fn take_stopped(&mut self) -> Vec<ProcessEngine> {
         let (stopped, kept) = std::mem::take(&mut self.engines)
             .into_iter()
             .partition(|made| made.engine.is_stopped());
@@ -218,11 +218,11 @@ fn drop_idle(py: Python<'_>) {
     });
     let gone = {
         let mut state = state();
-        let of = |made: &Made| {
+        let of = |made: &ProcessEngine| {
             idle.iter()
                 .any(|(kind, settings, _)| made.kind == *kind && made.settings == *settings)
         };
-        let (gone, kept): (Vec<Made>, Vec<Made>) =
+        let (gone, kept): (Vec<ProcessEngine>, Vec<ProcessEngine>) =
             std::mem::take(&mut state.engines).into_iter().partition(of);
         state.engines = kept;
         gone

@@ -13,7 +13,7 @@
 use crate::buffer::Room;
 use crate::error::guarded;
 use crate::handle::{Handle, bytes};
-use crate::opened::Lent;
+use crate::opened::LentReader;
 use crate::wait;
 use foreread::ReadError;
 use pyo3::prelude::*;
@@ -26,16 +26,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// What a read ends with: its outcome, the memory that it filled, and the reader that it needed.
-type Ended = (Result<usize, ReadError>, Room, Lent);
+type ReadEnd = (Result<usize, ReadError>, Room, LentReader);
 
 /// The numbers of reads that can go on.
-struct Woken {
+struct ReadyReads {
     bell: OwnedFd,
     numbers: Mutex<Vec<u64>>,
 }
 
 struct WakeOne {
-    woken: Arc<Woken>,
+    woken: Arc<ReadyReads>,
     number: u64,
 }
 
@@ -51,8 +51,8 @@ impl Wake for WakeOne {
 }
 
 /// A read that is waited for.
-struct Waiting {
-    read: Pin<Box<dyn Future<Output = Ended> + Send>>,
+struct PendingRead {
+    read: Pin<Box<dyn Future<Output = ReadEnd> + Send>>,
     waker: Waker,
     /// The future of asyncio, and what an error calls the file.
     future: Py<PyAny>,
@@ -62,8 +62,8 @@ struct Waiting {
 /// See the head of this file. One for each event loop.
 #[pyclass(frozen, module = "foreread._native")]
 pub struct Tasks {
-    woken: Arc<Woken>,
-    waiting: Mutex<(u64, HashMap<u64, Waiting>)>,
+    woken: Arc<ReadyReads>,
+    waiting: Mutex<(u64, HashMap<u64, PendingRead>)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The outcome as Python's.
 fn finish<'py>(
     py: Python<'py>,
-    (done, room, lent): Ended,
+    (done, room, lent): ReadEnd,
     shown: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     match done {
@@ -88,7 +88,7 @@ impl Tasks {
     fn new() -> PyResult<Tasks> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(std::io::Error::from)?;
-        let woken = Arc::new(Woken {
+        let woken = Arc::new(ReadyReads {
             bell,
             numbers: Mutex::default(),
         });
@@ -116,7 +116,7 @@ impl Tasks {
             let (offset, length) = (bytes(offset, "offset")?, bytes(length, "length")?);
             let lent = handle.lend(py)?;
             let mut room = Room::new(py, lent.room(py, offset, length))?;
-            let mut read: Pin<Box<dyn Future<Output = Ended> + Send>> = Box::pin(async move {
+            let mut read: Pin<Box<dyn Future<Output = ReadEnd> + Send>> = Box::pin(async move {
                 let done = lent.reader().read_at_async(room.bytes(), offset).await;
                 (done, room, lent)
             });
@@ -138,7 +138,7 @@ impl Tasks {
             // Woken meanwhile: the loop's thread is this one, and runs `run` later.
             lock(&self.waiting).1.insert(
                 number,
-                Waiting {
+                PendingRead {
                     read,
                     waker,
                     future,

@@ -14,7 +14,7 @@ use std::ops::Bound;
 const MAX_KEYS: usize = 1000;
 
 /// What a page was asked for.
-pub(super) struct Asked {
+pub(super) struct PageRequest {
     prefix: String,
     delimiter: String,
     /// Behind this key.
@@ -24,8 +24,8 @@ pub(super) struct Asked {
     token: String,
 }
 
-impl Asked {
-    pub fn of(query: &str, on: &[Behaviour]) -> Asked {
+impl PageRequest {
+    pub fn of(query: &str, on: &[Behaviour]) -> PageRequest {
         let values: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes())
             .into_owned()
             .collect();
@@ -44,7 +44,7 @@ impl Asked {
             Behaviour::ListPage(most) => Some(*most),
             _ => None,
         });
-        Asked {
+        PageRequest {
             prefix: if is_on(Behaviour::ListNoPrefix) {
                 String::new()
             } else {
@@ -71,8 +71,12 @@ impl Asked {
 }
 
 /// A page of the keys.
-pub(super) fn page(objects: &BTreeMap<String, Object>, asked: &Asked, on: &[Behaviour]) -> String {
-    let Asked {
+pub(super) fn page(
+    objects: &BTreeMap<String, Object>,
+    asked: &PageRequest,
+    on: &[Behaviour],
+) -> String {
+    let PageRequest {
         prefix,
         delimiter,
         after,

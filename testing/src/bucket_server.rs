@@ -11,7 +11,7 @@
 //! ```
 
 use super::behaviour::{self, Answer, Behaviour};
-use super::bucket_page::{self, Asked};
+use super::bucket_page::{self, PageRequest};
 use super::link::{Link, PIECE_BYTES};
 use super::range_server::{ServedRequest, parse_range, request};
 use percent_encoding::percent_decode_str;
@@ -76,7 +76,7 @@ impl Object {
     }
 }
 
-struct State {
+struct BucketState {
     objects: BTreeMap<String, Object>,
     puts: u64,
     requests: Requests,
@@ -90,7 +90,7 @@ struct State {
 
 pub struct BucketServer {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BucketState>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -104,7 +104,7 @@ impl BucketServer {
         let link = Link::new(Duration::ZERO, 0);
         let (objects, requests, on, on_later_pages) =
             (BTreeMap::new(), Requests::default(), Vec::new(), Vec::new());
-        let state = State {
+        let state = BucketState {
             objects,
             puts: 0,
             requests,
@@ -223,12 +223,12 @@ impl Drop for BucketServer {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<BucketState>) -> MutexGuard<'_, BucketState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Request after request of one connection.
-fn converse(stream: &TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+fn converse(stream: &TcpStream, state: &Mutex<BucketState>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     while let Some(seen) = request(&mut reader)? {
@@ -267,22 +267,22 @@ fn text(coded: &str) -> String {
 }
 
 /// A page of the bucket's keys.
-fn page(state: &mut State, query: &str) -> Answer {
-    let is_later = Asked::of(query, &state.on).is_later();
-    let State {
+fn page(state: &mut BucketState, query: &str) -> Answer {
+    let is_later = PageRequest::of(query, &state.on).is_later();
+    let BucketState {
         objects,
         on,
         on_later_pages,
         ..
     } = state;
     let on = if is_later { on_later_pages } else { on };
-    let asked = Asked::of(query, on);
+    let asked = PageRequest::of(query, on);
     let page = bucket_page::page(objects, &asked, on);
     behaviour::change_page(on, page, is_later)
 }
 
 /// A part of an object, or why not.
-fn part(state: &mut State, key: &str, seen: &ServedRequest) -> Answer {
+fn part(state: &mut BucketState, key: &str, seen: &ServedRequest) -> Answer {
     let Some(object) = state.objects.get(key).cloned() else {
         return Answer::error(404, "NoSuchKey");
     };

@@ -21,4 +21,4 @@ pub use engine::{Op, Story, engine};
 pub use nbd::{conversation, handshake, requests};
 
 /// The input breaks what is promised: what, and where.
-pub type Broken = String;
+pub type BrokenPromise = String;

@@ -66,18 +66,18 @@ impl Method {
 /// Holds calls and lets them go; kept by the test.
 #[derive(Debug, Default)]
 pub struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     hangs: Option<Method>,
     held: u32,
 }
 
 impl Gate {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +94,7 @@ impl Gate {
 
     /// Whether a call is held within `time`.
     pub fn holds_within(&self, time: Duration) -> bool {
-        let nothing = |state: &mut State| state.held == 0;
+        let nothing = |state: &mut GateState| state.held == 0;
         let waited = self.changed.wait_timeout_while(self.state(), time, nothing);
         waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
     }
@@ -121,18 +121,18 @@ impl Gate {
     }
 }
 
-pub struct Hanging<S> {
+pub struct HangingSource<S> {
     inner: S,
     gate: Arc<Gate>,
     streams: bool,
 }
 
-impl<S: Source> Hanging<S> {
+impl<S: Source> HangingSource<S> {
     /// Wraps a source. One that `streams` is read piece by piece, else by its queue and by threads.
-    pub fn new(inner: S, streams: bool) -> (Hanging<S>, Arc<Gate>) {
+    pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Gate>) {
         let gate = Arc::new(Gate::default());
         (
-            Hanging {
+            HangingSource {
                 inner,
                 gate: Arc::clone(&gate),
                 streams,
@@ -142,13 +142,13 @@ impl<S: Source> Hanging<S> {
     }
 }
 
-impl<S> Drop for Hanging<S> {
+impl<S> Drop for HangingSource<S> {
     fn drop(&mut self) {
         self.gate.pass(Method::Drop);
     }
 }
 
-impl<S: Source> Source for Hanging<S> {
+impl<S: Source> Source for HangingSource<S> {
     fn size(&self) -> u64 {
         self.gate.pass(Method::Size);
         self.inner.size()
@@ -202,7 +202,7 @@ impl<S: Source> Source for Hanging<S> {
     }
 }
 
-impl<S: Source> StreamingSource for Hanging<S> {
+impl<S: Source> StreamingSource for HangingSource<S> {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
         self.gate.pass(Method::Stream);
         let mut done = 0;
@@ -223,7 +223,7 @@ impl<S: Source> StreamingSource for Hanging<S> {
     }
 }
 
-impl<S: Source> WritableSource for Hanging<S> {
+impl<S: Source> WritableSource for HangingSource<S> {
     fn allow_writes(&self) -> Result<(), SourceError> {
         self.gate.pass(Method::AllowWrites);
         writing_of(&self.inner)?.allow_writes()

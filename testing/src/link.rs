@@ -26,10 +26,10 @@ const MAX_LATE: Duration = Duration::from_millis(5);
 
 /// Clones are the same link.
 #[derive(Clone, Debug)]
-pub struct Link(Arc<State>);
+pub struct Link(Arc<LinkState>);
 
 #[derive(Debug)]
-struct State {
+struct LinkState {
     /// Added to each answer, in nanoseconds.
     round_trip_ns: AtomicU64,
     /// Of all connections together; 0 is no limit.
@@ -41,7 +41,7 @@ impl Link {
     /// A link.
     #[must_use]
     pub fn new(round_trip: Duration, bytes_per_second: u64) -> Link {
-        let link = Link(Arc::new(State {
+        let link = Link(Arc::new(LinkState {
             round_trip_ns: AtomicU64::new(0),
             bytes_per_second: AtomicU64::new(0),
             free_at: Mutex::default(),

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// A waiting reaper looks once in this time even if nothing was submitted.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
-pub struct Queued<S> {
+pub struct QueuedSource<S> {
     inner: Arc<S>,
     setup: Setup,
     tally: Arc<Tally>,
@@ -42,15 +42,15 @@ struct Tally {
     taken: AtomicU64,
 }
 
-impl<S: Source> Queued<S> {
+impl<S: Source> QueuedSource<S> {
     /// Ends transfers as the seed says; 64 may be under way.
-    pub fn new(inner: S, seed: u64) -> Queued<S> {
+    pub fn new(inner: S, seed: u64) -> QueuedSource<S> {
         let setup = Setup {
             seed,
             depth: 64,
             refused_from: u64::MAX,
         };
-        Queued {
+        QueuedSource {
             inner: Arc::new(inner),
             setup,
             tally: Arc::default(),
@@ -59,14 +59,14 @@ impl<S: Source> Queued<S> {
 
     /// This many transfers may be under way at once.
     #[must_use]
-    pub fn depth(mut self, depth: usize) -> Queued<S> {
+    pub fn depth(mut self, depth: usize) -> QueuedSource<S> {
         self.setup.depth = depth;
         self
     }
 
     /// Every transfer from this one on (from 0) is refused, as by a ring that the kernel does not let in any more.
     #[must_use]
-    pub fn refused_from(mut self, nth: u64) -> Queued<S> {
+    pub fn refused_from(mut self, nth: u64) -> QueuedSource<S> {
         self.setup.refused_from = nth;
         self
     }
@@ -92,7 +92,7 @@ impl<S: Source> Queued<S> {
     }
 }
 
-impl<S: Source + 'static> Source for Queued<S> {
+impl<S: Source + 'static> Source for QueuedSource<S> {
     fn size(&self) -> u64 {
         self.inner.size()
     }
@@ -141,23 +141,23 @@ struct Double<S> {
     inner: Arc<S>,
     tally: Arc<Tally>,
     setup: Setup,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     bell: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     under_way: Vec<(u64, Transfer)>,
     interrupted: bool,
 }
 
 impl<S: Source> Double<S> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// One look at each transfer; those that are due come out, the last first.
-    fn due(state: &mut State) -> Vec<Transfer> {
+    fn due(state: &mut QueueState) -> Vec<Transfer> {
         let all = std::mem::take(&mut state.under_way).into_iter();
         let (due, left) = all
             .map(|(looks, t)| (looks.saturating_sub(1), t))

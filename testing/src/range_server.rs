@@ -91,7 +91,7 @@ struct Object {
     date: Option<String>,
 }
 
-struct State {
+struct RangeServerState {
     object: Object,
     wrong: Vec<(Lie, u64)>,
     seen: Vec<ServedRequest>,
@@ -105,7 +105,7 @@ struct State {
 
 pub struct RangeServer {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RangeServerState>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -123,7 +123,7 @@ impl RangeServer {
         };
         let link = Link::new(Duration::ZERO, 0);
         let (wrong, seen) = (Vec::new(), Vec::new());
-        let state = State {
+        let state = RangeServerState {
             object,
             wrong,
             seen,
@@ -220,12 +220,16 @@ impl Drop for RangeServer {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<RangeServerState>) -> MutexGuard<'_, RangeServerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Request after request of one connection.
-fn converse(stream: &TcpStream, state: &Mutex<State>, stop: &AtomicBool) -> std::io::Result<()> {
+fn converse(
+    stream: &TcpStream,
+    state: &Mutex<RangeServerState>,
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
     while let Some(seen) = request(&mut reader)? {

@@ -11,12 +11,12 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 #[derive(Clone, Copy)]
-struct Inherited {
+struct InheritedSignals {
     ignores_pipe: bool,
     blocked: libc::sigset_t,
 }
 
-static INHERITED: OnceLock<Inherited> = OnceLock::new();
+static INHERITED: OnceLock<InheritedSignals> = OnceLock::new();
 
 /// Called by the loader before Rust's start, which ignores SIGPIPE.
 #[allow(unsafe_code)] // An entry of the loader's table.
@@ -34,7 +34,7 @@ extern "C" fn look() {
         );
         libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action);
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
-        Inherited {
+        InheritedSignals {
             ignores_pipe: action.sa_sigaction == libc::SIG_IGN,
             blocked,
         }
@@ -45,7 +45,7 @@ extern "C" fn look() {
 /// Has `command` begin with the signals ignored and blocked that this process began with.
 #[allow(unsafe_code)] // A closure between fork and exec.
 pub fn keep(command: &mut Command) {
-    let Some(Inherited {
+    let Some(InheritedSignals {
         ignores_pipe,
         blocked,
     }) = INHERITED.get().copied()

@@ -32,7 +32,7 @@ fn remedy(error: &LayoutError) -> &'static str {
 /// # Errors
 /// A header cannot be read, or has no such parts.
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, HeaderError> {
-    let mut making = Making::default();
+    let mut making = HeaderPlanBuilder::default();
     for path in paths {
         let bad = |error: LayoutError| HeaderError {
             path: path.clone(),
@@ -51,7 +51,7 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
             }
             continue;
         }
-        let looked = look(path).and_then(foreread_os::open::Looked::regular);
+        let looked = look(path).and_then(foreread_os::open::UnopenedFile::regular);
         let looked = looked.map_err(|error| bad(error.into()))?;
         let file = looked.for_reading().map_err(|error| bad(error.into()))?;
         let parts = layout::parts(format, &file, names).map_err(bad)?;
@@ -71,12 +71,12 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
 
 /// The plan while it is made.
 #[derive(Default)]
-struct Making {
+struct HeaderPlanBuilder {
     plan: Plan,
     account: Account,
 }
 
-impl Making {
+impl HeaderPlanBuilder {
     fn add(
         &mut self,
         path: &Path,
@@ -84,7 +84,7 @@ impl Making {
         ranges: &[Range<u64>],
     ) -> Result<(), LayoutError> {
         let path = std::path::absolute(path)?;
-        let Making { plan, account } = self;
+        let HeaderPlanBuilder { plan, account } = self;
         if plan.files.len() >= MAX_FILES || plan.ranges.len() + ranges.len() > MAX_RANGES {
             return Err(LayoutError::Damaged(
                 "more files or parts than a plan may have".to_string(),

@@ -11,7 +11,7 @@
 use super::RunReport;
 use super::files::{Files, State};
 use super::gain::{Gain, Judgement, Reason};
-use super::jobs::{Access, Ended, Jobs, Task, is_there};
+use super::jobs::{Access, FinishedJob, Jobs, Task, is_there};
 use super::tap::{Touch, TouchKind};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
@@ -221,7 +221,7 @@ impl Ahead {
         });
     }
 
-    fn ended(&mut self, ended: &Ended) {
+    fn ended(&mut self, ended: &FinishedJob) {
         let at = self.nanos(ended.at);
         let Task {
             dev, job, since, ..

@@ -10,8 +10,8 @@
 //!
 //! Never: more open files than [`MAX_OPEN`].
 
-use super::find::{self, Finder, Found};
-use super::walk::Listed;
+use super::find::{self, Finder, FoundFile};
+use super::walk::ListedFile;
 use foreread_core::units::FileId;
 use foreread_pagecache::advisor::Advisor;
 use foreread_pagecache::resident;
@@ -51,7 +51,7 @@ enum Entry {
     File(FileId),
 }
 
-struct Known {
+struct FileEntry {
     key: FileKey,
     size: u64,
     handle: Option<Arc<File>>,
@@ -67,7 +67,7 @@ pub struct Files {
     /// Files of which a page was missed.
     cold: HashSet<FileKey>,
     entries: HashMap<FileKey, Entry>,
-    known: Vec<Known>,
+    known: Vec<FileEntry>,
     /// Small files that were read to their end, oldest first.
     read: VecDeque<FileId>,
     /// Files that we hold open, oldest first.
@@ -105,7 +105,7 @@ impl Files {
             Some(Entry::Ignored { times, .. }) => *times,
             _ => 0,
         };
-        let Some(Found { file, size, path }) = self.finder.find(thread, key, is_mapped) else {
+        let Some(FoundFile { file, size, path }) = self.finder.find(thread, key, is_mapped) else {
             self.unknown += u64::from(times == 0);
             let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
             self.entries.insert(
@@ -130,7 +130,7 @@ impl Files {
             );
             return None;
         }
-        let known = Known {
+        let known = FileEntry {
             key,
             size,
             handle: Some(Arc::new(file)),
@@ -159,8 +159,8 @@ impl Files {
     }
 
     /// A folder has a file; gives its number.
-    pub fn list(&mut self, listed: Listed) -> Option<FileId> {
-        let Listed {
+    pub fn list(&mut self, listed: ListedFile) -> Option<FileId> {
+        let ListedFile {
             key,
             size,
             path,
@@ -171,7 +171,7 @@ impl Files {
             return Some(*file);
         }
         let path = Some(Arc::new(path));
-        self.add(Known {
+        self.add(FileEntry {
             key,
             size,
             handle: None,
@@ -181,7 +181,7 @@ impl Files {
         })
     }
 
-    fn add(&mut self, known: Known) -> Option<FileId> {
+    fn add(&mut self, known: FileEntry) -> Option<FileId> {
         let id = FileId(self.known.len() as u32);
         if !Advisor::takes(id) {
             return None;

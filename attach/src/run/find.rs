@@ -15,7 +15,7 @@
 
 use foreread_observe::record::names::file_key;
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_os::open::{Looked, descriptor_path, look};
+use foreread_os::open::{UnopenedFile, descriptor_path, look};
 use foreread_pagecache::{handle, readahead};
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{OFlags, fstat};
@@ -32,7 +32,7 @@ const MAX_FOLDERS_LOOKED: usize = 32;
 const MAX_ENTRIES_LOOKED: usize = 4096;
 
 /// A file that was found.
-pub struct Found {
+pub struct FoundFile {
     /// Ours.
     pub file: File,
     /// Its bytes.
@@ -55,10 +55,10 @@ pub fn key_of(file: impl AsFd) -> Option<(FileKey, u64)> {
 /// Opens a regular file for reading ahead: without changing the time of its last access, and without readahead by single bytes that we
 /// wait for.
 pub fn open(path: &Path) -> Option<File> {
-    opened(&look(path).and_then(Looked::regular).ok()?)
+    opened(&look(path).and_then(UnopenedFile::regular).ok()?)
 }
 
-fn opened(looked: &Looked) -> Option<File> {
+fn opened(looked: &UnopenedFile) -> Option<File> {
     let file = looked
         .open(OFlags::RDONLY | OFlags::NOATIME)
         .or_else(|_| looked.for_reading())
@@ -75,7 +75,7 @@ pub struct Finder {
 
 impl Finder {
     /// The file that this thread reads.
-    pub fn find(&mut self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<Found> {
+    pub fn find(&mut self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
         let by_mapping = || mapped(&folder, wanted);
@@ -90,7 +90,7 @@ impl Finder {
             .or_else(|| beside(&folder, wanted))
     }
 
-    fn by_inode(&mut self, wanted: FileKey) -> Option<Found> {
+    fn by_inode(&mut self, wanted: FileKey) -> Option<FoundFile> {
         let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
             let (major, minor) = wanted.device();
             let number = DeviceNumber { major, minor };
@@ -110,11 +110,11 @@ impl Finder {
         let path = fs::read_link(descriptor_path(&file)).ok();
         // A file that has no name in memory has the path of the root.
         let path = path.filter(|path| path.parent().is_some());
-        (key == wanted).then_some(Found { file, size, path })
+        (key == wanted).then_some(FoundFile { file, size, path })
     }
 }
 
-fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {
+fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
     fs::read_dir(folder)
         .ok()?
         .flatten()
@@ -123,7 +123,7 @@ fn in_folder(folder: &Path, wanted: FileKey) -> Option<Found> {
 }
 
 /// The file in a folder that the thread has open, as programs that go through folders do, or where it works.
-fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
+fn beside(process: &Path, wanted: FileKey) -> Option<FoundFile> {
     let open = fs::read_dir(process.join("fd"))
         .ok()?
         .flatten()
@@ -143,8 +143,8 @@ fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
             .map(|entry| entry.file_name())
             .next()?;
         let path = fs::read_link(&folder).ok()?.join(name);
-        let Found { file, size, .. } = taken(&path, wanted)?;
-        Some(Found {
+        let FoundFile { file, size, .. } = taken(&path, wanted)?;
+        Some(FoundFile {
             file,
             size,
             path: Some(path),
@@ -153,19 +153,19 @@ fn beside(process: &Path, wanted: FileKey) -> Option<Found> {
 }
 
 /// The file at a link of /proc, if it is the one.
-fn taken(link: &Path, wanted: FileKey) -> Option<Found> {
+fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
     // A pipe or a terminal must not be opened.
     let looked = look(link)
-        .and_then(Looked::regular)
+        .and_then(UnopenedFile::regular)
         .ok()
         .filter(|looked| looked.meta().ino() == wanted.ino)?;
     let file = opened(&looked)?;
     let (key, size) = key_of(&file)?;
     let path = fs::read_link(link).ok().filter(|path| path.is_absolute());
-    (key == wanted).then_some(Found { file, size, path })
+    (key == wanted).then_some(FoundFile { file, size, path })
 }
 
-fn mapped(folder: &Path, wanted: FileKey) -> Option<Found> {
+fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
     let maps = fs::read_to_string(folder.join("maps")).ok()?;
     let place = mapping_of(&maps, wanted)?;
     taken(&folder.join("map_files").join(place), wanted)

@@ -51,7 +51,7 @@ pub struct Task {
 }
 
 /// A job that has ended.
-pub struct Ended {
+pub struct FinishedJob {
     /// It.
     pub task: Task,
     /// How.
@@ -66,7 +66,7 @@ pub struct Ended {
 #[derive(Default)]
 pub struct JobQueue {
     tasks: VecDeque<Task>,
-    ended: Vec<Ended>,
+    ended: Vec<FinishedJob>,
     is_over: bool,
 }
 
@@ -77,7 +77,7 @@ struct JobWork {
 impl Work for JobWork {
     type Queue = JobQueue;
     type Task = Task;
-    type Ended = Ended;
+    type Ended = FinishedJob;
 
     fn next(&self, queue: &mut JobQueue) -> Next<Task> {
         match queue.tasks.pop_front() {
@@ -87,11 +87,11 @@ impl Work for JobWork {
         }
     }
 
-    fn carry_out(&self, task: Task) -> Ended {
+    fn carry_out(&self, task: Task) -> FinishedJob {
         carry_out(task)
     }
 
-    fn ended(&self, queue: &mut JobQueue, ended: Ended) -> bool {
+    fn ended(&self, queue: &mut JobQueue, ended: FinishedJob) -> bool {
         queue.ended.push(ended);
         // A counter that is full wakes as well.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
@@ -119,7 +119,7 @@ impl Jobs {
     }
 
     /// The jobs that have ended since the last call.
-    pub fn ended(&self) -> Vec<Ended> {
+    pub fn ended(&self) -> Vec<FinishedJob> {
         self.0.look(|queue| std::mem::take(&mut queue.ended))
     }
 }
@@ -134,7 +134,7 @@ impl Drop for Jobs {
     }
 }
 
-fn carry_out(task: Task) -> Ended {
+fn carry_out(task: Task) -> FinishedJob {
     let file = match &task.access {
         Access::Open(file) => Some(Arc::clone(file)),
         Access::Path(path, key) => find::open(path)
@@ -153,7 +153,7 @@ fn carry_out(task: Task) -> Ended {
         Some(file) if task.job.is_demand => (wait_for(&file, &range), 0),
         Some(file) => ahead(&file, range, task.piece),
     };
-    Ended {
+    FinishedJob {
         task,
         outcome,
         at: Instant::now(),

@@ -44,7 +44,7 @@ const MAX_FILTERED: usize = 64;
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
 /// A command under way.
-pub struct Running {
+pub struct RunningCommand {
     child: Child,
     stop: Arc<OwnedFd>,
     watcher: Task<RunReport>,
@@ -57,7 +57,7 @@ pub struct Running {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
-pub fn start(options: &RunOptions) -> Result<Running, RunError> {
+pub fn start(options: &RunOptions) -> Result<RunningCommand, RunError> {
     let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
     let root = tracefs::root()?;
     if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
@@ -83,7 +83,7 @@ pub fn start(options: &RunOptions) -> Result<Running, RunError> {
     let child = program::begin(name, rest)?;
     // It waits for nothing else.
     let _ = begun.send(child.id());
-    Ok(Running {
+    Ok(RunningCommand {
         child,
         stop,
         watcher,
@@ -128,7 +128,7 @@ fn watch(
     report
 }
 
-impl Running {
+impl RunningCommand {
     /// The command's process.
     #[must_use]
     pub fn pid(&self) -> u32 {

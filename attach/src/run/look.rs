@@ -36,7 +36,7 @@ pub enum Verdict {
 }
 
 /// Pages that a thread has missed and may wait for.
-struct Waiting {
+struct PendingMiss {
     file: FileKey,
     /// The page of a fault. A read says at its end what it has asked for.
     asked: Option<u64>,
@@ -74,13 +74,13 @@ pub struct Waits {
 
 #[derive(Default)]
 pub struct Looks {
-    threads: HashMap<u32, Waiting>,
+    threads: HashMap<u32, PendingMiss>,
     devices: HashMap<u32, Look>,
 }
 
-impl Waiting {
-    fn of(touch: &Touch, asked: Option<u64>) -> Waiting {
-        Waiting {
+impl PendingMiss {
+    fn of(touch: &Touch, asked: Option<u64>) -> PendingMiss {
+        PendingMiss {
             file: touch.file,
             asked,
             missed: None,
@@ -126,10 +126,10 @@ impl Looks {
             let waiting = self
                 .threads
                 .entry(touch.thread)
-                .or_insert_with(|| Waiting::of(touch, None));
+                .or_insert_with(|| PendingMiss::of(touch, None));
             if waiting.file != touch.file {
                 look.queued_bytes = look.queued_bytes.saturating_sub(waiting.bytes);
-                *waiting = Waiting::of(touch, None);
+                *waiting = PendingMiss::of(touch, None);
             }
             let (from, to) = waiting.missed.unwrap_or((first, last));
             waiting.missed = Some((from.min(first), to.max(last)));
@@ -146,12 +146,12 @@ impl Looks {
         }
         if touch.kind == TouchKind::Fault {
             self.threads
-                .insert(touch.thread, Waiting::of(touch, Some(first)));
+                .insert(touch.thread, PendingMiss::of(touch, Some(first)));
         }
     }
 
     /// The thread goes on: with `touch` it waits for nothing of before.
-    fn came(&mut self, waiting: &Waiting, touch: &Touch) {
+    fn came(&mut self, waiting: &PendingMiss, touch: &Touch) {
         let Some(look) = self.devices.get_mut(&waiting.file.dev) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Looks {
     /// The storages of which enough is known. They are looked at no longer.
     pub fn verdicts(&mut self, now_ns: u64) -> Vec<(u32, Verdict, Waits)> {
         let verdict = |dev: u32, look: &Look| {
-            let is_of = |one: &&Waiting| {
+            let is_of = |one: &&PendingMiss| {
                 one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page))
             };
             let waiting = self

@@ -93,7 +93,7 @@ pub enum Level {
     Nothing,
 }
 
-struct Known {
+struct TapEvent {
     name: &'static str,
     id: u16,
     kind: TouchKind,
@@ -104,7 +104,7 @@ pub struct Tap {
     /// Before the instance: one of which a file is open cannot be removed.
     rings: Vec<File>,
     instance: Instance,
-    known: Vec<Known>,
+    known: Vec<TapEvent>,
     level: Option<Level>,
     /// Devices of which no events come.
     passed_over: Vec<u32>,
@@ -161,7 +161,7 @@ impl Tap {
                 .map(|field| format.field(field).cloned())
                 .collect();
             if let Some(Ok(fields)) = fields.map(TryInto::try_into) {
-                known.push(Known {
+                known.push(TapEvent {
                     name,
                     id: format.id,
                     kind,
@@ -233,7 +233,7 @@ impl Tap {
             Some(Level::Misses) => kind == TouchKind::Miss,
             Some(Level::Nothing) | None => false,
         };
-        for Known { kind, name, .. } in &self.known {
+        for TapEvent { kind, name, .. } in &self.known {
             if takes(self.level, *kind) != takes(Some(level), *kind) {
                 switch(name, takes(Some(level), *kind))?;
             }
@@ -300,11 +300,11 @@ impl Tap {
 }
 
 /// The event in `bytes`; nothing where it is another one.
-fn touch(known: &[Known], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
+fn touch(known: &[TapEvent], at_ns: u64, bytes: &[u8]) -> Option<Touch> {
     // Common to all events, as the format of each has it: the number, and at 4 the thread.
     let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
     let thread = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
-    let Known { kind, fields, .. } = known.iter().find(|known| known.id == id)?;
+    let TapEvent { kind, fields, .. } = known.iter().find(|known| known.id == id)?;
     let [dev, ino, first, last] = fields;
     let file = FileKey {
         dev: dev.value(bytes)? as u32,

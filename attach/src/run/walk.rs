@@ -36,7 +36,7 @@ const MAX_DEPTH: usize = 64;
 
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedFile {
     /// Its numbers.
     pub key: FileKey,
     /// Its bytes.
@@ -50,17 +50,17 @@ pub struct Listed {
 }
 
 #[derive(Default)]
-struct Shared {
+struct WalkState {
     /// A file at which a listing is to begin, where none is under way.
     begin: Option<PathBuf>,
     /// The highest place that the command has reached.
     reached: u64,
-    listed: Vec<Listed>,
+    listed: Vec<ListedFile>,
     is_over: bool,
 }
 
 pub struct Lister {
-    shared: Arc<(Mutex<Shared>, Condvar)>,
+    shared: Arc<(Mutex<WalkState>, Condvar)>,
     is_running: bool,
     wake: Arc<OwnedFd>,
     /// The folders of the latest files that were in no listing.
@@ -101,7 +101,7 @@ impl Lister {
     }
 
     /// The files that were listed since the last call.
-    pub fn listed(&self) -> Vec<Listed> {
+    pub fn listed(&self) -> Vec<ListedFile> {
         if !self.is_running {
             return Vec::new();
         }
@@ -115,7 +115,7 @@ impl Lister {
         )
     }
 
-    fn with(&self, change: impl FnOnce(&mut Shared)) {
+    fn with(&self, change: impl FnOnce(&mut WalkState)) {
         change(&mut self.shared.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.shared.1.notify_one();
     }
@@ -135,18 +135,18 @@ struct Level {
 }
 
 struct Walker {
-    shared: Arc<(Mutex<Shared>, Condvar)>,
+    shared: Arc<(Mutex<WalkState>, Condvar)>,
     wake: Arc<OwnedFd>,
     levels: Vec<Level>,
     dev: u64,
     above: u32,
     last: Option<FileKey>,
     number: u64,
-    batch: Vec<Listed>,
+    batch: Vec<ListedFile>,
 }
 
 impl Walker {
-    fn new(shared: Arc<(Mutex<Shared>, Condvar)>, wake: Arc<OwnedFd>) -> Walker {
+    fn new(shared: Arc<(Mutex<WalkState>, Condvar)>, wake: Arc<OwnedFd>) -> Walker {
         let (levels, batch) = (Vec::new(), Vec::new());
         Walker {
             shared,
@@ -245,7 +245,7 @@ impl Walker {
             }
         } else if meta.is_file() {
             self.number += 1;
-            let listed = Listed {
+            let listed = ListedFile {
                 key: file_key(meta.dev(), meta.ino()),
                 size: meta.len(),
                 path,

@@ -39,12 +39,12 @@ pub fn ranges_for(plan: &Plan, names: &[&str], size: u64) -> Option<Vec<Range<u6
 }
 
 /// Follows a plan until it is dropped.
-pub struct Following {
+pub struct PlanFollower {
     stop: Arc<AtomicBool>,
     thread: Task<()>,
 }
 
-impl Following {
+impl PlanFollower {
     /// Begins. `cache_bytes` is the size of the engine's cache.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Following {
         reader: Reader,
         ranges: Vec<Range<u64>>,
         cache_bytes: u64,
-    ) -> std::io::Result<Following> {
+    ) -> std::io::Result<PlanFollower> {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         let follow = move || {
@@ -76,7 +76,7 @@ impl Following {
             }
         };
         let thread = Task::start("foreread-plan", follow)?;
-        Ok(Following { stop, thread })
+        Ok(PlanFollower { stop, thread })
     }
 }
 
@@ -89,7 +89,7 @@ fn waiting(reader: &Reader) -> u64 {
     stats.ra_bytes.saturating_sub(settled)
 }
 
-impl Drop for Following {
+impl Drop for PlanFollower {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // It may wait for a storage that does not answer.

@@ -2,7 +2,7 @@
 //! file system, whose own data the plan has.
 
 use foreread_os::host::{DeviceNumber, Host};
-use foreread_os::open::{Looked, look};
+use foreread_os::open::{UnopenedFile, look};
 use foreread_plan::PlanFile;
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom};
@@ -21,7 +21,9 @@ pub fn open_as_planned(file: &PlanFile) -> Result<(File, u64), String> {
         }
         (opened, meta.rdev())
     } else {
-        let looked = look(&file.path).and_then(Looked::regular).map_err(text)?;
+        let looked = look(&file.path)
+            .and_then(UnopenedFile::regular)
+            .map_err(text)?;
         let now = PlanFile::of(file.path.clone(), looked.meta());
         if now.size != file.size || file.mtime_ns.is_some() && now.mtime_ns != file.mtime_ns {
             return Err(CHANGED.to_string());

@@ -9,7 +9,7 @@ use super::budget::Budget;
 use super::files::open_as_planned;
 use super::left_out::LeftOut;
 use super::state::{
-    Done, Fetch, FillCounts, FillState, FillTask, MAX_IN_FLIGHT, PIECE_BYTES, Piece,
+    Fetch, FillCounts, FillOutcome, FillState, FillTask, MAX_IN_FLIGHT, PIECE_BYTES, Piece,
 };
 use crate::pool::{Next, Pool, Work};
 use foreread_pagecache::{readahead, resident};
@@ -37,7 +37,7 @@ pub struct FillSettings {
 
 /// The end of a filling.
 #[derive(Clone, Debug)]
-pub struct Filled {
+pub struct FillReport {
     pub plan: Arc<Plan>,
     pub counts: FillCounts,
     /// What was not read.
@@ -58,7 +58,7 @@ pub struct Filled {
     pub given_up: u32,
 }
 
-impl Filled {
+impl FillReport {
     /// Whether every file of the plan is gone, or another one by now.
     #[must_use]
     pub fn has_nothing(&self) -> bool {
@@ -68,11 +68,11 @@ impl Filled {
 
 /// A filling under way.
 pub struct Filler {
-    pool: Pool<Filling>,
+    pool: Pool<FillContext>,
 }
 
 /// What its threads share and do not change.
-struct Filling {
+struct FillContext {
     plan: Arc<Plan>,
     settings: FillSettings,
     since: Instant,
@@ -91,7 +91,7 @@ impl Filler {
         let state = FillState::new(&plan, settings.budget);
         let lens = plan.ranges.iter().map(|range| range.len);
         let pieces: u64 = lens.map(|len| len.div_ceil(PIECE_BYTES)).sum();
-        let filling = Filling {
+        let filling = FillContext {
             plan,
             settings,
             since: Instant::now(),
@@ -131,14 +131,14 @@ impl Filler {
 
     /// Waits for all of the plan; once it was stopped, for what is in flight, and no longer than 1.5 s after the last sign of it.
     #[must_use]
-    pub fn end(&self) -> Filled {
+    pub fn end(&self) -> FillReport {
         let filling = self.pool.work();
         self.pool.join(|| filling.is_stopped());
         self.pool.look(|state| filling.filled(state))
     }
 }
 
-impl Work for Filling {
+impl Work for FillContext {
     type Queue = FillState;
     type Task = FillTask;
     type Ended = FillEnded;
@@ -187,7 +187,7 @@ impl Work for Filling {
 enum FillEnded {
     Fetched {
         piece: Box<Piece>,
-        done: Done,
+        done: FillOutcome,
         took: Duration,
         /// Since the start of the filling.
         at: Duration,
@@ -195,19 +195,19 @@ enum FillEnded {
     Looked,
 }
 
-impl Filling {
+impl FillContext {
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    fn filled(&self, state: &mut FillState) -> Filled {
+    fn filled(&self, state: &mut FillState) -> FillReport {
         let path = |file: &u32| self.plan.files[*file as usize].path.clone();
         let named = state.bad.iter().filter(|(_, why)| !why.is_empty());
         let left_out = LeftOut::named(named.map(|(file, why)| LeftOut {
             path: path(file),
             why: why.clone(),
         }));
-        Filled {
+        FillReport {
             plan: Arc::clone(&self.plan),
             counts: state.counts,
             left_out,
@@ -238,8 +238,8 @@ impl Filling {
     }
 
     /// Brings a piece in, as far as it is not there.
-    fn fetch(&self, piece: &Piece) -> Done {
-        let mut done = Done::default();
+    fn fetch(&self, piece: &Piece) -> FillOutcome {
+        let mut done = FillOutcome::default();
         let since = Instant::now();
         let mut run = || -> Result<(), String> {
             let (file, dev) = open_as_planned(&self.plan.files[piece.file as usize])?;

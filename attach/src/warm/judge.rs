@@ -8,7 +8,7 @@
 //! The two clocks begin a few milliseconds apart at most, so the share that is late is exact to that. A touch of a mapping counts with
 //! all that the kernel mapped by it.
 
-use super::filler::Filled;
+use super::filler::FillReport;
 use foreread_plan::intervals::Intervals;
 use foreread_trace::{Flags, Item, Items, Op, TraceError};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// Bytes of what was fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Judged {
+pub struct FetchUse {
     /// Read by the program.
     pub used_bytes: u64,
     /// Of these: read before they had arrived.
@@ -37,7 +37,7 @@ type Pieces = BTreeMap<u64, (u64, u64)>;
 ///
 /// # Errors
 /// The recording cannot be read.
-pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
+pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> {
     let plan = &filled.plan;
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();
     // What a file system finds in the cache has no event.
@@ -65,7 +65,7 @@ pub fn judge(filled: &Filled, items: Items) -> Result<Judged, TraceError> {
             .insert(range.offset, (range.end(), range.stall_ns));
     }
     let (mut names, mut seen, mut began) = (Vec::new(), HashMap::<u32, Intervals>::new(), None);
-    let (mut judged, mut saved) = (Judged::default(), 0_u128);
+    let (mut judged, mut saved) = (FetchUse::default(), 0_u128);
     for item in items {
         let record = match item? {
             Item::File(file) => {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     /// The example at the head of this file, of a plan from `runs` recordings.
-    fn filled(runs: u32) -> Filled {
+    fn filled(runs: u32) -> FillReport {
         let ranges = vec![
             range(0, 1 << 20, 1000),
             range(1, 64 << 10, 500),
@@ -179,7 +179,7 @@ mod tests {
             (1, 0..64 << 10, at(9)),
             (2, 0..4 << 10, at(9)),
         ];
-        Filled {
+        FillReport {
             counts: FillCounts {
                 fetched_bytes: (1 << 20) + (68 << 10),
                 ..FillCounts::default()
@@ -236,7 +236,7 @@ mod tests {
             recording(&[(1, 1 << 20, 7 * MS), (2, 64 << 10, 8 * MS)]),
         )
         .expect("a recording");
-        let want = Judged {
+        let want = FetchUse {
             used_bytes: (1 << 20) + (64 << 10),
             late_bytes: 64 << 10,
             unused_bytes: 4 << 10,

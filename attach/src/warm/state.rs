@@ -81,7 +81,7 @@ pub struct Piece {
 }
 
 #[derive(Default)]
-pub struct Done {
+pub struct FillOutcome {
     pub fetched: Vec<Range<u64>>,
     pub first_ns: u64,
     pub is_unknown: bool,
@@ -214,7 +214,7 @@ impl FillState {
     pub fn finish(
         &mut self,
         mut piece: Piece,
-        done: Done,
+        done: FillOutcome,
         took: Duration,
         at: Duration,
         keeps_times: bool,

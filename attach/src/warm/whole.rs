@@ -64,7 +64,7 @@ impl Walk {
         if self.plan.files.len() >= MAX_FILES {
             return self.fill(path, &format!("more than {MAX_FILES} files"));
         }
-        let looked = look(&path).and_then(foreread_os::open::Looked::regular);
+        let looked = look(&path).and_then(foreread_os::open::UnopenedFile::regular);
         let looked = match looked {
             Ok(looked) => looked,
             Err(error) => return self.leave_out(path, error.to_string()),

@@ -10,8 +10,8 @@ use super::decide::Answer;
 use super::{WatchError, WatchOptions};
 use foreread_lab::replay::{self, Part, Replay};
 use foreread_lab::tune;
-use foreread_observe::record::live::{RecordOptions, Running, Target, start};
-use foreread_observe::record::{Captured, RecordError};
+use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
+use foreread_observe::record::{Capture, RecordError};
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::{Import, Item, Op, TraceError};
@@ -55,7 +55,7 @@ pub(super) struct Look {
 }
 
 /// Begins to record.
-pub(super) fn begin(options: &WatchOptions) -> Result<Running, RecordError> {
+pub(super) fn begin(options: &WatchOptions) -> Result<ActiveRecording, RecordError> {
     start(&RecordOptions {
         target: Target::Devices(options.disk.devices.clone()),
         buffer_bytes: BUFFER_BYTES,
@@ -70,7 +70,7 @@ fn is_demand(item: &Result<Item, TraceError>) -> bool {
 }
 
 pub(super) struct Question {
-    pub captured: Captured,
+    pub captured: Capture,
     pub is_cut: bool,
     /// The disk, and how long it may be measured where there is no model yet.
     pub disk: PathBuf,

@@ -63,7 +63,7 @@ pub fn import() -> Result<Vec<Figure>, TraceError> {
     Ok(figures)
 }
 
-struct Done {
+struct ImportFigures {
     written: f64,
     read: f64,
     bytes_per_record: f64,
@@ -72,7 +72,7 @@ struct Done {
 }
 
 /// Writes the trace, then reads it, in turns with its peer.
-fn round_trip(format: &'static Format, path: &PathBuf) -> Result<Done, TraceError> {
+fn round_trip(format: &'static Format, path: &PathBuf) -> Result<ImportFigures, TraceError> {
     let items: Vec<Item> = made(RECORDS).collect::<Result<_, _>>()?;
     let records = RECORDS as f64;
     let (mut written, mut read, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -113,7 +113,7 @@ fn round_trip(format: &'static Format, path: &PathBuf) -> Result<Done, TraceErro
         ratios.push(ours / theirs);
     }
     let to_lines = is_text.then(|| median(ratios));
-    Ok(Done {
+    Ok(ImportFigures {
         written: median(written),
         read: median(read),
         bytes_per_record: bytes / records,

@@ -25,7 +25,7 @@ use crate::evaluation::{
 use foreread_core::policy::SpecError;
 use foreread_lab::replay::Replay;
 use foreread_report::{number, progress::Progress};
-use runs_file::{Header, RunsFile};
+use runs_file::{RunsFile, RunsHeader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -246,7 +246,7 @@ pub fn run(
     progress.stage("runs");
     progress.step(runs.len() as u64, keys.len() as u64);
     let mut failed = None;
-    let mut each = |(key, figures): schedule::Done| {
+    let mut each = |(key, figures): schedule::FinishedRun| {
         let written = file
             .as_mut()
             .map_or(Ok(()), |file| file.append(&key, figures.as_ref()));
@@ -286,13 +286,13 @@ fn cells(plan: &BenchPlan) -> Result<Vec<Cell>, BenchError> {
     Ok(cells)
 }
 
-fn header(plan: &BenchPlan) -> Header {
+fn header(plan: &BenchPlan) -> RunsHeader {
     let trace = plan.trace.as_ref().map(|replay| {
         let mut digest = Digest::default();
         write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
         format!("{} {:016x}", replay.workload.name, digest.0)
     });
-    Header::new(plan.design, trace, plan.build.clone())
+    RunsHeader::new(plan.design, trace, plan.build.clone())
 }
 
 /// FNV-1a of a text, so that a trace is recognised by what is read and not by its name.

@@ -3,7 +3,9 @@
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
 use super::conform::{ALL_FS, ConformArgs, ConformMmap};
-use crate::conform::live::{CellOutcome, Checked, FileSystem, LiveError, Wanted, check, table};
+use crate::conform::live::{
+    CellOutcome, CellOutcomes, CellSelection, FileSystem, LiveError, check, table,
+};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out;
 use foreread_cli::progress::Bar;
@@ -92,7 +94,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     })?;
     let kernel = crate::conform::live::kernel();
     if args.json {
-        let Checked { cells, left_out } = &checked;
+        let CellOutcomes { cells, left_out } = &checked;
         let report = Report {
             schema: "foreread.conform-linux/2",
             kernel,
@@ -136,9 +138,9 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     )
 }
 
-fn wanted(args: &ConformArgs, seed: u64) -> Wanted {
+fn wanted(args: &ConformArgs, seed: u64) -> CellSelection {
     let asked = &args.read_ahead_kb;
-    Wanted {
+    CellSelection {
         file_systems: file_systems(&args.fs),
         read_ahead_kib: if asked.is_empty() {
             READ_AHEAD_KIB.to_vec()

@@ -19,7 +19,7 @@
 use super::pages::Live;
 use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
 
-use super::world::{Call, Done, World};
+use super::world::{Call, EpisodeEffects, World};
 use super::worlds::Worlds;
 use foreread_core::policy::PolicySpec;
 use foreread_trace::unpack::unpack;
@@ -56,8 +56,8 @@ pub struct Verdict {
 
 impl Verdict {
     /// An episode is over; only then is known whether memory ran short in it.
-    fn take_in(&mut self, playing: Option<Playing>) {
-        let Some(Playing {
+    fn take_in(&mut self, playing: Option<EpisodeCheck>) {
+        let Some(EpisodeCheck {
             pressure, diverged, ..
         }) = playing
         else {
@@ -100,7 +100,7 @@ pub fn check(
     let mut lines = Lines::new(recording);
     let mut verdict = Verdict::default();
     let mut header = None;
-    let mut playing: Option<Playing> = None;
+    let mut playing: Option<EpisodeCheck> = None;
     while let Some(item) = lines.read()? {
         match item {
             Item::Header(read) => {
@@ -117,8 +117,10 @@ pub fn check(
             Item::Episode(episode) => {
                 let header = header.ok_or_else(|| lines.wrong("no header"))?;
                 verdict.take_in(playing.take());
-                playing =
-                    Some(Playing::new(&header, level, &episode).map_err(|what| lines.wrong(what))?);
+                playing = Some(
+                    EpisodeCheck::new(&header, level, &episode)
+                        .map_err(|what| lines.wrong(what))?,
+                );
             }
             Item::Op(op, act) => {
                 let playing = playing.as_mut().ok_or_else(|| lines.wrong("no episode"))?;
@@ -149,18 +151,18 @@ pub fn check(
 }
 
 /// One line of predictions.
-fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
+fn predict(out: &mut dyn Write, op: &Op, done: &EpisodeEffects) -> std::io::Result<()> {
     #[derive(Serialize)]
     struct PredictedOp<'a> {
         t: &'static str,
         i: u64,
         op: &'a str,
         #[serde(flatten)]
-        done: &'a Done,
+        done: &'a EpisodeEffects,
     }
     // The state before a call is the kernel's to tell.
     let calls = done.calls.iter().map(|call| call.without_pre()).collect();
-    let done = &Done {
+    let done = &EpisodeEffects {
         calls,
         ..done.clone()
     };
@@ -177,7 +179,7 @@ fn predict(out: &mut dyn Write, op: &Op, done: &Done) -> std::io::Result<()> {
 }
 
 /// An episode under way.
-struct Playing {
+struct EpisodeCheck {
     number: u64,
     worlds: Worlds,
     /// The machine, at the level of pages.
@@ -188,8 +190,8 @@ struct Playing {
     pressure: bool,
 }
 
-impl Playing {
-    fn new(header: &Header, level: Level, episode: &Episode) -> Result<Playing, String> {
+impl EpisodeCheck {
+    fn new(header: &Header, level: Level, episode: &Episode) -> Result<EpisodeCheck, String> {
         let Episode { ep, file_size, fds } = *episode;
         let world = World::new(header, level == Level::Full, file_size, fds);
         let live = match level {
@@ -201,7 +203,7 @@ impl Playing {
                 Some(Live::new(policy, file_size, fds))
             }
         };
-        Ok(Playing {
+        Ok(EpisodeCheck {
             number: ep,
             worlds: Worlds::new(world),
             live,
@@ -211,7 +213,7 @@ impl Playing {
     }
 
     /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
-    fn play(&mut self, op: &Op, act: Act) -> Result<(Done, Option<String>), String> {
+    fn play(&mut self, op: &Op, act: Act) -> Result<(EpisodeEffects, Option<String>), String> {
         let Some(live) = &mut self.live else {
             return self.worlds.play(op, act, |ours| differs(op, ours));
         };
@@ -226,7 +228,7 @@ impl Playing {
 }
 
 /// The first difference at the level *full*.
-fn differs(op: &Op, ours: &Done) -> Option<String> {
+fn differs(op: &Op, ours: &EpisodeEffects) -> Option<String> {
     let tell = |what: &str, ours: String, theirs: String| {
         Some(format!("{what} ours {ours}, the kernel's {theirs}"))
     };

@@ -36,7 +36,7 @@ mod table;
 mod tee;
 mod trace;
 
-pub use cell::{Cell, CellOutcome, Checked, Wanted, check};
+pub use cell::{Cell, CellOutcome, CellOutcomes, CellSelection, check};
 pub use file_system::FileSystem;
 pub use record::kernel;
 pub use table::table;

@@ -59,7 +59,7 @@ pub struct Verdict {
 
 /// Decisions in order, and the counts of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct DecisionLog {
     /// Offset and length.
     pub extents: Vec<(u64, u64)>,
     /// Requests and bytes, as counted.
@@ -167,7 +167,7 @@ pub fn check(
 
 /// The first difference in words.
 #[must_use]
-pub fn differ(ours: &Decided, theirs: &Decided) -> Option<String> {
+pub fn differ(ours: &DecisionLog, theirs: &DecisionLog) -> Option<String> {
     let words = |extent: Option<&(u64, u64)>| {
         extent.map_or("none".to_string(), |(at, len)| format!("{at}~{len}"))
     };
@@ -194,7 +194,7 @@ pub fn differ(ours: &Decided, theirs: &Decided) -> Option<String> {
 }
 
 #[must_use]
-pub fn ours(case: &Case) -> Decided {
+pub fn ours(case: &Case) -> DecisionLog {
     let page = PageSize::new(512).unwrap_or_else(|| unreachable!("512 is a page size"));
     let mut machine = Machine::new(Config::new(page, 1 << 30).bounded(), case.policy.clone());
     machine.watch();
@@ -222,7 +222,7 @@ pub fn ours(case: &Case) -> Decided {
     let extents = windows
         .map(|window| (window.range.start(), window.range.len()))
         .collect();
-    Decided {
+    DecisionLog {
         extents,
         counted: (stats.ra_planned_ops, stats.ra_planned_bytes),
     }
@@ -230,7 +230,7 @@ pub fn ours(case: &Case) -> Decided {
 
 /// What librbd does, in a new client. With several reads in flight it gets a single thread: with its usual two,
 /// neighbours change places now and then.
-fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckError> {
+fn theirs(image: &str, case: &Case, depth: usize) -> Result<DecisionLog, RbdCheckError> {
     let dir = tempfile::tempdir().map_err(|error| RbdCheckError::Told("log", error))?;
     let (socket, log) = (dir.path().join("asok"), dir.path().join("log"));
     let settings = RbdSettings::as_configured()
@@ -274,7 +274,7 @@ fn theirs(image: &str, case: &Case, depth: usize) -> Result<Decided, RbdCheckErr
         }
         std::thread::sleep(PAUSE);
     }
-    Ok(Decided { extents, counted })
+    Ok(DecisionLog { extents, counted })
 }
 
 /// The extent of a line of the log that reports a decision.
@@ -299,12 +299,12 @@ mod tests {
 
     #[test]
     fn each_difference_is_reported() {
-        let one = Decided {
+        let one = DecisionLog {
             extents: vec![(1, 2)],
             counted: (1, 2),
         };
         assert_eq!(differ(&one, &one), None);
-        let other = Decided {
+        let other = DecisionLog {
             extents: vec![(1, 2), (3, 4)],
             counted: (2, 6),
         };
@@ -312,7 +312,7 @@ mod tests {
             differ(&one, &other).as_deref(),
             Some("request 2: ours none, librbd's 3~4")
         );
-        let miscounted = Decided {
+        let miscounted = DecisionLog {
             counted: (1, 3),
             ..one.clone()
         };

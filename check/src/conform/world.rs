@@ -102,7 +102,7 @@ pub struct StreamState {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Done {
+pub struct EpisodeEffects {
     /// Decisions, in order.
     pub calls: Vec<Call>,
     /// Folios inserted, in order.
@@ -146,7 +146,7 @@ pub struct World {
     /// what the recording calls the state is taken from the windows.
     starts: Vec<u64>,
     maps: Vec<Option<Mapping>>,
-    done: Done,
+    done: EpisodeEffects,
     /// Which of the possible arrivals of a read the operation under way takes ([`World::arrivals`]), and how many there were.
     arrival: usize,
     possible: usize,
@@ -201,7 +201,7 @@ impl World {
                 .collect(),
             starts: vec![0; fds as usize],
             maps: (0..fds).map(|_| None).collect(),
-            done: Done::default(),
+            done: EpisodeEffects::default(),
             arrival: 0,
             possible: 1,
         }
@@ -222,8 +222,13 @@ impl World {
     ///
     /// # Errors
     /// It cannot be carried out, or the file has more folios than there is room for.
-    pub fn play(&mut self, op: &Op, act: Act, way: usize) -> Result<(Done, usize), String> {
-        self.done = Done::default();
+    pub fn play(
+        &mut self,
+        op: &Op,
+        act: Act,
+        way: usize,
+    ) -> Result<(EpisodeEffects, usize), String> {
+        self.done = EpisodeEffects::default();
         (self.arrival, self.possible) = (way, 1);
         let fd = op.fd as usize;
         match act {

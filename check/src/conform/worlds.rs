@@ -11,7 +11,7 @@
 //! Whether the neighbours of a page are there when its fault is tried again is a matter of time ([`World::play`]).
 
 use super::recording::{Act, Op, TABLE};
-use super::world::{Done, FAULT_AROUND, World};
+use super::world::{EpisodeEffects, FAULT_AROUND, World};
 use std::borrow::Cow;
 
 /// Worlds at a time. Once there are 64, a touch is played in the first way alone: all has arrived.
@@ -26,8 +26,8 @@ struct Outcome {
     /// Worlds that may come to these.
     room: usize,
     agreeing: Vec<World>,
-    done: Option<Done>,
-    differing: Option<(World, Done, String)>,
+    done: Option<EpisodeEffects>,
+    differing: Option<(World, EpisodeEffects, String)>,
 }
 
 impl Worlds {
@@ -45,8 +45,8 @@ impl Worlds {
         &mut self,
         op: &Op,
         act: Act,
-        differs: impl Fn(&Done) -> Option<String>,
-    ) -> Result<(Done, Option<String>), String> {
+        differs: impl Fn(&EpisodeEffects) -> Option<String>,
+    ) -> Result<(EpisodeEffects, Option<String>), String> {
         let ops = self.placed(op, act);
         let mut outcome = Outcome {
             room: MAX_WORLDS.saturating_sub(self.0.len()),
@@ -126,7 +126,7 @@ impl Outcome {
         mut world: World,
         op: &Op,
         act: Act,
-        differs: &impl Fn(&Done) -> Option<String>,
+        differs: &impl Fn(&EpisodeEffects) -> Option<String>,
     ) -> Result<(), String> {
         let before = (self.room > 0 && world.may_vary(op, act)).then(|| world.clone());
         let (done, ways) = world.play(op, act, 0)?;
@@ -145,8 +145,8 @@ impl Outcome {
         &mut self,
         mut world: World,
         op: &Op,
-        done: Done,
-        differs: &impl Fn(&Done) -> Option<String>,
+        done: EpisodeEffects,
+        differs: &impl Fn(&EpisodeEffects) -> Option<String>,
     ) {
         world.evict(&op.evicted);
         match differs(&done) {

@@ -33,7 +33,7 @@ const MS: u64 = 1_000_000;
 
 /// A device to measure on.
 #[derive(Clone, Copy, Debug)]
-pub struct Chosen {
+pub struct DeviceChoice {
     /// Its figures, those before the change.
     pub preset: Preset,
     change: Change,
@@ -50,7 +50,7 @@ enum Change {
 ///
 /// # Errors
 /// [`SpecError::UnknownName`].
-pub fn find(name: &str) -> Result<Chosen, SpecError> {
+pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
     let net = |ms: u64, p99_ms: Option<u64>| NetModel {
         rtt_ns: ms * MS,
         rtt_p99_ns: p99_ms.map(|p99| p99 * MS),
@@ -61,7 +61,7 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
     };
     let with = |model: NetModel, change| {
         let preset = presets::find("object-near")?;
-        Ok(Chosen {
+        Ok(DeviceChoice {
             preset: Preset {
                 name: "evaluation",
                 model: Model::Net(model),
@@ -90,7 +90,7 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
         "tail" => with(net(15, Some(300)), Change::Never),
         "throttle" => {
             let chosen = with(net(15, None), Change::Never)?;
-            Ok(Chosen {
+            Ok(DeviceChoice {
                 preset: Preset {
                     throttle: Some(THROTTLE),
                     ..chosen.preset
@@ -98,14 +98,14 @@ pub fn find(name: &str) -> Result<Chosen, SpecError> {
                 ..chosen
             })
         }
-        _ => Ok(Chosen {
+        _ => Ok(DeviceChoice {
             preset: *presets::find(name)?,
             change: Change::Never,
         }),
     }
 }
 
-impl Chosen {
+impl DeviceChoice {
     /// An idle device. `bytes` is what the workload reads: the change comes when half as many were submitted.
     #[must_use]
     pub fn build(&self, seed: u64, bytes: u64) -> Box<dyn Device> {
@@ -117,7 +117,7 @@ impl Chosen {
                     ..self.preset
                 }
                 .build(seed);
-                Box::new(Changing {
+                Box::new(ChangingDevice {
                     first: self.preset.build(seed),
                     second,
                     left: bytes / 2,
@@ -159,13 +159,13 @@ impl Chosen {
 }
 
 /// Two devices, the second after this many bytes.
-struct Changing {
+struct ChangingDevice {
     first: Box<dyn Device>,
     second: Box<dyn Device>,
     left: u64,
 }
 
-impl Device for Changing {
+impl Device for ChangingDevice {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let device = if self.left > 0 {
             &mut self.first

@@ -96,7 +96,7 @@ pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures
 #[must_use]
 pub fn simulate(
     workload: &Workload,
-    device: &devices::Chosen,
+    device: &devices::DeviceChoice,
     key: &Key,
     policy: &PolicySpec,
 ) -> Figures {
@@ -137,7 +137,7 @@ pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
     u128::from(figures.unused_bytes) <= most
 }
 
-fn config(cell: &Cell, device: &devices::Chosen, page: u64) -> Config {
+fn config(cell: &Cell, device: &devices::DeviceChoice, page: u64) -> Config {
     let page = PageSize::new(page)
         .unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
     let mut config = Config::new(page, cell.cache);

@@ -17,12 +17,12 @@ use foreread_sim::rng::Rng;
 use std::ops::ControlFlow;
 
 /// A run that is over; none where its row is left out.
-pub type Done = (Key, Option<Figures>);
+pub type FinishedRun = (Key, Option<Figures>);
 
 pub type Measure<'a> = &'a (dyn Fn(&Key) -> Result<Option<Figures>, SpecError> + Sync);
 
 /// What is called with each run that is over; it may stop the schedule.
-pub type Each<'a> = &'a mut (dyn FnMut(Done) -> ControlFlow<()> + Send);
+pub type Each<'a> = &'a mut (dyn FnMut(FinishedRun) -> ControlFlow<()> + Send);
 
 /// Seed of the order of the cells.
 const ORDER: u64 = 1;

@@ -46,7 +46,7 @@ const MEAN: &str = "mean of runs that are checked one by one in the table of the
 const OTHER_LABELS: &str = "the same runs under the other labels, counted under the script's";
 
 /// A sweep and the model of its device.
-pub struct Modelled<'a> {
+pub struct SweepModel<'a> {
     preset: &'a Preset,
     disk: DiskModel,
     labels: Labels,
@@ -54,18 +54,18 @@ pub struct Modelled<'a> {
     points: Vec<(u64, f64)>,
 }
 
-impl<'a> Modelled<'a> {
+impl<'a> SweepModel<'a> {
     /// The preset must be a device that does one command after the other; none where it is not.
     #[must_use]
     pub fn new(
         preset: &'a Preset,
         labels: Labels,
         points: Vec<(u64, f64)>,
-    ) -> Option<Modelled<'a>> {
+    ) -> Option<SweepModel<'a>> {
         let Model::Disk(disk) = preset.model else {
             return None;
         };
-        Some(Modelled {
+        Some(SweepModel {
             preset,
             disk,
             labels,
@@ -75,13 +75,13 @@ impl<'a> Modelled<'a> {
 
     /// The rows of a device of [Wu 2010b].
     #[must_use]
-    pub fn of(sweep: &Sweep, preset: &'a Preset, labels: Labels) -> Option<Modelled<'a>> {
+    pub fn of(sweep: &Sweep, preset: &'a Preset, labels: Labels) -> Option<SweepModel<'a>> {
         let points = sweep
             .runs
             .iter()
             .map(|run| (run.kib(labels), run.mb_per_s()))
             .collect();
-        Modelled::new(preset, labels, points)
+        SweepModel::new(preset, labels, points)
     }
 
     /// What the model that was fitted to all rows makes of each: KiB and 10^6 bytes a second.

@@ -8,7 +8,7 @@ use super::published::wu_2010a::{
 };
 use super::published::wu_2010b::Labels;
 use super::runs::{Ask, Runs, bytes_per_s, mean, over, time_s};
-use super::sweep::Modelled;
+use super::sweep::SweepModel;
 use super::{FigureKind, Paper, ReproduceError, Row, Table, hits};
 use foreread_core::event::Event;
 use foreread_core::machine::{Config, Machine};
@@ -104,7 +104,7 @@ fn x25_m(runs: &Runs<'_>) -> Result<Table, ReproduceError> {
         .iter()
         .map(|(kib, [a, b])| (*kib, f64::midpoint(*a as f64, *b as f64)))
         .collect();
-    let modelled = Modelled::new(preset, Labels::Script, points).ok_or_else(|| {
+    let modelled = SweepModel::new(preset, Labels::Script, points).ok_or_else(|| {
         ReproduceError::Asked("x25-m is not a device of one command at a time".to_string())
     })?;
     let mut rows = modelled.rows(Some(AGAIN));

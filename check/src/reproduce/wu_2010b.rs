@@ -9,7 +9,7 @@
 
 use super::published::wu_2010b::{LIMITS, LIMITS_LATER, Labels, Run, SWEEPS, Sweep};
 use super::runs::{Runs, over};
-use super::sweep::{Modelled, PLATEAU, part_of_marks, plateau};
+use super::sweep::{PLATEAU, SweepModel, part_of_marks, plateau};
 use super::{FigureKind, Paper, ReproduceError, Row, Table, blkid};
 use foreread_core::policy::capacity::Cap;
 use foreread_report::number;
@@ -61,7 +61,7 @@ fn modelled(
     runs: &Runs<'_>,
     sweep: &Sweep,
     labels: Labels,
-) -> Result<Modelled<'static>, ReproduceError> {
+) -> Result<SweepModel<'static>, ReproduceError> {
     let preset = runs.preset(sweep.preset)?;
     let not_serial = || {
         ReproduceError::Asked(format!(
@@ -69,7 +69,7 @@ fn modelled(
             preset.name
         ))
     };
-    Modelled::of(sweep, preset, labels).ok_or_else(not_serial)
+    SweepModel::of(sweep, preset, labels).ok_or_else(not_serial)
 }
 
 /// Which labels one cost and one rate can explain.

@@ -4,7 +4,7 @@ use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use crate::traces::{refused, size_of};
-use foreread_attach::planning::{Planned, of_headers, of_traces};
+use foreread_attach::planning::{PlanReport, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
 use foreread_plan::Plan;
 use foreread_plan::layout::Format;
@@ -90,9 +90,9 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     let planned = match args.format {
         Some(format) => {
             let plan = of_headers(format, &args.inputs, &Names::new(args.tensors.clone()));
-            Planned {
+            PlanReport {
                 plan: plan.map_err(|error| Fail::Input(error.to_string()))?,
-                ..Planned::default()
+                ..PlanReport::default()
             }
         }
         None => {

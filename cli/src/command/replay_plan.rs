@@ -14,9 +14,9 @@ use crate::fail::{Fail, note, say};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use crate::traces::size_of;
-use foreread_attach::warm::{Budget, FillSettings, Filled, Filler, Judged, judge};
+use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
 use foreread_observe::record::RecordError;
-use foreread_observe::record::live::{RecordOptions, Running, Target, start};
+use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
 use foreread_pagecache::program;
 use foreread_plan::text;
 use serde_json::json;
@@ -143,7 +143,7 @@ enum Program {
     None,
     Plain(Child),
     /// Recorded for the report.
-    Recorded(Option<Box<Running>>),
+    Recorded(Option<Box<ActiveRecording>>),
 }
 
 /// How it ended.
@@ -198,7 +198,7 @@ impl Program {
     }
 
     /// What the recording says of the plan, where there is one.
-    fn judge(&mut self, filled: &Filled) -> Option<Judged> {
+    fn judge(&mut self, filled: &FillReport) -> Option<FetchUse> {
         let Program::Recorded(running) = self else {
             return None;
         };
@@ -240,7 +240,7 @@ fn wait(
     }
 }
 
-fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
+fn in_words(filled: &FillReport, judged: Option<&FetchUse>) -> String {
     let counts = filled.counts;
     let mut text = format!("foreread: of {} planned: ", size_of(counts.planned_bytes));
     if filled.has_nothing() {
@@ -293,8 +293,13 @@ fn in_words(filled: &Filled, judged: Option<&Judged>) -> String {
     text
 }
 
-fn to_json(plan: &Path, filled: &Filled, judged: Option<&Judged>, code: Option<u8>) -> String {
-    let Filled { counts, .. } = filled;
+fn to_json(
+    plan: &Path,
+    filled: &FillReport,
+    judged: Option<&FetchUse>,
+    code: Option<u8>,
+) -> String {
+    let FillReport { counts, .. } = filled;
     let whole = json!({
         "schema": "foreread.replay/1",
         "plan": plan.display().to_string(),

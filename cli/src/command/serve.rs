@@ -14,7 +14,7 @@ use foreread::Reader;
 use foreread::front::nbd::NbdTls;
 use foreread::front::nbd::{self, Listen, NbdSettings, NbdStop, Server, ServerCounts};
 use foreread::source::SourceName;
-use foreread_attach::warm::engine::{Following, ranges_for};
+use foreread_attach::warm::engine::{PlanFollower, ranges_for};
 use listenfd::ListenFd;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -210,7 +210,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 }
 
 /// Begins to read a plan ahead.
-fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<Following, Fail> {
+fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower, Fail> {
     let opened = foreread_plan::text::open(plan).map_err(|error| Fail::Input(error.to_string()))?;
     let names = [
         args.export.clone(),
@@ -238,7 +238,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<Following, F
     let another = reader
         .try_clone()
         .map_err(|error| Fail::Input(error.to_string()))?;
-    let started = Following::start(another, ranges, args.cache);
+    let started = PlanFollower::start(another, ranges, args.cache);
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
 

@@ -48,7 +48,7 @@ struct Part {
 
 /// A run of reads, each of which begins where the one before it ended.
 #[derive(Default)]
-struct Stream {
+struct AmpStream {
     /// Up to where has been read ahead.
     end: u64,
     p: u64,
@@ -64,11 +64,11 @@ struct Stream {
 struct Amp {
     max: u64,
     /// By the place where the next read is expected.
-    streams: BTreeMap<u64, Stream>,
+    streams: BTreeMap<u64, AmpStream>,
     clock: u64,
 }
 
-impl Stream {
+impl AmpStream {
     /// A read from `start` to `end` goes on with it; `waiting`: its first byte is in flight.
     fn advance(&mut self, start: u64, end: u64, waiting: bool, max: u64) {
         let len = end - start;
@@ -146,10 +146,10 @@ impl Policy for Amp {
             plan.why = Some(Why::NoHistory);
             return self.remember(
                 end,
-                Stream {
+                AmpStream {
                     end,
                     clock: self.clock,
-                    ..Stream::default()
+                    ..AmpStream::default()
                 },
             );
         };
@@ -199,7 +199,7 @@ impl Policy for Amp {
 
 impl Amp {
     /// Keeps a stream whose next read is expected at `pos`; the one that was read longest ago makes room.
-    fn remember(&mut self, pos: u64, stream: Stream) {
+    fn remember(&mut self, pos: u64, stream: AmpStream) {
         if self.streams.len() >= MAX_STREAMS {
             let oldest = self
                 .streams
@@ -241,12 +241,12 @@ mod tests {
 
     const KIB: u64 = 1024;
 
-    fn stream(p: u64, g: u64) -> Stream {
-        let mut stream = Stream {
+    fn stream(p: u64, g: u64) -> AmpStream {
+        let mut stream = AmpStream {
             p,
             g,
             end: 128 * KIB,
-            ..Stream::default()
+            ..AmpStream::default()
         };
         stream.fetch(&mut Plan::default());
         stream

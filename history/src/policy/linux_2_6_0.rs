@@ -13,7 +13,7 @@
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.5; a page fault reads its page alone. Known wrong, as it was: large
 //! random reads shrink the window away, and then go page by page, waiting for each ([Bhattacharya 2003]).
 
-use super::two_windows::{MIN, Reader, Telling};
+use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{
     Info, Scope,
     ondemand::{MAX, PAGE},
@@ -22,7 +22,7 @@ use foreread_core::policy::{
 /// The windows see each page as it is read.
 struct EachPage;
 
-impl Telling for EachPage {
+impl WindowVariant for EachPage {
     const ANNOUNCES: bool = false;
 }
 

@@ -10,16 +10,16 @@
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.3, [Bhattacharya 2003] (the state that its patch mends). Known wrong, as it was:
 //! the request is known as a whole, and yet, once the window has shrunk away, it goes out one page at a time.
 
-use super::two_windows::{MIN, Reader, Telling};
+use super::two_windows::{MIN, Reader, WindowVariant};
 use foreread_core::policy::{
     Info, Scope,
     ondemand::{MAX, PAGE},
 };
 
 /// The windows see all pages of a request before it is read.
-struct Announced;
+struct WholeRequest;
 
-impl Telling for Announced {
+impl WindowVariant for WholeRequest {
     const ANNOUNCES: bool = true;
 }
 
@@ -30,5 +30,5 @@ pub static INFO: Info = Info {
     scope: Scope::Open,
     page_bytes: Some(PAGE),
     params: &[MAX, MIN],
-    build: |v| Box::new(Reader::new(v[0], v[1], Announced)),
+    build: |v| Box::new(Reader::new(v[0], v[1], WholeRequest)),
 };

@@ -11,7 +11,7 @@
 //! that its author names, in a reading of our own since it was never written: the request turns readahead on again as
 //! a whole, so none of its pages is then taken for an evicted one, and a page missed while it is off counts nothing.
 
-use super::two_windows::{MIN, Reader, Telling, TwoWindows, start_reading};
+use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{
     Ask, Info, Param, Plan, Scope, Unit, Why,
     ondemand::{MAX, PAGE},
@@ -19,11 +19,11 @@ use foreread_core::policy::{
 use std::ops::Range;
 
 /// What turns the windows on again.
-struct Fixed {
+struct PatchedRequest {
     request_size: bool,
 }
 
-impl Telling for Fixed {
+impl WindowVariant for PatchedRequest {
     const ANNOUNCES: bool = true;
 
     fn announced(
@@ -71,7 +71,7 @@ pub static INFO: Info = Info {
         Box::new(Reader::new(
             v[0],
             v[1],
-            Fixed {
+            PatchedRequest {
                 request_size: v[2] == 1,
             },
         ))

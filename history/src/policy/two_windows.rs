@@ -10,7 +10,7 @@
 //!       current: walked now   ahead: read when the walk in the current one began
 //! ```
 //!
-//! A version says when the windows see a page: [`Telling`]. Hints are the same in all three (1.4): WILLNEED
+//! A version says when the windows see a page: [`WindowVariant`]. Hints are the same in all three (1.4): WILLNEED
 //! reads what it names, and no other is known; `max` stays what it is.
 //!
 //! Source: docs/spec/linux-readahead.md 1.1 to 1.4. Not here: a congested device; the limit of forced reads by free memory.
@@ -218,7 +218,7 @@ pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> boo
 }
 
 /// What differs between the versions.
-pub trait Telling: Send {
+pub trait WindowVariant: Send {
     /// The windows see all pages of a request before it is read; else each as it is read.
     const ANNOUNCES: bool;
 
@@ -244,7 +244,7 @@ pub struct Reader<T> {
     telling: T,
 }
 
-impl<T: Telling> Reader<T> {
+impl<T: WindowVariant> Reader<T> {
     /// A fresh one; both sizes in bytes.
     pub fn new(max: u64, min: u64, telling: T) -> Reader<T> {
         Reader {
@@ -254,7 +254,7 @@ impl<T: Telling> Reader<T> {
     }
 }
 
-impl<T: Telling> Policy for Reader<T> {
+impl<T: WindowVariant> Policy for Reader<T> {
     fn demand_mode(&self) -> DemandMode {
         DemandMode::PageSerial
     }

@@ -36,7 +36,7 @@ const MAX_REAP_NS: u64 = 2_000_000_000;
 const LATE_PART: u64 = 8;
 
 /// A run of reads.
-struct Stream {
+struct ZfetchStream {
     /// Where the next read is expected.
     pos: u64,
     /// Up to where has been read ahead.
@@ -51,10 +51,10 @@ struct Stream {
 struct Zfetch {
     min: u64,
     max: u64,
-    streams: Vec<Stream>,
+    streams: Vec<ZfetchStream>,
 }
 
-impl Stream {
+impl ZfetchStream {
     /// The distance after a hit of `len` bytes; `late`: a prefetch came too late for it.
     fn grow(&mut self, len: u64, late: bool, min: u64, max: u64) {
         self.distance = if self.hits == 0 {
@@ -115,14 +115,14 @@ impl Zfetch {
     /// A stream whose next read is expected at `pos`, if there is room for it.
     fn begin(&mut self, pos: u64, now: Nanos) {
         if self.streams.len() >= MAX_STREAMS {
-            let may_go = |s: &Stream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;
+            let may_go = |s: &ZfetchStream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;
             let going = self.streams.iter().enumerate().filter(|(_, s)| may_go(s));
             let Some((at, _)) = going.min_by_key(|(_, s)| (s.hits > 0, s.at)) else {
                 return;
             };
             self.streams.swap_remove(at);
         }
-        self.streams.push(Stream {
+        self.streams.push(ZfetchStream {
             pos,
             end: pos,
             distance: 0,
@@ -173,7 +173,7 @@ mod tests {
     /// The example of the header.
     #[test]
     fn the_distance_doubles_and_then_waits_for_lateness() {
-        let mut stream = Stream {
+        let mut stream = ZfetchStream {
             pos: 0,
             end: 0,
             distance: 0,

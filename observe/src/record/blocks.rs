@@ -8,7 +8,7 @@
 //!   add_to_page_cache dev 0:45 ino 0x700000    0:45 is a mount (NFS)                       ──► a file
 //! ```
 
-use super::names::Named;
+use super::names::FoundName;
 use foreread_os::host::{DeviceNumber, Host};
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Debug, Default)]
 pub(super) struct BlockDevices {
     /// By the number that their inodes have.
-    known: HashMap<u64, Named>,
+    known: HashMap<u64, FoundName>,
     /// Numbers of the file systems that are mounted.
     mounted: HashSet<u32>,
 }
@@ -33,7 +33,7 @@ impl BlockDevices {
         let known = host.block_nodes().into_iter().map(|node| {
             let inode = u64::from(kernel_number(node.number));
             let (path, size) = (node.path, node.size);
-            (inode, Named { path, size })
+            (inode, FoundName { path, size })
         });
         BlockDevices {
             known: known.collect(),
@@ -47,7 +47,7 @@ impl BlockDevices {
     }
 
     /// Where it is, and how large.
-    pub(super) fn get(&self, place: FileKey) -> Option<&Named> {
+    pub(super) fn get(&self, place: FileKey) -> Option<&FoundName> {
         let (major, _) = place.device();
         self.known
             .get(&place.ino)

@@ -105,7 +105,7 @@ pub const NEEDED: &[&str] = &[
 ];
 
 /// How to read an event.
-pub(super) struct Known {
+pub(super) struct EventLayout {
     kind: EventKind,
     fields: Vec<Field>,
 }
@@ -114,7 +114,7 @@ pub(super) struct Known {
 #[derive(Default)]
 pub struct Decoder {
     /// By the number of the event.
-    pub(super) known: Vec<Option<Known>>,
+    pub(super) known: Vec<Option<EventLayout>>,
     /// The event of a program that is begun, and its field of the program's path.
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
@@ -181,7 +181,7 @@ impl Decoder {
         if self.known.len() <= id {
             self.known.resize_with(id + 1, || None);
         }
-        self.known[id] = Some(Known { kind, fields });
+        self.known[id] = Some(EventLayout { kind, fields });
     }
 
     /// The event in `bytes`; nothing where it is none of ours.

@@ -14,7 +14,7 @@ use super::names::Finder;
 use super::processes::{
     before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
 };
-use super::{Before, Captured, RecordError, SwitchedOff};
+use super::{Before, Capture, RecordError, SwitchedOff};
 use crate::tracefs::{self, Instance, now_ns};
 use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
@@ -66,7 +66,7 @@ pub enum Target {
 }
 
 /// A recording under way.
-pub struct Running {
+pub struct ActiveRecording {
     instance: Arc<Instance>,
     root: tracefs::Root,
     decoder: Decoder,
@@ -79,7 +79,7 @@ pub struct Running {
     stop: Arc<OwnedFd>,
     /// The end has begun: from now on recording may be off.
     ending: Arc<AtomicBool>,
-    drain: JoinHandle<Result<Drained, RecordError>>,
+    drain: JoinHandle<Result<DrainedEvents, RecordError>>,
     finder: Finder,
     /// The thread that looks what is open, where names are looked for.
     namer: Option<Task<()>>,
@@ -109,7 +109,7 @@ pub fn possible() -> Result<tracefs::Root, RecordError> {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
-pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
+pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, RecordError> {
     let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
     let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
@@ -156,7 +156,7 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
             return Err(error);
         }
     };
-    let Begun {
+    let RecordingStart {
         child,
         joined,
         pid,
@@ -164,7 +164,7 @@ pub fn start(asked: &RecordOptions) -> Result<Running, RecordError> {
         settled_ns,
         roots,
     } = begun;
-    Ok(Running {
+    Ok(ActiveRecording {
         instance,
         root,
         decoder,
@@ -208,7 +208,7 @@ fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
 }
 
 impl Drain {
-    fn run(mut self) -> Result<Drained, RecordError> {
+    fn run(mut self) -> Result<DrainedEvents, RecordError> {
         let mut off = None;
         let mut rest = (self.per_cpu_kb > FIRST_BUFFER_KB).then_some(self.per_cpu_kb);
         let mut growth = None;
@@ -235,7 +235,7 @@ impl Drain {
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
-        Ok(Drained {
+        Ok(DrainedEvents {
             spill: self.spill,
             off,
             cpu_seconds,
@@ -253,13 +253,13 @@ fn switched_off(instance: &Instance, began_ns: u64, is_ending: &AtomicBool) -> O
     })
 }
 
-struct Drained {
+struct DrainedEvents {
     spill: Spill,
     off: Option<SwitchedOff>,
     cpu_seconds: f64,
 }
 
-struct Begun {
+struct RecordingStart {
     child: Option<Child>,
     joined: Option<OwnedFd>,
     pid: u32,
@@ -268,7 +268,7 @@ struct Begun {
     roots: Vec<PathBuf>,
 }
 
-fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
+fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, RecordError> {
     match target {
         Target::Command(words) => {
             let mut roots: Vec<PathBuf> = words.iter().skip(1).map(PathBuf::from).collect();
@@ -288,7 +288,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
                 ignored: true,
             }];
             unsure(&mut before);
-            Ok(Begun {
+            Ok(RecordingStart {
                 pid: child.id(),
                 child: Some(child),
                 joined: None,
@@ -303,7 +303,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<Begun, RecordError> {
 }
 
 /// Follows a process that runs, with all that it has begun.
-fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
+fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, RecordError> {
     let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let joined = joined
         .and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok())
@@ -318,7 +318,7 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
     let roots = fs::read_link(format!("/proc/{pid}/cwd"))
         .into_iter()
         .collect();
-    Ok(Begun {
+    Ok(RecordingStart {
         child: None,
         joined: Some(joined),
         pid,
@@ -329,7 +329,7 @@ fn join(instance: &Instance, pid: u32) -> Result<Begun, RecordError> {
 }
 
 /// Follows every process but this one. What this one reads would be events, which it reads, and so on.
-fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
+fn join_all(instance: &Instance) -> Result<RecordingStart, RecordError> {
     let pid = std::process::id();
     instance.set("options/event-fork", "1")?;
     let own: Vec<String> = threads_of(pid).iter().map(u32::to_string).collect();
@@ -339,7 +339,7 @@ fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
     // Kernel threads have nothing open.
     before.retain(|one| one.shares.is_some() || !one.descriptors.is_empty());
     unsure(&mut before);
-    Ok(Begun {
+    Ok(RecordingStart {
         child: None,
         joined: None,
         pid,
@@ -349,7 +349,7 @@ fn join_all(instance: &Instance) -> Result<Begun, RecordError> {
     })
 }
 
-impl Running {
+impl ActiveRecording {
     /// The process that is followed.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -392,7 +392,7 @@ impl Running {
     ///
     /// # Errors
     /// There was no room for the events.
-    pub fn finish(self) -> Result<Captured, RecordError> {
+    pub fn finish(self) -> Result<Capture, RecordError> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         let off_now = switched_off(&self.instance, self.began_ns, &self.ending);
         self.ending.store(true, Ordering::SeqCst);
@@ -401,7 +401,7 @@ impl Running {
             self.instance.set("tracing_on", "0")?;
         }
         rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
-        let Drained {
+        let DrainedEvents {
             mut spill,
             off,
             cpu_seconds,
@@ -418,7 +418,7 @@ impl Running {
             cost.ok()
         });
         // Without a thread the instance goes now, and what an event costs is not known.
-        let ending = Ending(ending.ok());
+        let ending = InstanceRemoval(ending.ok());
         closed?;
         let looked = self
             .namer
@@ -426,7 +426,7 @@ impl Running {
         let until = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |now| now.as_nanos() as i128);
-        Ok(Captured {
+        Ok(Capture {
             ending,
             spill,
             decoder: Arc::new(self.decoder),
@@ -446,9 +446,9 @@ impl Running {
 }
 
 /// An instance that is being taken away: it is gone when this is.
-pub struct Ending(Option<JoinHandle<Option<f64>>>);
+pub struct InstanceRemoval(Option<JoinHandle<Option<f64>>>);
 
-impl Ending {
+impl InstanceRemoval {
     /// What an event costs here, in nanoseconds, where it could be measured; waits for the end.
     pub fn event_ns(&mut self) -> Option<f64> {
         // A panic is not reported: the next run removes what is left.
@@ -456,7 +456,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for InstanceRemoval {
     fn drop(&mut self) {
         self.event_ns();
     }

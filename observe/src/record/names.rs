@@ -41,7 +41,7 @@ const USUAL: [&str; 10] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct FoundName {
     pub path: PathBuf,
     /// Its size in bytes, when it was looked at.
     pub size: u64,
@@ -49,8 +49,8 @@ pub struct Named {
 
 /// The names that were found, and where to look for others.
 #[derive(Debug, Default)]
-struct Known {
-    found: HashMap<FileKey, Named>,
+struct NameIndex {
+    found: HashMap<FileKey, FoundName>,
     /// Folders where a search may begin.
     roots: Vec<PathBuf>,
 }
@@ -58,7 +58,7 @@ struct Known {
 /// Finds names. Clones share what was found.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<NameIndex>>,
     /// Files and entries of folders that were looked at: it moves as long as file systems answer.
     looked: Arc<AtomicU64>,
 }
@@ -108,7 +108,7 @@ fn place(path: &Path, flags: AtFlags) -> Option<(FileKey, u64)> {
 }
 
 impl Finder {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, NameIndex> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +132,7 @@ impl Finder {
 
     /// The name of a file.
     #[must_use]
-    pub fn get(&self, place: FileKey) -> Option<Named> {
+    pub fn get(&self, place: FileKey) -> Option<FoundName> {
         self.known().found.get(&place).cloned()
     }
 
@@ -150,7 +150,7 @@ impl Finder {
         self.known()
             .found
             .entry(place)
-            .or_insert(Named { path, size });
+            .or_insert(FoundName { path, size });
     }
 
     /// Looks at what these processes have open and mapped. Those that are gone have nothing.

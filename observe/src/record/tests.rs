@@ -5,7 +5,7 @@
 
 use super::live::{RecordOptions, Target, start};
 use super::names::place_of;
-use super::{Captured, RecordError};
+use super::{Capture, RecordError};
 use foreread_core::event::Advice;
 use foreread_trace::follow::Learned;
 use foreread_trace::follow::call::ENTRIES;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// File, what, offset, bytes that came (of a hint its length).
-type Done = (&'static str, Op, u64, u64);
+type FileAccess = (&'static str, Op, u64, u64);
 
 /// What a kernel does not have (`open` and `dup2` on arm64) is done by what it has instead.
 const PROGRAM: &str = r#"
@@ -116,7 +116,7 @@ fcntl.fcntl(g, fcntl.F_SETFD, 0)
 os.execv(sys.executable, [sys.executable, '-S', '-c', f'import os; os.read({e}, 23); os.read({g}, 24)'])
 "#;
 
-fn what_it_did() -> Vec<Done> {
+fn what_it_did() -> Vec<FileAccess> {
     let read = |offset, bytes| ("data", Op::Read, offset, bytes);
     let hint = |advice, offset, bytes| ("data", Op::Hint(advice), offset, bytes);
     let write = |offset, bytes| ("out", Op::Write, offset, bytes);
@@ -164,7 +164,7 @@ fn what_it_did() -> Vec<Done> {
 }
 
 /// Follows what was captured, twice; gives what was done to the three files.
-fn done(captured: &Captured, folder: &Path) -> Vec<Done> {
+fn done(captured: &Capture, folder: &Path) -> Vec<FileAccess> {
     let files =
         ["data", "out", "map"].map(|name| (place_of(&folder.join(name)).expect("a file").0, name));
     let names = || -> super::Names {

@@ -8,7 +8,7 @@
 //!   a reader is at the version of its latest error; an older one must never come again
 //! ```
 
-use super::Broken;
+use super::BrokenPromise;
 use super::storage::Storage;
 use crate::{FaultAction, Faulty, pattern};
 use foreread::source::Io;
@@ -217,7 +217,7 @@ struct World {
 ///
 /// # Errors
 /// What was not as it should be.
-pub fn engine(story: &Story, planted: bool) -> Result<(), Broken> {
+pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
     let mut world = World::new(story, planted)?;
     for (n, op) in story.ops.iter().enumerate() {
         world
@@ -247,7 +247,7 @@ pub fn engine(story: &Story, planted: bool) -> Result<(), Broken> {
 }
 
 impl World {
-    fn new(story: &Story, forgets: bool) -> Result<World, Broken> {
+    fn new(story: &Story, forgets: bool) -> Result<World, BrokenPromise> {
         let bytes = pattern(0, story.size as usize, 0);
         let storage = Arc::new(Storage::new(&bytes, story.file, forgets)?);
         let next_faults: Arc<Mutex<VecDeque<FaultAction>>> = Arc::default();
@@ -297,7 +297,7 @@ impl World {
         })
     }
 
-    fn step(&mut self, op: &Op) -> Result<(), Broken> {
+    fn step(&mut self, op: &Op) -> Result<(), BrokenPromise> {
         match *op {
             Op::Read {
                 reader,
@@ -378,7 +378,7 @@ impl World {
         bytes
     }
 
-    fn read(&mut self, reader: usize, offset: u64, len: usize) -> Result<(), Broken> {
+    fn read(&mut self, reader: usize, offset: u64, len: usize) -> Result<(), BrokenPromise> {
         let mut buf = vec![0xee; len];
         let known = self.readers[reader].1;
         match self.readers[reader].0.read_at(&mut buf, offset) {
@@ -420,7 +420,13 @@ impl World {
         }
     }
 
-    fn write(&mut self, reader: usize, offset: u64, len: usize, byte: u8) -> Result<(), Broken> {
+    fn write(
+        &mut self,
+        reader: usize,
+        offset: u64,
+        len: usize,
+        byte: u8,
+    ) -> Result<(), BrokenPromise> {
         let bytes = vec![byte; len];
         match self.readers[reader].0.write_at(&bytes, offset) {
             Ok(()) => {
@@ -455,7 +461,7 @@ impl World {
     }
 
     /// The reader got the error of a change: there has to be one that it did not know of.
-    fn told(&mut self, reader: usize) -> Result<(), Broken> {
+    fn told(&mut self, reader: usize) -> Result<(), BrokenPromise> {
         let known = self.readers[reader].1;
         if known + 1 >= self.versions.len() {
             return Err(format!(

@@ -2,7 +2,7 @@
 //!
 //! Never: trusts the codec about the codec; rules and framing are stated here once more.
 
-use super::Broken;
+use super::BrokenPromise;
 use crate::{check, fill};
 use foreread::front::nbd::{Listen, NbdSettings, Server};
 use foreread::nbd::handshake::{Handshake, MAX_OPTION_BYTES, MAX_OPTIONS, Then, TlsOffer};
@@ -21,7 +21,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// The handshake wants too much, does not end, or answers what is no answer.
-pub fn handshake(data: &[u8]) -> Result<(), Broken> {
+pub fn handshake(data: &[u8]) -> Result<(), BrokenPromise> {
     let export = Export {
         name: "disk".into(),
         description: "d".repeat(50),
@@ -84,7 +84,7 @@ fn wire_u64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 /// Whether these bytes are whole replies to options.
-fn replies(mut bytes: &[u8]) -> Result<(), Broken> {
+fn replies(mut bytes: &[u8]) -> Result<(), BrokenPromise> {
     while !bytes.is_empty() {
         let whole = wire_u64(bytes, 0) == Some(wire::OPTION_REPLY_MAGIC) && bytes.len() >= 20;
         let len = if whole {
@@ -104,7 +104,7 @@ fn replies(mut bytes: &[u8]) -> Result<(), Broken> {
 ///
 /// # Errors
 /// A request is not read as it was written, or a rule is not kept.
-pub fn requests(data: &[u8]) -> Result<(), Broken> {
+pub fn requests(data: &[u8]) -> Result<(), BrokenPromise> {
     let Some((&[kind, size], rest)) = data.split_first_chunk::<2>() else {
         return Ok(());
     };
@@ -209,7 +209,7 @@ fn server() -> &'static PathBuf {
 ///
 /// # Errors
 /// An answer too many, too few, of a wrong form, or with a wrong byte.
-pub fn conversation(data: &[u8]) -> Result<(), Broken> {
+pub fn conversation(data: &[u8]) -> Result<(), BrokenPromise> {
     let io = |error: std::io::Error| format!("the socket: {error}");
     let mut stream = UnixStream::connect(server()).map_err(io)?;
     stream
@@ -296,7 +296,7 @@ fn expected(mut data: &[u8]) -> Vec<Due> {
     due
 }
 
-fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), Broken> {
+fn compare(mut due: Vec<Due>, mut answers: &[u8]) -> Result<(), BrokenPromise> {
     let all = due.len();
     while !answers.is_empty() {
         let Some((head, rest)) = answers.split_first_chunk::<16>() else {

@@ -7,7 +7,7 @@
 //!   engine ──► Storage ──► Mem, or FileSource ──► the file ◄── write, cut, copy, append: another program
 //! ```
 
-use super::Broken;
+use super::BrokenPromise;
 use foreread::source::{
     Alignment, Defaults, FileSource, Io, Mem, Source, SourceError, WritableSource, writing_of,
 };
@@ -35,7 +35,7 @@ enum Bytes {
 }
 
 impl Storage {
-    pub fn new(bytes: &[u8], is_file: bool, forgets: bool) -> Result<Storage, Broken> {
+    pub fn new(bytes: &[u8], is_file: bool, forgets: bool) -> Result<Storage, BrokenPromise> {
         let bytes = if is_file {
             file_of(bytes)?
         } else {
@@ -45,7 +45,7 @@ impl Storage {
     }
 
     /// Another program puts other bytes in its place: `cp`, which cuts the file off first, and then writes.
-    pub fn replace(&self, bytes: &[u8]) -> Result<(), Broken> {
+    pub fn replace(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
             Bytes::File { file, .. } => {
@@ -58,7 +58,7 @@ impl Storage {
     }
 
     /// Another program writes over all of it, or cuts it off; it does not become longer.
-    pub fn rewrite(&self, bytes: &[u8]) -> Result<(), Broken> {
+    pub fn rewrite(&self, bytes: &[u8]) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.replace(bytes.to_vec()),
             Bytes::File { file, .. } => {
@@ -72,7 +72,7 @@ impl Storage {
     }
 
     /// Another program makes `size` bytes longer.
-    pub fn append(&self, more: &[u8], size: u64) -> Result<(), Broken> {
+    pub fn append(&self, more: &[u8], size: u64) -> Result<(), BrokenPromise> {
         match &self.bytes {
             Bytes::Mem(mem) => mem.append(more),
             Bytes::File { file, .. } => file
@@ -82,7 +82,7 @@ impl Storage {
         self.later()
     }
 
-    fn later(&self) -> Result<(), Broken> {
+    fn later(&self) -> Result<(), BrokenPromise> {
         let Bytes::File { file, versions, .. } = &self.bytes else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl Storage {
     }
 }
 
-fn file_of(bytes: &[u8]) -> Result<Bytes, Broken> {
+fn file_of(bytes: &[u8]) -> Result<Bytes, BrokenPromise> {
     let made = rustix::fs::memfd_create("story", rustix::fs::MemfdFlags::CLOEXEC)
         .map_err(|errno| errno.to_string())?;
     let file = File::from(made);

@@ -37,7 +37,7 @@ const REMEDY: &str = "name another file with --resume";
 
 /// What the runs of a file have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RunsHeader {
     schema: String,
     foreread: String,
     build: String,
@@ -45,10 +45,10 @@ pub struct Header {
     trace: Option<String>,
 }
 
-impl Header {
-    pub fn new(design: Design, trace: Option<String>, build: String) -> Header {
+impl RunsHeader {
+    pub fn new(design: Design, trace: Option<String>, build: String) -> RunsHeader {
         let foreread = env!("CARGO_PKG_VERSION").to_string();
-        Header {
+        RunsHeader {
             schema: SCHEMA.to_string(),
             foreread,
             build,
@@ -57,8 +57,8 @@ impl Header {
         }
     }
 
-    fn difference(&self, other: &Header) -> Option<String> {
-        let trace = |header: &Header| {
+    fn difference(&self, other: &RunsHeader) -> Option<String> {
+        let trace = |header: &RunsHeader| {
             header
                 .trace
                 .clone()
@@ -92,7 +92,7 @@ struct RunLine {
 pub struct RunsFile {
     path: PathBuf,
     file: File,
-    header: Header,
+    header: RunsHeader,
     /// Whether the last header is that of this build.
     headed: bool,
     /// What was read, and whether it is of this build.
@@ -101,7 +101,7 @@ pub struct RunsFile {
 
 impl RunsFile {
     /// Opens a file, or makes it.
-    pub fn open(path: &Path, header: Header) -> Result<RunsFile, BenchError> {
+    pub fn open(path: &Path, header: RunsHeader) -> Result<RunsFile, BenchError> {
         let refused = |why: &str| refused(path, why, REMEDY);
         let io = |error: std::io::Error| refused(&error.to_string());
         // A link is not followed, and a pipe not waited for.
@@ -162,7 +162,7 @@ impl RunsFile {
             }
             let header = serde_json::from_str(line)
                 .ok()
-                .filter(|header: &Header| header.schema == SCHEMA);
+                .filter(|header: &RunsHeader| header.schema == SCHEMA);
             let Some(header) = header else {
                 let what = match number {
                     0 => "it is not a file of runs".to_string(),
@@ -285,8 +285,8 @@ mod tests {
         }
     }
 
-    fn header(build: &str) -> Header {
-        Header::new(Design::Fractional, None, build.to_string())
+    fn header(build: &str) -> RunsHeader {
+        RunsHeader::new(Design::Fractional, None, build.to_string())
     }
 
     fn said(result: Result<RunsFile, BenchError>) -> String {
@@ -330,7 +330,7 @@ mod tests {
             .expect("new")
             .append(&key("none", 1), None)
             .expect("written");
-        let other = |change: &dyn Fn(&mut Header)| {
+        let other = |change: &dyn Fn(&mut RunsHeader)| {
             let mut header = header("a");
             change(&mut header);
             said(RunsFile::open(&path, header))

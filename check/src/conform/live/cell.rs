@@ -12,7 +12,7 @@ use super::disk::Disk;
 use super::file_system::FileSystem;
 use super::patterns;
 use super::player::Helper;
-use super::record::{Header, Recorder, Written, kernel};
+use super::record::{Header, RecordCounts, Recorder, kernel};
 use super::tee::{Check, Tee};
 use super::trace::{self, Heard};
 use crate::conform::linux::Level;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// What is asked for: all combinations of the first three.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct CellSelection {
     pub file_systems: Vec<FileSystem>,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: Vec<u64>,
@@ -115,7 +115,7 @@ pub struct CellOutcome {
 
 /// What all came to.
 #[derive(Clone, Debug, Default)]
-pub struct Checked {
+pub struct CellOutcomes {
     /// Each combination.
     pub cells: Vec<CellOutcome>,
     /// What was wanted and could not be asked, and why.
@@ -127,12 +127,12 @@ pub struct Checked {
 /// # Errors
 /// This machine cannot, a file of ours could not be used, or `stop` was set.
 pub fn check(
-    wanted: &Wanted,
+    wanted: &CellSelection,
     stop: &AtomicBool,
     progress: &mut dyn Progress,
-) -> Result<Checked, LiveError> {
+) -> Result<CellOutcomes, LiveError> {
     let heard = ready(wanted)?;
-    let mut all = Checked::default();
+    let mut all = CellOutcomes::default();
     let mmap = mappings(wanted, heard, &mut all.left_out)?;
     let file_systems: Vec<_> = wanted
         .file_systems
@@ -162,7 +162,7 @@ pub fn check(
                 };
                 progress.stage(&format!("{nth} of {cells}: {}", cell.name()));
                 all.cells.push(compare(
-                    Listened { disk: &disk, heard },
+                    TracedDisk { disk: &disk, heard },
                     cell,
                     wanted,
                     stop,
@@ -179,7 +179,7 @@ pub fn check(
 
 /// With and without mappings, as far as there is a helper to map and a kernel to tell of it.
 fn mappings(
-    wanted: &Wanted,
+    wanted: &CellSelection,
     heard: Heard,
     left_out: &mut Vec<String>,
 ) -> Result<Vec<bool>, LiveError> {
@@ -206,7 +206,7 @@ fn fits(heard: Heard, file_system: FileSystem) -> bool {
 }
 
 /// Whether this machine and this user have what it takes, before anything is made; and what the kernel reports.
-fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
+fn ready(wanted: &CellSelection) -> Result<Heard, LiveError> {
     if !rustix::process::geteuid().is_root() {
         let what = "asking the running kernel needs root, for tracepoints and a loop device";
         return Err(LiveError::Cannot(format!(
@@ -239,16 +239,16 @@ fn ready(wanted: &Wanted) -> Result<Heard, LiveError> {
 
 /// A disk and the events of it that are recorded.
 #[derive(Clone, Copy)]
-struct Listened<'a> {
+struct TracedDisk<'a> {
     disk: &'a Disk,
     heard: Heard,
 }
 
 /// Records in another thread, on one CPU, and watches it.
 fn compare(
-    listened: Listened<'_>,
+    listened: TracedDisk<'_>,
     cell: Cell,
-    wanted: &Wanted,
+    wanted: &CellSelection,
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<CellOutcome, LiveError> {
@@ -282,9 +282,9 @@ fn compare(
 /// The recording of a cell.
 fn one<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    Listened { disk, heard }: Listened<'_>,
+    TracedDisk { disk, heard }: TracedDisk<'_>,
     cell: Cell,
-    wanted: &Wanted,
+    wanted: &CellSelection,
     tell: &dyn Fn(u64) -> Result<(), LiveError>,
 ) -> Result<CellOutcome, LiveError> {
     let Cell {
@@ -361,7 +361,7 @@ fn one<'scope>(
 fn header(
     disk: &Disk,
     cell: Cell,
-    wanted: &Wanted,
+    wanted: &CellSelection,
     found: &CellOutcome,
     ra_pages: u64,
 ) -> Result<Header, LiveError> {
@@ -386,7 +386,7 @@ impl CellOutcome {
         &mut self,
         part: &str,
         checks: Vec<(Level, Check<'_>)>,
-        written: Result<Written, LiveError>,
+        written: Result<RecordCounts, LiveError>,
         ended: Result<(), LiveError>,
     ) -> Result<(), LiveError> {
         for (nth, (level, check)) in checks.into_iter().enumerate() {

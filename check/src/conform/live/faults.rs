@@ -8,10 +8,10 @@ use crate::conform::recording::TABLE;
 use foreread_sim::rng::Rng;
 use std::ops::Range;
 
-type Episode = fn(&mut Rng, &mut Story);
+type DrawSteps = fn(&mut Rng, &mut Story);
 
 /// Their names in a recording.
-pub(super) const KINDS: [(&str, Episode); 10] = [
+pub(super) const KINDS: [(&str, DrawSteps); 10] = [
     ("mrand", random),
     ("mseq", sequential),
     ("mback", backward),

@@ -41,9 +41,9 @@ const LENGTHS: [u64; 26] = [
 pub(super) const PAGE: u64 = 4096;
 
 /// A pattern of reads.
-type Episode = fn(&mut Rng, &mut Story);
+type DrawSteps = fn(&mut Rng, &mut Story);
 
-const READS: [(&str, Episode); 16] = [
+const READS: [(&str, DrawSteps); 16] = [
     ("seq", sequential),
     ("inter", interleaved),
     ("stride", strided),
@@ -105,15 +105,15 @@ pub(super) fn reads(rng: &mut Rng) -> StepPlan {
 
 /// The next episode that needs the helper: page faults, or readahead(2).
 pub(super) fn faults(rng: &mut Rng) -> StepPlan {
-    let kinds: Vec<(&str, Episode)> = faults::KINDS
+    let kinds: Vec<(&str, DrawSteps)> = faults::KINDS
         .into_iter()
-        .chain([("ra2", readahead as Episode)])
+        .chain([("ra2", readahead as DrawSteps)])
         .collect();
     let (kind, draw) = kinds[rng.below(kinds.len() as u64) as usize];
     episode(rng, kind, draw)
 }
 
-fn episode(rng: &mut Rng, kind: &'static str, draw: Episode) -> StepPlan {
+fn episode(rng: &mut Rng, kind: &'static str, draw: DrawSteps) -> StepPlan {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
     let mut story = Story {
@@ -441,7 +441,7 @@ fn start_of_file(rng: &mut Rng, story: &mut Story) {
 
 fn mixed(rng: &mut Rng, story: &mut Story) {
     story.fds = 1 + rng.below(3) as u32;
-    let parts: [Episode; 6] = [
+    let parts: [DrawSteps; 6] = [
         sequential,
         sparse,
         backward,

@@ -87,7 +87,7 @@ struct Answer {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct RecordCounts {
     pub operations: u64,
     pub episodes: u64,
     /// Episodes cut short by a disturbance.
@@ -174,8 +174,8 @@ impl<'a> Recorder<'a> {
         wanted: u64,
         mut next: impl FnMut() -> StepPlan,
         tell: &mut dyn FnMut(u64) -> Result<(), LiveError>,
-    ) -> Result<Written, LiveError> {
-        let mut written = Written::default();
+    ) -> Result<RecordCounts, LiveError> {
+        let mut written = RecordCounts::default();
         line(out, header)?;
         while written.operations < wanted {
             let mut plan = next();

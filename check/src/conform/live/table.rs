@@ -2,7 +2,7 @@
 //!
 //! Never: says less than the JSON about a difference.
 
-use super::{CellOutcome, Checked, Heard};
+use super::{CellOutcome, CellOutcomes, Heard};
 use foreread_report::table::TextTable;
 use std::fmt::Write;
 
@@ -26,8 +26,8 @@ const NO_EVENTS: &str = "\nNot compared, for lack of tracepoints: all but the pa
 
 /// The verdict, the table with its sums, each first difference, and what was left out.
 #[must_use]
-pub fn table(kernel: &str, seed: u64, checked: &Checked) -> String {
-    let Checked { cells, left_out } = checked;
+pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
+    let CellOutcomes { cells, left_out } = checked;
     let mut grid = TextTable::new([0, 2, 7])
         .wide()
         .head(COLUMNS)
