@@ -10,7 +10,7 @@ const INFO: &str = "pub static INFO: Info = Info {";
 /// Lines of a function.
 const MAX_FN_LINES: usize = 100;
 /// The sources of all crates.
-const SOURCES: [&str; 17] = [
+pub const SOURCES: [&str; 17] = [
     "core/src",
     "history/src",
     "engine/src",
