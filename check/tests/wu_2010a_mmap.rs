@@ -44,11 +44,11 @@ fn a_desktop_reads_more_for_the_same_pages() {
     assert!(
         [first, second, third]
             .into_iter()
-            .all(|row| near(used, row.1)),
+            .all(|row| near(used, row.used_mb)),
         "{used}"
     );
     assert!(
-        near(small, first.2) && near(middle, second.2) && near(large, third.2),
+        near(small, first.read_mb) && near(middle, second.read_mb) && near(large, third.read_mb),
         "{small} {middle} {large}"
     );
 }
@@ -64,11 +64,11 @@ fn so_does_a_console() {
         "{small} {middle} {large}"
     );
     assert!(
-        HITS_CONSOLE.into_iter().all(|row| near(used, row.1)),
+        HITS_CONSOLE.into_iter().all(|row| near(used, row.used_mb)),
         "{used}"
     );
     assert!(
-        near(small, HITS_CONSOLE[0].2) && near(large, HITS_CONSOLE[1].2),
+        near(small, HITS_CONSOLE[0].read_mb) && near(large, HITS_CONSOLE[1].read_mb),
         "{small} {large}"
     );
 }

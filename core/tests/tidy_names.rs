@@ -204,6 +204,70 @@ fn a_type_name_is_no_bare_participle() {
     }
 }
 
+/// Crates with tuples that still have to become structs.
+const TUPLES_TO_CHANGE: [&str; 6] = [
+    "trace/src",
+    "sim/src",
+    "plan/src",
+    "lab/src",
+    "report/src",
+    "cli/src",
+];
+
+/// Tuples of more than two fields where a type is.
+fn long_tuples(code: &str) -> Vec<&str> {
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    let mut found = Vec::new();
+    for (at, c) in code.char_indices() {
+        match c {
+            '(' | '[' | '<' | '{' => open.push((at, 1)),
+            ',' => open
+                .last_mut()
+                .into_iter()
+                .for_each(|(_, fields)| *fields += 1),
+            '>' if code[..at].ends_with(['-', '=']) => {}
+            ')' | ']' | '>' | '}' => {
+                let Some((start, fields)) = open.pop() else {
+                    continue;
+                };
+                let last = code[..at].trim_end().ends_with(',');
+                let before = code[..start].trim_end_matches(' ');
+                let is_type = before.ends_with([':', '<', '[', '&']) || before.ends_with("->");
+                if c == ')' && fields - usize::from(last) > 2 && is_type {
+                    found.push(&code[start..=at]);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn a_tuple_of_a_function_or_a_field_has_two_fields_at_most() {
+    let (mut checked, mut all) = (0, Vec::new());
+    for folder in SOURCES.iter().filter(|of| !TUPLES_TO_CHANGE.contains(of)) {
+        for file in tree::sources(folder) {
+            let code = file.code();
+            let heads = code.match_indices("fn ").map(|(at, _)| {
+                let head = &code[at..];
+                &head[..head.find(" {").or(head.find(";\n")).unwrap_or(head.len())]
+            });
+            let fields = code.match_indices("struct ").map(|(at, _)| {
+                let body = &code[at..];
+                &body[..body.find(";\n").min(body.find("\n}")).unwrap_or(body.len())]
+            });
+            for part in heads.chain(fields) {
+                checked += 1;
+                let long = long_tuples(part).into_iter();
+                all.extend(long.map(|tuple| format!("{}: {tuple}", file.name)));
+            }
+        }
+    }
+    assert!(checked > 5000, "the rule must reach functions: {checked}");
+    assert!(all.is_empty(), "a struct instead of {all:#?}");
+}
+
 #[test]
 fn public_names_are_found() {
     assert_eq!(
@@ -226,4 +290,11 @@ fn public_names_are_found() {
             ("y", "Z")
         ]
     );
+}
+
+#[test]
+fn long_tuples_are_found() {
+    let code = "fn a(&self, (x, y, z): (u8, Vec<u8>, u8), b: &[(u8, u8)]) -> Vec<(A, B<C, D>, E)>";
+    assert_eq!(long_tuples(code), ["(u8, Vec<u8>, u8)", "(A, B<C, D>, E)"]);
+    assert!(long_tuples("fn a(b: impl Fn(u8, u8, u8) -> (u8, u8), c: u8)").is_empty());
 }

@@ -503,13 +503,10 @@ fn streams(shared: &Arc<DriverShared>, max: usize) -> Result<Vec<StreamView>, Fa
     };
     let found = opens.into_iter().filter_map(view).collect::<Vec<_>>();
     let outside = state.release();
-    let named = |(number, source, stats): (u32, Remote<dyn Source>, Stats)| {
-        let source = source.once(&outside, |source| source.describe());
-        StreamView {
-            number,
-            source,
-            stats,
-        }
-    };
-    Ok(found.into_iter().map(named).collect())
+    let named = found.into_iter().map(|(number, source, stats)| StreamView {
+        number,
+        source: source.once(&outside, |source| source.describe()),
+        stats,
+    });
+    Ok(named.collect())
 }

@@ -40,6 +40,7 @@ struct State {
     engines: Vec<ProcessEngine>,
 }
 
+#[derive(Clone)]
 struct ProcessEngine {
     kind: String,
     settings: Settings,
@@ -199,28 +200,13 @@ fn new_engine(
 
 /// Gives up the engines that have no file. One that another thread takes at this moment works on, and the next open makes another.
 fn drop_idle(py: Python<'_>) {
-    let all: Vec<(String, Settings, Engine)> = state()
-        .engines
-        .iter()
-        .map(|made| {
-            (
-                made.kind.clone(),
-                made.settings.clone(),
-                made.engine.clone(),
-            )
-        })
-        .collect();
-    let idle = py.detach(|| {
-        Vec::from_iter(
-            all.into_iter()
-                .filter(|(_, _, engine)| engine.gauges().files == 0),
-        )
-    });
+    let mut idle = state().engines.clone();
+    py.detach(|| idle.retain(|made| made.engine.gauges().files == 0));
     let gone = {
         let mut state = state();
         let of = |made: &ProcessEngine| {
             idle.iter()
-                .any(|(kind, settings, _)| made.kind == *kind && made.settings == *settings)
+                .any(|one| made.kind == one.kind && made.settings == one.settings)
         };
         let (gone, kept): (Vec<ProcessEngine>, Vec<ProcessEngine>) =
             std::mem::take(&mut state.engines).into_iter().partition(of);

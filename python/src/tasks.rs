@@ -25,8 +25,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What a read ends with: its outcome, the memory that it filled, and the reader that it needed.
-type ReadEnd = (Result<usize, ReadError>, Room, LentReader);
+/// What a read ends with.
+struct ReadEnd {
+    done: Result<usize, ReadError>,
+    /// The memory that it filled.
+    room: Room,
+    lent: LentReader,
+}
 
 /// The numbers of reads that can go on.
 struct ReadyReads {
@@ -73,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The outcome as Python's.
 fn finish<'py>(
     py: Python<'py>,
-    (done, room, lent): ReadEnd,
+    ReadEnd { done, room, lent }: ReadEnd,
     shown: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     match done {
@@ -118,7 +123,7 @@ impl Tasks {
             let mut room = Room::new(py, lent.room(py, offset, length))?;
             let mut read: Pin<Box<dyn Future<Output = ReadEnd> + Send>> = Box::pin(async move {
                 let done = lent.reader().read_at_async(room.bytes(), offset).await;
-                (done, room, lent)
+                ReadEnd { done, room, lent }
             });
             let number = {
                 let mut waiting = lock(&self.waiting);

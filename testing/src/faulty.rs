@@ -52,11 +52,19 @@ pub enum Other {
     Flush,
 }
 
-/// How often each was called, which of them fails, and whether all that follow do.
+/// How often each was called, and which of them fails.
 #[derive(Default)]
 struct Others {
     calls: [AtomicU64; 3],
-    fails: Mutex<Option<(Other, u64, bool)>>,
+    fails: Mutex<Option<FailingCall>>,
+}
+
+#[derive(Clone, Copy)]
+struct FailingCall {
+    what: Other,
+    nth: u64,
+    /// All that follow fail, too.
+    lasting: bool,
 }
 
 type Rule = Box<dyn Fn(Call) -> FaultAction + Send + Sync>;
@@ -135,7 +143,11 @@ impl<S: Source> Faulty<S> {
             .others
             .fails
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some((what, n, lasting));
+            .unwrap_or_else(PoisonError::into_inner) = Some(FailingCall {
+            what,
+            nth: n,
+            lasting,
+        });
         faulty
     }
 
@@ -147,8 +159,9 @@ impl<S: Source> Faulty<S> {
             .fails
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let now = fails
-            .is_some_and(|(which, n, lasting)| which == what && (nth == n || lasting && nth > n));
+        let now = fails.is_some_and(|one| {
+            one.what == what && (nth == one.nth || one.lasting && nth > one.nth)
+        });
         let now = now && !self.healed.load(Ordering::SeqCst);
         self.faults.fetch_add(u64::from(now), Ordering::SeqCst);
         now

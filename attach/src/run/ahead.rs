@@ -9,7 +9,7 @@
 //! Never: a wait for a storage.
 
 use super::RunReport;
-use super::files::{Files, State};
+use super::files::{Files, State, WatchedFile};
 use super::gain::{Gain, Judgement, Reason};
 use super::jobs::{Access, FinishedJob, Jobs, Task, is_there};
 use super::tap::{Touch, TouchKind};
@@ -35,6 +35,12 @@ struct Storage {
     advisor: Advisor,
     gain: Gain,
     piece: u64,
+}
+
+pub struct StorageJudgement {
+    pub dev: u32,
+    pub judgement: Judgement,
+    pub reason: Option<Reason>,
 }
 
 pub struct Ahead {
@@ -112,7 +118,7 @@ impl Ahead {
                 file
             }
             State::Unknown => match self.files.find(touch.thread, touch.file, is_mapped, now) {
-                Some((file, size, path)) => {
+                Some(WatchedFile { file, size, path }) => {
                     path.iter().for_each(|path| self.lister.read(path));
                     self.open(touch.file, file, size);
                     file
@@ -242,11 +248,15 @@ impl Ahead {
         &mut self,
         now: Instant,
         is_active: impl Fn(u32) -> bool,
-    ) -> Vec<(u32, Judgement, Option<Reason>)> {
+    ) -> Vec<StorageJudgement> {
         let active = self.storages.iter_mut().filter(|(dev, _)| is_active(**dev));
         let judged = active.map(|(dev, storage)| {
             let judgement = storage.gain.judge(&storage.advisor.stats(), now);
-            (*dev, judgement, storage.gain.reason())
+            StorageJudgement {
+                dev: *dev,
+                judgement,
+                reason: storage.gain.reason(),
+            }
         });
         judged.collect()
     }

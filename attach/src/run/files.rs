@@ -51,6 +51,13 @@ enum Entry {
     File(FileId),
 }
 
+/// A file that is read ahead from now on.
+pub struct WatchedFile {
+    pub file: FileId,
+    pub size: u64,
+    pub path: Option<PathBuf>,
+}
+
 struct FileEntry {
     key: FileKey,
     size: u64,
@@ -93,14 +100,14 @@ impl Files {
         }
     }
 
-    /// Looks for the file that this thread reads; gives its number, its size and its path where it is worth watching.
+    /// Looks for the file that this thread reads. Nothing where it is not worth watching.
     pub fn find(
         &mut self,
         thread: u32,
         key: FileKey,
         is_mapped: bool,
         now: Instant,
-    ) -> Option<(FileId, u64, Option<PathBuf>)> {
+    ) -> Option<WatchedFile> {
         let times = match self.entries.get(&key) {
             Some(Entry::Ignored { times, .. }) => *times,
             _ => 0,
@@ -145,7 +152,11 @@ impl Files {
         {
             self.known[oldest.0 as usize].handle = None;
         }
-        Some((id, size, path))
+        Some(WatchedFile {
+            file: id,
+            size,
+            path,
+        })
     }
 
     /// A page of a file was missed.

@@ -289,9 +289,10 @@ impl Run {
             self.missed = now;
         }
         let mut has_changed = false;
-        for (dev, verdict, waits) in self.looks.verdicts(tracefs::now_ns()) {
-            self.devices.waited(dev, waits);
-            match verdict {
+        for looked in self.looks.verdicts(tracefs::now_ns()) {
+            let dev = looked.dev;
+            self.devices.waited(dev, looked.waits);
+            match looked.verdict {
                 Verdict::Fast => {
                     self.devices.pass_over(dev, Some(Reason::Fast), now);
                     self.report.sleeps += 1;
@@ -321,16 +322,16 @@ impl Run {
         self.judged = now;
         let mut has_changed = false;
         let Run { ahead, devices, .. } = self;
-        for (dev, judgement, reason) in ahead.judge(now, |dev| devices.is_active(dev)) {
-            match judgement {
+        for judged in ahead.judge(now, |dev| devices.is_active(dev)) {
+            match judged.judgement {
                 Judgement::Quiet => {}
                 Judgement::Open => self.missed = now,
                 Judgement::Worth => {
-                    self.devices.helped(dev);
+                    self.devices.helped(judged.dev);
                     self.missed = now;
                 }
                 Judgement::Vain => {
-                    self.devices.pass_over(dev, reason, now);
+                    self.devices.pass_over(judged.dev, judged.reason, now);
                     self.report.sleeps += 1;
                     has_changed = true;
                 }

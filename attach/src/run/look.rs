@@ -110,6 +110,13 @@ fn is_slow(latency_ns: u64) -> bool {
     u128::from(latency_ns) >= MIN_LATENCY.as_nanos()
 }
 
+/// What is known of a storage that was looked at.
+pub struct StorageVerdict {
+    pub dev: u32,
+    pub verdict: Verdict,
+    pub waits: Waits,
+}
+
 impl Looks {
     /// Forgets everything: events were not taken for a while.
     pub fn clear(&mut self) {
@@ -170,7 +177,7 @@ impl Looks {
     }
 
     /// The storages of which enough is known. They are looked at no longer.
-    pub fn verdicts(&mut self, now_ns: u64) -> Vec<(u32, Verdict, Waits)> {
+    pub fn verdicts(&mut self, now_ns: u64) -> Vec<StorageVerdict> {
         let verdict = |dev: u32, look: &Look| {
             let is_of = |one: &&PendingMiss| {
                 one.file.dev == dev && one.asked.is_none_or(|page| one.has_missed(page, page))
@@ -200,7 +207,11 @@ impl Looks {
             } else {
                 Verdict::Slow(kept)
             };
-            Some((dev, verdict, Waits { waits, waited_ns }))
+            Some(StorageVerdict {
+                dev,
+                verdict,
+                waits: Waits { waits, waited_ns },
+            })
         });
         taken.collect()
     }
@@ -252,9 +263,9 @@ mod tests {
     }
 
     fn verdict(looks: &mut Looks, at_us: u64) -> Option<Verdict> {
-        looks.verdicts(at_us * US).pop().map(|(dev, verdict, _)| {
-            assert_eq!(dev, FILE.dev);
-            verdict
+        looks.verdicts(at_us * US).pop().map(|one| {
+            assert_eq!(one.dev, FILE.dev);
+            one.verdict
         })
     }
 

@@ -9,6 +9,7 @@
 //! all that the kernel mapped by it.
 
 use super::filler::FillReport;
+use super::state::Fetch;
 use foreread_plan::intervals::Intervals;
 use foreread_trace::{Flags, Item, Items, Op, TraceError};
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub fn judge(filled: &FillReport, items: Items) -> Result<FetchUse, TraceError> 
     let mut pieces: HashMap<u32, Pieces> = HashMap::new();
     // What a file system finds in the cache has no event.
     let (mut metadata_bytes, is_device) = (0, |file: &u32| plan.files[*file as usize].is_device());
-    for (file, range, at) in &filled.fetches {
+    for Fetch { file, range, at } in &filled.fetches {
         if is_device(file) {
             metadata_bytes += range.end - range.start;
             continue;
@@ -173,11 +174,15 @@ mod tests {
             size: 1 << 20,
             mtime_ns: None,
         });
-        let at = Duration::from_millis;
+        let fetch = |file, bytes, ms| Fetch {
+            file,
+            range: 0..bytes,
+            at: Duration::from_millis(ms),
+        };
         let fetches = vec![
-            (0, 0..1 << 20, at(5)),
-            (1, 0..64 << 10, at(9)),
-            (2, 0..4 << 10, at(9)),
+            fetch(0, 1 << 20, 5),
+            fetch(1, 64 << 10, 9),
+            fetch(2, 4 << 10, 9),
         ];
         FillReport {
             counts: FillCounts {

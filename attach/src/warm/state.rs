@@ -50,8 +50,13 @@ pub struct FillCounts {
     pub planned_ranges: u64,
 }
 
-/// What was fetched: file, bytes, when it had arrived since the start.
-pub type Fetch = (u32, Range<u64>, Duration);
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    pub file: u32,
+    pub range: Range<u64>,
+    /// When it had arrived since the start.
+    pub at: Duration,
+}
 
 #[derive(Default)]
 pub struct FillState {
@@ -262,8 +267,11 @@ impl FillState {
             self.last = at;
         }
         if keeps_times {
-            self.fetches
-                .extend(fetched.into_iter().map(|part| (piece.file, part, at)));
+            self.fetches.extend(fetched.into_iter().map(|range| Fetch {
+                file: piece.file,
+                range,
+                at,
+            }));
         }
     }
 }

@@ -27,7 +27,14 @@ struct Outcome {
     room: usize,
     agreeing: Vec<World>,
     done: Option<EpisodeEffects>,
-    differing: Option<(World, EpisodeEffects, String)>,
+    differing: Option<Difference>,
+}
+
+/// A world that does not agree with the recording.
+struct Difference {
+    world: World,
+    done: EpisodeEffects,
+    what: String,
 }
 
 impl Worlds {
@@ -76,7 +83,7 @@ impl Worlds {
                 }
                 Ok((done, None))
             }
-            (None, Some((world, done, what))) => {
+            (None, Some(Difference { world, done, what })) => {
                 self.0.push(world);
                 Ok((done, Some(what)))
             }
@@ -154,7 +161,9 @@ impl Outcome {
                 self.done.get_or_insert(done);
                 self.agreeing.push(world);
             }
-            Some(what) if self.differing.is_none() => self.differing = Some((world, done, what)),
+            Some(what) if self.differing.is_none() => {
+                self.differing = Some(Difference { world, done, what });
+            }
             Some(_) => {}
         }
     }

@@ -176,22 +176,32 @@ fn margin_s(table: &report::Table, policy: &str) -> Option<f64> {
     (runs.len() > 1).then(|| SIGMAS * (squares / (n - 1.0) / n).sqrt())
 }
 
-/// A pair: its name, the published ratio of its times, and our two times.
-fn of_pair(pair: Pair, raw: &[report::Table]) -> (String, f64, [Option<f64>; 2]) {
+struct PairTimes {
+    label: String,
+    /// The published ratio.
+    published: f64,
+    ours: [Option<f64>; 2],
+}
+
+fn times_of(pair: Pair, raw: &[report::Table]) -> PairTimes {
     let (workload, table) = (&WORKLOADS[pair.workload], &raw[pair.workload]);
     let [slow, fast] = [pair.slower, pair.faster].map(|at| (STRATEGIES[at], &workload.lines[at]));
     let label = format!("{}: {} / {}", workload.name, slow.0.0, fast.0.0);
-    (
+    PairTimes {
         label,
-        slow.1.time_s / fast.1.time_s,
-        [slow, fast].map(|of| time_s(table, of.0.1)),
-    )
+        published: slow.1.time_s / fast.1.time_s,
+        ours: [slow, fast].map(|of| time_s(table, of.0.1)),
+    }
 }
 
 /// Every order that the margins call: the slower strategy's time over the faster one's. And which boot gains more.
 fn called(raw: &[report::Table]) -> Table {
     let row = |pair: Pair| {
-        let (label, published, [slow, fast]) = of_pair(pair, raw);
+        let PairTimes {
+            label,
+            published,
+            ours: [slow, fast],
+        } = times_of(pair, raw);
         Row::new(label, "of times", Some(published), over(slow, fast))
             .ordered()
             .because(ORDERS)
@@ -216,7 +226,11 @@ fn called(raw: &[report::Table]) -> Table {
 /// Every pair that the margins do not call.
 fn not_called(raw: &[report::Table]) -> Table {
     let row = |pair: Pair| {
-        let (label, published, [slow, fast]) = of_pair(pair, raw);
+        let PairTimes {
+            label,
+            published,
+            ours: [slow, fast],
+        } = times_of(pair, raw);
         let [a, b] =
             [pair.slower, pair.faster].map(|at| WORKLOADS[pair.workload].lines[at].margin_s);
         let overlap = slow

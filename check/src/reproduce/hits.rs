@@ -17,7 +17,7 @@
 //!
 //! Never: a published figure.
 
-use super::published::wu_2010a::{HITS_CONSOLE, HITS_DESKTOP};
+use super::published::wu_2010a::{HITS_CONSOLE, HITS_DESKTOP, HitRatio};
 use super::runs::{Ask, Runs, mean, over};
 use super::{FigureKind, Paper, ReproduceError, Row, Table};
 use foreread_report::number;
@@ -115,41 +115,41 @@ fn amounts(
 fn around(
     runs: &mut Runs<'_>,
     machine: &Machine,
-    published: &[(u64, u64, u64)],
+    published: &[HitRatio],
 ) -> Result<Table, ReproduceError> {
     let Machine {
         name,
         workload,
         reason,
     } = *machine;
-    let percent = |used: u64, read: u64| used as f64 / read as f64 * 100.0;
-    let sizes: Vec<u64> = published.iter().map(|row| row.0).collect();
+    let percent = |hits: &HitRatio| hits.used_mb as f64 / hits.read_mb as f64 * 100.0;
+    let sizes: Vec<u64> = published.iter().map(|row| row.kib).collect();
     let fitted = amounts(runs, workload, &sizes)?;
     let mut rows = Vec::new();
-    for (&(kib, used, read), ours) in published.iter().zip(fitted) {
+    for (hits, ours) in published.iter().zip(fitted) {
         let row = |column: &str, published: f64, ours: Option<f64>| {
-            let row = Row::new(number::size(kib << 10), column, Some(published), ours);
+            let row = Row::new(number::size(hits.kib << 10), column, Some(published), ours);
             row.within(FigureKind::Fit, FIT).because(reason)
         };
-        rows.push(row("used, MB", used as f64, ours.used));
-        rows.push(row("read, MB", read as f64, ours.read));
-        rows.push(row("hit ratio, %", percent(used, read), ours.percent()));
+        rows.push(row("used, MB", hits.used_mb as f64, ours.used));
+        rows.push(row("read, MB", hits.read_mb as f64, ours.read));
+        rows.push(row("hit ratio, %", percent(hits), ours.percent()));
     }
     for (at, habits) in OTHERS.into_iter().enumerate() {
         let ours = amounts(runs, &format!("{workload}:{habits}"), &sizes)?;
         for (published, ours) in published.windows(2).zip(ours.windows(2)) {
-            let [(small, a, b), (large, c, d)] = [published[0], published[1]];
+            let [small, large] = [published[0], published[1]];
             let label = format!(
                 "files {}: {} / {}",
                 at + 1,
-                number::size(small << 10),
-                number::size(large << 10)
+                number::size(small.kib << 10),
+                number::size(large.kib << 10)
             );
             let ours = over(ours[0].percent(), ours[1].percent());
             let row = Row::new(
                 label,
                 "of hit ratios",
-                Some(percent(a, b) / percent(c, d)),
+                Some(percent(&small) / percent(&large)),
                 ours,
             );
             rows.push(
@@ -167,7 +167,7 @@ fn around(
 
 /// "Pretty high regardless of max readahead size": above that of read-around at each size, and the same at all.
 fn sequential(runs: &mut Runs<'_>) -> Result<Table, ReproduceError> {
-    let sizes: Vec<u64> = HITS_DESKTOP.iter().map(|row| row.0).collect();
+    let sizes: Vec<u64> = HITS_DESKTOP.iter().map(|row| row.kib).collect();
     let around = amounts(runs, "mmap-desktop", &sizes)?;
     let mut rows = Vec::new();
     for (name, workload) in SEQUENTIAL {

@@ -410,7 +410,7 @@ impl Machine {
     pub(super) fn evict(&mut self, wanted: u64) -> u64 {
         // A large cache gives whole groups up at once; a small one only what is needed.
         let batch = (self.config.capacity_pages / 64).clamp(1, 64);
-        let mut victims: Vec<(FileId, u64, u64)> = Vec::new();
+        let mut victims = Vec::new();
         let mut found = 0;
         for pinned in [false, true] {
             for group in self.cache.victims() {

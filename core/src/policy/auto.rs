@@ -46,7 +46,7 @@ use crate::event::{Advice, Mapping};
 use crate::policy::{
     Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
-use crate::units::{FileId, OpenId};
+use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use candidates::{Candidates, Detection, DisplacedRun};
@@ -88,6 +88,13 @@ struct Birth {
     run: u64,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Miss {
+    file: FileId,
+    start: u64,
+    at: Nanos,
+}
+
 /// A miss where no stream goes on.
 #[derive(Clone, Copy)]
 struct LoneMiss {
@@ -106,8 +113,8 @@ struct Auto {
     clock: u64,
     births: u64,
     runs: u64,
-    /// File, start and time of the latest miss: a read that misses in several places is one.
-    last: (u32, u64, u64),
+    /// A read that misses in several places is one miss.
+    last: Option<Miss>,
     /// The two open descriptions that missed last where no stream goes on.
     lone: [Option<LoneMiss>; 2],
 }
@@ -219,7 +226,7 @@ impl Auto {
             clock: 0,
             births: 0,
             runs: 0,
-            last: (u32::MAX, 0, 0),
+            last: None,
             lone: [None; 2],
         }
     }
@@ -252,8 +259,12 @@ impl Auto {
             plan.why = Some(Why::HintRandom);
             return;
         }
-        let this = (ask.file.0, start, ask.now.0);
-        if start >= end || core::mem::replace(&mut self.last, this) == this {
+        let this = Miss {
+            file: ask.file,
+            start,
+            at: ask.now,
+        };
+        if start >= end || self.last.replace(this) == Some(this) {
             return;
         }
         self.clock += 1;

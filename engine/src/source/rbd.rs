@@ -122,7 +122,7 @@ struct Inner {
     address: Address,
     pool: Arc<Pool>,
     patience: Duration,
-    version: (i32, i32, i32),
+    version: String,
     now: RwLock<ServingImage>,
 }
 
@@ -380,8 +380,7 @@ impl Source for Rbd {
     }
 
     fn describe(&self) -> String {
-        let (major, minor, extra) = self.inner.version;
-        format!("{}, librbd {major}.{minor}.{extra}", self.inner.name)
+        format!("{}, librbd {}", self.inner.name, self.inner.version)
     }
 
     fn check(&self) -> Result<u64, SourceError> {

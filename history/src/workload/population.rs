@@ -129,7 +129,7 @@ pub fn build(info: &Info, values: &[u64], size: u64, seed: u64) -> Result<Worklo
     }
     let mut rng = Rng::new(seed);
     let files = files(&mut rng, bytes / PAGE_BYTES);
-    let mut stretches: Vec<Vec<(u32, u64, u64)>> = vec![Vec::new(); processes as usize];
+    let mut stretches = vec![Vec::new(); processes as usize];
     for (file, &pages) in files.iter().enumerate() {
         let touched = habits
             .touched(&mut rng, pages)

@@ -150,26 +150,30 @@ impl FileSystem {
         }
     }
 
-    /// The program that makes it, its package, and how it says its version.
-    fn program(self) -> (&'static str, &'static str, &'static str) {
+    /// The program that makes it, and its package.
+    fn program(self) -> (&'static str, &'static str) {
         match self.driver() {
-            Driver::Ext4 => ("mkfs.ext4", "e2fsprogs", "-V"),
-            Driver::Xfs => ("mkfs.xfs", "xfsprogs", "-V"),
-            Driver::Btrfs => ("mkfs.btrfs", "btrfs-progs", "-V"),
-            Driver::Erofs => ("mkfs.erofs", "erofs-utils", "--help"),
+            Driver::Ext4 => ("mkfs.ext4", "e2fsprogs"),
+            Driver::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Driver::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
+            Driver::Erofs => ("mkfs.erofs", "erofs-utils"),
         }
     }
 
     /// Whether it can be made here.
     pub(super) fn ready(self) -> Result<(), LiveError> {
-        let (program, package, version) = self.program();
+        let (program, package) = self.program();
+        let version = match self.driver() {
+            Driver::Erofs => "--help",
+            _ => "-V",
+        };
         run("losetup", &["--version"], "mount (util-linux)")?;
         run(program, &[version], package).map(|_| ())
     }
 
     /// Makes it on a device, with the files of a folder where it is made with files.
     pub(super) fn make(self, device: &str, folder: Option<&Path>) -> Result<(), LiveError> {
-        let (program, package, _) = self.program();
+        let (program, package) = self.program();
         let (block, sized) = (
             self.block_bytes().to_string(),
             format!("size={}", self.block_bytes()),

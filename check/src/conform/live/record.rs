@@ -75,12 +75,18 @@ struct Op<'a> {
     pressure: bool,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct AddedFolio {
+    frame: u64,
+    first: u64,
+    order: u32,
+}
+
 /// What the kernel did in one step.
 #[derive(Debug, Default)]
 struct Answer {
     calls: Vec<Call>,
-    /// Frame, first page, order.
-    added: Vec<(u64, u64, u32)>,
+    added: Vec<AddedFolio>,
     evicted: Vec<(u64, u32)>,
     /// It was disturbed from outside.
     foreign: bool,
@@ -160,7 +166,7 @@ impl<'a> Recorder<'a> {
         let mut large = false;
         for step in &plan.steps {
             let (_, answer) = self.step(&plan, step, false)?;
-            large |= answer.added.iter().any(|&(_, _, order)| order > min_order);
+            large |= answer.added.iter().any(|folio| folio.order > min_order);
         }
         self.drop_all(&plan)?;
         Ok(large)
@@ -222,7 +228,7 @@ impl<'a> Recorder<'a> {
             let state = &mut states[step.fd() as usize];
             follow(state, step, ret, &answer.calls);
             let mut marks = Vec::new();
-            for &(frame, first, _) in &answer.added {
+            for &AddedFolio { frame, first, .. } in &answer.added {
                 if let Some((_, flags)) = &self.ears
                     && flags.at(frame)?
                 {
@@ -232,7 +238,7 @@ impl<'a> Recorder<'a> {
             let added: Vec<(u64, u32)> = answer
                 .added
                 .iter()
-                .map(|&(_, first, order)| (first, order))
+                .map(|folio| (folio.first, folio.order))
                 .collect();
             let all = self.heard == Heard::All;
             let (calls, state) = (all.then_some(&answer.calls[..]), all.then_some(*state));
@@ -317,7 +323,11 @@ impl<'a> Recorder<'a> {
                 Event::Decided(call) => answer.calls.push(call),
                 Event::Added(frame, first, order) => {
                     self.cached.insert(first, order);
-                    answer.added.push((frame, first, order));
+                    answer.added.push(AddedFolio {
+                        frame,
+                        first,
+                        order,
+                    });
                 }
                 Event::Deleted(first, order) => {
                     self.cached.remove(&first);
@@ -342,7 +352,11 @@ impl<'a> Recorder<'a> {
             there
                 .iter()
                 .filter(|page| !self.cached.contains_key(page))
-                .map(|&page| (0, page, 0)),
+                .map(|&first| AddedFolio {
+                    frame: 0,
+                    first,
+                    order: 0,
+                }),
         );
         answer.evicted.extend(
             self.cached

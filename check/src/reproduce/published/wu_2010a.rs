@@ -47,10 +47,31 @@ pub const DEFAULTS: [(&str, &str, &str, u64); 4] = [
 /// "It will now cost 1MB readahead buffer per stream", KiB.
 pub const STREAM_BUFFER_KIB: u64 = 1024;
 
-/// "readahead hit ratio" under X: size of read-around in KiB, MB used, MB read.
-pub const HITS_DESKTOP: [(u64, u64, u64); 3] = [(128, 143, 230), (512, 138, 248), (1024, 130, 253)];
-/// The same on the console.
-pub const HITS_CONSOLE: [(u64, u64, u64); 2] = [(128, 30, 56), (1024, 30, 59)];
+/// A "readahead hit ratio".
+#[derive(Clone, Copy, Debug)]
+pub struct HitRatio {
+    /// Size of read-around.
+    pub kib: u64,
+    pub used_mb: u64,
+    pub read_mb: u64,
+}
+
+const fn hits(kib: u64, used_mb: u64, read_mb: u64) -> HitRatio {
+    HitRatio {
+        kib,
+        used_mb,
+        read_mb,
+    }
+}
+
+/// Under X.
+pub const HITS_DESKTOP: [HitRatio; 3] = [
+    hits(128, 143, 230),
+    hits(512, 138, 248),
+    hits(1024, 130, 253),
+];
+/// On the console.
+pub const HITS_CONSOLE: [HitRatio; 2] = [hits(128, 30, 56), hits(1024, 30, 59)];
 
 /// One line of Vivek Goyal's measurements: this many sequential readers, then KB/s and the largest latency in us with
 /// windows of 128 KiB and of 512 KiB.

@@ -107,12 +107,7 @@ impl Auto {
                 if lead.is_some() {
                     plan.max_fetch = ask.source.max_fetch;
                 }
-                top_up(
-                    &mut stream,
-                    (reach.ahead, reach.wanted, lead),
-                    (ask.file_size, ask.probe.page_bytes()),
-                    plan,
-                );
+                top_up(&mut stream, &reach, lead, ask, plan);
             }
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
         }
@@ -263,17 +258,15 @@ fn enough(
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
-fn top_up(
-    stream: &mut Stream,
-    (ahead, wanted, lead): (u64, u64, Option<u64>),
-    (file_size, page): (u64, u64),
-    plan: &mut Plan,
-) {
+fn top_up(stream: &mut Stream, reach: &Reach, lead: Option<u64>, ask: &Ask<'_>, plan: &mut Plan) {
+    let (ahead, file_size, page) = (reach.ahead, ask.file_size, ask.probe.page_bytes());
     let eighth = (ahead / 8)
         .checked_next_multiple_of(plan.max_fetch)
         .unwrap_or(ahead);
     let whole = lead
-        .map_or(eighth.min(ahead / 2), |lead| wanted.saturating_sub(lead))
+        .map_or(eighth.min(ahead / 2), |lead| {
+            reach.wanted.saturating_sub(lead)
+        })
         .max(1)
         .next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);

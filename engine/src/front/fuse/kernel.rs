@@ -13,7 +13,7 @@
 
 use super::caller;
 use super::request_pool::{DISPATCHERS, RequestPool};
-use super::view::{KernelErrno, View, is_root};
+use super::view::{KernelErrno, LookedUpName, View, is_root};
 use super::{FuseSettings, no_threads, refused};
 use crate::front::FrontError;
 use crate::source::tree::{Kind, Meta, while_needed};
@@ -217,7 +217,7 @@ impl Filesystem for Kernel {
         let owner = self.owner;
         let name = name.to_os_string();
         self.ask(request, move |view| match view.lookup(parent.0, &name) {
-            Ok((number, meta, ttl)) => {
+            Ok(LookedUpName { number, meta, ttl }) => {
                 reply.entry(&ttl, &attributes(number, &meta, owner), Generation(0))
             }
             Err(refusal) => reply.error(errno(refusal)),

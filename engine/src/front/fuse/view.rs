@@ -51,6 +51,14 @@ pub const MAX_IDLE: usize = 128;
 /// Reply buffers that are kept to be used again.
 const SPARE_BUFFERS: usize = 8;
 
+/// A name in a folder.
+pub struct LookedUpName {
+    pub number: u64,
+    pub meta: Meta,
+    /// How long it may be trusted.
+    pub ttl: Duration,
+}
+
 /// An error number for the kernel.
 pub type KernelErrno = i32;
 
@@ -139,8 +147,8 @@ impl View {
         self.ttl.saturating_sub(seen.elapsed())
     }
 
-    /// What a name in a folder is, and how long that may be trusted.
-    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<(u64, Meta, Duration), KernelErrno> {
+    /// What a name in a folder is.
+    pub fn lookup(&self, parent: u64, name: &OsStr) -> Result<LookedUpName, KernelErrno> {
         if name.as_bytes().contains(&b'/') || name == "." || name == ".." {
             return Err(Errno::INVAL.raw_os_error());
         }
@@ -154,7 +162,11 @@ impl View {
             Some(_) => self.look_ahead(&path)?,
             None => self.look_anew(&path)?,
         };
-        Ok((self.enter(path, meta.clone(), seen)?, meta, self.left(seen)))
+        Ok(LookedUpName {
+            number: self.enter(path, meta.clone(), seen)?,
+            meta,
+            ttl: self.left(seen),
+        })
     }
 
     /// The number of a path, as it was seen then.

@@ -73,13 +73,31 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// Rows that are numbers without labels: name, help, unit, value.
-type Rows<'a> = &'a [(&'a str, &'a str, Option<Unit>, u64)];
+/// A number without labels.
+struct NumberRow<'a> {
+    name: &'a str,
+    help: &'a str,
+    unit: Option<Unit>,
+    value: u64,
+}
 
-fn plain(encoder: &mut DescriptorEncoder<'_>, kind: MetricType, rows: Rows<'_>) -> fmt::Result {
-    for (name, help, unit, value) in rows {
-        let mut row = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
-        number(&mut row, kind, *value)?;
+fn row<'a>(name: &'a str, help: &'a str, unit: Option<Unit>, value: u64) -> NumberRow<'a> {
+    NumberRow {
+        name,
+        help,
+        unit,
+        value,
+    }
+}
+
+fn plain(
+    encoder: &mut DescriptorEncoder<'_>,
+    kind: MetricType,
+    rows: &[NumberRow<'_>],
+) -> fmt::Result {
+    for row in rows {
+        let mut metric = encoder.encode_descriptor(row.name, row.help, row.unit.as_ref(), kind)?;
+        number(&mut metric, kind, row.value)?;
     }
     Ok(())
 }
@@ -114,7 +132,7 @@ impl Collector for Snapshot {
         plain(
             &mut encoder,
             MetricType::Gauge,
-            &[(
+            &[row(
                 "front_open",
                 "Clients or files that are open",
                 None,
@@ -126,20 +144,20 @@ impl Collector for Snapshot {
             &mut encoder,
             MetricType::Counter,
             &[
-                (
+                row(
                     "front_opened",
                     "Clients or files that ever were open",
                     None,
                     front.opened,
                 ),
-                ("front_requests", "Requests answered", None, front.requests),
-                (
+                row("front_requests", "Requests answered", None, front.requests),
+                row(
                     "front_failed_requests",
                     "Requests refused or failed",
                     None,
                     front.failed_requests,
                 ),
-                ("front_sent", "Data sent", bytes(), front.bytes),
+                row("front_sent", "Data sent", bytes(), front.bytes),
             ],
         )
     }
@@ -175,43 +193,43 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
     stall.encode_counter::<NoLabelSet, _, f64>(&(stats.stall_ns as f64 / 1e9), None)?;
     let bytes = || Some(Unit::Bytes);
     let counters = [
-        (
+        row(
             "read",
             "Asked for by demand reads",
             bytes(),
             stats.demand_bytes,
         ),
-        (
+        row(
             "failed_reads",
             "Demand reads that failed",
             None,
             stats.failed_reads,
         ),
-        (
+        row(
             "source_reads",
             "Fetches submitted",
             None,
             stats.source_reads,
         ),
-        (
+        row(
             "source_read",
             "Submitted to sources",
             bytes(),
             stats.source_bytes,
         ),
-        (
+        row(
             "failed_fetches",
             "Fetches that failed",
             None,
             stats.failed_fetches,
         ),
-        (
+        row(
             "doomed_fetches",
             "Fetches invalidated in flight",
             None,
             stats.doomed_fetches,
         ),
-        (
+        row(
             "decisions",
             "Decisions of policies, of all patterns",
             None,
@@ -225,62 +243,62 @@ fn reads_and_readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fm
 fn readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fmt::Result {
     let bytes = || Some(Unit::Bytes);
     let counters = [
-        (
+        row(
             "windows",
             "Windows a policy asked for",
             None,
             stats.ra_planned_ops,
         ),
-        (
+        row(
             "planned",
             "Planned beyond the reads",
             bytes(),
             stats.ra_planned_bytes,
         ),
-        (
+        row(
             "readahead_fetches",
             "Fetches with readahead",
             None,
             stats.ra_ops,
         ),
-        ("readahead", "Read ahead", bytes(), stats.ra_bytes),
-        (
+        row("readahead", "Read ahead", bytes(), stats.ra_bytes),
+        row(
             "used",
             "Read ahead and then read",
             bytes(),
             stats.used_bytes,
         ),
-        (
+        row(
             "late",
             "Of the used, in flight when read",
             bytes(),
             stats.late_bytes,
         ),
-        (
+        row(
             "unused",
             "Read ahead, gone before it was read",
             bytes(),
             stats.unused_bytes,
         ),
-        (
+        row(
             "refused",
             "Planned and refused",
             bytes(),
             stats.ra_refused_bytes,
         ),
-        (
+        row(
             "failed_readahead",
             "Read ahead and failed or discarded",
             bytes(),
             stats.ra_failed_bytes,
         ),
-        (
+        row(
             "thrash",
             "Unused, evicted and then read after all",
             bytes(),
             stats.thrash_bytes,
         ),
-        (
+        row(
             "evicted_pages",
             "Pages evicted for lack of room",
             None,
@@ -289,7 +307,7 @@ fn readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fmt::Result 
     ];
     plain(encoder, MetricType::Counter, &counters)?;
     // Overfetch is (source - read) / read: both parts are here, so that any time span can be taken.
-    let unresolved = [(
+    let unresolved = [row(
         "unresolved",
         "Read ahead and not read yet",
         bytes(),
@@ -301,46 +319,46 @@ fn readahead(encoder: &mut DescriptorEncoder<'_>, stats: &Stats) -> fmt::Result 
 fn held(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges) -> fmt::Result {
     let bytes = || Some(Unit::Bytes);
     let rows = [
-        (
+        row(
             "reads_waiting",
             "Demand reads that have not returned",
             None,
             gauges.reads,
         ),
-        (
+        row(
             "fetches_queued",
             "Fetches not begun",
             None,
             gauges.queued_fetches,
         ),
-        (
+        row(
             "fetches_running",
             "Fetches being read",
             None,
             gauges.running_fetches,
         ),
-        ("threads", "Worker threads", None, gauges.threads),
-        ("held", "Memory in buffers", bytes(), gauges.held_bytes),
-        (
+        row("threads", "Worker threads", None, gauges.threads),
+        row("held", "Memory in buffers", bytes(), gauges.held_bytes),
+        row(
             "spare",
             "Memory kept to be used again",
             bytes(),
             gauges.spare_bytes,
         ),
-        (
+        row(
             "cache_limit",
             "Memory of pages there may be",
             bytes(),
             engine.cache_bytes(),
         ),
-        (
+        row(
             "cached_pages",
             "Pages present or in flight",
             None,
             gauges.pages,
         ),
-        ("files", "Files that are open", None, gauges.files),
-        ("streams", "Open descriptions", None, gauges.opens),
+        row("files", "Files that are open", None, gauges.files),
+        row("streams", "Open descriptions", None, gauges.opens),
     ];
     plain(encoder, MetricType::Gauge, &rows)?;
     budget(encoder, engine, gauges)
@@ -352,37 +370,37 @@ fn budget(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges)
     let (used, limits) = (budget.usage(), budget.limits());
     let bytes = || Some(Unit::Bytes);
     let rows = [
-        (
+        row(
             "budget_memory",
             "Reserved by all engines",
             bytes(),
             used.memory_bytes,
         ),
-        (
+        row(
             "budget_memory_limit",
             "That they may reserve",
             bytes(),
             limits.memory_bytes,
         ),
-        (
+        row(
             "budget_requests",
             "Requests of all engines in flight",
             None,
             used.requests,
         ),
-        (
+        row(
             "budget_requests_limit",
             "Above which readahead is refused",
             None,
             limits.requests,
         ),
-        (
+        row(
             "budget_in_flight",
             "Of all engines, in flight",
             bytes(),
             used.bytes,
         ),
-        (
+        row(
             "budget_in_flight_limit",
             "Above which readahead is refused",
             bytes(),
@@ -391,25 +409,25 @@ fn budget(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges)
     ];
     plain(encoder, MetricType::Gauge, &rows)?;
     let counters = [
-        (
+        row(
             "missed_calls",
             "Lost wake-ups recovered (should stay 0)",
             None,
             gauges.missed_calls,
         ),
-        (
+        row(
             "budget_refused_requests",
             "Readahead refused by the budget",
             None,
             used.refused_requests,
         ),
-        (
+        row(
             "budget_refused",
             "Readahead refused by the budget",
             bytes(),
             used.refused_bytes,
         ),
-        (
+        row(
             "budget_short_engines",
             "Engines that got less memory than they wanted",
             None,
@@ -423,55 +441,55 @@ fn budget(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges)
 fn tuned(encoder: &mut DescriptorEncoder<'_>, tuning: &Tuning) -> fmt::Result {
     let bytes = || Some(Unit::Bytes);
     let rows = [
-        (
+        row(
             "auto_rate",
             "Greatest rate of the source lately, in bytes a second",
             None,
             tuning.rate,
         ),
-        (
+        row(
             "auto_distance",
             "How far the farthest stream reads ahead",
             bytes(),
             tuning.distance_bytes,
         ),
-        (
+        row(
             "auto_distance_limit",
             "How far one stream may read ahead",
             bytes(),
             tuning.max_distance_bytes,
         ),
-        (
+        row(
             "auto_request",
             "Length of a request of the farthest stream",
             bytes(),
             tuning.request_bytes,
         ),
-        (
+        row(
             "auto_streams",
             "Streams that went on lately",
             None,
             tuning.streams,
         ),
-        (
+        row(
             "auto_wasted",
             "Readahead wasted since the start",
             bytes(),
             tuning.wasted_bytes,
         ),
-        (
+        row(
             "auto_credit",
             "Readahead that may be expected to be wasted now",
             bytes(),
             tuning.credit_bytes,
         ),
-        (
+        row(
             "auto_runs",
             "Runs that are over, the older ones forgotten",
             None,
             tuning.runs,
         ),
-        (
+        row(
             "auto_runs_went_on",
             "Of these, runs that went on after they were found",
             None,

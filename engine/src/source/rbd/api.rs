@@ -106,11 +106,11 @@ impl Api {
     }
 
     /// The version of the programming interface, for messages.
-    pub fn version(&self) -> (i32, i32, i32) {
+    pub fn version(&self) -> String {
         let (mut major, mut minor, mut extra) = (0, 0, 0);
         // SAFETY: it writes three integers, and these are three.
         unsafe { (self.rbd_version)(&mut major, &mut minor, &mut extra) };
-        (major, minor, extra)
+        format!("{major}.{minor}.{extra}")
     }
 }
 

@@ -137,10 +137,7 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
         &FuseSettings::default(),
     )
     .expect("a view");
-    let look = |name: &str| {
-        view.lookup(ROOT, OsStr::new(name))
-            .map(|(number, ..)| number)
-    };
+    let look = |name: &str| view.lookup(ROOT, OsStr::new(name)).map(|name| name.number);
     let denied = Errno::ACCESS.raw_os_error();
     let lines =
         crate::log::captured(|| assert_eq!(look("missing"), Err(Errno::NOENT.raw_os_error())));
@@ -156,7 +153,10 @@ fn what_the_storage_refuses_is_logged_and_a_missing_name_is_not() {
     assert!(opened.contains("open good"), "{opened}");
     let link = line(&|| assert_eq!(view.link(link), Err(denied)));
     assert!(link.contains("read link link"), "{link}");
-    let folder = view.lookup(ROOT, OsStr::new("folder")).expect("there").0;
+    let folder = view
+        .lookup(ROOT, OsStr::new("folder"))
+        .expect("there")
+        .number;
     let fh = view.open_folder(folder).expect("a handle");
     let listed = line(&|| assert_eq!(view.list(fh, 0, |_, _, _| true), Err(denied)));
     assert!(listed.contains("list folder"), "{listed}");

@@ -15,6 +15,7 @@ use crate::nbd::validate::Order;
 use crate::nbd::wire::{self, allocation, errno};
 use crate::{Advice, ReadError, WriteError};
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
@@ -36,22 +37,38 @@ struct AnswerPiece {
 #[derive(Clone, Copy)]
 struct Open {
     cookie: u64,
-    /// What an observer gets of it, and when it was taken; nothing without an observer.
-    seen: Option<(RequestKind, u64, u64, Instant)>,
+    /// Nothing without an observer.
+    seen: Option<SeenRequest>,
+}
+
+/// What an observer gets of a request.
+#[derive(Clone, Copy)]
+struct SeenRequest {
+    asked: RequestKind,
+    offset: u64,
+    len: u64,
+    /// When it was taken.
+    start: Instant,
 }
 
 impl Open {
     fn new(cookie: u64, order: &Order, taken: Option<Instant>) -> Open {
-        let seen = taken.and_then(|taken| match *order {
-            Order::Disconnect | Order::Status { .. } => None,
-            Order::Read { offset, len } => Some((RequestKind::Read, offset, u64::from(len), taken)),
-            Order::Cache { offset, len } => {
-                Some((RequestKind::WillNeed, offset, u64::from(len), taken))
-            }
-            Order::Flush => Some((RequestKind::Flush, 0, 0, taken)),
-            Order::Write { offset, len, .. } | Order::Zero { offset, len, .. } => {
-                Some((RequestKind::Write, offset, u64::from(len), taken))
-            }
+        let seen = taken.and_then(|start| {
+            let (asked, offset, len) = match *order {
+                Order::Disconnect | Order::Status { .. } => return None,
+                Order::Read { offset, len } => (RequestKind::Read, offset, len),
+                Order::Cache { offset, len } => (RequestKind::WillNeed, offset, len),
+                Order::Flush => (RequestKind::Flush, 0, 0),
+                Order::Write { offset, len, .. } | Order::Zero { offset, len, .. } => {
+                    (RequestKind::Write, offset, len)
+                }
+            };
+            Some(SeenRequest {
+                asked,
+                offset,
+                len: u64::from(len),
+                start,
+            })
         });
         Open { cookie, seen }
     }
@@ -83,7 +100,9 @@ impl Conn {
                 return self.read((turn, agreement), open, offset, len, buffer);
             }
             Order::Status { offset, len, one } => {
-                return self.status((turn, agreement), open, (offset, len, one));
+                let most = if one { 1 } else { MAX_EXTENTS };
+                let range = offset..offset + u64::from(len);
+                return self.status((turn, agreement), open, range, most);
             }
             Order::Cache { offset, len } => {
                 // A hint without effect is no failure.
@@ -120,20 +139,18 @@ impl Conn {
 
     /// Reports an answer that is about to be sent to the observer, if there is one.
     fn told(&self, open: Open, done: bool) {
-        let (Some(observer), Some((asked, offset, len, start))) =
-            (&self.shared.settings.observer, open.seen)
-        else {
+        let (Some(observer), Some(seen)) = (&self.shared.settings.observer, open.seen) else {
             return;
         };
         observer.passed(
             self.number,
             &PassedRequest {
-                asked,
-                offset,
-                len,
-                returned: len,
+                asked: seen.asked,
+                offset: seen.offset,
+                len: seen.len,
+                returned: seen.len,
                 done,
-                start,
+                start: seen.start,
                 end: Instant::now(),
             },
         );
@@ -293,11 +310,11 @@ impl Conn {
         &self,
         (turn, agreement): (&RequestGuard<'_>, &Agreement),
         open: Open,
-        (offset, len, one): (u64, u32, bool),
+        range: Range<u64>,
+        most: usize,
     ) -> Result<(), Disconnected> {
         turn.yield_slot();
-        let most = if one { 1 } else { MAX_EXTENTS };
-        let extents = match self.reader.extents(offset, offset + u64::from(len), most) {
+        let extents = match self.reader.extents(range.start, range.end, most) {
             Ok(extents) if !extents.is_empty() => extents,
             Ok(_) => {
                 return self.fail(
@@ -321,7 +338,7 @@ impl Conn {
                 );
             }
         };
-        let mut left = u64::from(len);
+        let mut left = range.end - range.start;
         let told = extents.iter().map(|extent| {
             // Beyond the range only the last may reach, and not where one was asked for; here none does.
             let len = extent.len.min(left);
