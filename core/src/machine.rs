@@ -8,8 +8,8 @@
 //!   Read ──► [starved] ──► look-up ──► waiting ──► leased ──► (next piece) ──► gone
 //!              no room       │ asks      ▲  pages     Serve ... Release
 //!                            ▼ policy    │ land
-//!                           plan ──► fetch: queued ──► submitted ──► answered
-//!                                            (demand first)   └─ doomed: bytes discarded
+//!                           answer ──► fetch: queued ──► submitted ──► answered
+//!                                              (demand first)   └─ doomed: bytes discarded
 //! ```
 //!
 //! | file | holds |
@@ -35,7 +35,7 @@ mod watching;
 use crate::cache::Cache;
 use crate::event::{Action, Error, Event};
 use crate::files::FileTable;
-use crate::policy::{DemandMode, Plan, Policy, PolicySpec, Scope, Wants, Window};
+use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
 use crate::storage::MAX_FETCH_BYTES;
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
@@ -189,7 +189,7 @@ pub struct Machine {
     /// What the policy asked to be woken for: (time, stream).
     timers: BTreeMap<(Nanos, u32), ()>,
     /// Scratch of one question.
-    plan: Plan,
+    answer: Answer,
     /// Scratch of one event: pages that went in flight and have no fetch yet.
     unassigned: Vec<UnassignedPages>,
     actions: VecDeque<Action>,
@@ -200,7 +200,7 @@ pub struct Machine {
     meter: Option<Meter>,
     /// The state of a policy of [`Scope::Source`], while a file is open.
     source_stream: Option<u32>,
-    /// The longest fetch that the plan of this event allows, in pages.
+    /// The longest fetch that the answer of this event allows, in pages.
     unit_pages: u64,
 }
 
@@ -228,7 +228,7 @@ impl Machine {
             ahead_in_flight: 0,
             ahead_in_flight_bytes: 0,
             timers: BTreeMap::new(),
-            plan: Plan::default(),
+            answer: Answer::default(),
             unassigned: Vec::new(),
             actions: VecDeque::new(),
             decisions: None,

@@ -2,7 +2,7 @@
 //!
 //! A policy is one file in this folder. It thinks in bytes, keeps the state of **one** stream owner (an open
 //! description, or a whole file where the original has one detector for each image), and sees the cache only
-//! through [`Probe`]. It never does anything: it fills a [`Plan`], and the machine decides what of the plan
+//! through [`Probe`]. It never does anything: it fills an [`Answer`], and the machine decides what of the answer
 //! is fetched.
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //!
 //! These are the policies that serve reads. A policy may be outside this crate: it implements [`Policy`], has an [`Info`], and
 //! is read from its name by [`PolicyDraft::parse_among`]. What such a policy may need is public here: [`Ask`], [`Probe`],
-//! [`Plan`], the arithmetic of Linux in [`ondemand`], the rules' names in [`why`]. The crate `foreread-history` is an example.
+//! [`Answer`], the arithmetic of Linux in [`ondemand`], the rules' names in [`why`]. The crate `foreread-history` is an example.
 //!
 //! Adding a policy to this crate: write the file, name it in both lists of this one, add its row to
 //! `docs/policies.md` and its golden table to `core/tests/golden`. Code that several policies share is in a file that
@@ -83,28 +83,35 @@ pub trait Policy: Send {
     }
 
     /// A demand read of `ask.request` begins; nothing has been looked up.
-    fn on_read(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+    fn on_read(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
     /// The page at `ask.at` is about to be looked up ([`DemandMode::PageSerial`] only).
-    fn on_page(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+    fn on_page(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` is neither present nor in flight. What the plan leaves out the machine fetches itself.
-    fn on_miss(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+    /// The page at `ask.at` is neither present nor in flight. What the answer leaves out the machine fetches itself.
+    fn on_miss(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
-    /// The page at `ask.at` bears the mark. It is cleared unless the plan says [`Plan::keep_mark`].
-    fn on_mark(&mut self, _ask: &Ask<'_>, _plan: &mut Plan) {}
+    /// The page at `ask.at` bears the mark. It is cleared unless the answer says [`Answer::keep_mark`].
+    fn on_mark(&mut self, _ask: &Ask<'_>, _answer: &mut Answer) {}
 
     /// Every page of the read has been looked at; `end` is one past the last byte it will return.
     fn on_read_end(&mut self, _end: u64) {}
 
     /// A fault on the page at `ask.at`, which is neither present nor in flight.
-    fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _plan: &mut Plan) {}
+    fn on_fault(&mut self, _ask: &Ask<'_>, _map: &Mapping, _answer: &mut Answer) {}
 
     /// A fault on the page at `ask.at`, which is here or in flight; `marked`: it has the mark.
-    fn on_fault_hit(&mut self, _ask: &Ask<'_>, _map: &Mapping, _marked: bool, _plan: &mut Plan) {}
+    fn on_fault_hit(
+        &mut self,
+        _ask: &Ask<'_>,
+        _map: &Mapping,
+        _marked: bool,
+        _answer: &mut Answer,
+    ) {
+    }
 
     /// A hint about `ask.request`.
-    fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _plan: &mut Plan) {}
+    fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _answer: &mut Answer) {}
 
     /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
     fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
@@ -126,7 +133,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// A time this policy asked for with [`Plan::wake_at`] has come.
+    /// A time this policy asked for with [`Answer::wake_at`] has come.
     fn on_timer(&mut self, _now: Nanos) {}
 }
 
@@ -207,12 +214,12 @@ pub struct SourceView {
 
 impl Ask<'_> {
     /// The bytes asked for, up to the end of the file. Nothing where a policy with windows of at most `max` bytes reads none
-    /// ahead, whatever came before; then the plan has the reason.
+    /// ahead, whatever came before; then the answer has the reason.
     #[must_use]
-    pub fn readable(&self, max: u64, plan: &mut Plan) -> Option<(u64, u64)> {
+    pub fn readable(&self, max: u64, answer: &mut Answer) -> Option<(u64, u64)> {
         let (start, end) = (self.request.start(), self.request.end().min(self.file_size));
         if self.random || max == 0 || start >= end {
-            plan.why = Some(if max == 0 { Why::Off } else { Why::HintRandom });
+            answer.why = Some(if max == 0 { Why::Off } else { Why::HintRandom });
             return None;
         }
         Some((start, end))
@@ -298,7 +305,7 @@ impl<'a> Probe<'a> {
 
 /// An answer. The machine owns one and clears it between questions.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct Answer {
     /// Ranges to have in the cache, in the order of their importance.
     pub windows: Vec<Window>,
     /// Ranges whose pages are to be the last to be evicted.
@@ -307,7 +314,7 @@ pub struct Plan {
     pub drop: Vec<ByteRange>,
     /// How soon the windows are needed that are added next.
     pub urgency: Option<Urgency>,
-    /// No fetch for this plan is longer; 0: as long as the machine allows.
+    /// No fetch for this answer is longer; 0: as long as the machine allows.
     pub max_fetch: u64,
     /// Ask [`Policy::on_timer`] at this time.
     pub wake_at: Option<Nanos>,
@@ -317,8 +324,8 @@ pub struct Plan {
     pub why: Option<Why>,
 }
 
-impl Plan {
-    /// Empties the plan, keeping its memory.
+impl Answer {
+    /// Empties the answer, keeping its memory.
     pub fn clear(&mut self) {
         self.windows.clear();
         self.refresh.clear();

@@ -4,7 +4,7 @@ use crate::common::{FILE, OPEN, World, test_policy};
 use crate::listed::policies;
 use foreread_core::event::Event;
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec};
+use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec};
 use foreread_core::units::{ByteRange, OpenId, PageRange, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -54,12 +54,12 @@ fn a_page_is_settled_when_it_was_read_and_bears_no_mark() {
 struct Keeper;
 
 impl Policy for Keeper {
-    fn on_miss(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
-        plan.read(0, 2 * PAGE, Some(PAGE));
+    fn on_miss(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
+        answer.read(0, 2 * PAGE, Some(PAGE));
     }
 
-    fn on_mark(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
-        plan.keep_mark = true;
+    fn on_mark(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
+        answer.keep_mark = true;
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::common::{FILE, World, test_policy};
 use foreread_core::event::{Advice, Event, Mapping};
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Wants};
 use foreread_core::units::{ByteRange, OpenId, PageSize, ReadId};
 use proptest::prelude::*;
 
@@ -69,10 +69,12 @@ fn advice_of(n: u8) -> Advice {
 struct Fickle;
 
 impl Fickle {
-    fn change_its_mind(ask: &Ask<'_>, plan: &mut Plan) {
-        plan.drop.push(range(ask.at.saturating_sub(20_000), 30_000));
-        plan.read(ask.at.saturating_sub(9000), 50_000, Some(ask.at + 20_000));
-        plan.drop.push(range(ask.at + 12_000, 5000));
+    fn change_its_mind(ask: &Ask<'_>, answer: &mut Answer) {
+        answer
+            .drop
+            .push(range(ask.at.saturating_sub(20_000), 30_000));
+        answer.read(ask.at.saturating_sub(9000), 50_000, Some(ask.at + 20_000));
+        answer.drop.push(range(ask.at + 12_000, 5000));
     }
 }
 
@@ -84,24 +86,24 @@ impl Policy for Fickle {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        Fickle::change_its_mind(ask, plan);
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        Fickle::change_its_mind(ask, answer);
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        Fickle::change_its_mind(ask, plan);
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        Fickle::change_its_mind(ask, answer);
     }
 
-    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        Fickle::change_its_mind(ask, plan);
+    fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        Fickle::change_its_mind(ask, answer);
     }
 
-    fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, plan: &mut Plan) {
-        Fickle::change_its_mind(ask, plan);
+    fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
+        Fickle::change_its_mind(ask, answer);
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, _advice: Advice, plan: &mut Plan) {
-        Fickle::change_its_mind(ask, plan);
+    fn on_advice(&mut self, ask: &Ask<'_>, _advice: Advice, answer: &mut Answer) {
+        Fickle::change_its_mind(ask, answer);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{FILE, OPEN, World, test_policy};
 use foreread_core::event::{Advice, Class, Error, Event};
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Wants};
 use foreread_core::units::{ByteRange, Nanos, OpenId, PageSize, ReadId};
 
 const PAGE: u64 = 4096;
@@ -262,11 +262,11 @@ impl Policy for Sleeper {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        plan.wake_at = Some(Nanos(ask.now.0 + 100));
-        plan.refresh.push(ByteRange::between(0, PAGE));
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.wake_at = Some(Nanos(ask.now.0 + 100));
+        answer.refresh.push(ByteRange::between(0, PAGE));
         if self.woken {
-            plan.read(ask.request.end(), PAGE, None);
+            answer.read(ask.request.end(), PAGE, None);
         }
     }
 
@@ -308,7 +308,7 @@ impl Policy for Prober {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let probe = ask.probe;
         assert_eq!(probe.page_bytes(), PAGE);
         if ask.request.start() == 0 {
@@ -320,7 +320,7 @@ impl Policy for Prober {
                 [8, 2].map(|most| probe.history(13 * PAGE, most * PAGE)),
                 [3 * PAGE, 2 * PAGE]
             );
-            plan.read(20 * PAGE, PAGE, None);
+            answer.read(20 * PAGE, PAGE, None);
         }
     }
 }
@@ -382,9 +382,9 @@ impl Policy for Forgetful {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        plan.drop.push(ByteRange::between(0, 8 * PAGE));
-        plan.read(ask.request.start(), 4 * PAGE, None);
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.drop.push(ByteRange::between(0, 8 * PAGE));
+        answer.read(ask.request.start(), 4 * PAGE, None);
     }
 }
 
@@ -437,12 +437,12 @@ impl Policy for SecondThoughts {
         }
     }
 
-    fn on_read(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
-        plan.read(10 * PAGE, 8 * PAGE, None);
+    fn on_read(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
+        answer.read(10 * PAGE, 8 * PAGE, None);
     }
 
-    fn on_miss(&mut self, _ask: &Ask<'_>, plan: &mut Plan) {
-        plan.drop.push(ByteRange::between(12 * PAGE, 13 * PAGE));
+    fn on_miss(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
+        answer.drop.push(ByteRange::between(12 * PAGE, 13 * PAGE));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::common::{World, test_policy};
 use foreread_core::event::Class;
 use foreread_core::machine::Config;
-use foreread_core::policy::{Ask, Info, Plan, Policy, PolicySpec, Urgency, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Policy, PolicySpec, Urgency, Wants};
 use foreread_core::units::PageSize;
 
 const PAGE: u64 = 4096;
@@ -36,17 +36,17 @@ impl Policy for Planner {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let windows = PLANS
             .iter()
             .find(|(page, _)| *page * PAGE == ask.request.start())
             .map_or(&[][..], |(_, w)| w);
         for (first, pages, of) in windows {
-            plan.urgency = of.map(|(stream, away)| Urgency {
+            answer.urgency = of.map(|(stream, away)| Urgency {
                 stream,
                 away: away * PAGE,
             });
-            plan.read(first * PAGE, pages * PAGE, None);
+            answer.read(first * PAGE, pages * PAGE, None);
         }
     }
 }

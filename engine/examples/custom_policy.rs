@@ -2,7 +2,7 @@
 //!
 //! Never: keeps state beyond its own open description; the engine makes one for each.
 
-use foreread::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope, Wants};
+use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope, Wants};
 use foreread::source::Mem;
 use foreread::{Options, Reader};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ impl Policy for Follow {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let in_order = ask.request.start() == self.last_end;
         self.last_end = ask.request.end();
         // Half of the last megabyte is left: time for the next one.
         if in_order && self.asked < self.last_end + AHEAD_BYTES / 2 {
             let from = self.asked.max(self.last_end);
-            plan.read(from, AHEAD_BYTES, None);
+            answer.read(from, AHEAD_BYTES, None);
             self.asked = from + AHEAD_BYTES;
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::common::{Rng, named, watch};
 use foreread::eventlog;
-use foreread::policy::{Ask, Info, Plan, Policy, PolicySpec, Scope};
+use foreread::policy::{Answer, Ask, Info, Policy, PolicySpec, Scope};
 use foreread::source::Mem;
 use foreread::{Options, ReadError, Reader};
 use foreread_testing as testing;
@@ -25,7 +25,7 @@ static INSIDE: Barrier = Barrier::new(2);
 struct Waits;
 
 impl Policy for Waits {
-    fn on_miss(&mut self, ask: &Ask<'_>, _plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, _answer: &mut Answer) {
         match ask.request.start() {
             // The other thread reads now, and says when it has.
             1_048_576 => _ = (INSIDE.wait(), INSIDE.wait()),

@@ -15,7 +15,7 @@ mod mountpoint_s3;
 mod nbdkit;
 
 use crate::policy::{OPPONENTS, policies};
-use foreread_core::policy::{Ask, Info, Param, Plan, PolicyDraft, SpecError, Unit};
+use foreread_core::policy::{Answer, Ask, Info, Param, PolicyDraft, SpecError, Unit};
 use foreread_core::units::ByteRange;
 
 /// Every imitation, in the order of `foreread policies`.
@@ -65,20 +65,20 @@ fn round_out(start: u64, end: u64, block: u64) -> (u64, u64) {
 }
 
 /// Reads the bytes from `start` to `end`, if there are any.
-fn read(plan: &mut Plan, start: u64, end: u64) {
+fn read(answer: &mut Answer, start: u64, end: u64) {
     if start < end {
-        plan.read(start, end - start, None);
+        answer.read(start, end - start, None);
     }
 }
 
 /// Gives up the bytes from `start` to `end`, but for a page that is only cut at the end.
-fn give_up(ask: &Ask<'_>, plan: &mut Plan, start: u64, end: u64) {
+fn give_up(ask: &Ask<'_>, answer: &mut Answer, start: u64, end: u64) {
     let end = if end < ask.file_size {
         end - end % ask.probe.page_bytes()
     } else {
         end
     };
     if start < end {
-        plan.drop.push(ByteRange::between(start, end));
+        answer.drop.push(ByteRange::between(start, end));
     }
 }

@@ -12,7 +12,7 @@ use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
 /// A hint counts for this many times the size of the cache: present pages are at most one of them, and readahead is given half
-/// of one, so more would be refused. Without this limit the plan for a hint on a file of exabytes would not end.
+/// of one, so more would be refused. Without this limit the answer to a hint on a file of exabytes would not end.
 const HINTED_CACHES: u64 = 4;
 
 impl Machine {
@@ -100,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// A hint: the policy may plan; pages not wanted any more leave, except those that a read waits for. An empty range is
+    /// A hint: the policy may read ahead; pages not wanted any more leave, except those that a read waits for. An empty range is
     /// the rest of the file, as a length of 0 is to `posix_fadvise`: decided here, once, for all policies.
     pub(super) fn advise(&mut self, open: OpenId, advice: Advice, range: ByteRange) {
         let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
@@ -123,7 +123,7 @@ impl Machine {
         self.ask(
             Asker { file, open, stream },
             question,
-            |policy, ask, plan| policy.on_advice(ask, advice, plan),
+            |policy, ask, answer| policy.on_advice(ask, advice, answer),
         );
         self.note(open, None, Question::Advice, range.start());
         self.apply(
@@ -151,9 +151,9 @@ impl Machine {
             at: range.start(),
             random: false,
         };
-        self.ask(Asker { file, open, stream }, question, |_, _, plan| {
-            plan.why = Some(Why::Asked);
-            plan.read(range.start(), range.len(), None);
+        self.ask(Asker { file, open, stream }, question, |_, _, answer| {
+            answer.why = Some(Why::Asked);
+            answer.read(range.start(), range.len(), None);
         });
         self.note(open, None, Question::Advice, range.start());
         self.apply(

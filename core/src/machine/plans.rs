@@ -4,16 +4,16 @@
 //! always have theirs, because a piece is admitted only when it fits beside all that is held (`reads.rs`).
 //!
 //! ```text
-//!   plan: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches
-//!                      │ inside the read: demand          merged and split by the rules of Config
-//!                      └ outside it: ahead, cut to the room
+//!   answer: windows ──► absent runs ──► in flight ("unassigned") ──commit──► fetches
+//!                        │ inside the read: demand          merged and split by the rules of Config
+//!                        └ outside it: ahead, cut to the room
 //! ```
 
 use super::fetches::Fetch;
 use super::{Machine, Note, Verdict};
 use crate::cache::{RemovedGroup, TouchCounts, mask_of};
 use crate::event::{Action, Class};
-use crate::policy::{Ask, Outcome, Plan, Policy, Probe, SourceView, Tuning, Urgency, Window};
+use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urgency, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -56,7 +56,7 @@ fn next_window(unassigned: &[UnassignedPages]) -> u32 {
 }
 
 impl Machine {
-    /// Puts a question to a policy; the answer is in `self.plan`.
+    /// Puts a question to a policy; the answer is in `self.answer`.
     pub(super) fn ask(
         &mut self,
         Asker { file, open, stream }: Asker,
@@ -65,9 +65,9 @@ impl Machine {
             at,
             random,
         }: AskedFor,
-        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Answer),
     ) {
-        self.plan.clear();
+        self.answer.clear();
         let file_size = self.size_of(file);
         let source = self.source_view();
         let Some(stream) = self.streams.get_mut(stream) else {
@@ -90,7 +90,7 @@ impl Machine {
             probe,
         };
         stream.turn_to(open);
-        question(&mut *stream.policy, &ask, &mut self.plan);
+        question(&mut *stream.policy, &ask, &mut self.answer);
     }
 
     /// What is known of the source; all zero where it is not measured.
@@ -120,7 +120,7 @@ impl Machine {
         stream.policy.tuning(&self.source_view())
     }
 
-    /// Sets the plan in motion for a read of `piece` (empty for hints). `request` is what the reader asked for.
+    /// Carries out the answer for a read of `piece` (empty for hints). `request` is what the reader asked for.
     pub(super) fn apply(
         &mut self,
         file: FileId,
@@ -130,18 +130,18 @@ impl Machine {
         request: ByteRange,
         read: Option<u32>,
     ) {
-        if !self.plan.drop.is_empty() {
+        if !self.answer.drop.is_empty() {
             // A read that waited for these pages fetches them in this event, and must not be taken for the planner.
             self.commit(read);
-            let dropped = core::mem::take(&mut self.plan.drop);
+            let dropped = core::mem::take(&mut self.answer.drop);
             dropped
                 .into_iter()
                 .for_each(|range| self.invalidate(file, self.clip_range(file, range)));
         }
-        if self.plan.max_fetch > 0 {
-            self.unit_pages = (self.plan.max_fetch / self.config.page.bytes()).max(1);
+        if self.answer.max_fetch > 0 {
+            self.unit_pages = (self.answer.max_fetch / self.config.page.bytes()).max(1);
         }
-        let windows = core::mem::take(&mut self.plan.windows);
+        let windows = core::mem::take(&mut self.answer.windows);
         for (window, turn) in windows.iter().zip(1..) {
             let beyond = window.range.len() - window.range.intersect(request).len();
             self.count(Some(open), |stats| {
@@ -168,15 +168,15 @@ impl Machine {
                 refused,
             });
         }
-        self.plan.windows = windows;
-        for i in 0..self.plan.refresh.len() {
+        self.answer.windows = windows;
+        for i in 0..self.answer.refresh.len() {
             let pages = self
                 .config
                 .page
-                .cover(self.clip_range(file, self.plan.refresh[i]));
+                .cover(self.clip_range(file, self.answer.refresh[i]));
             self.cache.refresh(file, pages);
         }
-        if let Some(at) = self.plan.wake_at {
+        if let Some(at) = self.answer.wake_at {
             self.timers.insert((at, stream), ());
             self.actions.push_back(Action::WakeAt { at });
         }
@@ -524,7 +524,7 @@ impl Machine {
             .start_of(number * crate::cache::GROUP_PAGES + u64::from(mask.trailing_zeros()))
     }
 
-    /// Reports the outcome of a plan to its policy, if the policy wants it and is still open.
+    /// Reports the outcome of an answer to its policy, if the policy wants it and is still open.
     pub(super) fn tell(&mut self, open: Option<OpenId>, outcome: Outcome) {
         let Some(open) = open else { return };
         let of_open = self

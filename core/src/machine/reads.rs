@@ -6,7 +6,7 @@
 use super::plans::{AskedFor, Asker};
 use super::{MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
-use crate::policy::{Ask, DemandMode, Plan, Policy};
+use crate::policy::{Answer, Ask, DemandMode, Policy};
 use crate::units::{ByteRange, FileId, LeaseId, Nanos, OpenId, PageRange, ReadId};
 
 /// Where a read is.
@@ -90,8 +90,8 @@ impl Machine {
         let slot = self.reads.insert(read);
         if ask {
             let at = self.reads[slot].request.start();
-            self.ask_for(slot, at, Question::Read, |policy, ask, plan| {
-                policy.on_read(ask, plan)
+            self.ask_for(slot, at, Question::Read, |policy, ask, answer| {
+                policy.on_read(ask, answer)
             });
         }
         self.advance(slot);
@@ -196,8 +196,8 @@ impl Machine {
         if run.pages == 0 {
             self.met(slot, Verdict::Miss);
             let at = self.config.page.start_of(rest.first);
-            self.ask_for(slot, at, Question::Miss, |policy, ask, plan| {
-                policy.on_miss(ask, plan)
+            self.ask_for(slot, at, Question::Miss, |policy, ask, answer| {
+                policy.on_miss(ask, answer)
             });
             run = self.cache.look(file, rest);
             if run.pages == 0 {
@@ -223,7 +223,7 @@ impl Machine {
                 file,
                 pages.end - 1,
                 Question::Mark,
-                |policy, ask, plan| policy.on_mark(ask, plan),
+                |policy, ask, answer| policy.on_mark(ask, answer),
             );
         }
         run.pages
@@ -240,8 +240,8 @@ impl Machine {
                 end: at + 1,
             };
             let offset = self.config.page.start_of(at);
-            self.ask_for(slot, offset, Question::Page, |policy, ask, plan| {
-                policy.on_page(ask, plan)
+            self.ask_for(slot, offset, Question::Page, |policy, ask, answer| {
+                policy.on_page(ask, answer)
             });
             self.look_up_at(slot, file, one);
             at += 1;
@@ -274,8 +274,8 @@ impl Machine {
         if run.pages == 0 {
             self.met(slot, Verdict::Miss);
             let at = self.config.page.start_of(piece.first);
-            self.ask_for(slot, at, Question::Fault, |policy, ask, plan| {
-                policy.on_fault(ask, &map, plan)
+            self.ask_for(slot, at, Question::Fault, |policy, ask, answer| {
+                policy.on_fault(ask, &map, answer)
             });
             if self.cache.look(file, piece).pages == 0 {
                 self.demand(file, piece);
@@ -290,7 +290,7 @@ impl Machine {
                 file,
                 piece.first,
                 Question::FaultHit,
-                |policy, ask, plan| policy.on_fault_hit(ask, &map, marked, plan),
+                |policy, ask, answer| policy.on_fault_hit(ask, &map, marked, answer),
             );
         }
         self.commit(Some(slot));
@@ -303,7 +303,7 @@ impl Machine {
         file: FileId,
         page: u64,
         what: Question,
-        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Answer),
     ) {
         let was_marked = self
             .cache
@@ -539,7 +539,7 @@ impl Machine {
         slot: u32,
         at: u64,
         what: Question,
-        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Plan),
+        question: impl FnOnce(&mut dyn Policy, &Ask<'_>, &mut Answer),
     ) -> bool {
         let Read {
             id,
@@ -561,8 +561,8 @@ impl Machine {
             question,
         );
         self.note(open, Some(id), what, at);
-        let keep = self.plan.keep_mark;
-        if !self.plan.is_empty() {
+        let keep = self.answer.keep_mark;
+        if !self.answer.is_empty() {
             self.apply(file, open, stream, piece, request, Some(slot));
         }
         keep

@@ -109,13 +109,13 @@ impl Machine {
 
     /// Counts an answer by its pattern, and keeps it for listeners of decisions and for listeners of everything.
     pub(super) fn note(&mut self, open: OpenId, read: Option<ReadId>, question: Question, at: u64) {
-        if let Some(pattern) = question.pattern(self.plan.why, !self.plan.windows.is_empty()) {
+        if let Some(pattern) = question.pattern(self.answer.why, !self.answer.windows.is_empty()) {
             self.count(Some(open), |stats| stats.decisions.count(pattern));
         }
         let is_noted =
-            self.notes.is_some() && (self.plan.why.is_some() || !self.plan.windows.is_empty());
+            self.notes.is_some() && (self.answer.why.is_some() || !self.answer.windows.is_empty());
         let tuning = if is_noted { self.tuning() } else { None };
-        let (windows, why) = (&self.plan.windows, self.plan.why);
+        let (windows, why) = (&self.answer.windows, self.answer.why);
         if let Some(decisions) = self.decisions.as_mut().filter(|_| !windows.is_empty()) {
             decisions.push(super::Decision {
                 open,

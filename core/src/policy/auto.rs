@@ -44,7 +44,7 @@ mod walks;
 
 use crate::event::{Advice, Mapping};
 use crate::policy::{
-    Ask, Info, Outcome, Param, Plan, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
+    Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
 use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
@@ -128,13 +128,13 @@ impl Policy for Auto {
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        self.miss(ask, start, end, plan);
-        self.follow(ask, plan);
+        self.miss(ask, start, end, answer);
+        self.follow(ask, answer);
     }
 
-    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         self.clock += 1;
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.get_mut(&ask.file.0);
@@ -143,31 +143,31 @@ impl Policy for Auto {
                 let stream = &mut file.all[at];
                 stream.late |= !ask.probe.is_present(ask.at);
                 stream.advance(start, end);
-                self.go_on(ask, at, Why::NextWindow, plan);
+                self.go_on(ask, at, Why::NextWindow, answer);
             }
-            None => self.begin_in_walk(ask, plan),
+            None => self.begin_in_walk(ask, answer),
         }
-        self.follow(ask, plan);
+        self.follow(ask, answer);
     }
 
-    fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, plan: &mut Plan) {
-        self.on_miss(ask, plan);
+    fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
+        self.on_miss(ask, answer);
     }
 
-    fn on_fault_hit(&mut self, ask: &Ask<'_>, _map: &Mapping, marked: bool, plan: &mut Plan) {
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, _map: &Mapping, marked: bool, answer: &mut Answer) {
         if marked {
-            self.on_mark(ask, plan);
+            self.on_mark(ask, answer);
         }
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
         let file = self.files.entry(ask.file.0).or_default();
         match advice {
             Advice::Random => file.off = true,
             Advice::Normal | Advice::Sequential => file.off = false,
             Advice::WillNeed => {
-                plan.why = Some(Why::Asked);
-                plan.read(ask.request.start(), ask.request.len(), None);
+                answer.why = Some(Why::Asked);
+                answer.read(ask.request.start(), ask.request.len(), None);
             }
             Advice::DontNeed => {}
         }
@@ -252,11 +252,11 @@ impl Auto {
     }
 
     /// Bytes of a read are neither here nor in flight.
-    fn miss(&mut self, ask: &Ask<'_>, start: u64, end: u64, plan: &mut Plan) {
+    fn miss(&mut self, ask: &Ask<'_>, start: u64, end: u64, answer: &mut Answer) {
         let file = self.files.entry(ask.file.0).or_default();
         file.size = ask.file_size;
         if ask.random || file.off {
-            plan.why = Some(Why::HintRandom);
+            answer.why = Some(Why::HintRandom);
             return;
         }
         let this = Miss {
@@ -289,7 +289,7 @@ impl Auto {
         if let Some(at) = file.find(start, gap)
             && !file.all[at].is_past(end)
         {
-            return self.missed_by_stream(ask, at, (start, end), plan);
+            return self.missed_by_stream(ask, at, (start, end), answer);
         }
         // A read behind a stream changes nothing for that stream, and may be the beginning of another one.
         self.births += 1;
@@ -304,11 +304,11 @@ impl Auto {
                     pos: end,
                     run: end,
                 },
-                plan,
+                answer,
             );
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
-        if self.read_region(ask, (start, end), plan) {
+        if self.read_region(ask, (start, end), answer) {
             return;
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
@@ -325,13 +325,13 @@ impl Auto {
                     pos: end,
                     run: end - start,
                 },
-                plan,
+                answer,
             );
-            return self.begin_in_turn(ask, end - start, plan);
+            return self.begin_in_turn(ask, end - start, answer);
         }
         file.misses += 1;
         let found = file.candidates.look(start, end, careful);
-        self.begin_by_history(found, ask, (start, end), plan);
+        self.begin_by_history(found, ask, (start, end), answer);
     }
 
     /// Begins the stream that earlier lone reads show, if they show one.
@@ -340,11 +340,11 @@ impl Auto {
         found: Detection,
         ask: &Ask<'_>,
         (start, end): (u64, u64),
-        plan: &mut Plan,
+        answer: &mut Answer,
     ) {
         match found {
             Detection::Nothing => {
-                plan.why = Some(Why::NoHistory);
+                answer.why = Some(Why::NoHistory);
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
                     self.lone[1] = self.lone[0];
                 }
@@ -362,9 +362,9 @@ impl Auto {
                         pos: high,
                         run,
                     },
-                    plan,
+                    answer,
                 );
-                self.begin_in_turn(ask, end - start, plan);
+                self.begin_in_turn(ask, end - start, answer);
             }
             Detection::Stride(stride) => {
                 let run = STRIDE_READS * (end - start);
@@ -376,7 +376,7 @@ impl Auto {
                         pos: start,
                         run,
                     },
-                    plan,
+                    answer,
                 );
             }
         }
@@ -388,7 +388,7 @@ impl Auto {
         ask: &Ask<'_>,
         at: usize,
         (start, end): (u64, u64),
-        plan: &mut Plan,
+        answer: &mut Answer,
     ) {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -417,15 +417,15 @@ impl Auto {
             }
             self.effort
                 .thrashed(self.clock, readers.are_many(&ask.source), &ask.source);
-            return self.go_on(ask, at, Why::Thrashed, plan);
+            return self.go_on(ask, at, Why::Thrashed, answer);
         }
         stream.late = true;
         stream.advance(start, end);
-        self.go_on(ask, at, Why::WindowEnd, plan);
+        self.go_on(ask, at, Why::WindowEnd, answer);
     }
 
     /// A run begins.
-    fn begin(&mut self, ask: &Ask<'_>, birth: Birth, plan: &mut Plan) {
+    fn begin(&mut self, ask: &Ask<'_>, birth: Birth, answer: &mut Answer) {
         let Birth {
             class,
             stride,
@@ -484,7 +484,7 @@ impl Auto {
             (_, Some(_)) => Why::Triggered,
             (_, None) => Why::Sequential,
         };
-        self.go_on(ask, at, why, plan);
+        self.go_on(ask, at, why, answer);
     }
 
     /// Another reader than this one reads at random: its reads wait behind readahead that is in flight.

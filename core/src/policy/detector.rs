@@ -14,7 +14,7 @@
 //!
 //! Source: docs/spec/rbd-readahead.md 2, 3 and 5. Never: feedback from the cache, or a second stream.
 
-use super::{Ask, Param, Plan, Unit, Why};
+use super::{Answer, Ask, Param, Unit, Why};
 
 /// Bytes of a parameter: any, up to a size whose multiples cannot overflow.
 pub const SIZES: (u64, u64) = (0, 1 << 40);
@@ -107,9 +107,14 @@ impl Detector {
     }
 
     /// A read comes in. `reach` makes the length of a request from its start and its window (steps 5 and 6).
-    pub fn read(&mut self, ask: &Ask<'_>, plan: &mut Plan, reach: impl FnOnce(u64, u64) -> u64) {
+    pub fn read(
+        &mut self,
+        ask: &Ask<'_>,
+        answer: &mut Answer,
+        reach: impl FnOnce(u64, u64) -> u64,
+    ) {
         if ask.random || self.max == 0 {
-            plan.why = Some(if ask.random {
+            answer.why = Some(if ask.random {
                 Why::HintRandom
             } else {
                 Why::Off
@@ -125,14 +130,14 @@ impl Detector {
         let seen = self.total;
         self.total = self.total.saturating_add(len);
         if self.disable_after != 0 && seen > self.disable_after {
-            plan.why = Some(Why::SpentBytes);
+            answer.why = Some(Why::SpentBytes);
             return;
         }
         let in_order = ask.request.start() == self.last_end;
         self.observe(ask.request.start(), len);
-        plan.why = Some(self.why(in_order, ask.file_size));
+        answer.why = Some(self.why(in_order, ask.file_size));
         if let Some((start, len)) = self.next(ask.file_size, reach) {
-            plan.read(start, len, None);
+            answer.read(start, len, None);
         }
     }
 

@@ -16,7 +16,7 @@
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 
 use super::{
-    Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants,
+    Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants,
     folios::Folio,
     linux_6_18_large::Large,
     linux_6_18_reader::{KernelReader, touch_of},
@@ -30,21 +30,21 @@ use alloc::boxed::Box;
 struct Pages(KernelReader);
 
 impl Pages {
-    fn carry_out(&mut self, todo: Todo, ask: &Ask<'_>, plan: &mut Plan) {
-        plan.why = self.0.why.take();
+    fn carry_out(&mut self, todo: Todo, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.why = self.0.why.take();
         match todo {
             Todo::Nothing => {}
-            Todo::Keep => plan.keep_mark = true,
+            Todo::Keep => answer.keep_mark = true,
             Todo::Place { at, window } => {
                 self.0.placed(0);
                 // Clipping shortens the window but not the lookahead: the mark moves to the front, and away if beyond it.
                 let (nr, lookahead) = (clip(ask, at, window.size), window.async_size);
                 let mark = (1..=nr).contains(&lookahead).then(|| at + nr - lookahead);
-                fetch(ask, at, nr, mark, plan);
+                fetch(ask, at, nr, mark, answer);
             }
             Todo::Fetch { .. } | Todo::Force { .. } => {
                 todo.pieces(0)
-                    .for_each(|(i, nr)| fetch(ask, i, nr, None, plan));
+                    .for_each(|(i, nr)| fetch(ask, i, nr, None, answer));
             }
         }
     }
@@ -59,13 +59,13 @@ impl Policy for Pages {
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = wanted(ask);
         let todo = self.0.sync(&ask, pages.first, pages.len());
-        self.carry_out(todo, ask, plan);
+        self.carry_out(todo, ask, answer);
     }
 
-    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = wanted(ask);
         let folio = Folio {
             first: pages.first,
@@ -73,19 +73,19 @@ impl Policy for Pages {
             marked: true,
         };
         let todo = self.0.follow(&ask, folio, pages.first, pages.len());
-        self.carry_out(todo, ask, plan);
+        self.carry_out(todo, ask, answer);
     }
 
     fn on_read_end(&mut self, end: u64) {
         self.0.prev_pos = Some(end);
     }
 
-    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
+    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, answer: &mut Answer) {
         let todo = self.0.fault(&ask, &touch_of(ask, map));
-        self.carry_out(todo, ask, plan);
+        self.carry_out(todo, ask, answer);
     }
 
-    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, plan: &mut Plan) {
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, answer: &mut Answer) {
         let touch = touch_of(ask, map);
         let folio = marked.then_some(Folio {
             first: touch.page,
@@ -93,12 +93,12 @@ impl Policy for Pages {
             marked,
         });
         let todo = self.0.fault_hit(&ask, &touch, folio);
-        self.carry_out(todo, ask, plan);
+        self.carry_out(todo, ask, answer);
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
         let todo = self.0.hint(advice, hinted(ask));
-        self.carry_out(todo, ask, plan);
+        self.carry_out(todo, ask, answer);
     }
 
     fn on_outcome(&mut self, outcome: &Outcome) {

@@ -13,7 +13,7 @@
 //! Source: docs/spec/linux-readahead.md 4.
 
 use super::{
-    Ask, Outcome, Plan, Policy, Wants,
+    Answer, Ask, Outcome, Policy, Wants,
     folios::{Folio, Placement, Raw, Shape, Sight},
     folios_cursor::Cursor,
     folios_index::Folios,
@@ -78,7 +78,7 @@ impl Large {
     fn decide(
         &mut self,
         (ask, at): (&Ask<'_>, u64),
-        plan: &mut Plan,
+        answer: &mut Answer,
         question: impl FnOnce(&mut KernelReader, &Cursor<'_, &Ask<'_>>) -> Todo,
     ) {
         // The history begins in the folio before; that has to be there. A search for a hole begins in a folio that was met.
@@ -99,10 +99,10 @@ impl Large {
         if let Todo::Place { at, window } = todo {
             placed = SHAPE.place(&ask, end, at, window);
             reader.placed(placed.order);
-            fetch_placed(&placed, plan);
+            fetch_placed(&placed, answer);
         }
-        plan.why = reader.why.take();
-        plan.keep_mark = todo == Todo::Keep;
+        answer.why = reader.why.take();
+        answer.keep_mark = todo == Todo::Keep;
         for (i, nr) in todo.pieces(SHAPE.min_order) {
             SHAPE.fetch(
                 &ask,
@@ -114,7 +114,7 @@ impl Large {
                 },
                 &mut placed,
             );
-            fetch(ask, i, nr, None, plan);
+            fetch(ask, i, nr, None, answer);
         }
         self.remember(ask, &placed);
     }
@@ -134,20 +134,20 @@ impl Large {
     }
 
     /// A read reaches the mark of the folio that holds `page`, if there is one.
-    fn meet(&mut self, ask: &Ask<'_>, page: u64, plan: &mut Plan) {
+    fn meet(&mut self, ask: &Ask<'_>, page: u64, answer: &mut Answer) {
         let Some(folio) = self.marked_at(ask, page) else {
             return;
         };
         let first = folio.first;
         let req = ask.request.end().div_ceil(PAGE).saturating_sub(first);
-        self.decide((ask, first), plan, |reader, sight| {
+        self.decide((ask, first), answer, |reader, sight| {
             reader.follow(sight, folio, first, req)
         });
-        self.use_up(folio, plan);
+        self.use_up(folio, answer);
     }
 
-    fn use_up(&mut self, folio: Folio, plan: &Plan) {
-        if !plan.keep_mark {
+    fn use_up(&mut self, folio: Folio, answer: &Answer) {
+        if !answer.keep_mark {
             self.folios.clear_mark(folio.first);
         }
     }
@@ -158,7 +158,7 @@ fn is_whole(ask: &Ask<'_>, folio: &Folio) -> bool {
 }
 
 /// One range for each window, whatever its folios; what of it is cached the machine leaves out.
-fn fetch_placed(placed: &Placement, plan: &mut Plan) {
+fn fetch_placed(placed: &Placement, answer: &mut Answer) {
     let (Some(first), Some(last)) = (placed.folios.first(), placed.folios.last()) else {
         return;
     };
@@ -167,7 +167,7 @@ fn fetch_placed(placed: &Placement, plan: &mut Plan) {
         .iter()
         .find(|folio| folio.marked)
         .map(|folio| folio.first * PAGE);
-    plan.read(first.first * PAGE, (last.end() - first.first) * PAGE, mark);
+    answer.read(first.first * PAGE, (last.end() - first.first) * PAGE, mark);
 }
 
 impl Policy for Large {
@@ -190,22 +190,22 @@ impl Policy for Large {
     }
 
     /// The cache's mark is on the first page of a folio; a read that begins behind that page finds it here.
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let page = ask.at / PAGE;
         if !ask.request.is_empty() && self.folios.at(page).is_some_and(|folio| folio.first < page) {
-            self.meet(ask, page, plan);
+            self.meet(ask, page, answer);
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = wanted(ask);
-        self.decide((ask, pages.first), plan, |reader, sight| {
+        self.decide((ask, pages.first), answer, |reader, sight| {
             reader.sync(sight, pages.first, pages.len())
         });
     }
 
-    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        self.meet(ask, ask.at / PAGE, plan);
+    fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        self.meet(ask, ask.at / PAGE, answer);
     }
 
     fn on_read_end(&mut self, end: u64) {
@@ -216,25 +216,29 @@ impl Policy for Large {
             .prev_pos = Some(end);
     }
 
-    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
+    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, answer: &mut Answer) {
         let touch = touch_of(ask, map);
-        self.decide((ask, touch.page), plan, |reader, sight| {
+        self.decide((ask, touch.page), answer, |reader, sight| {
             reader.fault(sight, &touch)
         });
     }
 
-    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, _marked: bool, plan: &mut Plan) {
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, _marked: bool, answer: &mut Answer) {
         let touch = touch_of(ask, map);
         let folio = self.marked_at(ask, touch.page);
-        self.decide((ask, touch.page), plan, |reader, sight| {
+        self.decide((ask, touch.page), answer, |reader, sight| {
             reader.fault_hit(sight, &touch, folio)
         });
-        folio.into_iter().for_each(|folio| self.use_up(folio, plan));
+        folio
+            .into_iter()
+            .for_each(|folio| self.use_up(folio, answer));
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
         // A hint is about no page in particular.
-        self.decide((ask, 0), plan, |reader, _| reader.hint(advice, hinted(ask)));
+        self.decide((ask, 0), answer, |reader, _| {
+            reader.hint(advice, hinted(ask))
+        });
     }
 
     fn on_outcome(&mut self, outcome: &Outcome) {

@@ -9,7 +9,7 @@
 //!
 //! Source: docs/spec/linux-readahead.md 0 and 0.1. Everything here counts in pages of 4 KiB.
 
-use super::{Ask, Param, Plan, Unit};
+use super::{Answer, Ask, Param, Unit};
 use crate::units::PageRange;
 
 /// The policy's own page, whatever the cache's.
@@ -66,10 +66,10 @@ pub fn wanted(ask: &Ask<'_>) -> PageRange {
 }
 
 /// `nr` pages from `k`, clipped to the file. `mark` is a page; it is dropped where the end of the file cuts it off.
-pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, plan: &mut Plan) {
+pub fn fetch(ask: &Ask<'_>, k: u64, nr: u64, mark: Option<u64>, answer: &mut Answer) {
     let nr = clip(ask, k, nr);
     if nr > 0 {
-        plan.read(
+        answer.read(
             k * PAGE,
             nr * PAGE,
             mark.filter(|m| (k..k + nr).contains(m)).map(|m| m * PAGE),

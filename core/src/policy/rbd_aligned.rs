@@ -15,7 +15,7 @@
 //! librbd 16.2.15. The defaults are the experiment's; librbd today has `max=512K,disable-after=50M`.
 
 use super::{
-    Ask, Info, Param, Plan, Policy, Scope, Unit, Wants,
+    Answer, Ask, Info, Param, Policy, Scope, Unit, Wants,
     detector::{DISABLE_AFTER, Detector, MAX, MIN, OBJECT, SIZES, TRIGGER},
 };
 use alloc::boxed::Box;
@@ -57,10 +57,11 @@ impl Policy for RbdAligned {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let alignments = &self.alignments;
-        self.detector
-            .read(ask, plan, |start, window| align(start, window, alignments));
+        self.detector.read(ask, answer, |start, window| {
+            align(start, window, alignments)
+        });
     }
 }
 

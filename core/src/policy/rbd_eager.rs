@@ -15,7 +15,7 @@
 //! described, never published as code. Known wrong by design: overfetch; a short run costs a whole object.
 
 use super::{
-    Ask, Info, Plan, Policy, Scope, Wants,
+    Answer, Ask, Info, Policy, Scope, Wants,
     detector::{DISABLE_AFTER, Detector, MAX, MIN, OBJECT, TRIGGER},
 };
 use alloc::boxed::Box;
@@ -35,10 +35,10 @@ impl Policy for Eager {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let object = self.object;
         self.detector
-            .read(ask, plan, |start, _| object - start % object);
+            .read(ask, answer, |start, _| object - start % object);
     }
 }
 

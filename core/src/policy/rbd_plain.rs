@@ -15,7 +15,7 @@
 //! see: reads flagged random are invisible. Known wrong by design: no feedback, nothing is ever cancelled.
 
 use super::{
-    Ask, Info, Plan, Policy, Scope, Wants,
+    Answer, Ask, Info, Policy, Scope, Wants,
     detector::{DISABLE_AFTER, Detector, MAX, MIN, TRIGGER},
 };
 use alloc::boxed::Box;
@@ -32,8 +32,8 @@ impl Policy for Plain {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        self.0.read(ask, plan, |_, window| window);
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        self.0.read(ask, answer, |_, window| window);
     }
 }
 

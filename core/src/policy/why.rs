@@ -1,6 +1,6 @@
 //! Why a policy answered as it did, in words that are the same for all policies.
 //!
-//! A policy names the rule it followed ([`super::Plan::why`]); a report on a run repeats it. Never: takes part in
+//! A policy names the rule it followed ([`super::Answer::why`]); a report on a run repeats it. Never: takes part in
 //! a decision. Without it a report gives no reason.
 //!
 //! ```text

@@ -17,7 +17,7 @@
 //! 1.3 to 1.6 times its bytes, here it is 2); that bytes already read are gone (here they may still be cached).
 
 use super::{SIZES, give_up, read, wanted};
-use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants};
 
 /// The run of one open file.
 struct Run {
@@ -39,12 +39,12 @@ impl Policy for Run {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some((start, end)) = wanted(ask) else {
             return;
         };
         if self.streak == 0 || !(self.position..=self.end).contains(&start) {
-            give_up(ask, plan, self.position, self.end);
+            give_up(ask, answer, self.position, self.end);
             (self.streak, self.bytes, self.end) = (0, 0, end);
         }
         self.streak += 1;
@@ -54,7 +54,7 @@ impl Policy for Run {
             let average = self.bytes / self.streak;
             let ahead = (self.streak * average).min(self.max.max(2 * average));
             let to = (end + ahead).min(ask.file_size);
-            read(plan, self.end, to);
+            read(answer, self.end, to);
             self.end = self.end.max(to);
         }
     }

@@ -12,7 +12,7 @@
 //! Reproduced: what is fetched, what is kept. Not reproduced: the original waits for whole blocks.
 
 use super::{BLOCK, give_up, read, round_out, wanted};
-use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants};
 
 /// The blocks of one open file.
 struct Blocks {
@@ -30,7 +30,7 @@ impl Policy for Blocks {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some((start, end)) = wanted(ask) else {
             return;
         };
@@ -39,12 +39,12 @@ impl Policy for Blocks {
             let before = self.kept.len();
             self.kept.retain(|b| *b != at);
             if self.kept.len() == before {
-                read(plan, at, (at + self.block).min(ask.file_size));
+                read(answer, at, (at + self.block).min(ask.file_size));
             }
             self.kept.push(at);
             if self.kept.len() > self.most {
                 let old = self.kept.remove(0);
-                give_up(ask, plan, old, old + self.block);
+                give_up(ask, answer, old, old + self.block);
             }
         }
     }

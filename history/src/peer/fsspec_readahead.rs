@@ -14,7 +14,7 @@
 //! buffer's end does is described nowhere, and is read here as going on.
 
 use super::{BLOCK, give_up, read, wanted};
-use foreread_core::policy::{Ask, Info, Plan, Policy, Scope, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Policy, Scope, Wants};
 
 /// The buffer of one open file.
 struct OneBuffer {
@@ -31,7 +31,7 @@ impl Policy for OneBuffer {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some((start, end)) = wanted(ask) else {
             return;
         };
@@ -42,12 +42,12 @@ impl Policy for OneBuffer {
         let from = if begins_inside { self.end } else { start };
         give_up(
             ask,
-            plan,
+            answer,
             self.start,
             if begins_inside { start } else { self.end },
         );
         (self.start, self.end) = (start, (end + self.block).min(ask.file_size));
-        read(plan, from, self.end);
+        read(answer, from, self.end);
     }
 }
 

@@ -18,7 +18,7 @@
 //! flow control (here each refill is a request); a request that ends goes on to arrive, and stays in the cache.
 
 use super::{SIZES, read, wanted};
-use foreread_core::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants};
 
 /// The request of one open file.
 struct Request {
@@ -46,7 +46,7 @@ impl Policy for Request {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some((start, end)) = wanted(ask) else {
             return;
         };
@@ -54,7 +54,7 @@ impl Policy for Request {
         if self.window == 0 || !near {
             (self.window, self.position, self.end) = (self.first, end, start);
             (self.asks, self.stalled) = (true, false);
-            return self.fill_to(start + self.first, ask, plan, end);
+            return self.fill_to(start + self.first, ask, answer, end);
         }
         self.asks = end > self.end;
         if self.stalled || self.asks {
@@ -62,7 +62,7 @@ impl Policy for Request {
         }
         (self.position, self.stalled) = (end, false);
         if 2 * self.end.saturating_sub(end) <= self.window {
-            self.fill_to(end + self.window, ask, plan, end);
+            self.fill_to(end + self.window, ask, answer, end);
         }
     }
 
@@ -73,9 +73,9 @@ impl Policy for Request {
 
 impl Request {
     /// Asks for the bytes up to `to`, and no fewer than up to `least`.
-    fn fill_to(&mut self, to: u64, ask: &Ask<'_>, plan: &mut Plan, least: u64) {
+    fn fill_to(&mut self, to: u64, ask: &Ask<'_>, answer: &mut Answer, least: u64) {
         let to = to.max(least).min(ask.file_size);
-        read(plan, self.end, to);
+        read(answer, self.end, to);
         self.end = self.end.max(to);
     }
 }

@@ -18,7 +18,7 @@
 //! second time (a sequential reader cost the original 1.9 times its bytes); a reader there waits for whole blocks.
 
 use super::{SIZES, read, round_out, wanted};
-use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants};
 
 /// One for all connections.
 struct Filter {
@@ -37,7 +37,7 @@ impl Policy for Filter {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some((start, end)) = wanted(ask) else {
             return;
         };
@@ -47,10 +47,10 @@ impl Policy for Filter {
             self.min
         };
         let (from, to) = round_out(start, end, self.block);
-        read(plan, from, to);
+        read(answer, from, to);
         if end < ask.file_size {
             let (from, to) = round_out(end, end + self.window, self.block);
-            read(plan, from, to);
+            read(answer, from, to);
             self.last_readahead = end;
         }
     }

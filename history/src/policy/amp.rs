@@ -24,7 +24,7 @@
 //!
 //! Source: Gill and Bathen, "AMP: Adaptive Multi-stream Prefetching in a Shared Cache", FAST 2007, section "AMP Algorithm".
 
-use foreread_core::policy::{Ask, Info, Outcome, Param, Plan, Policy, Scope, Unit, Wants, Why};
+use foreread_core::policy::{Answer, Ask, Info, Outcome, Param, Policy, Scope, Unit, Wants, Why};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The publication counts pages of 4 KiB.
@@ -110,8 +110,8 @@ impl AmpStream {
     }
 
     /// Reads the next part ahead.
-    fn fetch(&mut self, plan: &mut Plan) {
-        plan.read(self.end, self.p, None);
+    fn fetch(&mut self, answer: &mut Answer) {
+        answer.read(self.end, self.p, None);
         let end = self.end + self.p;
         self.parts.push_back(Part {
             start: self.end,
@@ -137,13 +137,13 @@ impl Policy for Amp {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        let Some((start, end)) = ask.readable(self.max, answer) else {
             return;
         };
         self.clock += 1;
         let Some(mut stream) = self.streams.remove(&start) else {
-            plan.why = Some(Why::NoHistory);
+            answer.why = Some(Why::NoHistory);
             return self.remember(
                 end,
                 AmpStream {
@@ -168,16 +168,16 @@ impl Policy for Amp {
             stream.advance(start, end, waiting, self.max);
         }
         stream.end = stream.end.max(end);
-        plan.why = Some(Why::NotYet);
+        answer.why = Some(Why::NotYet);
         if stream.end >= ask.file_size {
-            plan.why = Some(Why::EndOfFile);
+            answer.why = Some(Why::EndOfFile);
         } else if missed || stream.is_tagged(end) {
-            plan.why = Some(if missed {
+            answer.why = Some(if missed {
                 Why::Sequential
             } else {
                 Why::NextWindow
             });
-            stream.fetch(plan);
+            stream.fetch(answer);
         }
         self.remember(end, stream);
     }
@@ -248,7 +248,7 @@ mod tests {
             end: 128 * KIB,
             ..AmpStream::default()
         };
-        stream.fetch(&mut Plan::default());
+        stream.fetch(&mut Answer::default());
         stream
     }
 

@@ -13,7 +13,7 @@
 
 use super::two_windows::{MIN, Reader, TwoWindows, WindowVariant, start_reading};
 use foreread_core::policy::{
-    Ask, Info, Param, Plan, Scope, Unit, Why,
+    Answer, Ask, Info, Param, Scope, Unit, Why,
     ondemand::{MAX, PAGE},
 };
 use std::ops::Range;
@@ -31,18 +31,18 @@ impl WindowVariant for PatchedRequest {
         windows: &mut TwoWindows,
         pages: Range<u64>,
         ask: &Ask<'_>,
-        plan: &mut Plan,
+        answer: &mut Answer,
     ) {
         if pages.is_empty() || !windows.is_off() {
             return;
         }
-        plan.why = Some(Why::Shrunk);
+        answer.why = Some(Why::Shrunk);
         if self.request_size {
             windows.missed_request(&pages);
         } else {
             pages.clone().for_each(|p| windows.missed(p));
         }
-        start_reading(pages.start, pages.end - pages.start, ask, plan);
+        start_reading(pages.start, pages.end - pages.start, ask, answer);
     }
 
     fn counts_misses(&self, windows: &TwoWindows) -> bool {

@@ -18,7 +18,7 @@ use super::{
     pages::hole_after,
 };
 use foreread_core::policy::{
-    Ask, Info, Plan, Scope, Why,
+    Answer, Ask, Info, Scope, Why,
     ondemand::{MAX, PAGE, fetch, next},
 };
 
@@ -32,17 +32,17 @@ impl Rule for OnDemand {
     };
 
     /// The table of 2.2.
-    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
         let Touch { hit, off, req } = touch;
-        plan.why = Some(s.why(touch));
+        answer.why = Some(s.why(touch));
         if off != 0 && s.expects(off) {
             s.push();
         } else if !hit && !s.near(off) && req <= s.max {
-            fetch(ask, off, req, None, plan);
+            fetch(ask, off, req, None, answer);
             return;
         } else if hit {
             let hole = hole_after(ask, off, s.max);
-            plan.why = Some(if hole.is_some() {
+            answer.why = Some(if hole.is_some() {
                 Why::FoundMark
             } else {
                 Why::AllCached
@@ -52,7 +52,7 @@ impl Rule for OnDemand {
         } else {
             s.initial(off, req);
         }
-        s.submit(ask, plan);
+        s.submit(ask, answer);
     }
 }
 

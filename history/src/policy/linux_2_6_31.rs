@@ -16,7 +16,7 @@
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
-    Ask, Info, Plan, Scope,
+    Answer, Ask, Info, Scope,
     ondemand::{MAX, PAGE, history, init},
 };
 
@@ -42,8 +42,10 @@ impl Rule for Context {
     };
 
     /// The table of 2.3.
-    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
-        s.demand(touch, ask, plan, |s| context(s, touch.off, touch.req, ask));
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
+        s.demand(touch, ask, answer, |s| {
+            context(s, touch.off, touch.req, ask)
+        });
     }
 }
 

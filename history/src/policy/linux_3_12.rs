@@ -16,7 +16,7 @@
 
 use super::marks::{Quirks, Rule, State, Stream, Touch};
 use foreread_core::policy::{
-    Ask, Info, Param, Plan, Scope, Unit,
+    Answer, Ask, Info, Param, Scope, Unit,
     ondemand::{MAX, PAGE, history, init},
 };
 
@@ -59,8 +59,8 @@ impl Rule for Context {
     };
 
     /// The table of 2.3 with the case of section 3.
-    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
-        s.demand(touch, ask, plan, |s| {
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
+        s.demand(touch, ask, answer, |s| {
             self.window(s, touch.off, touch.req, ask)
         });
     }

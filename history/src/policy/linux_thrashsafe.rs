@@ -21,7 +21,7 @@ use super::{
     pages::hole_after,
 };
 use foreread_core::policy::{
-    Ask, Info, Param, Plan, Scope, Unit, Why,
+    Answer, Ask, Info, Param, Scope, Unit, Why,
     ondemand::{MAX, PAGE, SIZES, history},
 };
 use foreread_core::units::ByteRange;
@@ -39,12 +39,13 @@ struct ThrashSafe {
 
 impl ThrashSafe {
     /// A miss with nothing cached before it: a thrashed stream, or a random read that is remembered as a window.
-    fn alone(&mut self, s: &mut State, off: u64, req: u64, plan: &mut Plan) {
+    fn alone(&mut self, s: &mut State, off: u64, req: u64, answer: &mut Answer) {
         let end = s.start + s.size;
         let in_window = s.follows_window(off);
         let size = if in_window {
             let left = (2 * s.max).min(end - off);
-            plan.refresh
+            answer
+                .refresh
                 .push(ByteRange::between(off * PAGE, (off + left) * PAGE));
             self.thrashed = true;
             self.min.max(s.size / 2)
@@ -74,9 +75,9 @@ impl Rule for ThrashSafe {
     };
 
     /// The steps of 2.7.
-    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan) {
+    fn demand(&mut self, s: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer) {
         let Touch { hit, off, req } = touch;
-        plan.why = Some(s.why(touch));
+        answer.why = Some(s.why(touch));
         if off == 0 {
             s.initial(off, req);
         } else if !self.thrashed && s.expects(off) {
@@ -89,7 +90,7 @@ impl Rule for ThrashSafe {
             } else {
                 Some(off)
             };
-            plan.why = Some(if at.is_some() {
+            answer.why = Some(if at.is_some() {
                 Why::Context
             } else {
                 Why::AllCached
@@ -97,19 +98,19 @@ impl Rule for ThrashSafe {
             let Some(at) = at else { return };
             let found = history(ask, off, RATIO * s.max);
             if found == 0 && !hit {
-                plan.why = Some(if s.follows_window(off) {
+                answer.why = Some(if s.follows_window(off) {
                     Why::Thrashed
                 } else {
                     Why::NoHistory
                 });
-                self.alone(s, off, req, plan);
+                self.alone(s, off, req, answer);
             } else if !self.by_history(s, off, at, found) {
-                plan.why = Some(Why::AllCached);
+                answer.why = Some(Why::AllCached);
                 return;
             }
         }
         s.merge(off);
-        s.submit(ask, plan);
+        s.submit(ask, answer);
     }
 }
 
@@ -163,18 +164,18 @@ mod tests {
             ((500, 400, 501), Some((501, 256)), 200),
         ];
         for ((start, size, off), refreshed, then) in rows {
-            let (mut state, mut plan) = (State::new(128), Plan::default());
+            let (mut state, mut answer) = (State::new(128), Answer::default());
             let mut rule = ThrashSafe {
                 min: 8,
                 thrashed: false,
             };
             state.set(start, size);
-            rule.alone(&mut state, off, 5, &mut plan);
+            rule.alone(&mut state, off, 5, &mut answer);
             let expected: Vec<ByteRange> = refreshed
                 .map(|(from, n)| pages(from, n))
                 .into_iter()
                 .collect();
-            assert_eq!(plan.refresh, expected, "page {off} of {start}+{size}");
+            assert_eq!(answer.refresh, expected, "page {off} of {start}+{size}");
             assert_eq!(
                 (state.start, state.size, state.async_size),
                 (off, then, 0),

@@ -16,7 +16,7 @@
 use super::pages::{force, hole_after};
 use foreread_core::event::{Advice, Mapping};
 use foreread_core::policy::{
-    Ask, Plan, Policy, Wants, Why,
+    Answer, Ask, Policy, Wants, Why,
     ondemand::{MMAP_LOTSAMISS, PAGE, fetch, hinted, init, next, wanted},
 };
 
@@ -25,8 +25,8 @@ pub trait Rule: Send {
     /// What the hint RANDOM and page faults do.
     const QUIRKS: Quirks;
 
-    /// A page is absent or bears the mark: plan what is to be read.
-    fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, plan: &mut Plan);
+    /// A page is absent or bears the mark: say what is to be read.
+    fn demand(&mut self, state: &mut State, touch: Touch, ask: &Ask<'_>, answer: &mut Answer);
 }
 
 /// The parts of 2.5 that changed with time.
@@ -140,30 +140,30 @@ impl State {
         &mut self,
         touch: Touch,
         ask: &Ask<'_>,
-        plan: &mut Plan,
+        answer: &mut Answer,
         context: impl FnOnce(&mut State) -> bool,
     ) {
         let Touch { hit, off, req } = touch;
-        plan.why = Some(self.why(touch));
+        answer.why = Some(self.why(touch));
         if off == 0 {
             self.initial(off, req);
         } else if self.expects(off) {
             self.push();
         } else if hit {
             let Some(hole) = hole_after(ask, off, self.max) else {
-                plan.why = Some(Why::AllCached);
+                answer.why = Some(Why::AllCached);
                 return;
             };
             self.set(hole, next(hole - off + req, self.max));
         } else if req > self.max || self.near(off) {
             self.initial(off, req);
         } else if !context(self) {
-            return fetch(ask, off, req, None, plan);
+            return fetch(ask, off, req, None, answer);
         } else {
-            plan.why = Some(Why::Context);
+            answer.why = Some(Why::Context);
         }
         self.merge(off);
-        self.submit(ask, plan);
+        self.submit(ask, answer);
     }
 
     /// Why there is none: the hint RANDOM takes the maximum away or sets a flag.
@@ -189,10 +189,10 @@ impl State {
     }
 
     /// Reads the latest window. Its mark stays where it is when the end of the file cuts the window.
-    pub fn submit(&self, ask: &Ask<'_>, plan: &mut Plan) {
+    pub fn submit(&self, ask: &Ask<'_>, answer: &mut Answer) {
         // Without an asynchronous part the mark is just outside the window, and is dropped.
         let mark = self.start + self.size - self.async_size;
-        fetch(ask, self.start, self.size, Some(mark), plan);
+        fetch(ask, self.start, self.size, Some(mark), answer);
     }
 }
 
@@ -212,12 +212,12 @@ impl<R: Rule> Stream<R> {
     }
 
     /// 2.1: the page at `off` is absent. If it still is afterwards, the reader reads that one page.
-    fn sync(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
+    fn sync(&mut self, off: u64, req: u64, ask: &Ask<'_>, answer: &mut Answer) {
         if self.state.max == 0 || self.state.random {
-            plan.why = Some(self.state.off());
+            answer.why = Some(self.state.off());
         }
         if self.state.max > 0 && self.state.random {
-            force(ask, off, req, plan);
+            force(ask, off, req, answer);
         } else if self.state.max > 0 {
             self.rule.demand(
                 &mut self.state,
@@ -227,23 +227,23 @@ impl<R: Rule> Stream<R> {
                     req,
                 },
                 ask,
-                plan,
+                answer,
             );
         }
         let at = off * PAGE;
-        if plan
+        if answer
             .windows
             .iter()
             .all(|w| !(w.range.start()..w.range.end()).contains(&at))
         {
-            fetch(ask, off, 1, None, plan);
+            fetch(ask, off, 1, None, answer);
         }
     }
 
     /// 2.1: the page at `off` bears the mark.
-    fn follow(&mut self, off: u64, req: u64, ask: &Ask<'_>, plan: &mut Plan) {
+    fn follow(&mut self, off: u64, req: u64, ask: &Ask<'_>, answer: &mut Answer) {
         if self.state.max == 0 {
-            (plan.keep_mark, plan.why) = (true, Some(self.state.off()));
+            (answer.keep_mark, answer.why) = (true, Some(self.state.off()));
             return;
         }
         self.rule.demand(
@@ -254,14 +254,14 @@ impl<R: Rule> Stream<R> {
                 req,
             },
             ask,
-            plan,
+            answer,
         );
     }
 
     /// 2.5: a window around a faulting page.
-    fn read_around(&mut self, page: u64, ask: &Ask<'_>, plan: &mut Plan) {
+    fn read_around(&mut self, page: u64, ask: &Ask<'_>, answer: &mut Answer) {
         let max = self.state.max;
-        plan.why = Some(if max > 0 {
+        answer.why = Some(if max > 0 {
             Why::Around
         } else {
             self.state.off()
@@ -269,7 +269,7 @@ impl<R: Rule> Stream<R> {
         if max > 0 {
             self.state.set(page.saturating_sub(max / 2), max);
             self.state.async_size = if R::QUIRKS.early_faults { 0 } else { max / 4 };
-            self.state.submit(ask, plan);
+            self.state.submit(ask, answer);
         }
     }
 }
@@ -282,48 +282,48 @@ impl<R: Rule> Policy for Stream<R> {
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = wanted(ask);
-        self.sync(pages.first, pages.len(), ask, plan);
+        self.sync(pages.first, pages.len(), ask, answer);
     }
 
-    fn on_mark(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = wanted(ask);
-        self.follow(pages.first, pages.len(), ask, plan);
+        self.follow(pages.first, pages.len(), ask, answer);
     }
 
     fn on_read_end(&mut self, end: u64) {
         self.state.prev_end = Some(end);
     }
 
-    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, plan: &mut Plan) {
+    fn on_fault(&mut self, ask: &Ask<'_>, map: &Mapping, answer: &mut Answer) {
         let page = ask.at / PAGE;
         if map.advice == Advice::Random {
-            plan.why = Some(Why::HintRandom);
+            answer.why = Some(Why::HintRandom);
             return;
         }
         if map.advice == Advice::Sequential || R::QUIRKS.early_faults && self.state.near(page) {
-            return self.sync(page, self.state.max, ask, plan);
+            return self.sync(page, self.state.max, ask, answer);
         }
         self.state.mmap_miss += 1;
-        plan.why = Some(Why::ManyMisses);
+        answer.why = Some(Why::ManyMisses);
         if self.state.mmap_miss <= MMAP_LOTSAMISS {
-            self.read_around(page, ask, plan);
+            self.read_around(page, ask, answer);
         }
     }
 
-    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, plan: &mut Plan) {
+    fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, answer: &mut Answer) {
         if map.advice == Advice::Random {
-            plan.keep_mark = true;
+            answer.keep_mark = true;
             return;
         }
         self.state.mmap_miss = self.state.mmap_miss.saturating_sub(1);
         if marked {
-            self.follow(ask.at / PAGE, self.state.max, ask, plan);
+            self.follow(ask.at / PAGE, self.state.max, ask, answer);
         }
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
         let state = &mut self.state;
         match advice {
             Advice::Normal => (state.max, state.random) = (state.device_max, false),
@@ -332,8 +332,8 @@ impl<R: Rule> Policy for Stream<R> {
             Advice::Random => state.random = true,
             Advice::WillNeed => {
                 if let Some(pages) = hinted(ask) {
-                    plan.why = Some(Why::Asked);
-                    force(ask, pages.first, pages.len(), plan);
+                    answer.why = Some(Why::Asked);
+                    force(ask, pages.first, pages.len(), answer);
                 }
             }
             Advice::DontNeed => {}

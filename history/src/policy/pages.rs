@@ -2,13 +2,13 @@
 //! the cache. Not a policy, and no state.
 
 use foreread_core::policy::ondemand::{FORCE_PIECE, PAGE, clip, fetch};
-use foreread_core::policy::{Ask, Plan};
+use foreread_core::policy::{Answer, Ask};
 
 /// Exactly this, in large pieces, without state or mark.
-pub fn force(ask: &Ask<'_>, i: u64, nr: u64, plan: &mut Plan) {
+pub fn force(ask: &Ask<'_>, i: u64, nr: u64, answer: &mut Answer) {
     let nr = clip(ask, i, nr);
     for at in (i..i + nr).step_by(FORCE_PIECE as usize) {
-        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, plan);
+        fetch(ask, at, FORCE_PIECE.min(i + nr - at), None, answer);
     }
 }
 

@@ -25,7 +25,7 @@
 //! decaying too quickly" and "read stream: Split decision about look ahead for AIO and combining" (Andres Freund, pgsql-hackers,
 //! March and April 2026); defaults of the manual: `io_combine_limit` 128 KiB, `effective_io_concurrency` 16, so 2 MiB at most.
 
-use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants, Why};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants, Why};
 
 /// PostgreSQL's block.
 const BLOCK: u64 = 8192;
@@ -81,8 +81,8 @@ impl ReadStream {
     }
 
     /// Sends what fits between what is asked for and the end of the distance; what is cached needs no request.
-    fn look_ahead(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        plan.max_fetch = self.combine * BLOCK;
+    fn look_ahead(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.max_fetch = self.combine * BLOCK;
         let to = self
             .pos
             .saturating_add(self.distance * BLOCK)
@@ -96,7 +96,7 @@ impl ReadStream {
             match ask.probe.next_hole(self.end, until - self.end) {
                 None => self.cached((until - self.end).div_ceil(BLOCK)),
                 Some(_) => {
-                    plan.read(self.end, until - self.end, None);
+                    answer.read(self.end, until - self.end, None);
                     self.sent();
                 }
             }
@@ -113,8 +113,8 @@ impl Policy for ReadStream {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        let Some((start, end)) = ask.readable(self.max, answer) else {
             return;
         };
         let goes_on = start == self.pos;
@@ -129,14 +129,14 @@ impl Policy for ReadStream {
         }
         self.pos = end;
         self.end = self.end.max(end);
-        plan.why = Some(if goes_on { Why::NotYet } else { Why::Broken });
+        answer.why = Some(if goes_on { Why::NotYet } else { Why::Broken });
         if goes_on {
-            self.look_ahead(ask, plan);
+            self.look_ahead(ask, answer);
         }
-        if !plan.windows.is_empty() {
-            plan.why = Some(Why::NextWindow);
+        if !answer.windows.is_empty() {
+            answer.why = Some(Why::NextWindow);
         } else if goes_on && self.end >= ask.file_size {
-            plan.why = Some(Why::EndOfFile);
+            answer.why = Some(Why::EndOfFile);
         }
     }
 }

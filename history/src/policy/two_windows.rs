@@ -18,7 +18,7 @@
 use super::pages::force;
 use foreread_core::event::Advice;
 use foreread_core::policy::{
-    Ask, DemandMode, Param, Plan, Policy, Unit, Wants, Why,
+    Answer, Ask, DemandMode, Param, Policy, Unit, Wants, Why,
     ondemand::{PAGE, SIZES, clip, fetch, hinted},
 };
 use std::ops::Range;
@@ -88,14 +88,14 @@ impl TwoWindows {
 
     /// 1.1: page `p` is about to be looked up. The answer is the rule of the window that it starts; none where it starts
     /// none. What is read of an absent page while readahead is off has its rule at the miss.
-    pub fn look(&mut self, p: u64, ask: &Ask<'_>, plan: &mut Plan) -> Option<Why> {
+    pub fn look(&mut self, p: u64, ask: &Ask<'_>, answer: &mut Answer) -> Option<Why> {
         let orig = self.next?;
         if (p == self.prev && orig != 0) || self.max == 0 {
             return None;
         }
         if orig == 0 && p == 0 {
             self.next = Some(self.max / 2);
-            return Some(self.begin(p, orig, Why::FileStart, ask, plan));
+            return Some(self.begin(p, orig, Why::FileStart, ask, answer));
         }
         self.prev = p;
         let end = self.start + self.size;
@@ -116,7 +116,7 @@ impl TwoWindows {
                 return None;
             }
             (self.astart, self.asize) = (end, next);
-            let got = start_reading(end, next, ask, plan);
+            let got = start_reading(end, next, ask, answer);
             self.adapt(got, orig);
             Some(if got { Why::NextWindow } else { Why::AllCached })
         } else if p == self.astart {
@@ -129,15 +129,15 @@ impl TwoWindows {
             } else {
                 Why::Elsewhere
             };
-            Some(self.begin(p, orig, why, ask, plan))
+            Some(self.begin(p, orig, why, ask, answer))
         }
     }
 
     /// A new current window at `p` by the rule `why`.
-    fn begin(&mut self, p: u64, orig: u64, why: Why, ask: &Ask<'_>, plan: &mut Plan) -> Why {
+    fn begin(&mut self, p: u64, orig: u64, why: Why, ask: &Ask<'_>, answer: &mut Answer) -> Why {
         (self.start, self.size) = (p, self.next.unwrap_or(0));
         (self.astart, self.asize) = (0, 0);
-        let got = start_reading(p, self.size, ask, plan);
+        let got = start_reading(p, self.size, ask, answer);
         self.adapt(got, orig);
         if got { why } else { Why::AllCached }
     }
@@ -206,13 +206,13 @@ fn announced(ask: &Ask<'_>) -> Range<u64> {
 }
 
 /// Reads `nr` pages from `start`; false when nothing of them is left to read.
-pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, plan: &mut Plan) -> bool {
+pub fn start_reading(start: u64, nr: u64, ask: &Ask<'_>, answer: &mut Answer) -> bool {
     let left = ask
         .probe
         .next_hole(start * PAGE, clip(ask, start, nr) * PAGE)
         .is_some();
     if left {
-        fetch(ask, start, nr, None, plan);
+        fetch(ask, start, nr, None, answer);
     }
     left
 }
@@ -228,7 +228,7 @@ pub trait WindowVariant: Send {
         _windows: &mut TwoWindows,
         _pages: Range<u64>,
         _ask: &Ask<'_>,
-        _plan: &mut Plan,
+        _answer: &mut Answer,
     ) {
     }
 
@@ -266,35 +266,36 @@ impl<T: WindowVariant> Policy for Reader<T> {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let pages = announced(ask);
         for p in pages.clone() {
             // The first window of the request names the rule of the answer.
-            let why = self.windows.look(p, ask, plan);
-            if !plan.why.is_some_and(Why::is_on) {
-                plan.why = why.or(plan.why);
+            let why = self.windows.look(p, ask, answer);
+            if !answer.why.is_some_and(Why::is_on) {
+                answer.why = why.or(answer.why);
             }
         }
-        self.telling.announced(&mut self.windows, pages, ask, plan);
+        self.telling
+            .announced(&mut self.windows, pages, ask, answer);
     }
 
-    fn on_page(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    fn on_page(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         if !T::ANNOUNCES {
-            plan.why = self.windows.look(ask.at / PAGE, ask, plan);
+            answer.why = self.windows.look(ask.at / PAGE, ask, answer);
         }
     }
 
-    fn on_miss(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        plan.why = self.windows.off();
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.why = self.windows.off();
         if self.telling.counts_misses(&self.windows) {
             self.windows.missed(ask.at / PAGE);
         }
     }
 
-    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, plan: &mut Plan) {
+    fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {
         if let (Advice::WillNeed, Some(pages)) = (advice, hinted(ask)) {
-            plan.why = Some(Why::Asked);
-            force(ask, pages.first, pages.len(), plan);
+            answer.why = Some(Why::Asked);
+            force(ask, pages.first, pages.len(), answer);
         }
     }
 }

@@ -24,7 +24,7 @@
 //! the manual page zfs(4) for the names and the defaults (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB,
 //! `zfetch_max_streams` 8, `zfetch_min_sec_reap` 1, `zfetch_max_sec_reap` 2).
 
-use foreread_core::policy::{Ask, Info, Param, Plan, Policy, Scope, Unit, Wants, Why};
+use foreread_core::policy::{Answer, Ask, Info, Param, Policy, Scope, Unit, Wants, Why};
 use foreread_core::units::Nanos;
 
 /// Streams of a file: `zfetch_max_streams`.
@@ -79,13 +79,13 @@ impl Policy for Zfetch {
         }
     }
 
-    fn on_read(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
-        let Some((start, end)) = ask.readable(self.max, plan) else {
+    fn on_read(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        let Some((start, end)) = ask.readable(self.max, answer) else {
             return;
         };
         self.streams.retain(|s| ask.now.since(s.at) <= MAX_REAP_NS);
         let Some(stream) = self.streams.iter_mut().find(|s| s.pos == start) else {
-            plan.why = Some(Why::NoHistory);
+            answer.why = Some(Why::NoHistory);
             return self.begin(end, ask.now);
         };
         let late =
@@ -94,18 +94,18 @@ impl Policy for Zfetch {
         (stream.pos, stream.at) = (end, ask.now);
         let from = stream.end.max(end);
         let to = (end + stream.distance).min(ask.file_size);
-        plan.why = Some(if from >= ask.file_size {
+        answer.why = Some(if from >= ask.file_size {
             Why::EndOfFile
         } else {
             Why::NotYet
         });
         if from < to {
-            plan.why = Some(if stream.hits == 1 {
+            answer.why = Some(if stream.hits == 1 {
                 Why::Sequential
             } else {
                 Why::NextWindow
             });
-            plan.read(from, to - from, None);
+            answer.read(from, to - from, None);
             stream.end = to;
         }
     }

@@ -19,7 +19,7 @@
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
 use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, gate};
-use crate::policy::{Ask, Plan, SourceView, Urgency, Why};
+use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
 /// A stream may be ahead by this part of what it made use of without credit, and by this part of its run. Without it a stream
@@ -67,7 +67,7 @@ struct Reach {
 
 impl Auto {
     /// The stream has advanced: its distance is set and its readahead topped up.
-    pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, plan: &mut Plan) {
+    pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, answer: &mut Answer) {
         let (active, clock) = (self.active(), self.clock);
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -97,21 +97,21 @@ impl Auto {
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
-        plan.max_fetch = distance::request(reach.ahead, &ask.source);
+        answer.max_fetch = distance::request(reach.ahead, &ask.source);
         if others.are_disturbed {
-            plan.max_fetch = plan.max_fetch.min((reach.ahead / 2).max(stream.len));
+            answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
         }
         match stream.stride {
             None => {
                 let lead = distance::lead(stream.distance, stream.len, active, &ask.source);
                 if lead.is_some() {
-                    plan.max_fetch = ask.source.max_fetch;
+                    answer.max_fetch = ask.source.max_fetch;
                 }
-                top_up(&mut stream, &reach, lead, ask, plan);
+                top_up(&mut stream, &reach, lead, ask, answer);
             }
-            Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, plan),
+            Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, answer),
         }
-        let planned: u64 = plan
+        let planned: u64 = answer
             .windows
             .iter()
             .map(|window| ask.probe.missing(window.range))
@@ -132,7 +132,7 @@ impl Auto {
             },
             stream.holding,
         );
-        plan.why = Some(if !plan.windows.is_empty() {
+        answer.why = Some(if !answer.windows.is_empty() {
             why
         } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
             Why::EndOfFile
@@ -258,10 +258,16 @@ fn enough(
 }
 
 /// Reads ahead of a stream in order when half of a window is missing.
-fn top_up(stream: &mut Stream, reach: &Reach, lead: Option<u64>, ask: &Ask<'_>, plan: &mut Plan) {
+fn top_up(
+    stream: &mut Stream,
+    reach: &Reach,
+    lead: Option<u64>,
+    ask: &Ask<'_>,
+    answer: &mut Answer,
+) {
     let (ahead, file_size, page) = (reach.ahead, ask.file_size, ask.probe.page_bytes());
     let eighth = (ahead / 8)
-        .checked_next_multiple_of(plan.max_fetch)
+        .checked_next_multiple_of(answer.max_fetch)
         .unwrap_or(ahead);
     let whole = lead
         .map_or(eighth.min(ahead / 2), |lead| {
@@ -270,7 +276,7 @@ fn top_up(stream: &mut Stream, reach: &Reach, lead: Option<u64>, ask: &Ask<'_>, 
         .max(1)
         .next_multiple_of(page);
     let mut at = stream.end.next_multiple_of(page);
-    let unit = 1 << plan.max_fetch.max(page).ilog2();
+    let unit = 1 << answer.max_fetch.max(page).ilog2();
     let to = stream
         .pos
         .saturating_add(ahead)
@@ -311,11 +317,11 @@ fn top_up(stream: &mut Stream, reach: &Reach, lead: Option<u64>, ask: &Ask<'_>, 
         // The mark is where the next window has to go out: early on, or with the lead that is left.
         let early = lead.map_or(len, |lead| lead.next_multiple_of(page).min(len));
         stream.last_mark = at + len - early;
-        plan.urgency = Some(Urgency {
+        answer.urgency = Some(Urgency {
             stream: stream.id,
             away: at - stream.pos,
         });
-        plan.read(at, len, Some(stream.last_mark));
+        answer.read(at, len, Some(stream.last_mark));
         at += len;
         window = (GROWTH * window).min(whole);
     }
@@ -330,7 +336,7 @@ fn aligned(at: u64, end: u64, unit: u64) -> u64 {
 }
 
 /// Reads ahead the next blocks of a stride, with a mark each.
-fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &mut Plan) {
+fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, answer: &mut Answer) {
     let blocks = (ahead / stream.len).max(1);
     let planned = stream.end.abs_diff(stream.pos) / stride.unsigned_abs().max(1);
     if planned + blocks / 8 >= blocks.max(2) {
@@ -344,11 +350,11 @@ fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, plan: &
         else {
             return;
         };
-        plan.urgency = Some(Urgency {
+        answer.urgency = Some(Urgency {
             stream: stream.id,
             away: stream.ahead(),
         });
-        plan.read(next, stream.len, Some(next));
+        answer.read(next, stream.len, Some(next));
         stream.end = next;
     }
 }

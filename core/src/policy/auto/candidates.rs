@@ -23,7 +23,7 @@
 //! among what was displaced.
 
 use super::{Auto, Class, Holding, Stream, ahead, distance, gate, streams::near};
-use crate::policy::{Ask, Plan, Urgency};
+use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -251,7 +251,7 @@ impl Candidates {
 
 impl Auto {
     /// Streams that were found in turn go on in turn: the next read of each that will be one is read ahead.
-    pub(super) fn begin_in_turn(&mut self, ask: &Ask<'_>, len: u64, plan: &mut Plan) {
+    pub(super) fn begin_in_turn(&mut self, ask: &Ask<'_>, len: u64, answer: &mut Answer) {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
@@ -281,12 +281,12 @@ impl Auto {
             };
             stream.seen = file.misses;
             let (at, gone) = file.add(stream);
-            plan.urgency = Some(Urgency {
+            answer.urgency = Some(Urgency {
                 stream: file.all[at].id,
                 away: 0,
             });
             gone.iter().for_each(|gone| self.ends(gone, ask.file_size));
-            plan.read(high, end - high, Some(high));
+            answer.read(high, end - high, Some(high));
         }
     }
 }

@@ -20,7 +20,7 @@
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
 use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, gate};
-use crate::policy::{Ask, Plan, Why};
+use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
 /// Files that a walk may be ahead: its bookkeeping has a limit.
@@ -35,7 +35,7 @@ const SHORT: u64 = 128 << 10;
 
 impl Auto {
     /// A mark in a file of which only the first part was read ahead: the reader becomes a stream.
-    pub(super) fn begin_in_walk(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    pub(super) fn begin_in_walk(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let end = ask.request.end().min(ask.file_size);
         let is_part = |entry: &WalkFile| entry.planned < ask.file_size && end < ask.file_size;
         if self.walks.listed.get(&ask.file.0).is_some_and(is_part) {
@@ -48,13 +48,13 @@ impl Auto {
                     pos: end,
                     run: end,
                 },
-                plan,
+                answer,
             );
         }
     }
 
     /// Reads ahead the files behind the one that is read.
-    pub(super) fn follow(&mut self, ask: &Ask<'_>, plan: &mut Plan) {
+    pub(super) fn follow(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let Some(next) = ask.probe.next_file(ask.file) else {
             return;
         };
@@ -68,15 +68,21 @@ impl Auto {
         if walk.files == 0 {
             walk.end = ask.file;
         }
-        let before = plan.windows.len();
-        self.top_up_walk(&mut walk, active, ask, plan);
+        let before = answer.windows.len();
+        self.top_up_walk(&mut walk, active, ask, answer);
         self.walks.all.push(walk);
-        if plan.windows.len() > before && plan.why.is_none_or(|why| !why.is_on()) {
-            plan.why = Some(Why::NextFile);
+        if answer.windows.len() > before && answer.why.is_none_or(|why| !why.is_on()) {
+            answer.why = Some(Why::NextFile);
         }
     }
 
-    fn top_up_walk(&mut self, walk: &mut Walk, active: Readers, ask: &Ask<'_>, plan: &mut Plan) {
+    fn top_up_walk(
+        &mut self,
+        walk: &mut Walk,
+        active: Readers,
+        ask: &Ask<'_>,
+        answer: &mut Answer,
+    ) {
         let source = &ask.source;
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
@@ -154,14 +160,14 @@ impl Auto {
                     far,
                     missing,
                 },
-                plan,
+                answer,
             );
             bet += more;
         }
         walk.holding.bet = bet;
         self.credit.change(certain(walk.holding), walk.holding);
-        if plan.max_fetch == 0 {
-            plan.max_fetch = distance::request(most, source);
+        if answer.max_fetch == 0 {
+            answer.max_fetch = distance::request(most, source);
         }
         let known = &self.walks.listed;
         while walk
@@ -174,7 +180,7 @@ impl Auto {
     }
 
     /// Plans the head of the next file of a walk and keeps account of it.
-    fn list(&mut self, walk: &mut Walk, ask: &Ask<'_>, head: ListedHead, plan: &mut Plan) {
+    fn list(&mut self, walk: &mut Walk, ask: &Ask<'_>, head: ListedHead, answer: &mut Answer) {
         let ListedHead {
             file,
             size,
@@ -186,7 +192,7 @@ impl Auto {
         walk.unmarked += 1;
         let is_marked = walk.unmarked > walk.files / MARKS || len < size;
         walk.unmarked = if is_marked { 0 } else { walk.unmarked };
-        plan_head(file, (len, size), is_marked, ask.probe.page_bytes(), plan);
+        read_head(file, (len, size), is_marked, ask.probe.page_bytes(), answer);
         let held = bytes - core::mem::replace(&mut walk.bytes, bytes);
         walk.far += far;
         walk.files += 1;
@@ -224,13 +230,19 @@ struct ListedHead {
 }
 
 /// Plans the first `len` bytes of a file of `size` bytes. Of a part the second half has a mark, too: there its stream goes on.
-fn plan_head(file: FileId, (len, size): (u64, u64), is_marked: bool, page: u64, plan: &mut Plan) {
+fn read_head(
+    file: FileId,
+    (len, size): (u64, u64),
+    is_marked: bool,
+    page: u64,
+    answer: &mut Answer,
+) {
     let half = (len / 2).next_multiple_of(page);
     if len < size && half < len {
-        plan.read_file(file, (0, half), Some(0));
-        return plan.read_file(file, (half, len), Some(half));
+        answer.read_file(file, (0, half), Some(0));
+        return answer.read_file(file, (half, len), Some(half));
     }
-    plan.read_file(file, (0, len), is_marked.then_some(0));
+    answer.read_file(file, (0, len), is_marked.then_some(0));
 }
 
 /// The chance of the file `files` further on, and the mean of those up to it.

@@ -19,7 +19,7 @@
 //! one figure for each file. Length and limits: chosen on the baseline of the evaluation.
 
 use super::{Auto, Holding, distance, gate};
-use crate::policy::{Ask, Plan, Why};
+use crate::policy::{Answer, Ask, Why};
 use crate::units::ByteRange;
 use alloc::vec::Vec;
 
@@ -143,7 +143,7 @@ impl Auto {
         &mut self,
         ask: &Ask<'_>,
         (start, end): (u64, u64),
-        plan: &mut Plan,
+        answer: &mut Answer,
     ) -> bool {
         let source = &ask.source;
         let Some(file) = self.files.get_mut(&ask.file.0) else {
@@ -201,9 +201,9 @@ impl Auto {
             bet: had.bet + bet,
         };
         self.credit.change(had, region.holding);
-        plan.max_fetch = REGION;
-        plan.read(from, to - from, None);
-        plan.why = Some(Why::Region);
+        answer.max_fetch = REGION;
+        answer.read(from, to - from, None);
+        answer.why = Some(Why::Region);
         true
     }
 }
