@@ -17,17 +17,17 @@
 //! | `machine.rs` | state, limits, getters, the door |
 //! | `reads.rs` | the life of a demand read |
 //! | `hits.rs` | reads of pages that are all here |
-//! | `plans.rs` | asking a policy, admitting what it planned, eviction |
+//! | `answers.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
 //! | `meter.rs` | what the source delivers, for policies that ask |
 //! | `changes.rs` | listings, invalidation, new versions, hints, pressure |
 //! | `watching.rs` | notes for a report that explains a run |
 
+mod answers;
 mod changes;
 mod fetches;
 mod hits;
 mod meter;
-mod plans;
 mod reads;
 mod slab;
 mod watching;
@@ -42,8 +42,8 @@ use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSiz
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use answers::UnassignedPages;
 use fetches::Fetch;
-use plans::UnassignedPages;
 use reads::Read;
 use slab::Slab;
 

@@ -3,7 +3,7 @@
 //! Never: drops a read on the floor. `ensure` is the one place that decides between waiting and serving, and
 //! it fetches whatever is absent, however it came to be absent.
 
-use super::plans::{AskedFor, Asker};
+use super::answers::{AskedFor, Asker};
 use super::{MAX_READS, Machine, Note, Question, Verdict};
 use crate::event::{Action, Error, Mapping};
 use crate::policy::{Answer, Ask, DemandMode, Policy};
