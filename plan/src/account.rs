@@ -11,7 +11,6 @@
 /// Bytes that a plan may hold: 1,048,576 files with paths of 60 bytes and 2,097,152 ranges fit.
 pub const MAX_BYTES: usize = 256 << 20;
 
-/// The account is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more than 256 MiB of names, paths and ranges")]
 pub struct Full;
@@ -29,9 +28,6 @@ impl Default for Account {
 
 impl Account {
     /// Takes what a `T` needs, with `more` bytes that it points to.
-    ///
-    /// # Errors
-    /// There are fewer left.
     pub fn take<T>(&mut self, more: usize) -> Result<(), Full> {
         let bytes = size_of::<T>().saturating_add(more);
         self.left = self.left.checked_sub(bytes).ok_or(Full)?;

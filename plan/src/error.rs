@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}{}; {remedy}", path.display(), line.map_or(String::new(), |line| format!(", line {line}")))]
 pub struct PlanError {
-    /// What is wrong, in a few words.
     pub what: String,
-    /// The file.
     pub path: PathBuf,
     /// The line, counted from 1.
     pub line: Option<u64>,
@@ -16,8 +14,6 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    /// An error about `path` as a whole.
-    #[must_use]
     pub fn new(path: &Path, what: impl Into<String>, remedy: impl Into<String>) -> PlanError {
         PlanError {
             what: what.into(),
@@ -27,8 +23,6 @@ impl PlanError {
         }
     }
 
-    /// The system refused something.
-    #[must_use]
     pub fn io(path: &Path, what: &str, error: &std::io::Error) -> PlanError {
         PlanError::new(
             path,

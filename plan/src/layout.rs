@@ -31,16 +31,9 @@ pub const MAX_PARTS: usize = 1 << 20;
 
 /// Bytes of a file, wherever it is.
 pub trait ReadAt {
-    /// Its size.
-    ///
-    /// # Errors
-    /// The file cannot be asked.
     fn size(&self) -> io::Result<u64>;
 
     /// Fills `buf` from `offset`.
-    ///
-    /// # Errors
-    /// The storage failed, or the file ends before.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -54,7 +47,6 @@ impl ReadAt for File {
     }
 }
 
-/// A format of files whose parts have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Tensors of Hugging Face.
@@ -69,7 +61,6 @@ pub enum Format {
     Zarr,
 }
 
-/// The formats and their names.
 pub const FORMATS: [(&str, Format); 5] = [
     ("safetensors", Format::Safetensors),
     ("gguf", Format::Gguf),
@@ -78,19 +69,16 @@ pub const FORMATS: [(&str, Format); 5] = [
     ("zarr", Format::Zarr),
 ];
 
-/// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its name there; `header` for what names the parts.
     pub name: String,
-    /// Its bytes.
     pub range: Range<u64>,
 }
 
 /// Why a header gives no parts.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// The bytes cannot be read.
     #[error("cannot read the header: {0}")]
     Io(#[from] io::Error),
     /// It is another format, or it is damaged.
@@ -102,7 +90,6 @@ pub enum LayoutError {
         what: &'static str,
         remedy: &'static str,
     },
-    /// No part has such a name.
     #[error("no part of the file has a name like {0}")]
     NoSuchName(String),
     /// It needs more memory than a plan may have.
@@ -149,9 +136,6 @@ impl Parts {
 }
 
 /// The header and the parts whose names are asked for, in the order of the file.
-///
-/// # Errors
-/// The header cannot be read, is damaged, has no such names, or needs more memory than a plan may have.
 pub fn parts(format: Format, source: &dyn ReadAt, names: &Names) -> Result<Vec<Part>, LayoutError> {
     let pointer = || LayoutError::Other {
         what: "a pointer of Git LFS, not the file itself",

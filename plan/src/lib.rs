@@ -21,9 +21,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Files of a plan.
 pub const MAX_FILES: usize = 1 << 20;
-/// Ranges of a plan.
 pub const MAX_RANGES: usize = 1 << 21;
 /// Bytes of a path, as PATH_MAX of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
@@ -42,7 +40,6 @@ pub struct PlanFile {
 
 impl PlanFile {
     /// The file at `path`, as it is now.
-    #[must_use]
     pub fn of(path: PathBuf, meta: &Metadata) -> PlanFile {
         let mtime_ns = meta
             .mtime()
@@ -56,7 +53,6 @@ impl PlanFile {
     }
 
     /// The block device at `path`, of `size` bytes. A change of its bytes has no time.
-    #[must_use]
     pub fn device(path: PathBuf, size: u64) -> PlanFile {
         PlanFile {
             path,
@@ -66,7 +62,6 @@ impl PlanFile {
     }
 
     /// Whether it is a block device: what is read of it is the data of a file system itself.
-    #[must_use]
     pub fn is_device(&self) -> bool {
         self.mtime_ns.is_none() && self.path.starts_with("/dev")
     }
@@ -77,9 +72,7 @@ impl PlanFile {
 pub struct PlanRange {
     /// The number of its file.
     pub file: u32,
-    /// First byte.
     pub offset: u64,
-    /// Bytes.
     pub len: u64,
     /// When it was first needed, in nanoseconds since the start of the program; nothing where no run was recorded.
     pub at_ns: Option<u64>,
@@ -95,7 +88,6 @@ pub struct PlanRange {
 
 impl PlanRange {
     /// A range of which no more is known than that it will be read.
-    #[must_use]
     pub fn of(file: u32, range: &std::ops::Range<u64>) -> PlanRange {
         let (offset, len) = (range.start, range.end.saturating_sub(range.start));
         PlanRange {
@@ -111,7 +103,6 @@ impl PlanRange {
     }
 
     /// The byte behind the last.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
@@ -130,8 +121,6 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Bytes of all ranges.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.ranges
             .iter()

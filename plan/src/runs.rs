@@ -84,7 +84,6 @@ struct Need {
 pub struct Touch {
     /// The number that [`Runs::file`] gave.
     pub file: u32,
-    /// Its bytes.
     pub range: Range<u64>,
     /// When, since the start of the run.
     pub at_ns: u64,
@@ -104,8 +103,6 @@ impl Runs {
         u32::try_from(self.files.len() - 1).ok()
     }
 
-    /// The path of a file.
-    #[must_use]
     pub fn path(&self, file: u32) -> Option<&Path> {
         self.files
             .get(file as usize)
@@ -270,7 +267,6 @@ impl Runs {
     }
 
     /// The plan of all runs that have ended.
-    #[must_use]
     pub fn plan(mut self, selection: &Selection) -> Plan {
         let (numerator, denominator) = selection.at_least;
         let enough = |item: &Item| {

@@ -34,9 +34,6 @@ const MAX_HEAD_LINES: usize = 1000;
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Writes a plan.
-///
-/// # Errors
-/// Nothing more can be written.
 pub fn write(plan: &Plan, to: &mut dyn Write) -> std::io::Result<()> {
     let escaped = |bytes: &[u8]| percent_encode(bytes, ESCAPED).to_string();
     writeln!(to, "{MAGIC} {VERSION}")?;
@@ -75,13 +72,11 @@ fn optional<T: ToString>(value: Option<T>) -> String {
 }
 
 /// Whether a file begins like a plan of any version.
-#[must_use]
 pub fn looks_like_one(head: &[u8]) -> bool {
     head.starts_with(MAGIC.as_bytes()) && head.get(MAGIC.len()) == Some(&b' ')
 }
 
 /// Whether the file at `path` begins like a plan of any version. A file that cannot be read does not.
-#[must_use]
 pub fn is_one(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = foreread_os::open::regular(path)
@@ -90,9 +85,6 @@ pub fn is_one(path: &Path) -> bool {
 }
 
 /// Reads the plan at `path`.
-///
-/// # Errors
-/// The file cannot be read, or is no plan of this version.
 pub fn open(path: &Path) -> Result<Plan, PlanError> {
     let file = foreread_os::open::stream(path)
         .map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
@@ -100,9 +92,6 @@ pub fn open(path: &Path) -> Result<Plan, PlanError> {
 }
 
 /// Reads a plan; `path` is what errors name.
-///
-/// # Errors
-/// Those of [`open`].
 pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
     let mut lines = Lines {
         from,
@@ -148,7 +137,6 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
-/// The lines of a plan.
 struct Lines<'a> {
     from: &'a mut dyn BufRead,
     path: &'a Path,

@@ -39,16 +39,13 @@ pub struct Command {
     pub id: u64,
     /// Which file of the workload, so that each file has its own random numbers.
     pub file: u32,
-    /// First byte.
     pub start: u64,
-    /// Number of bytes.
     pub len: u64,
 }
 
 /// Bytes of a command that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The command.
     pub id: u64,
     /// How many bytes are there, counted from the start of the command, not from the last arrival.
     pub bytes: u64,

@@ -24,7 +24,6 @@ pub const Z99: f64 = 2.326_347_874_040_841;
 
 /// Scrambles 64 bits so that each bit of the answer depends on each bit of `x`; one to one. It is the finaliser
 /// of splitmix64 (Stafford's variant 13).
-#[must_use]
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -32,7 +31,6 @@ pub fn mix(x: u64) -> u64 {
 }
 
 /// The generator for the `nth` fetch (0 for the first) that begins at byte `first_byte` of `file`.
-#[must_use]
 pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
     let words = [u64::from(file), first_byte, nth];
     Rng {
@@ -46,7 +44,6 @@ pub fn keyed(seed: u64, file: u32, first_byte: u64, nth: u64) -> Rng {
 
 /// A lower bound of [`Rng::lognormal`]: the smallest uniform above 0 is 2^-53, so no normal draw is below
 /// `-sqrt(2 * 53 * ln 2)`.
-#[must_use]
 pub fn least_lognormal(median: f64, p99: f64) -> f64 {
     let farthest = -(2.0 * 53.0 * std::f64::consts::LN_2).sqrt();
     median * ((p99 / median).ln() / Z99 * farthest).exp()
@@ -60,7 +57,6 @@ pub struct Rng {
 
 impl Rng {
     /// A generator that starts from `seed`. Any seed is as good as any other.
-    #[must_use]
     pub fn new(seed: u64) -> Rng {
         Rng { state: seed }
     }

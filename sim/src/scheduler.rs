@@ -61,7 +61,6 @@ struct Slot {
     due_ns: u64,
 }
 
-/// How far a job is.
 #[derive(Clone, Debug, Default)]
 struct Progress {
     /// Its next request.
@@ -98,7 +97,6 @@ pub struct JobScheduler<'a> {
 
 impl<'a> JobScheduler<'a> {
     /// None of the jobs has begun; those that wait for no other job begin at 0.
-    #[must_use]
     pub fn new(jobs: &'a [Job]) -> JobScheduler<'a> {
         let mut scheduler = JobScheduler {
             jobs,
@@ -129,13 +127,10 @@ impl<'a> JobScheduler<'a> {
     }
 
     /// The earliest time that a slot waits for.
-    #[must_use]
     pub fn next_time(&self) -> Option<u64> {
         self.due.peek().map(|due| due.0.0)
     }
 
-    /// Every job has ended.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.progress.iter().all(|p| p.busy == 0)
     }

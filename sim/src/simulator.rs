@@ -34,18 +34,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 pub struct Setup<'a> {
-    /// Which readers read what.
     pub workload: &'a Workload,
-    /// Which readahead.
     pub policy: &'a PolicySpec,
-    /// Cache and limits.
     pub config: Config,
     /// What a reader spends on each KiB it gets: the call and the copy. Nanoseconds.
     pub host_ns_per_kib: u64,
 }
 
 /// What a reader spends on `bytes` that it gets. Rounded up, so that a read in parts never takes less than in one.
-#[must_use]
 pub fn copy_ns(bytes: u64, host_ns_per_kib: u64) -> u64 {
     (bytes * host_ns_per_kib).div_ceil(1024)
 }
@@ -73,7 +69,6 @@ struct Sim<'a> {
     arrivals: Vec<Arrival>,
     /// When the last reader had what it wanted. Readahead may still be in flight.
     ended: u64,
-    /// Observers of the run.
     outcomes: Option<Box<Outcomes>>,
     watch: Option<&'a mut dyn Watch>,
 }
@@ -82,7 +77,6 @@ struct Sim<'a> {
 ///
 /// # Panics
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
-#[must_use]
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
     Sim::new(setup, device).finish().0
 }
@@ -91,7 +85,6 @@ pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
 ///
 /// # Panics
 /// As [`run`].
-#[must_use]
 pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, OutcomeMap) {
     let mut sim = Sim::new(setup, device);
     sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
@@ -114,7 +107,6 @@ pub trait Watch {
 ///
 /// # Panics
 /// As [`run`].
-#[must_use]
 pub fn run_watched<'a>(
     setup: &'a Setup<'a>,
     device: Box<dyn Device>,

@@ -25,9 +25,7 @@ const LATENCY_DIGITS: u8 = 3;
 /// A sample in few numbers. The unit is the sample's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Number of values, at least 1.
     pub n: usize,
-    /// Arithmetic mean.
     pub mean: f64,
     /// Middle value; the mean of the middle two when `n` is even.
     pub median: f64,
@@ -38,7 +36,6 @@ pub struct Summary {
 
 impl Summary {
     /// Sums up `values`. Undefined for none at all and for any that is not finite.
-    #[must_use]
     pub fn of(values: &[f64]) -> Option<Summary> {
         if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
             return None;
@@ -61,7 +58,6 @@ impl Summary {
     }
 
     /// Half the width of the 95 % interval. Undefined for a single value.
-    #[must_use]
     pub fn half_width(&self) -> Option<f64> {
         (self.n > 1).then(|| (self.ci95[1] - self.ci95[0]) / 2.0)
     }
@@ -72,7 +68,6 @@ impl Summary {
 /// Deterministic models give equal differences, where t is not defined but the answer is plain: 0 when they
 /// differ, 1 when they do not. Undefined with fewer than two pairs (one pair says nothing of chance), for
 /// samples of unequal length, and for values that are not finite.
-#[must_use]
 pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     if a.len() != b.len() || a.len() < 2 || differences.iter().any(|d| !d.is_finite()) {
@@ -87,7 +82,6 @@ pub fn paired_t_test(a: &[f64], b: &[f64]) -> Option<f64> {
 }
 
 /// Ends of the 95 % interval of the mean of `b[i] - a[i]`, by Student's t. Undefined where [`paired_t_test`] is.
-#[must_use]
 pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
@@ -107,7 +101,6 @@ pub struct Published {
 /// The chance of two published means at least this different if there were no difference: a two-sided z test.
 /// `sigmas` is how many standard errors a margin holds (3 for "99.7 % confidence"). The runs count as
 /// independent, since pairs are not published. Undefined when neither has a margin.
-#[must_use]
 pub fn z_test(a: Published, b: Published, sigmas: f64) -> Option<f64> {
     let error = a.margin.hypot(b.margin) / sigmas;
     let z = (a.mean - b.mean) / error;
@@ -118,7 +111,6 @@ pub fn z_test(a: Published, b: Published, sigmas: f64) -> Option<f64> {
 /// Holm's step-down correction: each p value as it counts among all the others of its family, so that
 /// comparing each to [`ALPHA`] keeps the chance of one false call in the whole family below it. Undefined
 /// ones stay so and do not count.
-#[must_use]
 pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = family
         .iter()
@@ -136,7 +128,6 @@ pub fn holm(family: &[Option<f64>]) -> Vec<Option<f64>> {
 }
 
 /// `part / whole`, undefined when there is no whole.
-#[must_use]
 pub fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole != 0.0)
         .then_some(part / whole)
@@ -144,7 +135,6 @@ pub fn ratio(part: f64, whole: f64) -> Option<f64> {
 }
 
 /// An empty histogram of latencies in nanoseconds, that grows to hold whatever is recorded.
-#[must_use]
 pub fn latency_histogram() -> Histogram<u64> {
     Histogram::new(LATENCY_DIGITS).expect("three digits are among the 0 to 5 that there are")
 }
@@ -158,7 +148,6 @@ pub fn record_latency(histogram: &mut Histogram<u64>, ns: u64) {
 }
 
 /// The latency in nanoseconds that `percent` % of the reads did not exceed. Undefined without reads.
-#[must_use]
 pub fn percentile_ns(histogram: &Histogram<u64>, percent: f64) -> Option<u64> {
     (!histogram.is_empty()).then(|| histogram.value_at_percentile(percent))
 }

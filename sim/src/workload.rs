@@ -43,7 +43,6 @@ pub struct Info {
     pub least_bytes: u64,
     /// The cache that it is about, in bytes; none where any will do.
     pub cache_bytes: Option<u64>,
-    /// Its parameters.
     pub params: &'static [Param],
     /// Makes the requests from the values of `params` in their order, already checked, the size in bytes (of its file,
     /// or of all its files together) and the seed.
@@ -53,7 +52,6 @@ pub struct Info {
 /// A workload and the values of all its parameters.
 #[derive(Clone)]
 pub struct Chosen {
-    /// Which workload.
     pub info: &'static Info,
     /// The values of `info.params`, in their order.
     pub values: Vec<u64>,
@@ -62,9 +60,6 @@ pub struct Chosen {
 
 impl Chosen {
     /// The requests, on a file of `size` bytes, or on files of this many together.
-    ///
-    /// # Errors
-    /// A file that is too small, or a parameter that does not fit its size.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
         let mut workload = (self.info.build)(&self.values, size, seed)?;
         workload.name.clone_from(&self.text);
@@ -86,17 +81,11 @@ impl std::fmt::Debug for Chosen {
 }
 
 /// Reads `NAME:key=value,...` of a workload of [`ALL`].
-///
-/// # Errors
-/// Bad notation, a name or key that does not exist, a value that does not fit.
 pub fn parse(text: &str) -> Result<Chosen, SpecError> {
     parse_among(text, ALL)
 }
 
 /// Reads `NAME:key=value,...` of a workload of this list, for a program that adds workloads.
-///
-/// # Errors
-/// As above.
 pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
@@ -113,7 +102,6 @@ pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecErr
 }
 
 /// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
-#[must_use]
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
         name: name.to_string(),

@@ -17,7 +17,7 @@ pub(crate) mod fds;
 mod maps;
 mod metadata;
 mod state;
-pub mod touch;
+mod touch;
 
 pub use state::O_DIRECT;
 

@@ -3,28 +3,28 @@
 //! A new format is one file here and two lines below, `mod` and its row in [`ALL`]. A published table with columns that
 //! `preset` knows is a row of `published` and one in [`ALL`]. No format is known by name outside this list.
 
-pub mod biosnoop;
-pub mod blkparse;
-pub mod blktrace;
+mod biosnoop;
+mod blkparse;
+mod blktrace;
 mod block;
-pub mod csv;
-pub mod darshan;
-pub mod disksim;
-pub mod fio;
-pub mod ftrace;
-pub mod lirs;
-pub mod oracle_general;
-pub mod parquet;
-pub mod perf_trace;
+mod csv;
+mod darshan;
+mod disksim;
+mod fio;
+mod ftrace;
+mod lirs;
+mod oracle_general;
+mod parquet;
+mod perf_trace;
 mod preset;
 mod published;
-pub mod rbd_replay;
+mod rbd_replay;
 mod scan;
 mod spc;
 pub mod step;
-pub mod strace;
+mod strace;
 mod table;
-pub mod vscsi;
+mod vscsi;
 
 use crate::format::Format;
 

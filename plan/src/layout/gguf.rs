@@ -92,7 +92,6 @@ fn string(head: &mut Window<'_>) -> Result<String, LayoutError> {
     Ok(String::from_utf8_lossy(head.take(len)?).into_owned())
 }
 
-/// Passes over a value of this type.
 fn skip(head: &mut Window<'_>, kind: u32, depth: u32) -> Result<(), LayoutError> {
     let width = |kind: u32| match kind {
         0 | 1 | 7 => Some(1),

@@ -2,25 +2,19 @@
 //!
 //! `model.layers.0.*,lm_head.weight` has `model.layers.0.w` and `lm_head.weight`. An empty list has every name.
 
-/// A list of patterns.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<String>);
 
 impl Names {
     /// These patterns; none for every name.
-    #[must_use]
     pub fn new(patterns: Vec<String>) -> Names {
         Names(patterns)
     }
 
-    /// Whether it has every name.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has `name`.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.is_all() || self.0.iter().any(|pattern| matches(pattern, name))
     }

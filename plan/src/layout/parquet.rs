@@ -70,7 +70,6 @@ fn row_group(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> 
     })
 }
 
-/// The metadata of a chunk.
 fn chunk(walk: &mut Walk<'_>, parts: &mut Parts) -> Result<(), LayoutError> {
     let (mut name, mut bytes, mut data, mut dictionary) = (String::new(), None, None, None);
     walk.fields(4, &mut |walk, field, kind| {

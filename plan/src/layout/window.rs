@@ -15,14 +15,12 @@ pub struct Window<'a> {
     piece_bytes: u64,
     piece: Vec<u8>,
     piece_at: u64,
-    /// The next byte.
     pub at: u64,
     /// The error for what goes beyond the end.
     beyond: fn() -> LayoutError,
 }
 
 impl<'a> Window<'a> {
-    /// The bytes of `source` up to `end`.
     pub fn new(
         source: &'a dyn ReadAt,
         end: u64,
@@ -47,7 +45,6 @@ impl<'a> Window<'a> {
             .ok_or_else(self.beyond)
     }
 
-    /// The next `len` bytes.
     pub fn take(&mut self, len: u64) -> Result<&[u8], LayoutError> {
         let end = self.end_of(len)?;
         if self.at < self.piece_at || end > self.piece_at.saturating_add(self.piece.len() as u64) {

@@ -23,20 +23,15 @@ const MAX_DEPTH: usize = 64;
 /// The metadata of version 2 beside `.zarray`, and of version 3.
 const METADATA: [&str; 5] = [".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json"];
 
-/// A file of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZarrFile {
     /// The array, by its folders below the store; empty where the store is the array, and for metadata of groups.
     pub array: String,
-    /// The file.
     pub path: PathBuf,
     pub size: u64,
 }
 
 /// The files of the arrays that are asked for, metadata first.
-///
-/// # Errors
-/// The folder is no store, cannot be read, or has no such arrays.
 pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
     let mut found = Found::default();
     found.folder(store, "", None, 0)?;

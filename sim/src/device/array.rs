@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 /// Recent commands that count as readers. Chosen: four for each of the 16 readers of the published tables.
 const RECENT: u64 = 64;
 
-/// The figures of an array.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayModel {
     /// `o`: from this many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
@@ -53,7 +52,6 @@ impl ArrayModel {
     }
 
     /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let least = self
             .overhead_ns
@@ -65,7 +63,6 @@ impl ArrayModel {
     }
 }
 
-/// An array at work.
 #[derive(Debug)]
 pub struct Array {
     model: ArrayModel,
@@ -87,8 +84,6 @@ struct Stream {
 }
 
 impl Array {
-    /// An idle array that has no readers yet.
-    #[must_use]
     pub fn new(model: ArrayModel) -> Array {
         Array {
             model,

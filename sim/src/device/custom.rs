@@ -63,9 +63,6 @@ pub enum FindError {
 static READ: LazyLock<Mutex<HashMap<String, &'static Preset>>> = LazyLock::new(Mutex::default);
 
 /// The model called `name`: a preset, or a file where the name ends in `.toml`.
-///
-/// # Errors
-/// See [`FindError`].
 pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     if !name.ends_with(SUFFIX) {
         return presets::find(name).map_err(FindError::Name);
@@ -79,10 +76,6 @@ pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     Ok(preset)
 }
 
-/// Reads a model file.
-///
-/// # Errors
-/// It is not there, not a model file, or says what cannot be.
 pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
     let refuse = |why: String, remedy: &str| ModelFileError {
         place: path.display().to_string(),
@@ -109,9 +102,6 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
 }
 
 /// Reads the text of a model file; `place` names it in errors.
-///
-/// # Errors
-/// See [`load`].
 pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
     let file: ModelFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));

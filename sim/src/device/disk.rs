@@ -27,7 +27,6 @@ use std::collections::VecDeque;
 /// Picoseconds in a nanosecond, times bytes in a KiB: the divisor of `bytes * ps_per_kib` to nanoseconds.
 pub(super) const PS_KIB: u128 = 1000 * 1024;
 
-/// The figures of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskModel {
     /// `c`, in nanoseconds.
@@ -49,7 +48,6 @@ pub struct Slope {
 
 impl DiskModel {
     /// Nanoseconds from the start of a command until its first `bytes` are there, if they end a transfer.
-    #[must_use]
     pub fn time_ns(&self, bytes: u64) -> u64 {
         let transfers = self.transfers(bytes);
         transfers
@@ -57,7 +55,6 @@ impl DiskModel {
             .saturating_add(self.seg_ns(bytes))
     }
 
-    /// How many transfers a command of this many bytes takes.
     fn transfers(&self, bytes: u64) -> u64 {
         self.max_transfer_bytes
             .map_or(1, |most| bytes.div_ceil(most).max(1))
@@ -65,7 +62,6 @@ impl DiskModel {
 
     /// No device of this kind brings in `bytes` bytes faster. Where a slope never rises, one command for all of them is
     /// the cheapest cut; where one does, all bytes cost as much as the cheapest.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         if self
             .slopes
@@ -97,7 +93,6 @@ impl DiskModel {
     }
 }
 
-/// A disk at work.
 #[derive(Debug)]
 pub struct Disk {
     model: DiskModel,
@@ -115,8 +110,6 @@ struct Queued {
 }
 
 impl Disk {
-    /// An idle disk.
-    #[must_use]
     pub fn new(model: DiskModel) -> Disk {
         Disk {
             model,

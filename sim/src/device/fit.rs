@@ -26,10 +26,8 @@ pub struct Form {
     pub knees: Vec<u64>,
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Bytes of the command.
     pub bytes: u64,
     /// Nanoseconds it took, above 0.
     pub ns: f64,
@@ -47,7 +45,6 @@ pub struct Fit {
 
 impl Form {
     /// What each coefficient is multiplied by for a command of `bytes`: transfers, then KiB of each slope.
-    #[must_use]
     pub fn terms(&self, bytes: u64) -> Vec<f64> {
         let starts = std::iter::once(0).chain(self.knees.iter().copied());
         let ends = self.knees.iter().copied().chain(std::iter::once(u64::MAX));
@@ -61,7 +58,6 @@ impl Form {
     }
 
     /// The coefficients for the points. None where these do not determine them, as when a slope has no point on it.
-    #[must_use]
     pub fn fit(&self, points: &[Point]) -> Option<Fit> {
         let terms: Vec<Vec<f64>> = points.iter().map(|p| self.terms(p.bytes)).collect();
         let targets: Vec<f64> = points.iter().map(|p| p.ns).collect();
@@ -77,7 +73,6 @@ impl Form {
 
 impl Fit {
     /// Nanoseconds of a command of `bytes`.
-    #[must_use]
     pub fn ns(&self, bytes: u64) -> f64 {
         let coefficients = std::iter::once(self.command_ns).chain(self.ns_per_kib.iter().copied());
         self.form
@@ -92,7 +87,6 @@ impl Fit {
 /// The coefficients, none below 0, that make `terms * coefficients / target - 1` smallest in the sum of its squares.
 /// Each row of `terms` is as long as the others. None for more than [`MAX_COEFFICIENTS`], for a target that is not
 /// above 0, and where the rows leave a coefficient open.
-#[must_use]
 pub fn relative_least_squares(terms: &[Vec<f64>], targets: &[f64]) -> Option<Vec<f64>> {
     let width = terms.first()?.len();
     if width == 0 || width > MAX_COEFFICIENTS || terms.len() != targets.len() {

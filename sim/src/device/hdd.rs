@@ -38,7 +38,6 @@ use std::collections::VecDeque;
 /// Files lie on blocks of this size.
 const BLOCK_BYTES: u64 = 4096;
 
-/// The figures of a disk that turns.
 #[derive(Clone, Copy, Debug)]
 pub struct HddModel {
     /// Bytes from the outer to the inner edge. Not 0.
@@ -47,11 +46,9 @@ pub struct HddModel {
     pub rpm: u32,
     /// What a command costs before the arm moves, in nanoseconds: host, bus and controller.
     pub command_ns: u64,
-    /// The arm.
     pub seek: Seek,
     /// Bytes per second under the head, not 0.
     pub bytes_per_s: TrackRates,
-    /// The drive's buffer.
     pub buffer: BufferModel,
     /// Commands among which the next is chosen. Not 0.
     pub queue_depth: u32,
@@ -62,14 +59,12 @@ pub struct HddModel {
 impl HddModel {
     /// No device of this kind brings in `bytes` bytes faster: one command without a move or a wait, all bytes at the
     /// outer edge.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         self.command_ns
             .saturating_add(super::span_ns(bytes, self.bytes_per_s.outer))
     }
 }
 
-/// A disk at work.
 #[derive(Debug)]
 pub struct Hdd {
     model: HddModel,
@@ -79,7 +74,6 @@ pub struct Hdd {
     /// In the order they came.
     queue: VecDeque<Pending>,
     active: Option<Active>,
-    /// Where the arm is.
     head: u64,
 }
 
@@ -100,7 +94,6 @@ struct Active {
 
 impl Hdd {
     /// An idle disk; `seed` decides the platter's angle and the places of files.
-    #[must_use]
     pub fn new(model: HddModel, seed: u64) -> Hdd {
         let phase = rng::keyed(seed, u32::MAX, 0, 0).bits();
         let platter = Platter::new(

@@ -23,7 +23,6 @@ use super::{Arrival, Command, Device};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// The figures of such a device.
 #[derive(Clone, Copy, Debug)]
 pub struct LanesModel {
     /// `T`: what one command alone takes.
@@ -38,7 +37,6 @@ pub struct LanesModel {
 
 impl LanesModel {
     /// Nanoseconds that a command of `bytes` holds the gate.
-    #[must_use]
     pub fn gate_ns(&self, bytes: u64) -> u64 {
         let ns = (u128::from(bytes) * u128::from(self.gate_ps_per_kib)).div_ceil(PS_KIB);
         self.gate_ns
@@ -47,7 +45,6 @@ impl LanesModel {
 
     /// No device of this kind brings in `bytes` bytes faster: all of them through the gate in one command, the shortest
     /// command there is, and no lane faster than its cheapest slope.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let cheapest = self
             .alone
@@ -67,7 +64,6 @@ impl LanesModel {
     }
 }
 
-/// Such a device at work.
 #[derive(Debug)]
 pub struct Lanes {
     model: LanesModel,
@@ -79,8 +75,6 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// An idle one.
-    #[must_use]
     pub fn new(model: LanesModel) -> Lanes {
         Lanes {
             model,

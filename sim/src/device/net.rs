@@ -32,7 +32,6 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 /// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-/// The figures of a network device.
 #[derive(Clone, Copy, Debug)]
 pub struct NetModel {
     /// Time from the start of a command to its first byte, in nanoseconds: the median.
@@ -53,7 +52,6 @@ pub struct NetModel {
 impl NetModel {
     /// No device of this kind brings in `bytes` bytes faster: the shortest round trip that can be drawn, and the bytes
     /// over the link or over all connections at once, whichever is narrower.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let shortest = match self.rtt_p99_ns {
             Some(p99_ns) => rng::least_lognormal(self.rtt_ns as f64, p99_ns as f64).floor() as u64,
@@ -66,7 +64,6 @@ impl NetModel {
     }
 }
 
-/// A network device at work.
 #[derive(Debug)]
 pub struct Net {
     model: NetModel,
@@ -102,7 +99,6 @@ struct Waiting {
 
 impl Net {
     /// An idle device whose round trips are drawn from `seed`.
-    #[must_use]
     pub fn new(model: NetModel, seed: u64) -> Net {
         Net {
             model,

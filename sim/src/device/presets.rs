@@ -24,7 +24,6 @@ use super::ssd::{Ssd, SsdModel};
 use super::throttle::{Throttle, Throttled};
 use foreread_core::policy::spec::SpecError;
 
-/// A device with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// The name in `model:NAME`.
@@ -37,7 +36,6 @@ pub struct Preset {
     pub calibrated: bool,
     /// How far the model is from what it was fitted to.
     pub fit_error: &'static str,
-    /// How many bytes it holds.
     pub capacity_bytes: u64,
     /// What the host spends on each KiB that a reader gets (system call and copy), in nanoseconds.
     pub host_ns_per_kib: u64,
@@ -49,11 +47,9 @@ pub struct Preset {
     pub max_fetch_bytes: u64,
     /// A limit of requests for each second, in front of the model.
     pub throttle: Option<Throttle>,
-    /// How it behaves.
     pub model: Model,
 }
 
-/// A kind of device and its figures.
 #[derive(Clone, Copy, Debug)]
 pub enum Model {
     /// One command after the other.
@@ -72,7 +68,6 @@ pub enum Model {
 
 impl Preset {
     /// An idle device of this kind, whose random numbers (if any) come from `seed`.
-    #[must_use]
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         let device = self.build_model(seed);
         match self.throttle {
@@ -98,7 +93,6 @@ impl Preset {
     /// A time that no choice of commands beats: the least that this device needs to bring in `bytes` different bytes,
     /// however they are cut, ordered and overlapped, from its first command on. A lower bound, which need not be
     /// reached; what the host spends is not in it, nor a throttle, which lets one long command through at once.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         match self.model {
             _ if bytes == 0 => 0,
@@ -113,9 +107,6 @@ impl Preset {
 }
 
 /// The preset called `name`.
-///
-/// # Errors
-/// [`SpecError::UnknownName`] with every name there is.
 pub fn find(name: &str) -> Result<&'static Preset, SpecError> {
     PRESETS
         .iter()

@@ -61,7 +61,6 @@ struct Turn {
     idle_until_ns: Option<u64>,
 }
 
-/// An array and its elevator at work.
 #[derive(Debug)]
 pub struct Sliced {
     model: ArrayModel,
@@ -74,8 +73,6 @@ pub struct Sliced {
 }
 
 impl Sliced {
-    /// An idle one.
-    #[must_use]
     pub fn new(model: ArrayModel, slices: Slices) -> Sliced {
         Sliced {
             model,

@@ -25,7 +25,6 @@ use crate::rng::{self, Rng};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// The figures of a flash drive.
 #[derive(Clone, Copy, Debug)]
 pub struct SsdModel {
     /// `C`. Not 0.
@@ -63,7 +62,6 @@ pub struct Tail {
 impl SsdModel {
     /// No device of this kind brings in `bytes` bytes faster: one command, and its bytes over the channels or the
     /// link, whichever is narrower.
-    #[must_use]
     pub fn least_ns(&self, bytes: u64) -> u64 {
         let channels = self
             .channel_bytes_per_s
@@ -73,7 +71,6 @@ impl SsdModel {
     }
 }
 
-/// A flash drive at work.
 #[derive(Debug)]
 pub struct Ssd {
     model: SsdModel,
@@ -118,7 +115,6 @@ enum Level {
 
 impl Ssd {
     /// An idle drive whose slow reads, if it has any, are drawn from `seed`.
-    #[must_use]
     pub fn new(model: SsdModel, seed: u64) -> Ssd {
         let dies = model.channels as usize * model.dies_per_channel as usize;
         Ssd {

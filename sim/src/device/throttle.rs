@@ -14,7 +14,6 @@
 use super::{Arrival, Command, Device};
 use std::collections::VecDeque;
 
-/// The figures of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     /// Tokens that the bucket gets in a second, at least 1 and at most 10^9.
@@ -25,7 +24,6 @@ pub struct Throttle {
     pub burst_requests: u64,
 }
 
-/// A device behind such a limit.
 pub struct Throttled {
     inner: Box<dyn Device>,
     waiting: VecDeque<Command>,
@@ -38,8 +36,6 @@ pub struct Throttled {
 }
 
 impl Throttled {
-    /// `inner` behind a full bucket.
-    #[must_use]
     pub fn new(inner: Box<dyn Device>, throttle: Throttle) -> Throttled {
         let interval_ns = 1_000_000_000 / throttle.requests_per_s;
         let burst_ns = (throttle.burst_requests - 1).saturating_mul(interval_ns);

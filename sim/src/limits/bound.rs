@@ -36,7 +36,6 @@ pub struct Bound {
 
 impl Bound {
     /// The bound of a workload on a model, in a cache of pages of `page_bytes` or larger ones.
-    #[must_use]
     pub fn of(workload: &Workload, preset: &Preset, page_bytes: u64) -> Bound {
         Bound {
             device_ns: preset.least_ns(workload.distinct_bytes(page_bytes)),
@@ -47,7 +46,6 @@ impl Bound {
 
     /// The bound of a run with these limits, on the device whose random numbers come from `seed`: what gaps and cuts cost, and the
     /// path of each reader, count too.
-    #[must_use]
     pub fn of_run(workload: &Workload, preset: &Preset, config: &Config, seed: u64) -> Bound {
         let mut bound = Bound::of(workload, preset, config.page.bytes());
         bound.device_ns = bound
@@ -58,7 +56,6 @@ impl Bound {
     }
 
     /// The largest of its parts.
-    #[must_use]
     pub fn ns(&self) -> u64 {
         self.device_ns.max(self.readers_ns).max(self.path_ns)
     }

@@ -37,7 +37,6 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Number of bytes.
     pub fn len(&self) -> u64 {
         self.end - self.start
     }
@@ -141,12 +140,10 @@ impl Future {
         self.starts[job as usize][request]
     }
 
-    /// The extent of a touch.
     pub fn extent_of(&self, touch: u32) -> u32 {
         self.touched[touch as usize]
     }
 
-    /// Pages of an extent.
     pub fn pages(&self, extent: u32) -> u64 {
         self.extents[extent as usize]
             .len()

@@ -43,13 +43,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// Which readers read what.
     pub workload: &'a Workload,
-    /// Cache and limits, those of every policy.
     pub config: Config,
-    /// The device.
     pub preset: &'a Preset,
-    /// The seed of its random numbers.
     pub seed: u64,
     /// What no run can be below: a run this fast needs no other rule.
     pub bound: Bound,
@@ -70,7 +66,6 @@ const MIN_EVENTS: u64 = 60_000;
 /// The fastest run that the search finds, each schedule on a new device. Nothing for a workload with more touches
 /// than [`super::MAX_TOUCHES`], nor for one with a timed job: when its requests come is no matter of readahead, and how
 /// long a run takes no measure of it.
-#[must_use]
 pub fn run(setup: &Setup<'_>) -> Option<RunResult> {
     if timed(setup.workload) {
         return None;
@@ -186,7 +181,6 @@ fn timed(workload: &Workload) -> bool {
     workload.jobs.iter().any(|job| job.timed)
 }
 
-/// Where an extent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExtentPlace {
     Absent,
@@ -194,7 +188,6 @@ enum ExtentPlace {
     Present,
 }
 
-/// What is known of an extent beside its future.
 #[derive(Clone, Copy, Debug)]
 struct ExtentState {
     place: ExtentPlace,

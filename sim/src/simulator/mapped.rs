@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 
-/// Every page table.
 #[derive(Default)]
 pub struct Mapped {
     tables: BTreeMap<(u32, u32), Vec<u64>>,

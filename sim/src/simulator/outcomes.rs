@@ -46,17 +46,13 @@ impl Cell {
         self.unused_bytes += other.unused_bytes;
     }
 
-    /// Nothing happened.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Cell::default()
     }
 }
 
-/// A map of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutcomeMap {
-    /// Reads of the run.
     pub reads: u64,
     pub column_reads: u64,
     /// The bytes that the rows cover. Files lie one after the other.
@@ -67,7 +63,6 @@ pub struct OutcomeMap {
 
 impl OutcomeMap {
     /// All cells together.
-    #[must_use]
     pub fn total(&self) -> Cell {
         let mut total = Cell::default();
         self.columns
@@ -78,7 +73,6 @@ impl OutcomeMap {
     }
 
     /// The cells of the columns in `parts` spans of reads, added up.
-    #[must_use]
     pub fn spans(&self, parts: usize) -> Vec<Cell> {
         let each = self.columns.len().div_ceil(parts.max(1)).max(1);
         let sum = |columns: &[[Cell; ROWS]]| {
@@ -100,7 +94,6 @@ struct Group {
     at: [u64; 64],
 }
 
-/// The observer that builds the map.
 pub struct Outcomes {
     page: PageSize,
     /// Where each file begins when they lie one after the other, and how long it is.
@@ -114,8 +107,6 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Nothing seen yet.
-    #[must_use]
     pub fn new(workload: &Workload, page: PageSize) -> Outcomes {
         let mut files = Vec::new();
         let mut base = 0_u64;
@@ -193,8 +184,6 @@ impl Outcomes {
         }
     }
 
-    /// The map of the whole run.
-    #[must_use]
     pub fn finish(mut self) -> OutcomeMap {
         for ((file, number), group) in std::mem::take(&mut self.cached) {
             self.unused(file, number, group.here & !group.used, &group.at);

@@ -17,7 +17,6 @@ const SEED: u64 = 0;
 
 /// Ends of the 95 % interval of mean(`b`) / mean(`a`), where `a[i]` and `b[i]` are a pair. Undefined with fewer than two
 /// pairs, for samples of unequal length, for values that are not finite, and where a mean of `a` is not above 0.
-#[must_use]
 pub fn ratio_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     let fit = a.len() == b.len()
         && a.len() >= 2

@@ -32,20 +32,17 @@ pub enum RequestKind {
 /// One thing that a reader does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// First byte.
     pub offset: u64,
     /// Number of bytes; 1 for a touch.
     pub len: u64,
     /// How long the reader waits before it issues this one, counted from when it was served the one before, in
     /// nanoseconds. Of a job that is [`Job::timed`], since the run began.
     pub think_ns: u64,
-    /// Read, touch or hint.
     pub kind: RequestKind,
 }
 
 impl Request {
     /// A read without a pause before it.
-    #[must_use]
     pub fn read(offset: u64, len: u64) -> Request {
         Request {
             offset,
@@ -56,7 +53,6 @@ impl Request {
     }
 
     /// A touch of the byte at `offset` without a pause before it.
-    #[must_use]
     pub fn touch(offset: u64) -> Request {
         Request {
             offset,
@@ -67,7 +63,6 @@ impl Request {
     }
 
     /// A hint about `len` bytes from `offset` on.
-    #[must_use]
     pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
         Request {
             offset,
@@ -78,7 +73,6 @@ impl Request {
     }
 
     /// Whether the job waits for bytes: every request but a hint.
-    #[must_use]
     pub fn demands(&self) -> bool {
         !matches!(self.kind, RequestKind::Hint(_))
     }
@@ -106,13 +100,11 @@ pub struct Job {
     pub timed: bool,
     /// The mapping that its touches go to is one of code. It is always of the whole file, without its own advice.
     pub executable: bool,
-    /// What it asks for, in order.
     pub requests: Vec<Request>,
 }
 
 impl Job {
     /// One that begins at once and has one request outstanding.
-    #[must_use]
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
         let (after, links) = (None, Vec::new());
         Job {
@@ -129,7 +121,6 @@ impl Job {
     }
 
     /// How many served requests go on together when `next` requests have been issued: a batch, or what is left.
-    #[must_use]
     pub fn together(&self, next: usize) -> usize {
         self.requests
             .len()
@@ -138,7 +129,6 @@ impl Job {
     }
 
     /// The mapping that its touches go to, of a file of `size` bytes.
-    #[must_use]
     pub fn mapping(&self, size: u64) -> Mapping {
         Mapping {
             range: ByteRange::between(0, size),
@@ -159,7 +149,6 @@ pub struct Workload {
     pub listed: bool,
     /// The grain that fits its reads, in bytes: the cache page to use unless told otherwise.
     pub page_bytes: u64,
-    /// Its readers.
     pub jobs: Vec<Job>,
 }
 
@@ -168,7 +157,6 @@ impl Workload {
     pub const PAGE_BYTES: u64 = PAGE_BYTES;
 
     /// A workload of one job on one file.
-    #[must_use]
     pub fn single(name: &str, size: u64, depth: u32, requests: Vec<Request>) -> Workload {
         let job = Job {
             depth,
@@ -184,7 +172,6 @@ impl Workload {
     }
 
     /// A workload of no job yet on these files.
-    #[must_use]
     pub fn on_files(name: &str, files: Vec<u64>) -> Workload {
         Workload {
             name: name.to_string(),
@@ -205,7 +192,6 @@ impl Workload {
     }
 
     /// How many requests ask for bytes: reads and touches.
-    #[must_use]
     pub fn reads(&self) -> u64 {
         self.jobs
             .iter()
@@ -214,7 +200,6 @@ impl Workload {
     }
 
     /// How many bytes they ask for, those that are asked for twice counted twice.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.jobs
             .iter()
@@ -224,8 +209,6 @@ impl Workload {
             .sum()
     }
 
-    /// Whether any request is a touch.
-    #[must_use]
     pub fn touches(&self) -> bool {
         self.jobs
             .iter()
@@ -235,7 +218,6 @@ impl Workload {
 
     /// How many bytes lie in pages of `page_bytes` that are read or touched at least once: the divisor of overfetch.
     /// The last page of a file counts as far as the file goes. `page_bytes` is a power of two.
-    #[must_use]
     pub fn distinct_bytes(&self, page_bytes: u64) -> u64 {
         let page_start = |at: u64| at & !(page_bytes - 1);
         let mut of_file: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();

@@ -42,7 +42,6 @@ pub struct Waits {
 
 impl Waits {
     /// Of these jobs, none of which has begun.
-    #[must_use]
     pub fn of(jobs: &[Job]) -> Waits {
         let mut waits = Waits {
             left: vec![0; jobs.len()],
@@ -68,7 +67,6 @@ impl Waits {
     }
 
     /// Jobs that wait for nothing, in their order.
-    #[must_use]
     pub fn free(&self) -> Vec<u32> {
         (0..self.left.len() as u32)
             .filter(|&job| self.left[job as usize] == 0)

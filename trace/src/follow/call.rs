@@ -153,7 +153,6 @@ pub static ENTRIES: &[Entry] = &[
 
 impl Call {
     /// Whether it can become a record.
-    #[must_use]
     pub fn is_data(self) -> bool {
         use Call::{
             Advise, AdviseMapped, Copy, Read, ReadAt, ReadVector, ReadVectorAt, ReadVectorAt2,

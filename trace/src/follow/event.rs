@@ -19,7 +19,6 @@ const MINOR_BITS: u32 = 20;
 
 impl FileKey {
     /// The file of an inode on the device of these numbers.
-    #[must_use]
     pub fn new(major: u32, minor: u32, ino: u64) -> FileKey {
         FileKey {
             dev: (major << MINOR_BITS) | minor,
@@ -28,13 +27,11 @@ impl FileKey {
     }
 
     /// Major and minor number of its device.
-    #[must_use]
     pub fn device(self) -> (u32, u32) {
         (self.dev >> MINOR_BITS, self.dev & ((1 << MINOR_BITS) - 1))
     }
 
     /// What a trace calls a file of which no name is known.
-    #[must_use]
     pub fn nameless(self) -> FileInfo {
         let (major, minor) = self.device();
         FileInfo {

@@ -17,7 +17,6 @@ pub const MAX_DESCRIPTORS: usize = 1 << 18;
 
 const MANY: &str = "trace fewer processes, or cut the trace in parts";
 
-/// An open description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The name of what is open: its number among the names, nothing where it is not known.
@@ -28,10 +27,8 @@ pub struct Description {
     pub direct: bool,
 }
 
-/// The tables of all threads.
 #[derive(Default)]
 pub struct Tables {
-    /// The table of each thread.
     threads: HashMap<u32, u32>,
     tables: HashMap<u32, Table>,
     /// Each with how many descriptors it has.
@@ -54,15 +51,11 @@ struct Descriptor {
 }
 
 impl Tables {
-    /// Whether there is such a thread.
     pub fn knows(&self, thread: u32) -> bool {
         self.threads.contains_key(&thread)
     }
 
     /// A thread of which nothing is known.
-    ///
-    /// # Errors
-    /// There are [`MAX_THREADS`].
     pub fn begin(&mut self, thread: u32) -> Result<(), Fault> {
         self.room(0)?;
         let table = self.table(HashMap::new());
@@ -108,9 +101,6 @@ impl Tables {
     }
 
     /// A thread begins another, that shares its descriptors or gets a copy of them.
-    ///
-    /// # Errors
-    /// There are as many as there may be.
     pub fn fork(&mut self, parent: u32, child: u32, share: bool) -> Result<(), Fault> {
         self.exit(child);
         let Some(&table) = self.threads.get(&parent) else {
@@ -137,9 +127,6 @@ impl Tables {
     }
 
     /// From now on a thread has its own table.
-    ///
-    /// # Errors
-    /// There are as many descriptors as there may be.
     pub fn unshare(&mut self, thread: u32) -> Result<(), Fault> {
         let Some(&table) = self.threads.get(&thread) else {
             return Ok(());
@@ -157,17 +144,12 @@ impl Tables {
         Ok(())
     }
 
-    /// A thread runs another program.
-    ///
-    /// # Errors
-    /// There are as many descriptors as there may be.
     pub fn exec(&mut self, thread: u32) -> Result<(), Fault> {
         self.unshare(thread)?;
         self.close_some(thread, |_, descriptor| descriptor.close_on_exec);
         Ok(())
     }
 
-    /// A thread is gone.
     pub fn exit(&mut self, thread: u32) {
         let Some(number) = self.threads.remove(&thread) else {
             return;
@@ -207,10 +189,6 @@ impl Tables {
             .map(|(description, _)| (open, description))
     }
 
-    /// A new open description behind a descriptor.
-    ///
-    /// # Errors
-    /// There are [`MAX_DESCRIPTORS`].
     pub fn open(
         &mut self,
         thread: u32,
@@ -233,9 +211,6 @@ impl Tables {
     }
 
     /// A further descriptor of the same description.
-    ///
-    /// # Errors
-    /// There are [`MAX_DESCRIPTORS`].
     pub fn dup(&mut self, thread: u32, from: i32, to: i32, cloexec: bool) -> Result<(), Fault> {
         if from == to {
             return Ok(());
@@ -272,7 +247,6 @@ impl Tables {
         Ok(())
     }
 
-    /// A descriptor is closed.
     pub fn close(&mut self, thread: u32, descriptor: i32) {
         let closed = self
             .own(thread)
@@ -280,7 +254,6 @@ impl Tables {
         closed.into_iter().for_each(|closed| self.release(closed));
     }
 
-    /// Descriptors of a range are closed.
     pub fn close_range(&mut self, thread: u32, range: std::ops::RangeInclusive<i32>) {
         self.close_some(thread, |number, _| range.contains(&number));
     }

@@ -87,7 +87,6 @@ impl Spaces {
         Ok(())
     }
 
-    /// A thread is gone.
     pub fn exit(&mut self, thread: u32) {
         let Some(number) = self.threads.remove(&thread) else {
             return;
@@ -104,7 +103,6 @@ impl Spaces {
         }
     }
 
-    /// Nothing is known any more.
     pub fn forget(&mut self) {
         *self = Spaces::default();
     }

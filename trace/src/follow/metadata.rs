@@ -22,7 +22,6 @@ struct Wait {
     ticket: u64,
 }
 
-/// Those of all threads.
 #[derive(Default)]
 pub(super) struct Waits(HashMap<u32, Wait>);
 

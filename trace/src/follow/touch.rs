@@ -25,7 +25,6 @@ const AROUND_PAGES: u64 = 16;
 /// folio is brought in again.
 const MAX_FOLIOS: usize = 1 << 18;
 
-/// The faults of all threads.
 #[derive(Default)]
 pub struct Touches {
     threads: HashMap<u32, Touch>,
@@ -81,7 +80,6 @@ impl Folios {
 type Slots = Held<Option<Record>>;
 
 impl Touches {
-    /// A fault begins.
     pub fn address(&mut self, thread: u32, address: u64) {
         self.threads.insert(
             thread,
@@ -92,12 +90,10 @@ impl Touches {
         );
     }
 
-    /// The address of a thread's latest fault.
     pub fn address_of(&self, thread: u32) -> Option<u64> {
         self.threads.get(&thread)?.address
     }
 
-    /// A folio of several pages came into the page cache.
     pub fn folio(&mut self, place: FileKey, first: u64, pages: u64) {
         self.folios.add(place, first, pages);
     }

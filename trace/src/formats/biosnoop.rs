@@ -16,7 +16,6 @@ use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError, order};
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "biosnoop",
     summary: "text of biosnoop (bcc, libbpf-tools) with its header; seconds and ms, 512 B sectors",

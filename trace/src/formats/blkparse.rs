@@ -21,7 +21,6 @@ use super::scan;
 use super::step::{self, Lines, Text};
 use std::collections::VecDeque;
 
-/// Text of blkparse.
 pub static FORMAT: Format = Format {
     name: "blkparse",
     summary: "text of blkparse (default format); ns, 512 B sectors",

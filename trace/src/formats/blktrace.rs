@@ -19,7 +19,6 @@ use super::step::{self, Step};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Files of blktrace.
 pub static FORMAT: Format = Format {
     name: "blktrace",
     summary: "binary files of blktrace, all CPUs' at once; ns, 512 B sectors, either byte order",
@@ -183,12 +182,10 @@ impl Fields<'_> {
     }
 }
 
-/// Major and minor of a device.
 fn numbers(device: u32) -> (u32, u32) {
     (device >> 20, device & 0xf_ffff)
 }
 
-/// The file of one CPU.
 struct Source {
     input: Input,
     big: bool,
@@ -232,7 +229,6 @@ impl Source {
     }
 }
 
-/// The files of all CPUs.
 struct Merge {
     sources: Vec<Source>,
     /// The next event of each file, the earliest first.

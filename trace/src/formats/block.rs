@@ -37,29 +37,22 @@ pub enum Action {
     Issue,
     /// C, with whether it failed.
     Complete {
-        /// It ended with an error.
         failed: bool,
     },
     /// R: it goes back and is issued again.
     Requeue,
     /// A: a request of another device becomes one of this.
     Remap {
-        /// The other device.
         from: Device,
     },
-    /// Anything else.
     Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// Reads bytes.
     Read,
-    /// Writes bytes.
     Write,
-    /// Gives blocks back.
     Discard,
-    /// A command of the device's own.
     Command,
     /// No bytes: a flush.
     Nothing,
@@ -67,26 +60,18 @@ pub enum BlockKind {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// When, in ns.
     pub at_ns: u64,
     pub device: Device,
     pub action: Action,
-    /// Of what kind of request.
     pub kind: BlockKind,
-    /// The request is readahead.
     pub ahead: bool,
-    /// First sector.
     pub sector: u64,
     pub bytes: u64,
-    /// The process.
     pub pid: u32,
 }
 
 impl Event {
     /// Itself, if its bytes can be counted: said where its place in the trace is known, which is before it is sorted.
-    ///
-    /// # Errors
-    /// Its sectors are beyond any device.
     pub fn checked(self) -> Result<Event, Fault> {
         let end = self
             .sector
@@ -105,16 +90,12 @@ pub enum Wanted {
     Issue,
 }
 
-/// The keys of both formats.
 pub const KEYS: &[(&str, &str)] = &[(
     "action",
     "Q, requests as they were queued (the default where there are any), or D, as the device got them",
 )];
 
 /// Takes the keys; without one, Q is wanted if there is one among the first events, else D.
-///
-/// # Errors
-/// An unknown key or value, or neither Q nor D among the first events.
 pub fn wanted(
     pairs: &mut Pairs,
     format: &str,
@@ -140,7 +121,6 @@ pub fn wanted(
     }
 }
 
-#[must_use]
 pub fn header(format: &str, wanted: Wanted) -> Header {
     let note = match wanted {
         Wanted::Queue => {
@@ -167,11 +147,9 @@ pub fn header(format: &str, wanted: Wanted) -> Header {
 /// Device number, whether it writes, first byte, ticket.
 type Key = (u32, bool, u64, u64);
 
-/// A request under way.
 struct Open {
     /// Its last byte and one.
     end: u64,
-    /// Bytes that are not complete.
     left: u64,
 }
 
@@ -191,8 +169,6 @@ const FAR: Fault = (
 );
 
 impl Requests {
-    /// None yet.
-    #[must_use]
     pub fn new(wanted: Wanted, left_out: LeftOut) -> Requests {
         Requests {
             wanted,
@@ -205,9 +181,6 @@ impl Requests {
     }
 
     /// Takes the next event; what may leave goes to `out`.
-    ///
-    /// # Errors
-    /// Its sectors are beyond any device.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         match (event.action, self.wanted) {
             (Action::Queue, Wanted::Queue) | (Action::Issue, Wanted::Issue) => {

@@ -25,7 +25,6 @@ const DELIMITERS: [(&str, u8); 4] = [
     ("space", b' '),
 ];
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "csv",
     summary: "CSV: columns by name or by option",
@@ -69,7 +68,6 @@ fn detect(head: &[u8]) -> Fit {
     names(line, b',').map_or(Fit::No, |names| columns::fit(&names))
 }
 
-/// The fields of a header.
 fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

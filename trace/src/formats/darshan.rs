@@ -22,7 +22,6 @@ use crate::input::Input;
 use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record};
 use std::collections::{HashMap, VecDeque};
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "darshan",
     summary: "text of darshan-dxt-parser (DXT); seconds with decimals, bytes",
@@ -116,11 +115,9 @@ struct Darshan {
     input: Input,
     module: &'static [u8],
     files: Names,
-    /// The files, as they first came.
     items: VecDeque<Item>,
     /// The file whose requests are being read.
     file: Option<u32>,
-    /// The open description of a file and a rank.
     opens: HashMap<(u32, u32), u32>,
     requests: Vec<Request>,
     /// The request that leaves next, once all are sorted.

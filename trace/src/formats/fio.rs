@@ -27,7 +27,6 @@ use std::io::{BufWriter, Write};
 /// Bytes of a file name that fio reads whole.
 pub const MAX_NAME: usize = 255;
 
-/// fio's log of I/O.
 pub static FORMAT: Format = Format {
     name: "fio",
     summary: "fio's iolog, version 2 (no times) and 3 (us); offsets in bytes",
@@ -131,7 +130,6 @@ fn is_wait(mut line: &[u8]) -> bool {
     scan::word(&mut line) == b"wait"
 }
 
-/// A log that is being read.
 struct Log {
     version: u8,
     /// Waits are microseconds from the one before.
@@ -305,7 +303,6 @@ fn export(
     log.finish()
 }
 
-/// A log that is being written.
 struct Writer {
     path: std::path::PathBuf,
     to: BufWriter<Box<dyn Write + Send>>,

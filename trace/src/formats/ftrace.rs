@@ -21,7 +21,6 @@ use crate::follow::event::{Event, FileKey, What};
 use crate::follow::{Follow, Learned, PAGE_BYTES};
 use std::collections::VecDeque;
 
-/// Text of ftrace and perf.
 pub static FORMAT: Format = Format {
     name: "ftrace",
     summary: "text of ftrace, or of perf script: system calls and filemap tracepoints; us, bytes",

@@ -50,9 +50,6 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 /// Takes the key for how many bytes a block has, or what is given for none.
-///
-/// # Errors
-/// It is no number from 1 to [`MAX_BLOCK`].
 pub fn block(pairs: &mut Pairs, key: &str, input: &Input) -> Result<Option<u64>, TraceError> {
     let Some(text) = pairs.take(key) else {
         return Ok(None);

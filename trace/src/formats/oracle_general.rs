@@ -22,12 +22,10 @@ use std::collections::VecDeque;
 
 /// Records that must fit before a file is surely one of these.
 const SURE_RECORDS: usize = 4;
-/// The sizes of a record.
 const SIZES: [usize; 2] = [24, 27];
 /// No trace has more records: a next access beyond is nonsense.
 const MAX_RECORDS: i64 = 1 << 40;
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "oracle-general",
     summary: "libCacheSim oracleGeneral: binary; seconds (left out), objects of unit= bytes",
@@ -59,7 +57,6 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Whether records of this size make sense of the head.
 fn fits(head: &[u8], size: usize) -> Fit {
     let (mut latest, mut records) = (0, 0);
     for (record, n) in head.chunks_exact(size).zip(0_i64..) {

@@ -30,7 +30,6 @@ use crate::format::{Fit, Format};
 
 const MAGIC: &[u8] = b"PAR1";
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "parquet",
     summary: "Parquet: columns t_start_ns, file, offset, len_req and others; ns, bytes",
@@ -87,7 +86,6 @@ mod columns {
     use crate::{Lacks, Op};
     use foreread_core::event::Advice;
 
-    /// The columns, in their order.
     pub const SCHEMA: &str = "message trace {
         optional int64 t_start_ns;
         optional int64 t_end_ns;

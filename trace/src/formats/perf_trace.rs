@@ -24,7 +24,6 @@ use super::strace::{Entry, Stamp};
 use super::table::decimal_ns;
 use std::collections::VecDeque;
 
-/// Text of perf trace.
 pub static FORMAT: Format = Format {
     name: "perf-trace",
     summary: "text of perf trace; ms with three decimals, bytes",
@@ -230,7 +229,6 @@ const ADVICE: [&str; 6] = [
     "NOREUSE",
 ];
 
-/// A line, taken apart.
 struct CallLine<'a> {
     /// Nothing where perf wrote `?`.
     at_ns: Option<u64>,

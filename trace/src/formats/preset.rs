@@ -18,23 +18,18 @@ use crate::input::Input;
 use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
 use std::ops::Range;
 
-/// The remedy for a damaged line.
 pub const DAMAGED: &str = "the file is damaged or of another format; see --format";
-/// Most columns of a table.
 const MAX_COLUMNS: usize = 8;
 
-/// The words of a table for its reads and writes.
 pub struct Ops {
     pub reads: &'static [&'static str],
     pub writes: &'static [&'static str],
     /// A word for what is left out, and a name for that (a plural).
     pub left_out: Option<(&'static str, &'static str)>,
-    /// Why another word is refused.
     pub refusal: &'static str,
 }
 
 impl Ops {
-    /// These words, and no other.
     pub const fn of(
         reads: &'static [&'static str],
         writes: &'static [&'static str],
@@ -49,17 +44,14 @@ impl Ops {
     }
 }
 
-/// A unit of time.
 pub struct Clock {
     pub unit_ns: u64,
-    /// Decimals may follow a point.
     pub decimals: bool,
     /// The times there can be, in units, and why another is refused.
     pub range: Option<(Range<u64>, &'static str)>,
 }
 
 impl Clock {
-    /// Whole numbers.
     pub const fn whole(unit_ns: u64) -> Clock {
         Clock {
             unit_ns,
@@ -68,7 +60,6 @@ impl Clock {
         }
     }
 
-    /// Decimal numbers.
     pub const fn decimal(unit_ns: u64) -> Clock {
         Clock {
             decimals: true,
@@ -90,21 +81,17 @@ impl Clock {
     }
 }
 
-/// The meaning of a column.
 pub enum Column {
     /// Part of the volume's name. Columns beside each other make one name, with the separator in it.
     Volume,
     /// The volume's name, which is a number.
     VolumeNumber,
-    /// Read or write.
     Op(Ops),
     /// First byte, in units of this many bytes.
     Offset(u64),
     /// Bytes asked for, in units of this many bytes.
     Len(u64),
-    /// When it began.
     Start(Clock),
-    /// How long it took.
     Dur(Clock),
     /// How long it took; unknown where the field is empty.
     DurOrNothing(Clock),
@@ -112,7 +99,6 @@ pub enum Column {
     Number,
 }
 
-/// A published table.
 pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
@@ -131,7 +117,6 @@ pub struct Preset {
     pub notes: &'static [&'static str],
     /// The file's name of a volume.
     pub volume: fn(&[u8]) -> String,
-    /// How well the first bytes fit.
     pub fit: fn(&Preset, &[u8]) -> Fit,
     pub export: Option<ExportFn>,
 }
@@ -182,10 +167,6 @@ impl Preset {
         (found == self.columns.len()).then_some(places)
     }
 
-    /// Reads a line.
-    ///
-    /// # Errors
-    /// It has not the shape of this table.
     pub fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Fault> {
         let bad = (self.refusal, DAMAGED);
         if self.header.is_some_and(|header| header.as_bytes() == line) {
@@ -249,9 +230,6 @@ impl Preset {
     }
 
     /// Reads it; `row` is [`Preset::row`] of this table.
-    ///
-    /// # Errors
-    /// A key is given, or several files.
     pub fn import(
         &self,
         row: RowFn,

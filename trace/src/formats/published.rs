@@ -7,7 +7,6 @@ use super::table::{SECTOR, lines_fit, words};
 use crate::Level;
 use crate::format::{Fit, Format};
 
-/// Makes a format of each row.
 macro_rules! published {
     ($($(#[$doc:meta])* $format:ident { $($key:ident: $value:expr,)* })*) => {$(
         $(#[$doc])*

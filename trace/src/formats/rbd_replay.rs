@@ -31,12 +31,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Threads at one time: each is a thread of the replayer.
 pub const MAX_THREADS: usize = 1 << 12;
-/// Images that are open at one time.
 pub const MAX_OPENS: usize = 1 << 16;
 /// Actions that have to fit together before a file without a banner is taken for one.
 const SURE_ACTIONS: usize = 4;
 
-/// The format.
 pub static FORMAT: Format = Format {
     name: "rbd-replay",
     summary: "reads and writes of RBD images with what each waits for; bytes, no times",
@@ -136,7 +134,6 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     })
 }
 
-/// The numbers that come next.
 #[derive(Default)]
 struct Next {
     thread: u32,

@@ -26,7 +26,6 @@ pub fn word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
 }
 
 /// A decimal number that is nothing but digits and fits.
-#[must_use]
 pub fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
         return None;
@@ -43,7 +42,6 @@ pub fn number(text: &[u8]) -> Option<u64> {
 }
 
 /// Seconds with up to nine decimals (`12.000034`), in nanoseconds.
-#[must_use]
 pub fn seconds(text: &[u8]) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = number(&text[..dot])?.checked_mul(1_000_000_000)?;
@@ -58,9 +56,6 @@ pub fn seconds(text: &[u8]) -> Option<u64> {
 }
 
 /// The one input of a format that is one file.
-///
-/// # Errors
-/// There are several, or none.
 pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
     let last = inputs.pop();
     let whole = super::super::error::TracePosition::Whole;
@@ -85,9 +80,6 @@ pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
 }
 
 /// Takes a key that has few values: which of them it has, if it is given.
-///
-/// # Errors
-/// It has another value.
 pub fn choice(
     pairs: &mut Pairs,
     key: &str,

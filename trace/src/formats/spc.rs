@@ -11,10 +11,6 @@ use std::io::{BufWriter, Write};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Writes it.
-///
-/// # Errors
-/// A key is given, a record has no time, or it cannot be written.
 pub fn export(
     _header: &Header,
     pairs: Pairs,

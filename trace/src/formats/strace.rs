@@ -30,7 +30,6 @@ use std::collections::{HashMap, VecDeque};
 use text::Arguments;
 pub(super) use text::Entry;
 
-/// Text of strace.
 pub static FORMAT: Format = Format {
     name: "strace",
     summary: "text of strace -f -ttt -T -y; us, bytes",
@@ -157,7 +156,6 @@ struct Unfinished {
     begun: bool,
 }
 
-/// A call that is whole.
 struct Whole<'a> {
     call: Call,
     thread: u32,

@@ -16,7 +16,6 @@ const DETECT_LINES: usize = 100;
 pub const SECTOR: u64 = 512;
 
 /// The words of a line, parted by any number of spaces and tabs, if they are exactly `N`.
-#[must_use]
 pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
     let mut fields = [&line[..0]; N];
     let mut rest = line;
@@ -30,7 +29,6 @@ pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
 }
 
 /// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
-#[must_use]
 pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
     let whole = number(&text[..dot])?.checked_mul(unit_ns)?;
@@ -122,9 +120,6 @@ pub struct ColumnPlan {
 }
 
 /// Reads a table that has no keys.
-///
-/// # Errors
-/// A key is given, or several files.
 pub fn import(
     inputs: Vec<Input>,
     pairs: &Pairs,
@@ -137,7 +132,6 @@ pub fn import(
 }
 
 /// The same, once the keys are taken.
-#[must_use]
 pub fn read(input: Input, header: Header, plan: ColumnPlan) -> Import {
     let left_out = LeftOut::default();
     let path = input.path().to_path_buf();

@@ -18,7 +18,6 @@ use super::scan;
 use super::step::{self, Step};
 use std::collections::VecDeque;
 
-/// Traces of CloudPhysics.
 pub static FORMAT: Format = Format {
     name: "vscsi",
     summary: "binary vscsi traces of CloudPhysics, version 1 and 2; us, 512 B blocks",
@@ -35,7 +34,6 @@ pub static FORMAT: Format = Format {
 const LOOK: usize = 16;
 const BLOCK: u64 = 512;
 
-/// Bytes of a record of a version.
 fn size_of(version: u8) -> usize {
     if version == 1 { 32 } else { 40 }
 }

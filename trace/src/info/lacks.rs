@@ -38,7 +38,6 @@ pub fn lacks(header: &Header, starts: bool, ends: bool) -> Vec<String> {
 
 impl Info {
     /// As JSON.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts can always be written") + "\n"
     }

@@ -60,7 +60,6 @@ impl Reuse {
     }
 
     /// Different blocks: exact at level 0, an estimate above.
-    #[must_use]
     pub fn distinct(&self) -> u64 {
         let kept: u64 = self
             .groups

@@ -67,7 +67,6 @@ impl Spread {
     }
 
     /// Nothing where there was no value.
-    #[must_use]
     pub fn summary(&self) -> Option<Summary> {
         if self.number == 0 {
             return None;

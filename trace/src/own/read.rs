@@ -18,9 +18,6 @@ use crate::{Import, Item, LeftOut};
 const DAMAGED: &str = "the file is damaged: copy it again, or import the trace again";
 
 /// Opens a trace.
-///
-/// # Errors
-/// Its header is not one, or of another version.
 pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let mut input = Input::only(inputs, super::FORMAT.name)?;
     pairs.finish(input.path(), super::FORMAT.name, &[])?;

@@ -16,9 +16,6 @@ const FULL_BYTES: usize = MAX_BLOCK_BYTES / 2;
 const LEVEL: i32 = 3;
 
 /// Writes a trace of which nothing was left out.
-///
-/// # Errors
-/// The items end in one, the file cannot be written, or there are keys.
 pub fn export(
     header: &Header,
     pairs: Pairs,
@@ -30,9 +27,6 @@ pub fn export(
 }
 
 /// Writes a trace, and what was `left_out` of it when the items have ended.
-///
-/// # Errors
-/// The items end in one, or the file cannot be written.
 pub fn write(
     header: &Header,
     items: Items,

@@ -7,11 +7,8 @@ use super::throttle::ThrottleFile;
 use foreread_core::storage::MAX_FETCH_BYTES;
 use foreread_core::units::MAX_OFFSET;
 
-/// Longest text, in characters.
 pub const MAX_TEXT: usize = 500;
-/// Most slopes, and most rows of an overhead.
 pub const MAX_ROWS: usize = 64;
-/// Most points that were measured.
 pub const MAX_POINTS: usize = 1024;
 /// Longest single time: an hour, in nanoseconds.
 const MAX_NS: u64 = 3_600_000_000_000;

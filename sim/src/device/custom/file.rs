@@ -29,7 +29,6 @@ pub struct ModelFile {
     pub calibrated: bool,
     /// How far the model is from them.
     pub fit_error: String,
-    /// How many bytes it holds.
     pub capacity_bytes: u64,
     /// How many commands an owner should have in it at once.
     pub commands_at_once: u32,
@@ -40,25 +39,18 @@ pub struct ModelFile {
     pub host_ns_per_kib: u64,
     /// Where that is from.
     pub host_origin: String,
-    /// One command after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskFile>,
-    /// Several at once behind one gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<LanesFile>,
-    /// One head, one arm, a platter that turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hdd: Option<HddFile>,
-    /// One after the other, with an overhead that depends on how many readers there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayFile>,
-    /// Many dies, some channels, one link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssd: Option<SsdFile>,
-    /// Many at once over a shared link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub net: Option<NetFile>,
-    /// A limit of requests for each second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle: Option<ThrottleFile>,
     /// How well it fits; for people, the simulator does not look at it.
@@ -73,12 +65,10 @@ pub struct ModelFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskFile {
-    /// What each transfer costs.
     pub command_ns: u64,
     /// The longest transfer; left out where no limit is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_transfer_bytes: Option<u64>,
-    /// What the bytes cost.
     pub slopes: Vec<SlopeFile>,
 }
 
@@ -88,7 +78,6 @@ pub struct DiskFile {
 pub struct SlopeFile {
     /// It holds for bytes of the command from here on.
     pub from_bytes: u64,
-    /// Picoseconds for each KiB.
     pub ps_per_kib: u64,
 }
 
@@ -96,7 +85,6 @@ pub struct SlopeFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanesFile {
-    /// Commands worked on at once.
     pub lanes: u32,
     /// What each transfer of a command alone costs.
     pub command_ns: u64,
@@ -136,9 +124,7 @@ pub struct HddFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayFile {
-    /// What the bytes cost.
     pub ps_per_kib: u64,
-    /// What a command costs, by readers.
     pub overhead: Vec<OverheadFile>,
 }
 
@@ -148,7 +134,6 @@ pub struct ArrayFile {
 pub struct OverheadFile {
     /// From this many readers on.
     pub from_readers: u32,
-    /// Nanoseconds of a command.
     pub ns: u64,
 }
 
@@ -201,15 +186,11 @@ pub struct NetFile {
 #[serde(deny_unknown_fields)]
 pub struct FitFile {
     pub source: String,
-    /// Whether the model holds.
     pub holds: bool,
-    /// Largest error of a point.
     pub worst_error: f64,
-    /// Median error of a point.
     pub median_error: f64,
 }
 
-/// The order of the reads of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -220,8 +201,6 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// For a table.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Pattern::Sequential => "sequential",
@@ -230,15 +209,11 @@ impl Pattern {
     }
 }
 
-/// A point that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PointFile {
-    /// `sequential` or `random`.
     pub pattern: Pattern,
-    /// Bytes of a read.
     pub request_bytes: u64,
-    /// Reads at once.
     pub depth: u32,
     /// Median, first and third quartile of the rounds, in 10^6 bytes a second.
     pub mb_per_s: [f64; 3],
@@ -255,8 +230,6 @@ const HEAD: &str = "\
 ";
 
 impl ModelFile {
-    /// The text of the file.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         let text =
             toml::to_string(self).expect("a struct of numbers and strings can always be written");
@@ -264,7 +237,6 @@ impl ModelFile {
     }
 
     /// A preset as a file.
-    #[must_use]
     pub fn of_preset(preset: &Preset) -> ModelFile {
         let mut file = ModelFile {
             schema: SCHEMA.to_string(),
@@ -296,7 +268,6 @@ impl ModelFile {
     ///
     /// # Panics
     /// Where the file has no table of figures, which [`super::parse`] has refused.
-    #[must_use]
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
         let net = || self.net.as_ref().map(|f| Model::Net(f.model()));

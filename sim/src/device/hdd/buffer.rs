@@ -17,7 +17,6 @@ use super::platter::Platter;
 use crate::device::span_ns;
 use std::collections::VecDeque;
 
-/// The figures of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferModel {
     /// Segments; 0: no buffer.
@@ -38,7 +37,6 @@ impl BufferModel {
     }
 }
 
-/// A buffer in use.
 #[derive(Debug)]
 pub(super) struct Buffer {
     model: BufferModel,

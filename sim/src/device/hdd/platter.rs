@@ -44,7 +44,6 @@ pub struct Seek {
 
 impl Seek {
     /// The time of a move over a share `x` of the capacity.
-    #[must_use]
     pub fn ns(&self, x: f64) -> u64 {
         let near = |x: f64| self.settle_ns as f64 + self.root_ns as f64 * x.sqrt();
         let knee = self.linear_from;
@@ -58,7 +57,6 @@ impl Seek {
     }
 }
 
-/// The platter and the arm of one disk.
 #[derive(Debug)]
 pub struct Platter {
     capacity_bytes: u64,
@@ -80,7 +78,6 @@ struct Zone {
 impl Platter {
     /// A platter of `capacity_bytes` that turns `rpm` times a minute. Rates are linear from the outer to the inner
     /// edge; `phase` decides its angle at time 0.
-    #[must_use]
     pub fn new(
         capacity_bytes: u64,
         rpm: u32,
@@ -125,13 +122,11 @@ impl Platter {
     }
 
     /// Nanoseconds under the head from `start` to `end`, rounded up.
-    #[must_use]
     pub fn transfer_ns(&self, start: u64, end: u64) -> u64 {
         (self.pass(end) - self.pass(start)).div_ceil(u128::from(TICKS_PER_NS)) as u64
     }
 
     /// Bytes that pass the head in `ns` from `start` on, at the rate of that place.
-    #[must_use]
     pub fn bytes_in(&self, start: u64, ns: u64) -> u64 {
         let bytes =
             u128::from(ns) * u128::from(TICKS_PER_NS) / u128::from(self.zone(start).1.ps_per_kib);
@@ -139,7 +134,6 @@ impl Platter {
     }
 
     /// Time of the arm from `from` to `to`; none within a track.
-    #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let distance = from.abs_diff(to);
         if distance < self.zone(to).1.track_bytes {
@@ -149,19 +143,16 @@ impl Platter {
     }
 
     /// Where in its turn the platter is when byte `at` comes by: ticks of a turn.
-    #[must_use]
     pub fn angle(&self, at: u64) -> u64 {
         ((self.pass(at) + u128::from(self.phase)) % u128::from(self.turn)) as u64
     }
 
     /// Where in its turn the platter is at `now_ns`.
-    #[must_use]
     pub fn angle_at(&self, now_ns: u64) -> u64 {
         (u128::from(now_ns) * u128::from(TICKS_PER_NS) % u128::from(self.turn)) as u64
     }
 
     /// How long after a moment, which is `later_ns` (less than an hour) after the platter was at `from`, it is at `to`.
-    #[must_use]
     pub fn wait_ns(&self, from: u64, later_ns: u64, to: u64) -> u64 {
         let there = (from + later_ns * TICKS_PER_NS) % self.turn;
         ((to + self.turn - there) % self.turn).div_ceil(TICKS_PER_NS)

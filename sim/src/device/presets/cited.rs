@@ -215,7 +215,6 @@ const ANYBLOB_ALL: &[Figure] = &[
 ];
 const ANYBLOB_TIMES: &[Figure] = ANYBLOB_ALL.split_at(4).0;
 
-/// A figure, and what the preset does.
 #[derive(Clone, Copy, Debug)]
 pub struct CitedRow {
     /// What was published.
@@ -226,15 +225,12 @@ pub struct CitedRow {
 
 impl CitedRow {
     /// Model / published - 1.
-    #[must_use]
     pub fn error(&self) -> f64 {
         self.model / self.figure.value() - 1.0
     }
 }
 
 impl Figure {
-    /// What was published.
-    #[must_use]
     pub fn value(self) -> f64 {
         match self {
             Figure::ReadsPerS { value, .. }
@@ -271,7 +267,6 @@ impl Figure {
 
 impl Cited {
     /// Every figure with what its preset does; none for a preset that does not exist.
-    #[must_use]
     pub fn rows(&self) -> Vec<CitedRow> {
         let Ok(preset) = find(self.preset) else {
             return Vec::new();
@@ -287,7 +282,6 @@ impl Cited {
 }
 
 /// The median of the absolute errors; none without rows.
-#[must_use]
 pub fn median_error(rows: &[CitedRow]) -> Option<f64> {
     let errors: Vec<f64> = rows.iter().map(|row| row.error().abs()).collect();
     Summary::of(&errors).map(|errors| errors.median)

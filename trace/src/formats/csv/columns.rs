@@ -16,39 +16,25 @@ use crate::error::{TraceError, TracePosition};
 use crate::format::{Fit, Pairs};
 use std::path::Path;
 
-/// Columns of one table.
 pub const MAX_COLUMNS: usize = 256;
 /// The largest unit of offsets and lengths: 1 GiB.
 const MAX_UNIT: u64 = 1 << 30;
 
-/// What a column can mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// First byte.
     Offset,
     /// Bytes asked for.
     Len,
-    /// Bytes that came.
     Returned,
-    /// When it began.
     Start,
-    /// When it ended.
     End,
-    /// How long it took.
     Dur,
-    /// Read, write, fault or hint.
     Op,
-    /// Name of the file.
     File,
-    /// Its size.
     FileSize,
-    /// Number of the open description.
     Open,
-    /// Number of the thread.
     Thread,
-    /// Bits.
     Flags,
-    /// What it waits for.
     After,
 }
 
@@ -134,11 +120,9 @@ const DOUBTFUL: &[&str] = &[
 ];
 
 enum Known {
-    /// It means this, in this unit.
     Role(Role, u64),
     /// It would matter, but in which unit?
     Doubt,
-    /// Something else.
     No,
 }
 
@@ -165,22 +149,17 @@ fn known(name: &str) -> Known {
     }
 }
 
-/// A column that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What it means.
     pub role: Role,
     /// What one of it is, in bytes or nanoseconds.
     pub unit: u64,
 }
 
-/// The columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns(pub Vec<Option<Column>>);
 
 impl Columns {
-    /// The column that means `role`.
-    #[must_use]
     pub fn of(&self, role: Role) -> Option<Column> {
         self.0
             .iter()
@@ -258,9 +237,6 @@ fn key(role: Role) -> &'static str {
 }
 
 /// The columns that the names in a header mean.
-///
-/// # Errors
-/// What is missing, or in doubt.
 pub fn by_names(names: &[String]) -> Result<Columns, String> {
     let mut columns = Columns(vec![None; names.len()]);
     for (at, name) in names.iter().enumerate() {
@@ -279,7 +255,6 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
 }
 
 /// How well a header fits: one with a word that matters might be a table.
-#[must_use]
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
@@ -294,9 +269,6 @@ pub fn fit(names: &[String]) -> Fit {
 
 /// The columns that keys name, of a table with these names (or with this many columns without names: `#1` and so on).
 /// What no key names is read by its name, as in [`by_names`]. Nothing if there is no key.
-///
-/// # Errors
-/// A name is not there, or a unit is missing or unknown.
 pub fn by_keys(
     pairs: &mut Pairs,
     names: &[String],
@@ -383,7 +355,6 @@ pub fn by_keys(
 }
 
 /// How to name the columns there are.
-#[must_use]
 pub fn remedy(names: &[String]) -> String {
     let mut shown: Vec<String> = names
         .iter()

@@ -32,7 +32,6 @@ const OPS: &[(&str, Op)] = &[
     ("hint-dontneed", Op::Hint(Advice::DontNeed)),
 ];
 
-/// Bits by their names.
 const FLAGS: &[(&str, Flags)] = &[
     ("ahead", Flags::AHEAD),
     ("direct", Flags::DIRECT),
@@ -42,8 +41,6 @@ const FLAGS: &[(&str, Flags)] = &[
 
 const DAMAGED: &str = "the file is damaged, or its columns mean something else";
 
-/// The name of an operation.
-#[must_use]
 pub fn op_name(op: Op) -> &'static str {
     OPS.iter()
         .find(|(_, known)| *known == op)
@@ -51,7 +48,6 @@ pub fn op_name(op: Op) -> &'static str {
 }
 
 /// The names of bits, joined by `+`.
-#[must_use]
 pub fn flag_names(flags: Flags) -> String {
     let names: Vec<&str> = FLAGS
         .iter()
@@ -64,9 +60,7 @@ pub fn flag_names(flags: Flags) -> String {
 /// What a table calls its reads and writes, if not by the usual names.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
-    /// Reads.
     pub reads: Vec<String>,
-    /// Writes.
     pub writes: Vec<String>,
 }
 
@@ -93,15 +87,10 @@ impl Words {
     }
 }
 
-/// A table at work.
 pub struct Table {
-    /// What its columns mean.
     pub columns: Columns,
-    /// The character between them.
     pub delimiter: u8,
-    /// What it calls its operations.
     pub words: Words,
-    /// Files so far.
     pub files: Names,
     /// Lines of a row that goes on.
     pub pending: Vec<u8>,
@@ -159,8 +148,6 @@ pub struct Quoted {
 }
 
 impl Quoted {
-    /// For fields with this between them.
-    #[must_use]
     pub fn new(delimiter: u8) -> Quoted {
         let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
         Quoted {
@@ -170,10 +157,6 @@ impl Quoted {
         }
     }
 
-    /// The fields of one row.
-    ///
-    /// # Errors
-    /// It is no row.
     pub fn split(&mut self, row: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Fault> {
         // No field is longer than its quoted form, and each has at least its delimiter.
         self.bytes.resize(self.bytes.len().max(row.len() + 1), 0);
@@ -327,9 +310,6 @@ fn flags(field: &[u8]) -> Result<Flags, Fault> {
 }
 
 /// `12e500 13s0`: 500 ns after the end of record 12, and after the start of record 13.
-///
-/// # Errors
-/// It is something else.
 pub fn after(field: &[u8]) -> Result<Vec<After>, Fault> {
     const BAD: Fault = (
         "a dependency that is not RECORD, e or s, NANOSECONDS",

@@ -17,10 +17,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Writes `items`.
-///
-/// # Errors
-/// They end with an error, or cannot be written.
 pub fn export(
     header: &Header,
     pairs: Pairs,
@@ -90,8 +86,6 @@ pub fn export(
     })
 }
 
-/// What a record waits for, as text.
-#[must_use]
 pub fn after_text(after: &[After]) -> String {
     let one = |after: &After| {
         format!(

@@ -25,15 +25,11 @@ pub const MAX_GROUPS: u64 = 1 << 20;
 pub enum Refused {
     /// It is not in the form that the format describes.
     Damaged,
-    /// Groups within groups, deeper than [`MAX_LEVELS`].
     Deep,
-    /// More elements than [`MAX_ELEMENTS`].
     Wide,
-    /// More row groups than [`MAX_GROUPS`].
     Groups,
 }
 
-/// Looks at the `len` bytes from `start` on.
 pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
     let mut from = BufReader::new(file.try_clone().map_err(|_| Refused::Damaged)?);
     from.seek(SeekFrom::Start(start))

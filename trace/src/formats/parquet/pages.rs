@@ -25,7 +25,6 @@ fn sizes(head: &mut Compact<'_>) -> Option<[i64; 2]> {
 }
 
 /// Whether the pages between two places of `file` are of a size that may be unpacked.
-#[must_use]
 pub fn fit(file: &File, start: u64, len: u64) -> bool {
     let Ok(file) = file.try_clone() else {
         return false;

@@ -23,11 +23,9 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the largest list of contents.
 pub const MAX_FOOTER_BYTES: u64 = 64 << 20;
 /// Bytes of what is no plain file that are copied into a temporary one.
 const MAX_COPY_BYTES: u64 = 4 << 30;
-/// Columns of the widest table.
 const MAX_COLUMNS: usize = 1024;
 /// Rows that are read at once.
 const BATCH: usize = 4096;
@@ -242,7 +240,6 @@ fn header(about: &FileMetaData, columns: &Columns) -> Header {
     }
 }
 
-/// One column of a group, and its rows of this batch.
 struct Column {
     reader: ColumnReader,
     nullable: bool,

@@ -17,7 +17,6 @@ use std::io::{BufReader, Read};
 /// Structures and lists within each other. Those of Parquet's own heads nest 5 deep.
 pub const MAX_DEPTH: u32 = 16;
 
-/// Types of fields that are named here.
 pub const I8: u8 = 3;
 pub const I32: u8 = 5;
 pub const I64: u8 = 6;
@@ -41,7 +40,6 @@ impl<'a> Compact<'a> {
         }
     }
 
-    /// Bytes read.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -111,7 +109,6 @@ impl<'a> Compact<'a> {
         Some((len, head & 15))
     }
 
-    /// Passes over a value of this type.
     pub fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
         match kind {
             // True and false are in the type.

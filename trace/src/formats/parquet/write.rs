@@ -30,10 +30,6 @@ fn failed(path: &Path, record: u64, error: &ParquetError) -> TraceError {
     )
 }
 
-/// Writes `items`.
-///
-/// # Errors
-/// They end with an error, or cannot be written.
 pub fn export(
     header: &Header,
     pairs: Pairs,
@@ -79,7 +75,6 @@ pub fn export(
     })
 }
 
-/// What holds for the whole trace.
 fn about(header: &Header) -> Vec<(&'static str, String)> {
     vec![
         ("schema_version", SCHEMA_VERSION.to_string()),
@@ -93,7 +88,6 @@ fn about(header: &Header) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A column with nulls.
 #[derive(Default)]
 struct Maybe<T> {
     values: Vec<T>,
@@ -107,7 +101,6 @@ impl<T> Maybe<T> {
     }
 }
 
-/// A group that is being gathered.
 #[derive(Default)]
 struct Rows {
     len: usize,

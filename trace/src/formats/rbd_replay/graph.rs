@@ -29,7 +29,6 @@ pub enum Node {
     Other(Box<[After]>),
 }
 
-/// What an action waits for.
 #[derive(Debug, Default)]
 pub struct Waits {
     /// In terms of records.
@@ -40,7 +39,6 @@ pub struct Waits {
     pub forgotten: u64,
 }
 
-/// The actions so far.
 pub struct Graph {
     nodes: HashMap<u32, Node>,
     order: VecDeque<u32>,
@@ -53,8 +51,6 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Without actions. `aio_ends`: a dependency on an asynchronous action is one on its end too.
-    #[must_use]
     pub fn new(aio_ends: bool) -> Graph {
         let (nodes, order) = (HashMap::new(), VecDeque::new());
         Graph {
@@ -73,9 +69,6 @@ impl Graph {
     }
 
     /// What one waits for that names `ids`, behind `serial`, what its thread makes it wait for.
-    ///
-    /// # Errors
-    /// It names what is not before it, or waits for too many.
     pub fn waits(&self, ids: &[(u32, u64)], serial: &[After]) -> Result<Waits, &'static str> {
         let mut waits = Waits {
             after: serial.to_vec(),
@@ -119,10 +112,6 @@ impl Graph {
         }
     }
 
-    /// Remembers an action.
-    ///
-    /// # Errors
-    /// There was one of this id, or the id is odd.
     pub fn add(&mut self, id: u32, node: Node) -> Result<(), &'static str> {
         if id & 1 == 1 {
             return Err("an action with an odd id, which means the end of one");

@@ -14,7 +14,6 @@ use crate::check::{MAX_AFTER, MAX_NAME_BYTES};
 use crate::error::TraceError;
 use crate::input::Input;
 
-/// How a file of version 1 begins.
 pub const BANNER: &[u8; 16] = b"rbd-replay-trace";
 /// Bytes of the largest entry that is skipped or read. One with most dependencies and two long names has 33 kB.
 pub const MAX_ENTRY_BYTES: u32 = 1 << 20;
@@ -23,61 +22,43 @@ pub const MAX_DEPENDENCIES: usize = 2 * MAX_AFTER;
 /// Bytes between the type of an entry and its list of dependencies, in version 0.
 const UNUSED_BYTES: usize = 8;
 
-/// What is done to an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Bytes are read.
     Read,
-    /// Bytes are written.
     Write,
-    /// Bytes are given up.
     Discard,
 }
 
-/// What an action does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A thread begins.
     Start,
-    /// A thread ends.
     Stop,
     /// An image is opened under the name of a context.
     Open {
-        /// The context.
         image: u64,
         /// Name of the image, and of its snapshot, which may be empty.
         names: [Vec<u8>; 2],
     },
-    /// The image of a context is closed.
     Close {
-        /// The context.
         image: u64,
     },
-    /// Bytes of an image.
     Io {
-        /// What is done with them.
         io: Io,
         /// The next action of the thread does not wait for its end.
         aio: bool,
-        /// The context.
         image: u64,
-        /// First byte.
         offset: u64,
-        /// Bytes.
         len: u64,
     },
 }
 
-/// One action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// Its id; that of its end is one more.
     pub id: u32,
-    /// Its thread.
     pub thread: u64,
     /// What it waits for: ids, and nanoseconds after them.
     pub after: Vec<(u32, u64)>,
-    /// What it does.
     pub what: What,
 }
 
@@ -86,13 +67,10 @@ pub struct Action {
 pub enum Bad {
     /// It goes on beyond them: it has at least this many bytes.
     Short(usize),
-    /// A type that is not known.
     Type(u8),
-    /// It is over a limit.
     Limit(&'static str),
 }
 
-/// Numbers out of bytes.
 struct Bytes<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -133,9 +111,6 @@ impl<'a> Bytes<'a> {
 }
 
 /// The action at the start of `bytes`, which begin with its type, and how many bytes it has.
-///
-/// # Errors
-/// It is none, or is cut.
 pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
     let mut bytes = Bytes {
         bytes,
@@ -196,16 +171,13 @@ pub fn action(bytes: &[u8], version: u8) -> Result<(Action, usize), Bad> {
     ))
 }
 
-/// A step through the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// An action.
     Action(Action),
     /// An entry of a type that is not known, passed over by its length.
     Unknown,
 }
 
-/// Reads a file.
 pub struct Reader {
     input: Input,
     version: u8,
@@ -214,9 +186,6 @@ pub struct Reader {
 
 impl Reader {
     /// Begins: the banner has the version.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn new(mut input: Input) -> Result<Reader, TraceError> {
         let version = u8::from(input.head()?.starts_with(BANNER));
         if version == 1 {
@@ -229,22 +198,15 @@ impl Reader {
         })
     }
 
-    /// The version of the file, 0 or 1.
-    #[must_use]
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// An error about the latest entry.
-    #[must_use]
     pub fn error(&self, what: impl Into<String>, remedy: impl Into<String>) -> TraceError {
         self.input.record_error(self.buf.len() as u64, what, remedy)
     }
 
     /// The next entry, nothing after the last one.
-    ///
-    /// # Errors
-    /// It cannot be read, is cut or damaged, or is over a limit.
     pub fn entry(&mut self) -> Result<Option<Entry>, TraceError> {
         if self.version == 1 {
             self.framed()

@@ -25,10 +25,6 @@ pub const MAX_HINTS: usize = 1 << 20;
 /// The context of open description 0; each other one is an integer more. Any value would do.
 const FIRST_CONTEXT: u64 = 0x1000;
 
-/// Writes `items`.
-///
-/// # Errors
-/// They end with an error, cannot be written, or are more than the format has ids for.
 pub fn export(
     _header: &Header,
     pairs: Pairs,
@@ -48,7 +44,6 @@ pub fn export(
 }
 
 struct Thread {
-    /// Its latest record.
     latest: Option<u64>,
 }
 
@@ -60,7 +55,6 @@ struct Writer {
     threads: BTreeMap<u32, Thread>,
     /// Open descriptions by file and number: context and id of the open.
     opens: HashMap<(u32, u32), (u64, u32)>,
-    /// Records so far.
     records: u64,
     /// The last id of a thread or an open.
     other: u32,
@@ -275,7 +269,6 @@ impl Writer {
     }
 }
 
-/// The id of a record's action.
 fn action(record: u64) -> u32 {
     u32::try_from(2 * record).expect("below MAX_RECORDS, and no record waits for a later one")
 }

@@ -15,7 +15,6 @@ use crate::follow::fds::Description;
 use foreread_core::event::Advice;
 use std::collections::VecDeque;
 
-/// A call that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// `open`, `creat`: the path is the first argument.
@@ -49,7 +48,6 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call of a name, if it matters.
     pub fn of(name: &[u8]) -> Option<Call> {
         Some(match name {
             b"read" => Call::Plain(Op::Read),
@@ -97,7 +95,6 @@ pub fn shares(arguments: &[u8]) -> bool {
     arguments.windows(FLAG.len()).any(|part| part == FLAG)
 }
 
-/// What a name with `-y` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameKind {
     File,
@@ -137,7 +134,6 @@ struct Extent {
 }
 
 impl Strace {
-    /// A call has returned.
     pub(super) fn done(&mut self, call: &Whole<'_>, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         let failed = call.outcome.value.is_none_or(|value| value < 0);
         let record = if call.call.is_data() {
@@ -442,17 +438,14 @@ impl Strace {
     }
 }
 
-/// What is behind the number of a name.
 pub(super) enum Name {
     /// No file, and why its calls are passed over.
     Not(&'static str),
     /// No record goes to it yet.
     Waiting(Box<str>),
-    /// The number of its file.
     File(u32),
 }
 
-/// Whether a set of flags has one.
 fn has(text: &[u8], flag: &[u8]) -> bool {
     text.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_'))
         .any(|word| word == flag)
@@ -469,7 +462,6 @@ fn advice(text: &[u8]) -> Option<Advice> {
     })
 }
 
-/// Which bytes a call is about.
 fn extent(call: &Whole<'_>, came: u64) -> Option<Extent> {
     let arguments = &call.arguments;
     // A call without an offset goes on from the position.

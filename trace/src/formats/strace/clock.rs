@@ -22,7 +22,6 @@ const BACKWARDS: Fault = (
     "the clock was set; cut the trace before this line",
 );
 
-/// A time as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamp {
     /// Nanoseconds since 1970.
@@ -64,15 +63,11 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins at the first stamp.
     pub fn new(first: Stamp) -> Clock {
         Clock { first, now_ns: 0 }
     }
 
     /// The time of the next line, from the first. Nothing where it is of another kind.
-    ///
-    /// # Errors
-    /// It is before the one of the line before.
     pub fn at(&mut self, stamp: Stamp, is_first: bool) -> Result<Option<u64>, Fault> {
         let at_ns = match (self.first, stamp) {
             (Stamp::Epoch(first), Stamp::Epoch(at)) => at.checked_sub(first),

@@ -14,12 +14,10 @@ use super::clock::Stamp;
 /// Arguments of a call that are looked at.
 pub const MAX_ARGUMENTS: usize = 8;
 
-/// The text before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix<'a> {
     /// The thread; 0 where it is not written.
     pub pid: u32,
-    /// When.
     pub at: Option<Stamp>,
     pub rest: &'a [u8],
 }
@@ -149,7 +147,6 @@ impl<'a> Arguments<'a> {
         self.list.get(number).copied().unwrap_or_default()
     }
 
-    /// A number among them.
     pub fn number(&self, number: usize) -> Option<u64> {
         scan::number(self.get(number))
     }
