@@ -43,6 +43,17 @@ pub struct Command {
     pub len: u64,
 }
 
+impl Command {
+    pub const fn new(id: u64, file: u32, start: u64, len: u64) -> Command {
+        Command {
+            id,
+            file,
+            start,
+            len,
+        }
+    }
+}
+
 /// Bytes of a command that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -51,6 +62,17 @@ pub struct Arrival {
     pub bytes: u64,
     /// All of them: nothing more follows for this command.
     pub done: bool,
+}
+
+impl Arrival {
+    /// Of a command that arrives in one piece.
+    fn whole(id: u64, bytes: u64) -> Arrival {
+        Arrival {
+            id,
+            bytes,
+            done: true,
+        }
+    }
 }
 
 /// Something that answers commands in virtual time. All times are nanoseconds of its owner's clock.
@@ -81,4 +103,18 @@ pub(crate) fn run_dry(device: &mut dyn Device) -> Vec<(u64, Arrival)> {
         log.extend(out.drain(..).map(|arrival| (at, arrival)));
     }
     log
+}
+
+/// When each of `commands`, (file, start, len) and all given at `at`, is done, by their order.
+#[cfg(test)]
+pub(crate) fn ends_of(device: &mut dyn Device, at: u64, commands: &[(u32, u64, u64)]) -> Vec<u64> {
+    for (id, &(file, start, len)) in (0..).zip(commands) {
+        device.submit(at, Command::new(id, file, start, len));
+    }
+    let mut ends = vec![0; commands.len()];
+    let arrivals = run_dry(device)
+        .into_iter()
+        .filter(|(_, arrival)| arrival.done);
+    arrivals.for_each(|(at, arrival)| ends[arrival.id as usize] = at);
+    ends
 }

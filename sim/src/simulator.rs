@@ -383,12 +383,7 @@ impl<'a> Sim<'a> {
             Action::Submit {
                 fetch, file, range, ..
             } => {
-                let command = Command {
-                    id: fetch.0,
-                    file: file.0,
-                    start: range.start(),
-                    len: range.len(),
-                };
+                let command = Command::new(fetch.0, file.0, range.start(), range.len());
                 self.device.submit(now, command);
             }
             Action::WakeAt { at } => self.wakes.push(Reverse(at.0)),

@@ -19,8 +19,10 @@ mod model;
 pub mod waits;
 
 use foreread_core::notation::Spec;
-use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
+use foreread_core::policy::{Param, Unit};
+use foreread_core::units::MAX_OFFSET;
+use std::num::NonZero;
 
 pub use model::{Job, Request, RequestKind, Workload};
 pub use waits::Link;
@@ -101,6 +103,56 @@ pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecErr
     })
 }
 
+/// A parameter that counts.
+pub const fn count(
+    key: &'static str,
+    default: &'static str,
+    range: (u64, u64),
+    help: &'static str,
+) -> Param {
+    Param {
+        key,
+        unit: Unit::Count,
+        default,
+        range,
+        help,
+    }
+}
+
+/// A parameter of so many bytes.
+pub const fn bytes(
+    key: &'static str,
+    default: &'static str,
+    range: (u64, u64),
+    help: &'static str,
+) -> Param {
+    Param {
+        unit: Unit::Bytes,
+        ..count(key, default, range, help)
+    }
+}
+
+pub const fn record(default: &'static str) -> Param {
+    bytes("record", default, (1, MAX_OFFSET), "bytes of a read")
+}
+
+pub const fn think(default: &'static str) -> Param {
+    count("think", default, (0, 1_000_000_000), "us between reads")
+}
+
+/// The values that [`Info::build`] is given, one for each of its parameters.
+pub fn given<const N: usize>(values: &[u64]) -> [u64; N] {
+    values.try_into().expect("a value for each parameter")
+}
+
+/// How many whole records a file has, which is at least one.
+fn whole_records(name: &str, size: u64, record: u64) -> Result<u64, SpecError> {
+    let why = || format!("is less than one record of {record} bytes");
+    NonZero::new(size / record)
+        .map(NonZero::get)
+        .ok_or_else(|| too_small(name, size, why()))
+}
+
 /// The error of a file that is too small for a workload: it names the size as if it were one of its parameters.
 pub fn too_small(name: &str, size: u64, why: String) -> SpecError {
     SpecError::Value {
@@ -149,6 +201,17 @@ workloads!(
     tree,
     processes,
 );
+
+#[cfg(test)]
+fn built(text: &str, size: u64, seed: u64) -> Workload {
+    parse(text).expect(text).build(size, seed).expect(text)
+}
+
+#[cfg(test)]
+fn refused(text: &str, size: u64, seed: u64) -> String {
+    let refused = parse(text).expect(text).build(size, seed);
+    refused.expect_err(text).to_string()
+}
 
 #[cfg(test)]
 mod tests {

@@ -186,12 +186,7 @@ fn services(half: &[Request], fit: &Fit, rpm: u32) -> (Vec<f64>, Vec<f64>) {
             } = *request;
             disk.submit(
                 start_ns,
-                Command {
-                    id: n as u64,
-                    file: 0,
-                    start: lbn * SECTOR,
-                    len: sectors * SECTOR,
-                },
+                Command::new(n as u64, 0, lbn * SECTOR, sectors * SECTOR),
             );
             free_ns = disk.next_time().expect("a command is under way");
             disk.advance(free_ns, &mut out);

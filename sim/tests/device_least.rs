@@ -48,15 +48,7 @@ fn time_ns(preset: &Preset, seed: u64, commands: &[(u32, u64, u64)], depth: usiz
         while inside < depth
             && let Some((&(file, start, len), id)) = rest.next()
         {
-            device.submit(
-                now,
-                Command {
-                    id,
-                    file,
-                    start,
-                    len,
-                },
-            );
+            device.submit(now, Command::new(id, file, start, len));
             inside += 1;
         }
         let Some(at) = device.next_time() else {

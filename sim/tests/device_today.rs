@@ -14,12 +14,7 @@ fn seconds(name: &str, starts: &[u64], len: u64, depth: usize) -> f64 {
     let (mut now, mut out, mut rest) = (0, Vec::new(), starts.iter().zip(0..));
     let mut give = |now| {
         rest.next()
-            .map(|(&start, id)| Command {
-                id,
-                file: 0,
-                start,
-                len,
-            })
+            .map(|(&start, id)| Command::new(id, 0, start, len))
             .map(|c| (now, c))
     };
     (0..depth)

@@ -1,5 +1,6 @@
 //! The tests of foreread-sim's public interface, as one binary: linking is the slow part of a test build.
 
+mod cited;
 mod device_disks;
 mod device_least;
 mod device_today;

@@ -5,6 +5,7 @@ use crate::fail::Fail;
 use crate::names;
 use crate::out;
 use foreread_report::number::size;
+use foreread_sim::device::array::Overhead;
 use foreread_sim::device::disk::{DiskModel, Slope};
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
 use serde_json::{Value, json};
@@ -163,8 +164,8 @@ fn words(model: Model) -> String {
             )
         }
         Model::Array(array) => {
-            let row = |&(from, ns): &(u32, u64)| format!("{} us from {from}", us(ns));
-            let rows: Vec<String> = array.overhead_ns.iter().map(row).collect();
+            let row = |row: &Overhead| format!("{} us from {}", us(row.ns), row.from_readers);
+            let rows: Vec<String> = array.overhead.iter().map(row).collect();
             format!(
                 "{} us/KiB; a command costs, by readers: {}",
                 per(array.ps_per_kib, 1e6),
@@ -232,14 +233,7 @@ fn figures(model: Model) -> Vec<(&'static str, Value)> {
             ("patience_ns", json!(hdd.patience_ns)),
         ],
         Model::Array(array) => vec![
-            (
-                "overhead_ns",
-                array
-                    .overhead_ns
-                    .iter()
-                    .map(|(from, ns)| json!({ "from_readers": from, "ns": ns }))
-                    .collect(),
-            ),
+            ("overhead_ns", json!(array.overhead)),
             ("ps_per_kib", json!(array.ps_per_kib)),
         ],
         Model::Ssd(ssd) => vec![

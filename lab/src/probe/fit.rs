@@ -14,12 +14,11 @@
 use super::forms::{self, DeviceKind, Shape};
 use super::measure::ROUNDS;
 use super::{Fit, Point, Spread, Tried, grid, virt};
-use foreread_sim::device::custom::ModelFile;
-use foreread_sim::device::custom::{
-    ArrayFile, DiskFile, LanesFile, NetFile, OverheadFile, SlopeFile,
-};
+use foreread_sim::device::array::Overhead;
+use foreread_sim::device::custom::{ArrayFile, DiskFile, LanesFile, ModelFile};
+use foreread_sim::device::disk::Slope;
 use foreread_sim::device::fit::Form as AloneForm;
-use foreread_sim::device::net::NetModel;
+use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
 use foreread_sim::device::presets::{Model, Preset};
 
 /// A point that is further off, and outside its quartiles, is missed.
@@ -353,11 +352,8 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
     let command_ns = whole(alone.command_ns);
     let max_transfer_bytes = alone.form.max_transfer_bytes;
     let starts = std::iter::once(0).chain(alone.form.knees.iter().copied());
-    let slope = |(from_bytes, cost): (u64, &f64)| SlopeFile {
-        from_bytes,
-        ps_per_kib: ps(*cost),
-    };
-    let slopes: Vec<SlopeFile> = starts.zip(&alone.ns_per_kib).map(slope).collect();
+    let slope = |(from_bytes, cost): (u64, &f64)| Slope::new(from_bytes, ps(*cost));
+    let slopes: Vec<Slope> = starts.zip(&alone.ns_per_kib).map(slope).collect();
     let rate = |ns_per_kib: f64| (1024e9 / ns_per_kib.max(1.024)).round().clamp(1e3, 1e12) as u64;
     match (shape.kind, shape.deep) {
         (DeviceKind::Net(tail), Some(deep)) => {
@@ -370,13 +366,13 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
                     (rtt_ns as f64 / mean_of_lognormal(ratio)).round() as u64
                 })
                 .max(1);
-            file.net = Some(NetFile {
+            file.net = Some(NetModel {
                 rtt_ns: median_ns,
                 rtt_p99_ns: tail.map(|ratio| (median_ns as f64 * ratio).round() as u64),
                 connection_bytes_per_s: connection,
                 link_bytes_per_s: link,
-                server_connections: deep.lanes,
-                whole_answers: false,
+                connections: deep.lanes,
+                chunk_bytes: Some(CHUNK_BYTES),
             });
         }
         (DeviceKind::Lanes, Some(deep)) => {
@@ -397,10 +393,7 @@ pub(super) fn model_file(shape: &Shape, mut file: ModelFile) -> ModelFile {
                 (2, alone.command_ns + shape.random_ns),
             ];
             let overhead = rows
-                .map(|(from_readers, ns)| OverheadFile {
-                    from_readers,
-                    ns: whole(ns),
-                })
+                .map(|(from_readers, ns)| Overhead::new(from_readers, whole(ns)))
                 .into();
             file.array = Some(ArrayFile {
                 ps_per_kib: ps(alone.ns_per_kib[0]),

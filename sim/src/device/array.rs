@@ -15,6 +15,7 @@
 
 use super::sliced::Slices;
 use super::{Arrival, Command, Device};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Recent commands that count as readers. Chosen: four for each of the 16 readers of the published tables.
@@ -23,21 +24,33 @@ const RECENT: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayModel {
     /// `o`: from this many readers on, nanoseconds. The first row begins at 1; rows rise in readers.
-    pub overhead_ns: &'static [(u32, u64)],
+    pub overhead: &'static [Overhead],
     /// Picoseconds for each KiB: `1 / B`.
     pub ps_per_kib: u64,
     /// The slices of the elevator in front of it ([`super::sliced`]); none where commands are served as they come.
     pub slices: Option<Slices>,
 }
 
+/// What a command costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overhead {
+    /// From this many readers on.
+    pub from_readers: u32,
+    pub ns: u64,
+}
+
+impl Overhead {
+    pub const fn new(from_readers: u32, ns: u64) -> Overhead {
+        Overhead { from_readers, ns }
+    }
+}
+
 impl ArrayModel {
     fn overhead_ns(&self, readers: usize) -> u64 {
-        let row = self
-            .overhead_ns
-            .iter()
-            .rev()
-            .find(|(from, _)| *from as usize <= readers);
-        row.map_or(0, |(_, ns)| *ns)
+        let mut rows = self.overhead.iter().rev();
+        let row = rows.find(|row| row.from_readers as usize <= readers);
+        row.map_or(0, |row| row.ns)
     }
 
     fn transfer_ns(&self, bytes: u64) -> u64 {
@@ -53,12 +66,7 @@ impl ArrayModel {
 
     /// No device of this kind brings in `bytes` bytes faster: one command of the cheapest overhead.
     pub fn least_ns(&self, bytes: u64) -> u64 {
-        let least = self
-            .overhead_ns
-            .iter()
-            .map(|(_, ns)| *ns)
-            .min()
-            .unwrap_or(0);
+        let least = self.overhead.iter().map(|row| row.ns).min().unwrap_or(0);
         least.saturating_add(self.transfer_ns(bytes))
     }
 }
@@ -133,11 +141,7 @@ impl Device for Array {
             let Some((_, command)) = self.queue.pop_front() else {
                 return;
             };
-            out.push(Arrival {
-                id: command.id,
-                bytes: command.len,
-                done: true,
-            });
+            out.push(Arrival::whole(command.id, command.len));
         }
     }
 }
@@ -149,7 +153,7 @@ mod tests {
 
     /// 100 us for one reader, 300 us from three on; 1 us for each KiB.
     const MODEL: ArrayModel = ArrayModel {
-        overhead_ns: &[(1, 100_000), (3, 300_000)],
+        overhead: &[Overhead::new(1, 100_000), Overhead::new(3, 300_000)],
         ps_per_kib: 1_000_000,
         slices: None,
     };
@@ -158,15 +162,7 @@ mod tests {
     fn spans(commands: &[(u32, u64)]) -> Vec<u64> {
         let mut array = Array::new(MODEL);
         for (id, &(file, kib)) in commands.iter().enumerate() {
-            array.submit(
-                0,
-                Command {
-                    id: id as u64,
-                    file,
-                    start: kib << 10,
-                    len: 1 << 10,
-                },
-            );
+            array.submit(0, Command::new(id as u64, file, kib << 10, 1 << 10));
         }
         let ends: Vec<u64> = run_dry(&mut array).into_iter().map(|(at, _)| at).collect();
         ends.iter()

@@ -15,13 +15,8 @@
 
 mod check;
 mod file;
-mod throttle;
 
-pub use file::{
-    ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, NetFile, OverheadFile, Pattern, PointFile,
-    SlopeFile,
-};
-pub use throttle::ThrottleFile;
+pub use file::{ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, Pattern, PointFile};
 
 use super::presets::{self, Preset};
 use foreread_core::policy::SpecError;
@@ -186,17 +181,7 @@ mod tests {
             );
             let times = |preset: &Preset| {
                 let mut device = preset.build(3);
-                (0..20).for_each(|id| {
-                    device.submit(
-                        0,
-                        Command {
-                            id,
-                            file: 0,
-                            start: id * 70_000,
-                            len: 200_000,
-                        },
-                    )
-                });
+                (0..20).for_each(|id| device.submit(0, Command::new(id, 0, id * 70_000, 200_000)));
                 run_dry(device.as_mut())
             };
             assert_eq!(times(again), times(preset), "{}", preset.name);
@@ -249,119 +234,34 @@ mod tests {
 
     #[test]
     fn every_number_has_a_range() {
-        for (name, from, to, key) in [
-            (
-                "rbd",
-                "rtt_ns = 690000",
-                "rtt_ns = 3600000000001",
-                "net.rtt_ns",
-            ),
-            (
-                "rbd",
-                "capacity_bytes = 107374182400",
-                "capacity_bytes = 0",
-                "capacity_bytes",
-            ),
-            (
-                "rbd",
-                "connection_bytes_per_s = 62500000",
-                "connection_bytes_per_s = 62500001",
-                "connection_bytes_per_s",
-            ),
-            (
-                "rbd",
-                "link_bytes_per_s = 62500000",
-                "link_bytes_per_s = 999",
-                "net.link_bytes_per_s",
-            ),
-            (
-                "rbd",
-                "commands_at_once = 16",
-                "commands_at_once = 0",
-                "commands_at_once",
-            ),
-            (
-                "object-near",
-                "max_fetch_bytes = 8388608",
-                "max_fetch_bytes = 1",
-                "max_fetch_bytes",
-            ),
-            (
-                "rbd",
-                "host_ns_per_kib = 0",
-                "host_ns_per_kib = 1000001",
-                "host_ns_per_kib",
-            ),
-            (
-                "nvme",
-                "rtt_p99_ns = 95000",
-                "rtt_p99_ns = 59999",
-                "net.rtt_p99_ns",
-            ),
-            (
-                "x25-m",
-                "from_bytes = 65536",
-                "from_bytes = 262144",
-                "disk.slopes",
-            ),
-            ("x25-m", "from_bytes = 0", "from_bytes = 1", "disk.slopes"),
-            (
-                "usb-2g",
-                "max_transfer_bytes = 122880",
-                "max_transfer_bytes = 511",
-                "disk.max_transfer_bytes",
-            ),
-            (
-                "eva",
-                "from_readers = 1",
-                "from_readers = 2",
-                "array.overhead",
-            ),
-            ("ssd-sata", "channels = 8", "channels = 0", "ssd.channels"),
-            (
-                "ssd-sata",
-                "queue_depth = 32",
-                "queue_depth = 65537",
-                "ssd.queue_depth",
-            ),
-            (
-                "ssd-sata",
-                "collisions_per_million = 1000",
-                "collisions_per_million = 1000001",
-                "collisions_per_million",
-            ),
-            (
-                "hdd-7200",
-                "seek_linear_from = 0.3",
-                "seek_linear_from = nan",
-                "hdd.seek_linear_from",
-            ),
-            (
-                "ebs-gp3",
-                "requests_per_s = 3000",
-                "requests_per_s = 0",
-                "throttle.requests_per_s",
-            ),
-            (
-                "ebs-gp3",
-                "request_bytes = 262144",
-                "request_bytes = 511",
-                "throttle.request_bytes",
-            ),
-            (
-                "nfs",
-                "burst_requests = 1",
-                "burst_requests = 0",
-                "throttle.burst_requests",
-            ),
-            ("hdd-7200", "rpm = 7200", "rpm = 59", "hdd.rpm"),
-            (
-                "hdd-7200",
-                "inner_bytes_per_s = 120000000",
-                "inner_bytes_per_s = 250000001",
-                "hdd.outer_bytes_per_s",
-            ),
-        ] {
+        let rows = "
+            rbd | rtt_ns = 690000 | rtt_ns = 3600000000001 | net.rtt_ns
+            rbd | capacity_bytes = 107374182400 | capacity_bytes = 0 | capacity_bytes
+            rbd | connection_bytes_per_s = 62500000 | connection_bytes_per_s = 62500001 | connection_bytes_per_s
+            rbd | link_bytes_per_s = 62500000 | link_bytes_per_s = 999 | net.link_bytes_per_s
+            rbd | commands_at_once = 16 | commands_at_once = 0 | commands_at_once
+            object-near | max_fetch_bytes = 8388608 | max_fetch_bytes = 1 | max_fetch_bytes
+            rbd | host_ns_per_kib = 0 | host_ns_per_kib = 1000001 | host_ns_per_kib
+            nvme | rtt_p99_ns = 95000 | rtt_p99_ns = 59999 | net.rtt_p99_ns
+            x25-m | from_bytes = 65536 | from_bytes = 262144 | disk.slopes
+            x25-m | from_bytes = 0 | from_bytes = 1 | disk.slopes
+            usb-2g | max_transfer_bytes = 122880 | max_transfer_bytes = 511 | disk.max_transfer_bytes
+            eva | from_readers = 1 | from_readers = 2 | array.overhead
+            ssd-sata | channels = 8 | channels = 0 | ssd.channels
+            ssd-sata | queue_depth = 32 | queue_depth = 65537 | ssd.queue_depth
+            ssd-sata | collisions_per_million = 1000 | collisions_per_million = 1000001 | collisions_per_million
+            hdd-7200 | seek_linear_from = 0.3 | seek_linear_from = nan | hdd.seek_linear_from
+            ebs-gp3 | requests_per_s = 3000 | requests_per_s = 0 | throttle.requests_per_s
+            ebs-gp3 | request_bytes = 262144 | request_bytes = 511 | throttle.request_bytes
+            nfs | burst_requests = 1 | burst_requests = 0 | throttle.burst_requests
+            hdd-7200 | rpm = 7200 | rpm = 59 | hdd.rpm
+            hdd-7200 | inner_bytes_per_s = 120000000 | inner_bytes_per_s = 250000001 | hdd.outer_bytes_per_s
+        ";
+        for row in rows.trim().lines() {
+            let row: Vec<&str> = row.split(" | ").map(str::trim).collect();
+            let [name, from, to, key] = row[..] else {
+                panic!("{row:?}")
+            };
             let error = refused(name, from, to);
             assert!(error.contains(key), "{name} {to}: {error}");
         }

@@ -22,6 +22,7 @@
 //! a gap costs what any other does.
 
 use super::{Arrival, Command, Device};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Picoseconds in a nanosecond, times bytes in a KiB: the divisor of `bytes * ps_per_kib` to nanoseconds.
@@ -38,12 +39,22 @@ pub struct DiskModel {
 }
 
 /// What a byte costs from one length of the command to the next.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Slope {
     /// The slope holds for bytes of the command from here on.
     pub from_bytes: u64,
     /// Picoseconds for each KiB: fine enough for 102,400 KiB/s to be exact.
     pub ps_per_kib: u64,
+}
+
+impl Slope {
+    pub const fn new(from_bytes: u64, ps_per_kib: u64) -> Slope {
+        Slope {
+            from_bytes,
+            ps_per_kib,
+        }
+    }
 }
 
 impl DiskModel {
@@ -176,25 +187,11 @@ mod tests {
     const MODEL: DiskModel = DiskModel {
         command_ns: 100_000,
         max_transfer_bytes: Some(8192),
-        slopes: &[
-            Slope {
-                from_bytes: 0,
-                ps_per_kib: 1_000_000,
-            },
-            Slope {
-                from_bytes: 4096,
-                ps_per_kib: 500_000,
-            },
-        ],
+        slopes: &[Slope::new(0, 1_000_000), Slope::new(4096, 500_000)],
     };
 
     fn command(id: u64, len: u64) -> Command {
-        Command {
-            id,
-            file: 0,
-            start: 0,
-            len,
-        }
+        Command::new(id, 0, 0, len)
     }
 
     #[test]

@@ -218,11 +218,7 @@ impl Device for Hdd {
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while let Some(Active { command, end_ns }) = self.active.filter(|a| a.end_ns <= now_ns) {
             self.active = None;
-            out.push(Arrival {
-                id: command.id,
-                bytes: command.len,
-                done: true,
-            });
+            out.push(Arrival::whole(command.id, command.len));
             self.start(end_ns);
         }
     }
@@ -282,15 +278,7 @@ mod tests {
                 disk.advance(next, &mut out);
                 out.drain(..).for_each(|a| ends[a.id as usize] = next);
             }
-            disk.submit(
-                at,
-                Command {
-                    id: id as u64,
-                    file,
-                    start,
-                    len,
-                },
-            );
+            disk.submit(at, Command::new(id as u64, file, start, len));
         }
         run_dry(&mut disk)
             .into_iter()
@@ -341,12 +329,7 @@ mod tests {
             for n in 0..4 {
                 disk.submit(
                     ends.last().copied().unwrap_or(0),
-                    Command {
-                        id: n,
-                        file: 0,
-                        start: n * 10_000,
-                        len: 10_000,
-                    },
+                    Command::new(n, 0, n * 10_000, 10_000),
                 );
                 let at = disk.next_time().expect("under way");
                 disk.advance(at, &mut out);
@@ -373,15 +356,7 @@ mod tests {
         let mut disk = Hdd::new(BUFFERED, 7);
         let (mut at, mut ends, mut out) = (0, Vec::new(), Vec::new());
         for n in 0..8 {
-            disk.submit(
-                at,
-                Command {
-                    id: n,
-                    file: 0,
-                    start: n * window,
-                    len: window,
-                },
-            );
+            disk.submit(at, Command::new(n, 0, n * window, window));
             at = disk.next_time().expect("under way");
             disk.advance(at, &mut out);
             ends.push(at);

@@ -118,11 +118,7 @@ impl Device for Lanes {
                 return;
             }
             self.busy.pop();
-            out.push(Arrival {
-                id,
-                bytes,
-                done: true,
-            });
+            out.push(Arrival::whole(id, bytes));
             self.start_waiting(at);
         }
     }
@@ -132,7 +128,7 @@ impl Device for Lanes {
 mod tests {
     use super::*;
     use crate::device::disk::Slope;
-    use crate::device::run_dry;
+    use crate::device::ends_of;
 
     const US: u64 = 1000;
 
@@ -141,10 +137,7 @@ mod tests {
         alone: DiskModel {
             command_ns: 50 * US,
             max_transfer_bytes: None,
-            slopes: &[Slope {
-                from_bytes: 0,
-                ps_per_kib: 1_000_000,
-            }],
+            slopes: &[Slope::new(0, 1_000_000)],
         },
         lanes: 3,
         gate_ns: 10 * US,
@@ -153,24 +146,8 @@ mod tests {
 
     /// When each of `kib`, all given at `at`, is done.
     fn ends(model: LanesModel, at: u64, kib: &[u64]) -> Vec<u64> {
-        let mut device = Lanes::new(model);
-        for (id, kib) in kib.iter().enumerate() {
-            device.submit(
-                at,
-                Command {
-                    id: id as u64,
-                    file: 0,
-                    start: 0,
-                    len: kib << 10,
-                },
-            );
-        }
-        let mut ends = vec![0; kib.len()];
-        for (at, arrival) in run_dry(&mut device) {
-            assert!(arrival.done);
-            ends[arrival.id as usize] = at;
-        }
-        ends
+        let commands: Vec<_> = kib.iter().map(|kib| (0, 0, kib << 10)).collect();
+        ends_of(&mut Lanes::new(model), at, &commands)
     }
 
     #[test]

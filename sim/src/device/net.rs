@@ -25,6 +25,7 @@
 
 use super::{Arrival, Command, Device, span_ns};
 use crate::rng;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -32,7 +33,8 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 /// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NetModel {
     /// Time from the start of a command to its first byte, in nanoseconds: the median.
     pub rtt_ns: u64,
@@ -43,10 +45,33 @@ pub struct NetModel {
     /// Bytes per second of all together. Not 0.
     pub link_bytes_per_s: u64,
     /// Commands worked on at once; the rest wait. Not 0.
+    #[serde(rename = "server_connections")]
     pub connections: u32,
     /// Bytes of a chunk, not 0: [`CHUNK_BYTES`] where transfers take turns; none where an answer is one message that
-    /// comes whole and behind the one before it.
+    /// comes whole and behind the one before it. A file says whether it is one.
+    #[serde(
+        rename = "whole_answers",
+        with = "whole_answers",
+        default = "in_chunks"
+    )]
     pub chunk_bytes: Option<u64>,
+}
+
+fn in_chunks() -> Option<u64> {
+    Some(CHUNK_BYTES)
+}
+
+mod whole_answers {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(chunk: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bool(chunk.is_none())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let whole = bool::deserialize(from)?;
+        Ok(super::in_chunks().filter(|_| !whole))
+    }
 }
 
 impl NetModel {
@@ -232,12 +257,7 @@ mod tests {
     };
 
     fn command(id: u64, len: u64) -> Command {
-        Command {
-            id,
-            file: 0,
-            start: id << 20,
-            len,
-        }
+        Command::new(id, 0, id << 20, len)
     }
 
     /// When each command was done, by id.

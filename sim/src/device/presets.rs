@@ -1,14 +1,13 @@
 //! Devices with names: the figures of each, where they are from, and how far they are off.
 //!
 //! A preset that was fitted to measurements says so, with its error; one that was not is marked as generic and good for
-//! shapes and orders of magnitude only. Its numbers must not be quoted as those of a product. `cited.rs` compares generic
+//! shapes and orders of magnitude only. Its numbers must not be quoted as those of a product. `sim/tests/cited.rs` compares generic
 //! presets, and those made from documentation, with published figures.
 //!
 //! Never: a figure without an origin.
 //!
 //! Units: KiB is 1024 bytes, MB/s is 10^6 bytes per second.
 
-pub mod cited;
 mod disks;
 mod flash;
 mod network;
@@ -158,15 +157,7 @@ mod tests {
     /// Nanoseconds of one read of `kib` on the idle device.
     fn read_ns(name: &str, kib: u64) -> u64 {
         let mut device = find(name).expect("a preset").build(0);
-        device.submit(
-            0,
-            Command {
-                id: 0,
-                file: 0,
-                start: 0,
-                len: kib * KIB,
-            },
-        );
+        device.submit(0, Command::new(0, 0, 0, kib * KIB));
         run_dry(device.as_mut()).last().expect("an arrival").0
     }
 

@@ -176,11 +176,7 @@ impl Device for Sliced {
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
         while let Some(at) = self.next_time().filter(|at| *at <= now_ns) {
             if let Some((_, command)) = self.running.take() {
-                out.push(Arrival {
-                    id: command.id,
-                    bytes: command.len,
-                    done: true,
-                });
+                out.push(Arrival::whole(command.id, command.len));
                 let slice_ns = self.slices.of(self.readers());
                 if let Some(turn) = self.turn.as_mut() {
                     turn.until_ns.get_or_insert(at.saturating_add(slice_ns));
@@ -195,11 +191,12 @@ impl Device for Sliced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::array::Overhead;
     use crate::device::run_dry;
 
     /// 1 ms for each command.
     const MODEL: ArrayModel = ArrayModel {
-        overhead_ns: &[(1, MS)],
+        overhead: &[Overhead::new(1, MS)],
         ps_per_kib: 0,
         slices: None,
     };
@@ -215,15 +212,7 @@ mod tests {
     fn a_reader_keeps_the_array_for_its_slice() {
         let mut sliced = Sliced::new(MODEL, Slices::CFQ);
         for id in 0..400 {
-            sliced.submit(
-                0,
-                Command {
-                    id,
-                    file: (id % 2) as u32,
-                    start: 0,
-                    len: 4096,
-                },
-            );
+            sliced.submit(0, Command::new(id, (id % 2) as u32, 0, 4096));
         }
         let order: Vec<u64> = run_dry(&mut sliced)
             .into_iter()
@@ -240,12 +229,7 @@ mod tests {
     #[test]
     fn the_array_idles_for_the_reader_whose_turn_it_is() {
         let mut sliced = Sliced::new(MODEL, Slices::CFQ);
-        let command = |id, file| Command {
-            id,
-            file,
-            start: 0,
-            len: 4096,
-        };
+        let command = |id, file| Command::new(id, file, 0, 4096);
         let mut out = Vec::new();
         sliced.submit(0, command(0, 0));
         sliced.submit(0, command(1, 1));

@@ -22,16 +22,19 @@
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SsdModel {
     /// `C`. Not 0.
     pub channels: u32,
     /// `D`. Not 0.
     pub dies_per_channel: u32,
     /// Bytes of a flash page. Not 0.
+    #[serde(rename = "flash_page_bytes")]
     pub page_bytes: u64,
     /// Firmware and host for each command, in nanoseconds. Commands do not wait for each other in it.
     pub command_ns: u64,
@@ -48,7 +51,8 @@ pub struct SsdModel {
 }
 
 /// Slow reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tail {
     /// The 0.99 quantile of the time of a die, of a lognormal distribution; not below `read_ns`.
     pub read_p99_ns: u64,
@@ -243,11 +247,7 @@ impl Ssd {
             return;
         }
         let Command { id, len, .. } = running.command;
-        out.push(Arrival {
-            id,
-            bytes: len,
-            done: true,
-        });
+        out.push(Arrival::whole(id, len));
         self.idle.push(slot);
         self.start_waiting(now_ns);
     }
@@ -277,7 +277,7 @@ impl Device for Ssd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::run_dry;
+    use crate::device::{ends_of, run_dry};
 
     const US: u64 = 1000;
 
@@ -296,23 +296,11 @@ mod tests {
 
     /// When each of `commands`, (start, len) of file 0 and all given at 0, is done.
     fn ends(model: SsdModel, commands: &[(u64, u64)]) -> Vec<u64> {
-        let mut ssd = Ssd::new(model, 5);
-        for (id, &(start, len)) in commands.iter().enumerate() {
-            ssd.submit(
-                0,
-                Command {
-                    id: id as u64,
-                    file: 0,
-                    start,
-                    len,
-                },
-            );
-        }
-        let mut ends = vec![0; commands.len()];
-        run_dry(&mut ssd)
-            .into_iter()
-            .for_each(|(at, a)| ends[a.id as usize] = at);
-        ends
+        let commands: Vec<_> = commands
+            .iter()
+            .map(|&(start, len)| (0, start, len))
+            .collect();
+        ends_of(&mut Ssd::new(model, 5), 0, &commands)
     }
 
     #[test]
@@ -400,27 +388,11 @@ mod tests {
         };
         let time = |before: &[u64], start: u64| {
             let mut ssd = Ssd::new(model, 9);
-            before.iter().for_each(|&start| {
-                ssd.submit(
-                    0,
-                    Command {
-                        id: 0,
-                        file: 0,
-                        start,
-                        len: 1,
-                    },
-                )
-            });
+            before
+                .iter()
+                .for_each(|&start| ssd.submit(0, Command::new(0, 0, start, 1)));
             run_dry(&mut ssd);
-            ssd.submit(
-                1 << 40,
-                Command {
-                    id: 1,
-                    file: 0,
-                    start,
-                    len: 1,
-                },
-            );
+            ssd.submit(1 << 40, Command::new(1, 0, start, 1));
             run_dry(&mut ssd)[0].0 - (1 << 40)
         };
         assert_eq!(time(&[], 4000), time(&[8000, 0], 4000));

@@ -12,16 +12,28 @@
 //! It does not model a server that answers "slow down" instead of waiting: the simulator has no failures.
 
 use super::{Arrival, Command, Device};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The table `[throttle]` of a model file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Throttle {
     /// Tokens that the bucket gets in a second, at least 1 and at most 10^9.
     pub requests_per_s: u64,
-    /// A longer command takes a token for each of these, not 0.
+    /// A longer command takes a token for each of these, not 0. A file leaves it out where the length does not count.
+    #[serde(default = "any_length", skip_serializing_if = "is_any_length")]
     pub request_bytes: u64,
     /// Tokens that the bucket holds, not 0.
     pub burst_requests: u64,
+}
+
+fn any_length() -> u64 {
+    u64::MAX
+}
+
+fn is_any_length(bytes: &u64) -> bool {
+    *bytes == any_length()
 }
 
 pub struct Throttled {
@@ -88,8 +100,8 @@ impl Device for Throttled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::ends_of;
     use crate::device::net::{Net, NetModel};
-    use crate::device::run_dry;
 
     const US: u64 = 1000;
 
@@ -104,22 +116,9 @@ mod tests {
             chunk_bytes: None,
         };
         let mut device = Throttled::new(Box::new(Net::new(model, 0)), throttle);
-        for (id, kib) in kib.iter().enumerate() {
-            device.submit(
-                0,
-                Command {
-                    id: id as u64,
-                    file: 0,
-                    start: 0,
-                    len: kib << 10,
-                },
-            );
-        }
-        run_dry(&mut device)
-            .into_iter()
-            .filter(|(_, a)| a.done)
-            .map(|(at, _)| (at - model.rtt_ns) / US)
-            .collect()
+        let commands: Vec<_> = kib.iter().map(|kib| (0, 0, kib << 10)).collect();
+        let ends = ends_of(&mut device, 0, &commands);
+        ends.iter().map(|at| (at - model.rtt_ns) / US).collect()
     }
 
     /// The example of the header, and a bucket of two tokens.

@@ -21,37 +21,28 @@
 //! ```
 
 use super::random::distinct;
-use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, too_small};
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, count, given, record, whole_records};
 use crate::rng::Rng;
 use foreread_core::policy::spec::SpecError;
 use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 
 /// The value of `places` of this word.
 const AGAIN: u64 = 1;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "64K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "depth",
-        unit: Unit::Count,
-        default: "64",
-        range: (1, 1024),
-        help: "reads outstanding; 1 is a kernel without asynchronous reads",
-    },
-    Param {
-        key: "count",
-        unit: Unit::Count,
-        default: "16384",
-        range: (1, MAX_READS),
-        help: "reads; at most one for each record of the file",
-    },
+    record("64K"),
+    count(
+        "depth",
+        "64",
+        (1, 1024),
+        "reads outstanding; 1 is a kernel without asynchronous reads",
+    ),
+    count(
+        "count",
+        "16384",
+        (1, MAX_READS),
+        "reads; at most one for each record of the file",
+    ),
     Param {
         key: "places",
         unit: Unit::Word(&["once", "again"]),
@@ -59,13 +50,12 @@ const PARAMS: &[Param] = &[
         range: (0, 0),
         help: "each record at most once, or any page each time, as aio-stress draws",
     },
-    Param {
-        key: "batch",
-        unit: Unit::Count,
-        default: "1",
-        range: (1, 1024),
-        help: "reads that go out together, when this many have ended",
-    },
+    count(
+        "batch",
+        "1",
+        (1, 1024),
+        "reads that go out together, when this many have ended",
+    ),
 ];
 
 pub static INFO: Info = Info {
@@ -79,17 +69,8 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, depth, count, places, batch] = *values else {
-        unreachable!("five parameters")
-    };
-    let slots = size / record;
-    if slots == 0 {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than one record of {record} bytes"),
-        ));
-    }
+    let [record, depth, count, places, batch] = given(values);
+    let slots = whole_records(INFO.name, size, record)?;
     let requests = if places == AGAIN {
         let mut rng = Rng::new(seed);
         let last = (size - record) / PAGE_BYTES;
@@ -110,14 +91,11 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn every_record_of_the_published_file_once() {
-        let workload = parse("aio-random")
-            .expect("valid")
-            .build(1 << 30, 1)
-            .expect("fits");
+        let workload = built("aio-random", 1 << 30, 1);
         assert_eq!(
             (workload.reads(), workload.bytes(), workload.jobs[0].depth),
             (16_384, 1 << 30, 64)
@@ -138,7 +116,7 @@ mod tests {
 
     #[test]
     fn any_page_each_time() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1).expect("fits");
+        let build = |text: &str, size| built(text, size, 1);
         let workload = build("aio-random:places=again", 1 << 30);
         assert_eq!((workload.reads(), workload.bytes()), (16_384, 1 << 30));
         let requests = &workload.jobs[0].requests;
@@ -161,14 +139,7 @@ mod tests {
 
     #[test]
     fn batches_are_no_deeper_than_the_queue() {
-        let batch = |text: &str| {
-            parse(text)
-                .expect("valid")
-                .build(1 << 20, 1)
-                .expect("fits")
-                .jobs[0]
-                .batch
-        };
+        let batch = |text: &str| built(text, 1 << 20, 1).jobs[0].batch;
         assert_eq!(
             (
                 batch("aio-random"),
@@ -181,20 +152,17 @@ mod tests {
 
     #[test]
     fn a_shorter_run_and_one_after_the_other() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        let short = build("aio-random:count=100,depth=1,record=8K", 1 << 30).expect("fits");
+        let short = built("aio-random:count=100, depth=1,record=8K", 1 << 30, 1);
         assert_eq!(
             (short.reads(), short.bytes(), short.jobs[0].depth),
             (100, 819_200, 1)
         );
         assert_eq!(
-            build("aio-random", 200_000).expect("fits").reads(),
+            built("aio-random", 200_000, 1).reads(),
             3,
             "whole records only"
         );
-        let error = build("aio-random", 65_535)
-            .expect_err("too small")
-            .to_string();
+        let error = refused("aio-random", 65_535, 1);
         assert_eq!(
             error,
             "aio-random: size=65535 is less than one record of 65536 bytes"

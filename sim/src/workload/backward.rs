@@ -9,18 +9,11 @@
 //!   |--3--|--2--|-1-|
 //! ```
 
-use super::{Info, Request, Workload, check_reads};
+use super::{Info, Request, Workload, check_reads, given, record};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 
-const PARAMS: &[Param] = &[Param {
-    key: "record",
-    unit: Unit::Bytes,
-    default: "64K",
-    range: (1, MAX_OFFSET),
-    help: "bytes of a read",
-}];
+const PARAMS: &[Param] = &[record("64K")];
 
 pub static INFO: Info = Info {
     name: "backward",
@@ -33,45 +26,30 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record] = *values else {
-        unreachable!("one parameter")
-    };
+    let [record] = given(values);
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
-    let read = |n| {
-        let offset = n * record;
-        Request::read(offset, record.min(size - offset))
-    };
-    Ok(Workload::single(
-        INFO.name,
-        size,
-        1,
-        (0..reads).rev().map(read).collect(),
-    ))
+    let read = |n| Request::record(n, record, size);
+    let requests = (0..reads).rev().map(read).collect();
+    Ok(Workload::single(INFO.name, size, 1, requests))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, Request, parse};
+    use crate::workload::{MAX_READS, Request, built, refused};
 
     #[test]
     fn covers_the_file_once_from_its_end() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
         let read = Request::read;
-        let workload = build("backward:record=4K", 10_000).expect("fits");
+        let workload = built("backward:record=4K", 10_000, 0);
         assert_eq!(
             workload.jobs[0].requests,
             [read(8192, 1808), read(4096, 4096), read(0, 4096)]
         );
-        assert_eq!(build("backward", 1 << 20).expect("fits").reads(), 16);
-        assert_eq!(
-            build("backward", 1).expect("fits").jobs[0].requests,
-            [read(0, 1)]
-        );
-        assert_eq!(build("backward", 0).expect("empty").reads(), 0);
-        let error = build("backward:record=1", MAX_READS + 1)
-            .expect_err("too many")
-            .to_string();
+        assert_eq!(built("backward", 1 << 20, 0).reads(), 16);
+        assert_eq!(built("backward", 1, 0).jobs[0].requests, [read(0, 1)]);
+        assert_eq!(built("backward", 0, 0).reads(), 0);
+        let error = refused("backward:record=1", MAX_READS + 1, 0);
         assert!(
             error.ends_with("record=1 makes 33554433 reads of this size, more than 33554432"),
             "{error}"

@@ -15,41 +15,27 @@
 //! Nothing of it is fitted: the defaults are round figures that were chosen before the first run.
 
 use super::random::distinct;
-use super::{Info, Request, Workload, check_reads, too_small};
+use super::{Info, Request, Workload, bytes, check_reads, count, given, record, too_small};
 use crate::rng::Rng;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "4K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "cluster",
-        unit: Unit::Bytes,
-        default: "256K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a cluster",
-    },
-    Param {
-        key: "percent",
-        unit: Unit::Count,
-        default: "50",
-        range: (1, 100),
-        help: "percent of a cluster's records that are read",
-    },
-    Param {
-        key: "visited",
-        unit: Unit::Count,
-        default: "10",
-        range: (1, 100),
-        help: "percent of the file's clusters that are visited",
-    },
+    record("4K"),
+    bytes("cluster", "256K", (1, MAX_OFFSET), "bytes of a cluster"),
+    count(
+        "percent",
+        "50",
+        (1, 100),
+        "percent of a cluster's records that are read",
+    ),
+    count(
+        "visited",
+        "10",
+        (1, 100),
+        "percent of the file's clusters that are visited",
+    ),
 ];
 
 pub static INFO: Info = Info {
@@ -63,9 +49,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, cluster, percent, visited] = *values else {
-        unreachable!("four parameters")
-    };
+    let [record, cluster, percent, visited] = given(values);
     let (records, clusters) = (cluster / record, size / cluster);
     if records == 0 || clusters == 0 {
         let why = format!(
@@ -90,15 +74,12 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, parse, refused};
     use std::collections::{HashMap, HashSet};
 
     #[test]
     fn half_of_each_cluster_and_each_once() {
-        let workload = parse("clustered-random")
-            .expect("valid")
-            .build(64 << 20, 1)
-            .expect("fits");
+        let workload = built("clustered-random", 64 << 20, 1);
         // 256 clusters, a tenth of them rounded up, 32 records of each.
         assert_eq!(workload.reads(), 26 * 32);
         assert_eq!(
@@ -132,18 +113,28 @@ mod tests {
 
     #[test]
     fn small_files_and_limits() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         assert_eq!(
-            build("clustered-random:percent=1", 256 << 10)
-                .expect("fits")
-                .reads(),
+            built("clustered-random:percent=1", 256 << 10, 1).reads(),
             1,
             "rounded up"
         );
-        assert!(build("clustered-random", (256 << 10) - 1).is_err());
-        assert!(build("clustered-random:record=512K", 1 << 30).is_err());
-        let error = build("clustered-random:record=1,percent=100,visited=100", 1 << 30)
-            .expect_err("too many");
+        assert!(
+            parse("clustered-random")
+                .expect("valid")
+                .build((256 << 10) - 1, 1)
+                .is_err()
+        );
+        assert!(
+            parse("clustered-random:record=512K")
+                .expect("valid")
+                .build(1 << 30, 1)
+                .is_err()
+        );
+        let error = refused(
+            "clustered-random:record=1, percent=100,visited=100",
+            1 << 30,
+            1,
+        );
         assert!(error.to_string().contains("more than 33554432"), "{error}");
     }
 }

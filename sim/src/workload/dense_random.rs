@@ -36,35 +36,21 @@
 //!
 //! Never: a read that is not aligned to its record, or the rest of the file behind the last whole record.
 
-use super::{Info, Request, Workload, check_reads, too_small};
+use super::{Info, Request, Workload, check_reads, count, given, record, think, whole_records};
 use crate::rng::Rng;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 use std::collections::HashSet;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "4K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "density",
-        unit: Unit::Count,
-        default: "25",
-        range: (1, 99),
-        help: "percent of the file's records that are read at least once",
-    },
-    Param {
-        key: "think",
-        unit: Unit::Count,
-        default: "0",
-        range: (0, 1_000_000_000),
-        help: "us between reads",
-    },
+    record("4K"),
+    count(
+        "density",
+        "25",
+        (1, 99),
+        "percent of the file's records that are read at least once",
+    ),
+    think("0"),
 ];
 
 pub static INFO: Info = Info {
@@ -78,17 +64,8 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, density, think_us] = *values else {
-        unreachable!("three parameters")
-    };
-    let slots = size / record;
-    if slots == 0 {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than one record of {record} bytes"),
-        ));
-    }
+    let [record, density, think_us] = given(values);
+    let slots = whole_records(INFO.name, size, record)?;
     check_reads(INFO.name, record, expected_reads(slots, density))?;
     let wanted = (u128::from(slots) * u128::from(density)).div_ceil(100) as usize;
     let mut rng = Rng::new(seed);
@@ -112,10 +89,10 @@ fn expected_reads(slots: u64, density: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{MAX_READS, parse};
+    use crate::workload::{MAX_READS, built, parse, refused};
 
     fn workload(text: &str, size: u64, seed: u64) -> Workload {
-        parse(text).expect("valid").build(size, seed).expect("fits")
+        built(text, size, seed)
     }
 
     #[test]
@@ -165,25 +142,18 @@ mod tests {
 
     #[test]
     fn small_files_and_limits() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         assert_eq!(
-            build("dense-random:density=1", 10_000)
-                .expect("fits")
-                .reads(),
+            built("dense-random:density=1", 10_000, 1).reads(),
             1,
             "whole records only"
         );
-        let error = build("dense-random", 4095)
-            .expect_err("too small")
-            .to_string();
+        let error = refused("dense-random", 4095, 1);
         assert_eq!(
             error,
             "dense-random: size=4095 is less than one record of 4096 bytes"
         );
         // 4.6 reads for each record at 99 %: 2^23 records are too many, though fewer than the limit.
-        let error = build("dense-random:density=99,record=1", MAX_READS / 4)
-            .expect_err("too many")
-            .to_string();
+        let error = refused("dense-random:density=99, record=1", MAX_READS / 4, 1);
         assert!(
             error.ends_with("reads of this size, more than 33554432"),
             "{error}"

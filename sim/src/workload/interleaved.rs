@@ -10,26 +10,13 @@
 //!    stream 0                stream 1                stream 2          stream 3
 //! ```
 
-use super::{Info, Request, Workload, check_reads, too_small};
+use super::{Info, Request, Workload, check_reads, count, given, record, too_small};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "streams",
-        unit: Unit::Count,
-        default: "4",
-        range: (1, 1 << 20),
-        help: "streams in turn",
-    },
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "16K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
+    count("streams", "4", (1, 1 << 20), "streams in turn"),
+    record("16K"),
 ];
 
 pub static INFO: Info = Info {
@@ -43,17 +30,12 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [streams, record] = *values else {
-        unreachable!("two parameters")
-    };
+    let [streams, record] = given(values);
     // Parts of equal length in whole records; what is left over at the end of the file is not read.
     let rounds = size / record / streams;
     if rounds == 0 {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than {streams} records of {record} bytes"),
-        ));
+        let why = format!("is less than {streams} records of {record} bytes");
+        return Err(too_small(INFO.name, size, why));
     }
     check_reads(INFO.name, record, rounds * streams)?;
     let read = |n| {
@@ -70,14 +52,11 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn streams_take_turns() {
-        let workload = parse("interleaved:streams=3,record=10")
-            .expect("valid")
-            .build(70, 0)
-            .expect("fits");
+        let workload = built("interleaved:streams=3,record=10", 70, 0);
         let offsets: Vec<u64> = workload.jobs[0].requests.iter().map(|r| r.offset).collect();
         assert_eq!(offsets, [0, 20, 40, 10, 30, 50]);
         assert_eq!((workload.jobs.len(), workload.jobs[0].depth), (1, 1));
@@ -85,11 +64,7 @@ mod tests {
 
     #[test]
     fn a_file_too_small_for_its_streams() {
-        let error = parse("interleaved")
-            .expect("valid")
-            .build(65_535, 0)
-            .expect_err("too small")
-            .to_string();
+        let error = refused("interleaved", 65_535, 0);
         assert_eq!(
             error,
             "interleaved: size=65535 is less than 4 records of 16384 bytes"

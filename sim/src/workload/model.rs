@@ -52,23 +52,26 @@ impl Request {
         }
     }
 
+    /// The read of record `n` of a file of `size` bytes: its last record is shorter.
+    pub fn record(n: u64, record: u64, size: u64) -> Request {
+        Request::read(n * record, record.min(size - n * record))
+    }
+
     /// A touch of the byte at `offset` without a pause before it.
     pub fn touch(offset: u64) -> Request {
+        let kind = RequestKind::Touch;
         Request {
-            offset,
-            len: 1,
-            think_ns: 0,
-            kind: RequestKind::Touch,
+            kind,
+            ..Request::read(offset, 1)
         }
     }
 
     /// A hint about `len` bytes from `offset` on.
     pub fn hint(advice: Advice, offset: u64, len: u64) -> Request {
+        let kind = RequestKind::Hint(advice);
         Request {
-            offset,
-            len,
-            think_ns: 0,
-            kind: RequestKind::Hint(advice),
+            kind,
+            ..Request::read(offset, len)
         }
     }
 
@@ -106,14 +109,13 @@ pub struct Job {
 impl Job {
     /// One that begins at once and has one request outstanding.
     pub fn new(file: u32, open: u32, requests: Vec<Request>) -> Job {
-        let (after, links) = (None, Vec::new());
         Job {
             file,
             open,
             depth: 1,
             batch: 1,
-            after,
-            links,
+            after: None,
+            links: Vec::new(),
             timed: false,
             executable: false,
             requests,

@@ -11,33 +11,19 @@
 //!   distance 3    |--2--|--3--|--4--|--1--|--6--|--7--|--8--|--5--|
 //! ```
 
-use super::{Info, Request, Workload, check_reads};
+use super::{Info, Request, Workload, check_reads, count, given, record};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "128K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "distance",
-        unit: Unit::Count,
-        default: "1",
-        range: (1, 1024),
-        help: "reads that are overtaken; 1: pairs, second before first",
-    },
-    Param {
-        key: "depth",
-        unit: Unit::Count,
-        default: "1",
-        range: (1, 1024),
-        help: "reads outstanding",
-    },
+    record("128K"),
+    count(
+        "distance",
+        "1",
+        (1, 1024),
+        "reads that are overtaken; 1: pairs, second before first",
+    ),
+    count("depth", "1", (1, 1024), "reads outstanding"),
 ];
 
 pub static INFO: Info = Info {
@@ -51,9 +37,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, distance, depth] = *values else {
-        unreachable!("three parameters")
-    };
+    let [record, distance, depth] = given(values);
     let reads = size.div_ceil(record);
     check_reads(INFO.name, record, reads)?;
     let group = distance + 1;
@@ -61,24 +45,19 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
         let first = n - n % group;
         let last = (first + group).min(reads) - 1;
         let record_at = if n == first { last } else { n - 1 };
-        let offset = record_at * record;
-        Request::read(offset, record.min(size - offset))
+        Request::record(record_at, record, size)
     };
-    Ok(Workload::single(
-        INFO.name,
-        size,
-        depth as u32,
-        (0..reads).map(read).collect(),
-    ))
+    let requests = (0..reads).map(read).collect();
+    Ok(Workload::single(INFO.name, size, depth as u32, requests))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, parse};
+    use crate::workload::{MAX_READS, built, parse, refused};
 
     /// The records of a file of `size` bytes in the order they are read.
     fn order(text: &str, size: u64) -> Vec<u64> {
-        let workload = parse(text).expect("valid").build(size, 0).expect("fits");
+        let workload = built(text, size, 0);
         assert_eq!(
             (workload.bytes(), workload.distinct_bytes(1)),
             (size, size),
@@ -108,21 +87,12 @@ mod tests {
 
     #[test]
     fn parameters() {
-        let default = parse("out-of-order")
-            .expect("valid")
-            .build(16 << 20, 0)
-            .expect("fits");
+        let default = built("out-of-order", 16 << 20, 0);
         assert_eq!((default.reads(), default.jobs[0].depth), (128, 1));
-        let deep = parse("out-of-order:depth=7")
-            .expect("valid")
-            .build(16 << 20, 0)
-            .expect("fits");
+        let deep = built("out-of-order:depth=7", 16 << 20, 0);
         assert_eq!(deep.jobs[0].depth, 7);
         assert!(parse("out-of-order:distance=0").is_err());
-        let error = parse("out-of-order:record=1")
-            .expect("valid")
-            .build(MAX_READS + 1, 0)
-            .expect_err("too many");
+        let error = refused("out-of-order:record=1", MAX_READS + 1, 0);
         assert!(error.to_string().ends_with("more than 33554432"), "{error}");
     }
 }

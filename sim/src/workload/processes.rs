@@ -15,10 +15,10 @@
 
 use super::random::distinct;
 use super::tree::{sizes, whole};
-use super::{Info, Job, Request, Workload, too_small};
+use super::{Info, Job, Request, Workload, count, given, too_small};
 use crate::rng::Rng;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 
 /// Bytes of a read of the sequential and grep processes, and of the random ones.
 const RECORD: u64 = 32 << 10;
@@ -30,14 +30,8 @@ const TREE_FILES: u64 = 4000;
 /// The most processes of a kind.
 const MAX_PROCESSES: u64 = 64;
 
-const fn count(key: &'static str, default: &'static str, help: &'static str) -> Param {
-    Param {
-        key,
-        unit: Unit::Count,
-        default,
-        range: (0, MAX_PROCESSES),
-        help,
-    }
+const fn processes(key: &'static str, help: &'static str) -> Param {
+    count(key, "2", (0, MAX_PROCESSES), help)
 }
 
 pub static INFO: Info = Info {
@@ -47,30 +41,24 @@ pub static INFO: Info = Info {
     least_bytes: 16 << 20,
     cache_bytes: None,
     params: &[
-        count("sequential", "2", "processes that read a file in order"),
-        count(
+        processes("sequential", "processes that read a file in order"),
+        processes(
             "random",
-            "2",
             "processes that read records of one file at random",
         ),
-        count("grep", "2", "processes that read small files whole"),
+        processes("grep", "processes that read small files whole"),
     ],
     build,
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [sequential, random, grep] = *values else {
-        unreachable!("three parameters")
-    };
+    let [sequential, random, grep] = given(values);
     let long = size / 2 / sequential.max(1) / RECORD * RECORD;
     let database = size / 4 / SMALL_RECORD * SMALL_RECORD;
     let lookups = (long / 4 / SMALL_RECORD).min(database / SMALL_RECORD);
     if lookups == 0 {
-        return Err(too_small(
-            INFO.name,
-            size,
-            "is too little for all processes".to_string(),
-        ));
+        let why = "is too little for all processes".to_string();
+        return Err(too_small(INFO.name, size, why));
     }
     if sequential + random + grep == 0 {
         return Err(SpecError::Value {
@@ -121,15 +109,12 @@ fn add(workload: &mut Workload, last: &mut Option<u32>, opens: u64, bytes: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn every_process_has_its_part_and_its_own_opens() {
         let size = 256 << 20;
-        let workload = parse("processes")
-            .expect("valid")
-            .build(size, 1)
-            .expect("fits");
+        let workload = built("processes", size, 1);
         let begin_at_once = workload.jobs.iter().filter(|j| j.after.is_none()).count();
         assert_eq!(begin_at_once, 6);
         let read_by = |jobs: &[Job]| {
@@ -165,25 +150,16 @@ mod tests {
 
     #[test]
     fn any_kind_may_be_left_out() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         for (text, files) in [
             ("processes:random=0,grep=0", 3),
             ("processes:sequential=0,grep=0", 1),
             ("processes:grep=0", 3),
         ] {
-            assert_eq!(
-                build(text, 64 << 20).expect("fits").files.len(),
-                files,
-                "{text}"
-            );
+            assert_eq!(built(text, 64 << 20, 1).files.len(), files, "{text}");
         }
-        let error = build("processes:sequential=0,random=0,grep=0", 64 << 20)
-            .expect_err("no process")
-            .to_string();
+        let error = refused("processes:sequential=0, random=0,grep=0", 64 << 20, 1);
         assert_eq!(error, "processes: sequential=0 leaves no process at all");
-        let error = build("processes:sequential=64", 1 << 20)
-            .expect_err("too small")
-            .to_string();
+        let error = refused("processes:sequential=64", 1 << 20, 1);
         assert_eq!(
             error,
             "processes: size=1048576 is too little for all processes"

@@ -9,28 +9,20 @@
 //!   |      |--2---|      |      |--1---|--4---|      |--3---| rest |
 //! ```
 
-use super::{Info, MAX_READS, Request, Workload, too_small};
+use super::{Info, MAX_READS, Request, Workload, count, given, record, whole_records};
 use crate::rng::Rng;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 use std::collections::HashMap;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "4K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "count",
-        unit: Unit::Count,
-        default: "4096",
-        range: (1, MAX_READS),
-        help: "reads; at most one for each record of the file",
-    },
+    record("4K"),
+    count(
+        "count",
+        "4096",
+        (1, MAX_READS),
+        "reads; at most one for each record of the file",
+    ),
 ];
 
 pub static INFO: Info = Info {
@@ -44,17 +36,8 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [record, count] = *values else {
-        unreachable!("two parameters")
-    };
-    let slots = size / record;
-    if slots == 0 {
-        return Err(too_small(
-            INFO.name,
-            size,
-            format!("is less than one record of {record} bytes"),
-        ));
-    }
+    let [record, count] = given(values);
+    let slots = whole_records(INFO.name, size, record)?;
     let read = |slot| Request::read(slot * record, record);
     let requests = distinct(slots, count.min(slots), seed).map(read).collect();
     Ok(Workload::single(INFO.name, size, 1, requests))
@@ -79,7 +62,7 @@ pub(super) fn distinct(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn every_record_at_most_once() {
@@ -95,10 +78,7 @@ mod tests {
 
     #[test]
     fn reads_spread_evenly() {
-        let workload = parse("random")
-            .expect("valid")
-            .build(1 << 30, 1)
-            .expect("fits");
+        let workload = built("random", 1 << 30, 1);
         assert_eq!(
             (workload.reads(), workload.distinct_bytes(4096)),
             (4096, 16 << 20)
@@ -114,13 +94,12 @@ mod tests {
 
     #[test]
     fn small_files() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
         assert_eq!(
-            build("random:count=100", 10_000).expect("fits").reads(),
+            built("random:count=100", 10_000, 1).reads(),
             2,
             "whole records only"
         );
-        let error = build("random", 4095).expect_err("too small").to_string();
+        let error = refused("random", 4095, 1);
         assert_eq!(
             error,
             "random: size=4095 is less than one record of 4096 bytes"

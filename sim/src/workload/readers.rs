@@ -11,46 +11,26 @@
 //!   file 1   |--record--|--record--|--record--| ...      reader 1, at the same time
 //! ```
 
-use super::{Info, Job, Request, Workload, check_reads, too_small};
+use super::{
+    Info, Job, Request, Workload, bytes, check_reads, count, given, record, think, too_small,
+};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 /// The most readers: each has a file, an open description and a request.
 const MAX_STREAMS: u64 = 1 << 16;
 
 /// What [`build_streams`] takes, but for the number of streams.
-pub(super) const RECORD: Param = Param {
-    key: "record",
-    unit: Unit::Bytes,
-    default: "32K",
-    range: (1, MAX_OFFSET),
-    help: "bytes of a read",
-};
-pub(super) const BYTES: Param = Param {
-    key: "bytes",
-    unit: Unit::Bytes,
-    default: "0",
-    range: (0, MAX_OFFSET),
-    help: "bytes of each file; 0: all of them share the whole size",
-};
-pub(super) const fn think(default: &'static str) -> Param {
-    Param {
-        key: "think",
-        unit: Unit::Count,
-        default,
-        range: (0, 1_000_000_000),
-        help: "us between reads",
-    }
-}
+pub(super) const RECORD: Param = record("32K");
+pub(super) const BYTES: Param = bytes(
+    "bytes",
+    "0",
+    (0, MAX_OFFSET),
+    "bytes of each file; 0: all of them share the whole size",
+);
 pub(super) const fn streams(default: &'static str) -> Param {
-    Param {
-        key: "streams",
-        unit: Unit::Count,
-        default,
-        range: (1, MAX_STREAMS),
-        help: "readers, a file each",
-    }
+    count("streams", default, (1, MAX_STREAMS), "readers, a file each")
 }
 
 pub static INFO: Info = Info {
@@ -65,40 +45,27 @@ pub static INFO: Info = Info {
 
 /// This many streams, of the values of [`streams`], [`RECORD`], [`BYTES`] and [`think`].
 pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Workload, SpecError> {
-    let [streams, record, bytes, think_us] = *values else {
-        unreachable!("four parameters")
-    };
+    let [streams, record, bytes, think_us] = given(values);
     let each = if bytes == 0 {
         size / streams / record * record
     } else {
         bytes
     };
     if each == 0 {
-        return Err(too_small(
-            name,
-            size,
-            format!("is less than {streams} records of {record} bytes"),
-        ));
+        let why = format!("is less than {streams} records of {record} bytes");
+        return Err(too_small(name, size, why));
     }
     if each.checked_mul(streams).is_none_or(|all| all > size) {
-        return Err(too_small(
-            name,
-            size,
-            format!("is less than {streams} files of {each} bytes"),
-        ));
+        let why = format!("is less than {streams} files of {each} bytes");
+        return Err(too_small(name, size, why));
     }
     check_reads(name, record, each.div_ceil(record).saturating_mul(streams))?;
     let read = |n: u64| Request {
         think_ns: think_us * 1000,
-        ..Request::read(n * record, record.min(each - n * record))
+        ..Request::record(n, record, each)
     };
-    let job = |n: u64| {
-        Job::new(
-            n as u32,
-            n as u32,
-            (0..each.div_ceil(record)).map(read).collect(),
-        )
-    };
+    let requests: Vec<Request> = (0..each.div_ceil(record)).map(read).collect();
+    let job = |n: u64| Job::new(n as u32, n as u32, requests.clone());
     let mut workload = Workload::on_files(name, vec![each; streams as usize]);
     workload.jobs.extend((0..streams).map(job));
     Ok(workload)
@@ -106,14 +73,11 @@ pub(super) fn build_streams(name: &str, values: &[u64], size: u64) -> Result<Wor
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn readers_share_the_size() {
-        let workload = parse("readers")
-            .expect("valid")
-            .build(1 << 30, 0)
-            .expect("fits");
+        let workload = built("readers", 1 << 30, 0);
         assert_eq!(
             (
                 workload.reads(),
@@ -135,10 +99,7 @@ mod tests {
             );
         }
         // Whole records when they share; the rest is not read.
-        let workload = parse("readers:streams=3")
-            .expect("valid")
-            .build(1 << 20, 0)
-            .expect("fits");
+        let workload = built("readers:streams=3", 1 << 20, 0);
         assert_eq!(
             (workload.files.as_slice(), workload.reads()),
             (&[10 * 32_768; 3][..], 30)
@@ -147,8 +108,7 @@ mod tests {
 
     #[test]
     fn readers_of_files_of_a_given_size() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
-        let workload = build("readers:streams=2,bytes=100K", 1 << 20).expect("fits");
+        let workload = built("readers:streams=2, bytes=100K", 1 << 20, 0);
         assert_eq!((workload.reads(), workload.bytes()), (8, 204_800));
         assert_eq!(
             workload.jobs[1].requests[3].len, 4096,
@@ -168,7 +128,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                build(text, size).expect_err("too small").to_string(),
+                refused(text, size, 0),
                 format!("readers: size={size} {why}")
             );
         }

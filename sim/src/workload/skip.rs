@@ -10,33 +10,14 @@
 //!   ├────────── read ─────────────┤ skip ├─── read ───
 //! ```
 
-use super::{Info, MAX_READS, Request, Workload, check_reads};
+use super::{Info, MAX_READS, Request, Workload, check_reads, count, given, record};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
-use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "4K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "read",
-        unit: Unit::Count,
-        default: "399",
-        range: (1, MAX_READS),
-        help: "reads in a row",
-    },
-    Param {
-        key: "skip",
-        unit: Unit::Count,
-        default: "99",
-        range: (0, MAX_READS),
-        help: "records left out then",
-    },
+    record("4K"),
+    count("read", "399", (1, MAX_READS), "reads in a row"),
+    count("skip", "99", (0, MAX_READS), "records left out then"),
 ];
 
 pub static INFO: Info = Info {
@@ -50,32 +31,23 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, read, skip] = *values else {
-        unreachable!("three parameters")
-    };
+    let [record, read, skip] = given(values);
     let records = size.div_ceil(record);
     let period = read + skip;
     let reads = records / period * read + (records % period).min(read);
     check_reads(INFO.name, record, reads)?;
-    let request = |n| {
-        let offset = (n / read * period + n % read) * record;
-        Request::read(offset, record.min(size - offset))
-    };
-    Ok(Workload::single(
-        INFO.name,
-        size,
-        1,
-        (0..reads).map(request).collect(),
-    ))
+    let request = |n| Request::record(n / read * period + n % read, record, size);
+    let requests = (0..reads).map(request).collect();
+    Ok(Workload::single(INFO.name, size, 1, requests))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, parse};
+    use crate::workload::{MAX_READS, built, parse, refused};
 
     /// The records of a file of `size` bytes that are read.
     fn records(text: &str, size: u64) -> Vec<u64> {
-        let workload = parse(text).expect("valid").build(size, 0).expect("fits");
+        let workload = built(text, size, 0);
         assert!(
             workload.jobs[0]
                 .requests
@@ -106,10 +78,7 @@ mod tests {
 
     #[test]
     fn the_reported_pattern_is_the_default() {
-        let workload = parse("skip")
-            .expect("valid")
-            .build(2 * 498 * 4096, 0)
-            .expect("fits");
+        let workload = built("skip", 2 * 498 * 4096, 0);
         assert_eq!(workload.reads(), 2 * 399);
         let breaks = workload.jobs[0]
             .requests
@@ -125,10 +94,7 @@ mod tests {
 
     #[test]
     fn limits() {
-        let error = parse("skip:record=1,skip=0")
-            .expect("valid")
-            .build(MAX_READS + 1, 0)
-            .expect_err("too many");
+        let error = refused("skip:record=1,skip=0", MAX_READS + 1, 0);
         assert!(
             error
                 .to_string()

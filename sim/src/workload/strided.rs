@@ -11,26 +11,19 @@
 //!   ├──── stride ───┤
 //! ```
 
-use super::{Info, Request, Workload, check_reads};
+use super::{Info, Request, Workload, bytes, check_reads, given, record};
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 use foreread_core::units::MAX_OFFSET;
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "64K",
-        range: (1, MAX_OFFSET),
-        help: "bytes of a read",
-    },
-    Param {
-        key: "stride",
-        unit: Unit::Bytes,
-        default: "512K",
-        range: (1, MAX_OFFSET),
-        help: "bytes from one read to the next, no less than the record",
-    },
+    record("64K"),
+    bytes(
+        "stride",
+        "512K",
+        (1, MAX_OFFSET),
+        "bytes from one read to the next, no less than the record",
+    ),
 ];
 
 pub static INFO: Info = Info {
@@ -44,9 +37,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
-    let [record, stride] = *values else {
-        unreachable!("two parameters")
-    };
+    let [record, stride] = given(values);
     if stride < record {
         return Err(SpecError::Value {
             name: INFO.name.to_string(),
@@ -61,54 +52,36 @@ fn build(values: &[u64], size: u64, _seed: u64) -> Result<Workload, SpecError> {
         let offset = n * stride;
         Request::read(offset, record.min(size - offset))
     };
-    Ok(Workload::single(
-        INFO.name,
-        size,
-        1,
-        (0..reads).map(read).collect(),
-    ))
+    let requests = (0..reads).map(read).collect();
+    Ok(Workload::single(INFO.name, size, 1, requests))
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::{MAX_READS, Request, parse};
+    use crate::workload::{MAX_READS, Request, built, refused};
 
     #[test]
     fn a_record_at_every_stride() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 0);
-        let workload = build("strided:record=4K,stride=10000", 22_000).expect("fits");
+        let workload = built("strided:record=4K, stride=10000", 22_000, 0);
         let read = Request::read;
         assert_eq!(
             workload.jobs[0].requests,
             [read(0, 4096), read(10_000, 4096), read(20_000, 2000)]
         );
         assert_eq!(
-            build("strided:record=4K,stride=10000", 20_000)
-                .expect("fits")
-                .reads(),
+            built("strided:record=4K, stride=10000", 20_000, 0).reads(),
             2
         );
-        let default = build("strided", 64 << 20).expect("fits");
+        let default = built("strided", 64 << 20, 0);
         assert_eq!((default.reads(), default.bytes()), (128, 8 << 20));
-        assert_eq!(build("strided", 0).expect("empty").reads(), 0);
+        assert_eq!(built("strided", 0, 0).reads(), 0);
         // Reads may touch.
-        assert_eq!(
-            build("strided:record=4K,stride=4K", 8192)
-                .expect("fits")
-                .bytes(),
-            8192
-        );
+        assert_eq!(built("strided:record=4K, stride=4K", 8192, 0).bytes(), 8192);
     }
 
     #[test]
     fn limits() {
-        let error = |text: &str, size| {
-            parse(text)
-                .expect("valid")
-                .build(size, 0)
-                .expect_err(text)
-                .to_string()
-        };
+        let error = |text: &str, size| refused(text, size, 0);
         let text = error("strided:record=8K,stride=4K", 1 << 20);
         assert_eq!(
             text,

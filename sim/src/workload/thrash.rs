@@ -15,8 +15,8 @@
 //!
 //! Never: two readers of one file, or a read that is not in order.
 
-use super::Info;
-use super::readers::{BYTES, RECORD, build_streams, streams, think};
+use super::readers::{BYTES, RECORD, build_streams, streams};
+use super::{Info, think};
 
 pub static INFO: Info = Info {
     name: "thrash",
@@ -30,14 +30,11 @@ pub static INFO: Info = Info {
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, parse, refused};
 
     #[test]
     fn windows_of_128_kib_do_not_fit_into_16_mib() {
-        let workload = parse("thrash")
-            .expect("valid")
-            .build(1 << 30, 0)
-            .expect("fits");
+        let workload = built("thrash", 1 << 30, 0);
         assert!(workload.jobs.len() * 2 * (128 << 10) > 16 << 20);
         // 341 whole records for each.
         assert_eq!(
@@ -56,11 +53,7 @@ mod tests {
             .build(3 << 20, 0)
             .map(|w| w.reads());
         assert_eq!(error.expect("one record each"), 96);
-        let error = parse("thrash")
-            .expect("valid")
-            .build((3 << 20) - 1, 0)
-            .expect_err("too small")
-            .to_string();
+        let error = refused("thrash", (3 << 20) - 1, 0);
         assert_eq!(
             error,
             "thrash: size=3145727 is less than 96 records of 32768 bytes"

@@ -15,41 +15,32 @@
 //! Never: an empty file, a file twice, or more bytes together than the size that the workload spans: the tree is cut
 //! off where it would be.
 
-use super::{Info, Job, MAX_READS, Request, Workload, too_small};
+use super::{Info, Job, MAX_READS, Request, Workload, bytes, count, given, too_small};
 use crate::rng::Rng;
 use foreread_core::machine::MAX_IDS;
+use foreread_core::policy::Param;
 use foreread_core::policy::spec::SpecError;
-use foreread_core::policy::{Param, Unit};
 
 const PARAMS: &[Param] = &[
-    Param {
-        key: "files",
-        unit: Unit::Count,
-        default: "5000",
-        range: (1, MAX_IDS as u64),
-        help: "files; fewer where the size has no room for them",
-    },
-    Param {
-        key: "median",
-        unit: Unit::Bytes,
-        default: "4K",
-        range: (1, 1 << 30),
-        help: "half of the files are smaller",
-    },
-    Param {
-        key: "p99",
-        unit: Unit::Bytes,
-        default: "128K",
-        range: (1, 1 << 40),
-        help: "one file in a hundred is larger; not below median",
-    },
-    Param {
-        key: "record",
-        unit: Unit::Bytes,
-        default: "32K",
-        range: (512, 1 << 30),
-        help: "bytes of a read",
-    },
+    count(
+        "files",
+        "5000",
+        (1, MAX_IDS as u64),
+        "files; fewer where the size has no room for them",
+    ),
+    bytes(
+        "median",
+        "4K",
+        (1, 1 << 30),
+        "half of the files are smaller",
+    ),
+    bytes(
+        "p99",
+        "128K",
+        (1, 1 << 40),
+        "one file in a hundred is larger; not below median",
+    ),
+    bytes("record", "32K", (512, 1 << 30), "bytes of a read"),
 ];
 
 pub static INFO: Info = Info {
@@ -63,9 +54,7 @@ pub static INFO: Info = Info {
 };
 
 fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
-    let [files, median, p99, record] = *values else {
-        unreachable!("four parameters")
-    };
+    let [files, median, p99, record] = given(values);
     if p99 < median {
         return Err(SpecError::Value {
             name: INFO.name.to_string(),
@@ -76,11 +65,8 @@ fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     }
     let sizes = sizes(&mut Rng::new(seed), files, (median, p99), size);
     if sizes.is_empty() {
-        return Err(too_small(
-            INFO.name,
-            size,
-            "has no room for the first file".to_string(),
-        ));
+        let why = "has no room for the first file".to_string();
+        return Err(too_small(INFO.name, size, why));
     }
     let mut workload = Workload {
         listed: true,
@@ -110,20 +96,17 @@ pub(super) fn sizes(rng: &mut Rng, files: u64, (median, p99): (u64, u64), room: 
 
 /// A job that reads file `file` of `size` bytes from its first byte to its last; no other job has opened it.
 pub(super) fn whole(file: u32, size: u64, record: u64) -> Job {
-    let read = |n: u64| Request::read(n * record, record.min(size - n * record));
+    let read = |n: u64| Request::record(n, record, size);
     Job::new(file, file, (0..size.div_ceil(record)).map(read).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::workload::parse;
+    use crate::workload::{built, refused};
 
     #[test]
     fn every_file_is_read_whole_after_the_one_before() {
-        let workload = parse("tree")
-            .expect("valid")
-            .build(1 << 30, 1)
-            .expect("fits");
+        let workload = built("tree", 1 << 30, 1);
         assert_eq!((workload.files.len(), workload.jobs.len()), (5000, 5000));
         let all: u64 = workload.files.iter().sum();
         assert_eq!((workload.bytes(), workload.distinct_bytes(512)), (all, all));
@@ -146,11 +129,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_their_distribution() {
-        let mut sizes = parse("tree:files=20000")
-            .expect("valid")
-            .build(10 << 30, 1)
-            .expect("fits")
-            .files;
+        let mut sizes = built("tree:files=20000", 10 << 30, 1).files;
         assert_eq!(sizes.len(), 20_000);
         assert!(sizes.iter().all(|&s| s > 0));
         let mean = sizes.iter().sum::<u64>() / 20_000;
@@ -167,18 +146,15 @@ mod tests {
 
     #[test]
     fn a_tree_is_cut_off_where_its_room_ends() {
-        let build = |text: &str, size| parse(text).expect("valid").build(size, 1);
-        let workload = build("tree", 1 << 20).expect("fits");
+        let workload = built("tree", 1 << 20, 1);
         assert!(
             workload.files.len() < 1000 && workload.bytes() <= 1 << 20,
             "{}",
             workload.bytes()
         );
-        let error = build("tree", 100).expect_err("too small").to_string();
+        let error = refused("tree", 100, 1);
         assert_eq!(error, "tree: size=100 has no room for the first file");
-        let error = build("tree:p99=1K", 1 << 30)
-            .expect_err("the wrong way round")
-            .to_string();
+        let error = refused("tree:p99=1K", 1 << 30, 1);
         assert_eq!(error, "tree: p99=1024 is less than median=4096");
     }
 }

@@ -2,8 +2,11 @@
 //! on (no time, no rate, a sum that does not fit).
 
 use super::SCHEMA;
-use super::file::{ArrayFile, HddFile, LanesFile, ModelFile, NetFile, SlopeFile, SsdFile};
-use super::throttle::ThrottleFile;
+use super::file::{ArrayFile, HddFile, LanesFile, ModelFile};
+use crate::device::disk::Slope;
+use crate::device::net::NetModel;
+use crate::device::ssd::SsdModel;
+use crate::device::throttle::Throttle;
 use foreread_core::storage::MAX_FETCH_BYTES;
 use foreread_core::units::MAX_OFFSET;
 
@@ -139,8 +142,9 @@ impl ModelFile {
     }
 }
 
-fn throttle(file: &ThrottleFile) -> Result<(), Refusal> {
-    let bytes = file.request_bytes.unwrap_or(MAX_OFFSET);
+fn throttle(file: &Throttle) -> Result<(), Refusal> {
+    let any = file.request_bytes == u64::MAX;
+    let bytes = if any { MAX_OFFSET } else { file.request_bytes };
     let rows = [
         ("requests_per_s", file.requests_per_s, (1, 1_000_000_000)),
         ("request_bytes", bytes, (512, MAX_OFFSET)),
@@ -155,7 +159,7 @@ fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
     })
 }
 
-fn slopes(key: &str, slopes: &[SlopeFile]) -> Result<(), Refusal> {
+fn slopes(key: &str, slopes: &[Slope]) -> Result<(), Refusal> {
     if slopes.is_empty() || slopes.len() > MAX_ROWS {
         return refuse(key, &format!("there must be 1 to {MAX_ROWS}"));
     }
@@ -233,7 +237,7 @@ fn array(f: &ArrayFile) -> Result<(), Refusal> {
         .try_for_each(|row| range("array.overhead.ns", row.ns, TIME))
 }
 
-fn ssd(f: &SsdFile) -> Result<(), Refusal> {
+fn ssd(f: &SsdModel) -> Result<(), Refusal> {
     ranges(
         "ssd",
         &[
@@ -243,7 +247,7 @@ fn ssd(f: &SsdFile) -> Result<(), Refusal> {
                 u64::from(f.dies_per_channel),
                 (1, MAX_DIES),
             ),
-            ("flash_page_bytes", f.flash_page_bytes, (512, 1 << 30)),
+            ("flash_page_bytes", f.page_bytes, (512, 1 << 30)),
             ("command_ns", f.command_ns, TIME),
             ("read_ns", f.read_ns, (1, MAX_NS)),
             ("channel_bytes_per_s", f.channel_bytes_per_s, RATES),
@@ -267,7 +271,7 @@ fn ssd(f: &SsdFile) -> Result<(), Refusal> {
     )
 }
 
-fn net(f: &NetFile) -> Result<(), Refusal> {
+fn net(f: &NetModel) -> Result<(), Refusal> {
     // A tail is a multiple of its median, which then is not nothing.
     let least_ns = u64::from(f.rtt_p99_ns.is_some());
     ranges(
@@ -287,7 +291,7 @@ fn net(f: &NetFile) -> Result<(), Refusal> {
             ),
             (
                 "server_connections",
-                u64::from(f.server_connections),
+                u64::from(f.connections),
                 (1, MAX_AT_ONCE),
             ),
         ],

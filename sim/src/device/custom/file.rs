@@ -1,14 +1,14 @@
 //! The keys of a model file, to and from a preset. Never: a key without its unit in the name, or a range (`check.rs`).
 
 use super::SCHEMA;
-use super::throttle::ThrottleFile;
-use crate::device::array::ArrayModel;
+use crate::device::array::{ArrayModel, Overhead};
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
 use crate::device::lanes::LanesModel;
-use crate::device::net::{CHUNK_BYTES, NetModel};
+use crate::device::net::NetModel;
 use crate::device::presets::{Model, Preset};
-use crate::device::ssd::{SsdModel, Tail};
+use crate::device::ssd::SsdModel;
+use crate::device::throttle::Throttle;
 use foreread_core::storage::{LOCAL_FETCH_BYTES, MAX_FETCH_BYTES};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,6 @@ pub struct ModelFile {
     /// Where the figures are from.
     pub origin: String,
     /// Day of the measurement, if there was one: `2026-11-30`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<String>,
     /// Whether the figures were fitted to measurements.
     pub calibrated: bool,
@@ -33,28 +32,19 @@ pub struct ModelFile {
     /// How many commands an owner should have in it at once.
     pub commands_at_once: u32,
     /// Bytes of the largest fetch that an owner should ask of it. Default 4 MiB; of `lanes` 1 MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_fetch_bytes: Option<u64>,
     /// What the host spends on each KiB that a reader gets, in nanoseconds.
     pub host_ns_per_kib: u64,
     /// Where that is from.
     pub host_origin: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<LanesFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hdd: Option<HddFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ssd: Option<SsdFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub net: Option<NetFile>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub throttle: Option<ThrottleFile>,
+    pub ssd: Option<SsdModel>,
+    pub net: Option<NetModel>,
+    pub throttle: Option<Throttle>,
     /// How well it fits; for people, the simulator does not look at it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fit: Option<FitFile>,
     /// What was measured; for people as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,18 +57,8 @@ pub struct ModelFile {
 pub struct DiskFile {
     pub command_ns: u64,
     /// The longest transfer; left out where no limit is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_transfer_bytes: Option<u64>,
-    pub slopes: Vec<SlopeFile>,
-}
-
-/// [`Slope`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SlopeFile {
-    /// It holds for bytes of the command from here on.
-    pub from_bytes: u64,
-    pub ps_per_kib: u64,
+    pub slopes: Vec<Slope>,
 }
 
 /// [`LanesModel`].
@@ -89,20 +69,18 @@ pub struct LanesFile {
     /// What each transfer of a command alone costs.
     pub command_ns: u64,
     /// The longest transfer; left out where no limit is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_transfer_bytes: Option<u64>,
     /// What a command holds the gate for, whatever its length.
     pub gate_ns: u64,
     /// What it holds the gate for, for each KiB.
     pub gate_ps_per_kib: u64,
     /// What the bytes of a command alone cost.
-    pub slopes: Vec<SlopeFile>,
+    pub slopes: Vec<Slope>,
 }
 
 /// [`HddModel`]; its capacity is that of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "the keys of hdd::HddModel with their units")]
 pub struct HddFile {
     pub rpm: u32,
     pub command_ns: u64,
@@ -125,60 +103,7 @@ pub struct HddFile {
 #[serde(deny_unknown_fields)]
 pub struct ArrayFile {
     pub ps_per_kib: u64,
-    pub overhead: Vec<OverheadFile>,
-}
-
-/// A row of [`ArrayFile::overhead`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OverheadFile {
-    /// From this many readers on.
-    pub from_readers: u32,
-    pub ns: u64,
-}
-
-/// [`SsdModel`]; the tail is there as a whole or not at all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "the keys of ssd::SsdModel with their units")]
-pub struct SsdFile {
-    pub channels: u32,
-    pub dies_per_channel: u32,
-    pub flash_page_bytes: u64,
-    pub command_ns: u64,
-    pub read_ns: u64,
-    pub channel_bytes_per_s: u64,
-    pub link_bytes_per_s: u64,
-    pub queue_depth: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tail: Option<TailFile>,
-}
-
-/// [`Tail`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "the keys of ssd::Tail with their units")]
-pub struct TailFile {
-    pub read_p99_ns: u64,
-    pub collisions_per_million: u64,
-    pub program_ns: u64,
-    pub erase_ns: u64,
-}
-
-/// [`NetModel`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs, reason = "the keys of net::NetModel with their units")]
-pub struct NetFile {
-    pub rtt_ns: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rtt_p99_ns: Option<u64>,
-    pub connection_bytes_per_s: u64,
-    pub link_bytes_per_s: u64,
-    pub server_connections: u32,
-    /// An answer comes whole, behind the one before it; otherwise answers take turns on the link.
-    #[serde(default)]
-    pub whole_answers: bool,
+    pub overhead: Vec<Overhead>,
 }
 
 /// How well a model fits what was measured. Errors are parts: 0.1 is 10 %.
@@ -220,7 +145,6 @@ pub struct PointFile {
     /// Median latency in microseconds.
     pub latency_us: f64,
     /// Model / measured - 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
 }
 
@@ -250,7 +174,7 @@ impl ModelFile {
                 .filter(|bytes| *bytes != usual_fetch(&preset.model)),
             host_ns_per_kib: preset.host_ns_per_kib,
             host_origin: preset.host_origin.to_string(),
-            throttle: preset.throttle.map(ThrottleFile::of),
+            throttle: preset.throttle,
             ..ModelFile::default()
         };
         match preset.model {
@@ -258,8 +182,8 @@ impl ModelFile {
             Model::Lanes(model) => file.lanes = Some(LanesFile::of(&model)),
             Model::Hdd(model) => file.hdd = Some(HddFile::of(&model)),
             Model::Array(model) => file.array = Some(ArrayFile::of(&model)),
-            Model::Ssd(model) => file.ssd = Some(SsdFile::of(&model)),
-            Model::Net(model) => file.net = Some(NetFile::of(&model)),
+            Model::Ssd(model) => file.ssd = Some(model),
+            Model::Net(model) => file.net = Some(model),
         }
         file
     }
@@ -270,17 +194,12 @@ impl ModelFile {
     /// Where the file has no table of figures, which [`super::parse`] has refused.
     pub fn preset(&self, name: &str) -> &'static Preset {
         let text = |text: &str| &*Box::leak(text.to_string().into_boxed_str());
-        let net = || self.net.as_ref().map(|f| Model::Net(f.model()));
         let model = (self.disk.as_ref().map(|f| Model::Disk(f.model())))
             .or_else(|| self.lanes.as_ref().map(|f| Model::Lanes(f.model())))
-            .or_else(|| {
-                self.hdd
-                    .as_ref()
-                    .map(|f| Model::Hdd(f.model(self.capacity_bytes)))
-            })
+            .or_else(|| Some(Model::Hdd(self.hdd.as_ref()?.model(self.capacity_bytes))))
             .or_else(|| self.array.as_ref().map(|f| Model::Array(f.model())))
-            .or_else(|| self.ssd.as_ref().map(|f| Model::Ssd(f.model())))
-            .or_else(net)
+            .or_else(|| self.ssd.map(Model::Ssd))
+            .or_else(|| self.net.map(Model::Net))
             .expect("a checked file has a table of figures");
         Box::leak(Box::new(Preset {
             name: text(name),
@@ -293,7 +212,7 @@ impl ModelFile {
             host_origin: text(&self.host_origin),
             connections: self.commands_at_once,
             max_fetch_bytes: self.max_fetch_bytes.unwrap_or(usual_fetch(&model)),
-            throttle: self.throttle.as_ref().map(ThrottleFile::model),
+            throttle: self.throttle,
             model,
         }))
     }
@@ -308,22 +227,8 @@ fn usual_fetch(model: &Model) -> u64 {
     }
 }
 
-fn slopes_of(slopes: &[Slope]) -> Vec<SlopeFile> {
-    slopes
-        .iter()
-        .map(|s| SlopeFile {
-            from_bytes: s.from_bytes,
-            ps_per_kib: s.ps_per_kib,
-        })
-        .collect()
-}
-
-fn slopes(files: &[SlopeFile]) -> &'static [Slope] {
-    let slope = |s: &SlopeFile| Slope {
-        from_bytes: s.from_bytes,
-        ps_per_kib: s.ps_per_kib,
-    };
-    Box::leak(files.iter().map(slope).collect())
+fn leaked<T: Clone>(rows: &[T]) -> &'static [T] {
+    Box::leak(rows.into())
 }
 
 impl DiskFile {
@@ -336,16 +241,15 @@ impl DiskFile {
         DiskFile {
             command_ns,
             max_transfer_bytes,
-            slopes: slopes_of(slopes),
+            slopes: slopes.to_vec(),
         }
     }
 
     fn model(&self) -> DiskModel {
-        let max_transfer_bytes = self.max_transfer_bytes;
         DiskModel {
             command_ns: self.command_ns,
-            max_transfer_bytes,
-            slopes: slopes(&self.slopes),
+            max_transfer_bytes: self.max_transfer_bytes,
+            slopes: leaked(&self.slopes),
         }
     }
 }
@@ -378,7 +282,7 @@ impl LanesFile {
         let alone = DiskModel {
             command_ns: self.command_ns,
             max_transfer_bytes,
-            slopes: slopes(&self.slopes),
+            slopes: leaked(&self.slopes),
         };
         LanesModel {
             alone,
@@ -438,89 +342,17 @@ impl HddFile {
 
 impl ArrayFile {
     fn of(model: &ArrayModel) -> ArrayFile {
-        let row = |&(from_readers, ns): &(u32, u64)| OverheadFile { from_readers, ns };
         ArrayFile {
             ps_per_kib: model.ps_per_kib,
-            overhead: model.overhead_ns.iter().map(row).collect(),
+            overhead: model.overhead.to_vec(),
         }
     }
 
     fn model(&self) -> ArrayModel {
-        let rows: Vec<(u32, u64)> = self
-            .overhead
-            .iter()
-            .map(|r| (r.from_readers, r.ns))
-            .collect();
         ArrayModel {
-            overhead_ns: Box::leak(rows.into_boxed_slice()),
+            overhead: leaked(&self.overhead),
             ps_per_kib: self.ps_per_kib,
             slices: None,
-        }
-    }
-}
-
-impl SsdFile {
-    fn of(model: &SsdModel) -> SsdFile {
-        let tail = |t: Tail| TailFile {
-            read_p99_ns: t.read_p99_ns,
-            collisions_per_million: t.collisions_per_million,
-            program_ns: t.program_ns,
-            erase_ns: t.erase_ns,
-        };
-        SsdFile {
-            channels: model.channels,
-            dies_per_channel: model.dies_per_channel,
-            flash_page_bytes: model.page_bytes,
-            command_ns: model.command_ns,
-            read_ns: model.read_ns,
-            channel_bytes_per_s: model.channel_bytes_per_s,
-            link_bytes_per_s: model.link_bytes_per_s,
-            queue_depth: model.queue_depth,
-            tail: model.tail.map(tail),
-        }
-    }
-
-    fn model(&self) -> SsdModel {
-        let tail = |t: &TailFile| Tail {
-            read_p99_ns: t.read_p99_ns,
-            collisions_per_million: t.collisions_per_million,
-            program_ns: t.program_ns,
-            erase_ns: t.erase_ns,
-        };
-        SsdModel {
-            channels: self.channels,
-            dies_per_channel: self.dies_per_channel,
-            page_bytes: self.flash_page_bytes,
-            command_ns: self.command_ns,
-            read_ns: self.read_ns,
-            channel_bytes_per_s: self.channel_bytes_per_s,
-            link_bytes_per_s: self.link_bytes_per_s,
-            queue_depth: self.queue_depth,
-            tail: self.tail.as_ref().map(tail),
-        }
-    }
-}
-
-impl NetFile {
-    fn of(model: &NetModel) -> NetFile {
-        NetFile {
-            rtt_ns: model.rtt_ns,
-            rtt_p99_ns: model.rtt_p99_ns,
-            connection_bytes_per_s: model.connection_bytes_per_s,
-            link_bytes_per_s: model.link_bytes_per_s,
-            server_connections: model.connections,
-            whole_answers: model.chunk_bytes.is_none(),
-        }
-    }
-
-    fn model(&self) -> NetModel {
-        NetModel {
-            rtt_ns: self.rtt_ns,
-            rtt_p99_ns: self.rtt_p99_ns,
-            connection_bytes_per_s: self.connection_bytes_per_s,
-            link_bytes_per_s: self.link_bytes_per_s,
-            connections: self.server_connections,
-            chunk_bytes: (!self.whole_answers).then_some(CHUNK_BYTES),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Never: a figure without an origin.
 
 use super::{HOST_NOW, KIB, MB_PER_S, MS, Model, NCQ, NO_HOST, Preset};
-use crate::device::array::ArrayModel;
+use crate::device::array::{ArrayModel, Overhead};
 use crate::device::disk::{DiskModel, Slope};
 use crate::device::hdd::{BufferModel, HddModel, Seek, TrackRates};
 use foreread_core::storage::MAX_FETCH_BYTES;
@@ -24,10 +24,7 @@ pub(super) const HDD_THEORY: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 8 * MS,
         max_transfer_bytes: None,
-        slopes: &[Slope {
-            from_bytes: 0,
-            ps_per_kib: 9_765_625,
-        }],
+        slopes: &[Slope::new(0, 9_765_625)],
     }),
 };
 
@@ -88,12 +85,12 @@ pub(super) const EVA: Preset = Preset {
     max_fetch_bytes: MAX_FETCH_BYTES,
     throttle: None,
     model: Model::Array(ArrayModel {
-        overhead_ns: &[
-            (1, 306_000),
-            (2, 373_000),
-            (4, 370_000),
-            (8, 367_000),
-            (16, 384_000),
+        overhead: &[
+            Overhead::new(1, 306_000),
+            Overhead::new(2, 373_000),
+            Overhead::new(4, 370_000),
+            Overhead::new(8, 367_000),
+            Overhead::new(16, 384_000),
         ],
         ps_per_kib: 4_662_005,
         slices: None,
@@ -107,12 +104,12 @@ pub(super) const RAID_6DISK: Preset = Preset {
     origin: "Vivek Goyal's table in Wu Fengguang 2010, the posting of hdd-theory: 1 to 16 readers; fitted here",
     fit_error: "throughput at most 4.8 % off in ten rows, with six figures",
     model: Model::Array(ArrayModel {
-        overhead_ns: &[
-            (1, 42_000),
-            (2, 205_000),
-            (4, 219_000),
-            (8, 232_000),
-            (16, 286_000),
+        overhead: &[
+            Overhead::new(1, 42_000),
+            Overhead::new(2, 205_000),
+            Overhead::new(4, 219_000),
+            Overhead::new(8, 232_000),
+            Overhead::new(16, 286_000),
         ],
         ps_per_kib: 6_381_621,
         slices: None,

@@ -25,18 +25,9 @@ pub(super) const X25_M: Preset = Preset {
         command_ns: 9_390,
         max_transfer_bytes: None,
         slopes: &[
-            Slope {
-                from_bytes: 0,
-                ps_per_kib: 6_018_000,
-            },
-            Slope {
-                from_bytes: 64 * KIB,
-                ps_per_kib: 4_267_000,
-            },
-            Slope {
-                from_bytes: 256 * KIB,
-                ps_per_kib: 3_838_000,
-            },
+            Slope::new(0, 6_018_000),
+            Slope::new(64 * KIB, 4_267_000),
+            Slope::new(256 * KIB, 3_838_000),
         ],
     }),
 };
@@ -58,10 +49,7 @@ pub(super) const SANDISK_5000: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 85_900,
         max_transfer_bytes: None,
-        slopes: &[Slope {
-            from_bytes: 0,
-            ps_per_kib: 13_720_000,
-        }],
+        slopes: &[Slope::new(0, 13_720_000)],
     }),
 };
 
@@ -80,10 +68,7 @@ pub(super) const USB_TECLAST: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 410_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope {
-            from_bytes: 0,
-            ps_per_kib: 29_260_000,
-        }],
+        slopes: &[Slope::new(0, 29_260_000)],
     }),
     ..SANDISK_5000
 };
@@ -97,16 +82,7 @@ pub(super) const USB_CRUZER: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 446_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[
-            Slope {
-                from_bytes: 0,
-                ps_per_kib: 48_250_000,
-            },
-            Slope {
-                from_bytes: 16 * KIB,
-                ps_per_kib: 39_220_000,
-            },
-        ],
+        slopes: &[Slope::new(0, 48_250_000), Slope::new(16 * KIB, 39_220_000)],
     }),
     ..USB_TECLAST
 };
@@ -119,10 +95,7 @@ pub(super) const USB_2G: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 310_000,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope {
-            from_bytes: 0,
-            ps_per_kib: 71_520_000,
-        }],
+        slopes: &[Slope::new(0, 71_520_000)],
     }),
     ..USB_TECLAST
 };
@@ -143,10 +116,7 @@ pub(super) const TINY_USB: Preset = Preset {
     model: Model::Disk(DiskModel {
         command_ns: 0,
         max_transfer_bytes: Some(USB_TRANSFER_BYTES),
-        slopes: &[Slope {
-            from_bytes: 0,
-            ps_per_kib: 68_266_666_667,
-        }],
+        slopes: &[Slope::new(0, 68_266_666_667)],
     }),
 };
 

@@ -368,12 +368,7 @@ impl Oracle<'_> {
         self.flying += 1;
         self.device.submit(
             now,
-            Command {
-                id: u64::from(id),
-                file: head.file,
-                start: head.start,
-                len: bytes,
-            },
+            Command::new(u64::from(id), head.file, head.start, bytes),
         );
         self.fetches.push(Fetch {
             end,

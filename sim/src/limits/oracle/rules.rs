@@ -153,7 +153,7 @@ fn gap_worth(preset: &Preset) -> u64 {
             model.slopes.last().map_or(1, |s| s.ps_per_kib),
         ),
         Model::Array(model) => bytes(
-            model.overhead_ns.last().map_or(0, |o| o.1),
+            model.overhead.last().map_or(0, |row| row.ns),
             model.ps_per_kib,
         ),
         // A quarter of a turn.

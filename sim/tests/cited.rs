@@ -10,17 +10,13 @@
 //! ```
 //! It does not fit: the figures of presets that comparisons were published with stay as they are.
 
-use super::{KIB, Preset, find};
-use crate::device::Command;
-use crate::rng::Rng;
-use crate::stats::Summary;
+use foreread_sim::device::Command;
+use foreread_sim::device::presets::{PRESETS, Preset, find};
+use foreread_sim::rng::Rng;
+use foreread_sim::stats::Summary;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(
-    missing_docs,
-    reason = "each variant's comment names its fields; value is what was published"
-)]
-pub enum Figure {
+enum Figure {
     /// Random reads of `bytes` for each second, `depth` at once.
     ReadsPerS {
         bytes: u64,
@@ -40,16 +36,17 @@ pub enum Figure {
 }
 
 /// Figures of one publication that a preset is compared with.
-pub struct Cited {
-    pub preset: &'static str,
-    pub publication: &'static str,
-    pub figures: &'static [Figure],
+struct Cited {
+    preset: &'static str,
+    publication: &'static str,
+    figures: &'static [Figure],
 }
 
+const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Every comparison, in the order of the presets.
-pub static CITED: &[Cited] = &[
+static CITED: &[Cited] = &[
     Cited {
         preset: "hdd-7200",
         publication: "Western Digital, Ultrastar DC HC310 OEM specification 1.4 (2018), 4.5.1, and its data sheet",
@@ -216,22 +213,22 @@ const ANYBLOB_ALL: &[Figure] = &[
 const ANYBLOB_TIMES: &[Figure] = ANYBLOB_ALL.split_at(4).0;
 
 #[derive(Clone, Copy, Debug)]
-pub struct CitedRow {
+struct CitedRow {
     /// What was published.
-    pub figure: Figure,
+    figure: Figure,
     /// The preset's.
-    pub model: f64,
+    model: f64,
 }
 
 impl CitedRow {
     /// Model / published - 1.
-    pub fn error(&self) -> f64 {
+    fn error(&self) -> f64 {
         self.model / self.figure.value() - 1.0
     }
 }
 
 impl Figure {
-    pub fn value(self) -> f64 {
+    fn value(self) -> f64 {
         match self {
             Figure::ReadsPerS { value, .. }
             | Figure::MeanMs { value, .. }
@@ -267,7 +264,7 @@ impl Figure {
 
 impl Cited {
     /// Every figure with what its preset does; none for a preset that does not exist.
-    pub fn rows(&self) -> Vec<CitedRow> {
+    fn rows(&self) -> Vec<CitedRow> {
         let Ok(preset) = find(self.preset) else {
             return Vec::new();
         };
@@ -282,7 +279,7 @@ impl Cited {
 }
 
 /// The median of the absolute errors; none without rows.
-pub fn median_error(rows: &[CitedRow]) -> Option<f64> {
+fn median_error(rows: &[CitedRow]) -> Option<f64> {
     let errors: Vec<f64> = rows.iter().map(|row| row.error().abs()).collect();
     Summary::of(&errors).map(|errors| errors.median)
 }
@@ -313,15 +310,7 @@ fn run(preset: &Preset, starts: &[u64], len: u64, depth: usize) -> (Vec<u64>, u6
     loop {
         for (id, &start) in starts.iter().enumerate().skip(began.len()).take(due) {
             began.push(now);
-            device.submit(
-                now,
-                Command {
-                    id: id as u64,
-                    file: 0,
-                    start,
-                    len,
-                },
-            );
+            device.submit(now, Command::new(id as u64, 0, start, len));
         }
         let Some(at) = device.next_time() else {
             return (times, now);
@@ -338,66 +327,62 @@ fn run(preset: &Preset, starts: &[u64], len: u64, depth: usize) -> (Vec<u64>, u6
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The text of each preset has the error that its model has, and names as many figures.
-    #[test]
-    fn every_comparison_is_stated() {
-        let mut wrong = Vec::new();
-        for cited in CITED {
-            let (preset, rows) = (find(cited.preset).expect("a preset"), cited.rows());
-            let median = median_error(&rows).expect("figures");
-            for row in &rows {
-                println!(
-                    "{}: {:?} model {:.4} {:+.1} %",
-                    cited.preset,
-                    row.figure,
-                    row.model,
-                    row.error() * 100.0
-                );
-            }
-            let stated = format!("median error {:.1} %", median * 100.0);
-            let count = ["no", "one", "two", "three", "four", "five"][rows.len()];
-            if !preset.fit_error.contains(&stated)
-                || !preset.fit_error.contains(&format!("beside {count} "))
-            {
-                wrong.push(format!(
-                    "{}: {stated} beside {count}: {}",
-                    cited.preset, preset.fit_error
-                ));
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    }
-
-    /// Each preset that is not fitted to measurements is in the list once.
-    #[test]
-    fn every_generic_preset_is_compared() {
-        for preset in super::super::PRESETS {
-            let compared = CITED
-                .iter()
-                .filter(|cited| cited.preset == preset.name)
-                .count();
-            let expected = usize::from(
-                !preset.calibrated || ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name),
+/// The text of each preset has the error that its model has, and names as many figures.
+#[test]
+fn every_comparison_is_stated() {
+    let mut wrong = Vec::new();
+    for cited in CITED {
+        let (preset, rows) = (find(cited.preset).expect("a preset"), cited.rows());
+        let median = median_error(&rows).expect("figures");
+        for row in &rows {
+            println!(
+                "{}, {}: {:?} model {:.4} {:+.1} %",
+                cited.preset,
+                cited.publication,
+                row.figure,
+                row.model,
+                row.error() * 100.0
             );
-            assert_eq!(compared, expected, "{}", preset.name);
+        }
+        let stated = format!("median error {:.1} %", median * 100.0);
+        let count = ["no", "one", "two", "three", "four", "five"][rows.len()];
+        if !preset.fit_error.contains(&stated)
+            || !preset.fit_error.contains(&format!("beside {count} "))
+        {
+            wrong.push(format!(
+                "{}: {stated} beside {count}: {}",
+                cited.preset, preset.fit_error
+            ));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
 
-    #[test]
-    fn the_median_is_of_absolute_errors() {
-        let row = |model| CitedRow {
-            figure: Figure::MeanMs {
-                bytes: 1,
-                value: 100.0,
-            },
-            model,
-        };
-        let median = |rows: &[CitedRow]| median_error(rows).expect("figures");
-        assert!((median(&[row(90.0), row(101.0), row(150.0)]) - 0.1).abs() < 1e-9);
-        assert!((median(&[row(90.0), row(130.0)]) - 0.2).abs() < 1e-9);
+/// Each preset that is not fitted to measurements is in the list once.
+#[test]
+fn every_generic_preset_is_compared() {
+    for preset in PRESETS {
+        let compared = CITED
+            .iter()
+            .filter(|cited| cited.preset == preset.name)
+            .count();
+        let expected = usize::from(
+            !preset.calibrated || ["ebs-gp3", "nfs", "s3-region"].contains(&preset.name),
+        );
+        assert_eq!(compared, expected, "{}", preset.name);
     }
+}
+
+#[test]
+fn the_median_is_of_absolute_errors() {
+    let row = |model| CitedRow {
+        figure: Figure::MeanMs {
+            bytes: 1,
+            value: 100.0,
+        },
+        model,
+    };
+    let median = |rows: &[CitedRow]| median_error(rows).expect("figures");
+    assert!((median(&[row(90.0), row(101.0), row(150.0)]) - 0.1).abs() < 1e-9);
+    assert!((median(&[row(90.0), row(130.0)]) - 0.2).abs() < 1e-9);
 }
