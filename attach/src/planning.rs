@@ -11,7 +11,7 @@
 
 mod headers;
 
-pub use headers::{HeaderError, of_headers};
+pub use headers::of_headers;
 
 use crate::warm::{LeftOut, mounted_device};
 use foreread_os::open::look;

@@ -35,8 +35,6 @@ mod walk;
 
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
-use foreread_observe::tracefs::TracefsError;
-use foreread_pagecache::program::NotBegun;
 use gain::{Gain, Reason};
 use look::Waits;
 use std::ffi::OsString;
@@ -48,32 +46,6 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
     /// Which policy decides.
     pub policy: PolicySpec,
-}
-
-/// Why nothing runs: one line that says what, where and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The kernel's tracepoints cannot be used.
-    #[error("{0}")]
-    Tracefs(#[from] TracefsError),
-    /// This kernel has not the events that are needed.
-    #[error("this kernel has no tracepoint {0}: reads cannot be seen; use Linux 6.11 or later")]
-    Kernel(String),
-    /// Threads have other numbers here than in the kernel's events.
-    #[error(
-        "cannot watch in a PID namespace: the kernel's tracepoints do not know the process ids that hold here; run it outside of \
-         the container"
-    )]
-    Namespace,
-    /// There is no command.
-    #[error("no command: foreread run -- CMD; name one")]
-    NoCommand,
-    /// The command did not begin.
-    #[error("{0}")]
-    Command(#[from] NotBegun),
-    /// The system refused something else.
-    #[error("cannot watch: {0}; see 'ulimit -a' for what may be open")]
-    Io(#[from] std::io::Error),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]

@@ -21,16 +21,13 @@ pub use look::Recording;
 pub use setting::AtEnd;
 
 use decide::{Answer, Decider};
-use foreread_lab::replay::ReplayError;
-use foreread_lab::tune::TuneError;
-use foreread_observe::record::RecordError;
 use foreread_observe::record::live::ActiveRecording;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
-use foreread_trace::TraceError;
 use look::{Look, Question};
 use setting::Setting;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -63,52 +60,20 @@ pub struct WatchOptions {
     pub folder: PathBuf,
 }
 
-/// Why a disk is not watched, or no longer: one line that says what, where and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum WatchError {
-    /// There is no such device.
-    #[error("no such device: {0}: {1}; 'lsblk' lists the disks")]
-    NoDevice(String, std::io::Error),
-    /// It is something else.
-    #[error(
-        "not a block device: {0}; 'findmnt -no SOURCE -T PATH' names the device of a file or folder"
-    )]
-    NoBlockDevice(String),
-    /// It is a part of a disk.
-    #[error("a partition: {0} has no read_ahead_kb of its disk; name the disk, {1}")]
-    Partition(String, String),
-    /// It has no readahead.
-    #[error("no readahead setting: {0}; name the disk that the file system is on")]
-    NoSetting(PathBuf),
-    /// The setting cannot be changed.
-    #[error(
-        "cannot change it: {0}: {1}; run it as root and outside of a container, or with --dry-run"
-    )]
-    NotWritable(PathBuf, std::io::Error),
-    /// Another one watches it.
-    #[error("another 'foreread watch' has it: {0}; end that one first")]
-    Locked(PathBuf),
-    /// It cannot be recorded.
-    #[error("{0}")]
-    Record(#[from] RecordError),
-    /// A recording cannot be understood.
-    #[error("{0}")]
-    Trace(#[from] TraceError),
-    /// A recording cannot be replayed.
-    #[error("{0}")]
-    Replay(#[from] ReplayError),
-    /// The disk cannot be measured, or the reads not be compared.
-    #[error("{0}")]
-    Tune(#[from] TuneError),
-    /// The thread that compares has panicked.
-    #[error("the comparison ended unexpectedly: this recording; please report it")]
-    Broken,
-    /// The system refuses the thread that compares.
-    #[error("{0}")]
-    Thread(std::io::Error),
-    /// The disk was removed.
-    #[error("the disk is gone: {0}: {1}; start it again when the disk is back")]
-    Gone(PathBuf, std::io::Error),
+fn gone(setting: &Path, error: std::io::Error) -> Failure {
+    let remedy = "start it again when the disk is back";
+    Failure::check("the disk is gone", setting.display(), remedy).caused_by(error)
+}
+
+fn not_writable(setting: &Path, error: std::io::Error) -> Failure {
+    let remedy = "run it as root and outside of a container, or with --dry-run";
+    Failure::cannot("cannot change it", setting.display(), remedy).caused_by(error)
+}
+
+/// A disk that cannot be recorded cannot be watched here, whatever the reason.
+fn not_recorded(error: Failure) -> Failure {
+    let kind = FailureKind::Cannot;
+    Failure { kind, ..error }
 }
 
 #[derive(Debug)]
@@ -120,7 +85,7 @@ pub enum WatchEvent<'a> {
     /// A value was set: before, and now.
     Set(u64, u64),
     /// A recording or a change has failed; it goes on.
-    Failed(&'a WatchError),
+    Failed(&'a Failure),
     /// It ends; the old value in KiB, and what became of it.
     Ended(u64, AtEnd),
 }
@@ -133,7 +98,7 @@ pub fn watch(
     options: &WatchOptions,
     stop: &Receiver<()>,
     mut tell: impl FnMut(&WatchEvent<'_>),
-) -> Result<(), WatchError> {
+) -> Result<(), Failure> {
     let changes = !options.is_dry && !options.once;
     // Held, so that a tracefs that is mounted nowhere is not mounted anew for each recording.
     let _root = foreread_observe::record::live::possible()?;
@@ -170,7 +135,7 @@ struct Watcher<'a> {
 struct StopRequested;
 
 impl Watcher<'_> {
-    fn rounds(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), WatchError> {
+    fn rounds(&mut self, tell: &mut impl FnMut(&WatchEvent<'_>)) -> Result<(), Failure> {
         loop {
             let began = Instant::now();
             match self.round(tell) {
@@ -189,7 +154,7 @@ impl Watcher<'_> {
             }
             self.setting
                 .now()
-                .map_err(|error| WatchError::Gone(self.options.disk.setting.clone(), error))?;
+                .map_err(|error| gone(&self.options.disk.setting, error))?;
         }
     }
 
@@ -201,15 +166,15 @@ impl Watcher<'_> {
     fn round(
         &mut self,
         tell: &mut impl FnMut(&WatchEvent<'_>),
-    ) -> Result<Result<(), StopRequested>, WatchError> {
-        let running = look::begin(self.options)?;
+    ) -> Result<Result<(), StopRequested>, Failure> {
+        let running = look::begin(self.options).map_err(not_recorded)?;
         let is_stopped = self.wait(&running);
         let is_cut = running.is_full();
-        let captured = running.finish()?;
+        let captured = running.finish().map_err(not_recorded)?;
         if is_stopped {
             return Ok(Err(StopRequested));
         }
-        let gone = |error| WatchError::Gone(self.options.disk.setting.clone(), error);
+        let gone = |error| gone(&self.options.disk.setting, error);
         let now = self.setting.now().map_err(gone)?;
         let question = Question {
             captured,
@@ -252,14 +217,20 @@ impl Watcher<'_> {
     }
 
     /// Has a thread compare; nothing where all is to end before it has an answer. It then ends with the process.
-    fn compared(&self, question: Question) -> Result<Option<Look>, WatchError> {
+    fn compared(&self, question: Question) -> Result<Option<Look>, Failure> {
         let (to, answers) = channel();
         threads::spawn("foreread-compare", move || to.send(question.answer()))
-            .map_err(WatchError::Thread)?;
+            .map_err(|error| Failure::of(FailureKind::Input, error))?;
         loop {
             match answers.recv_timeout(TICK) {
                 Ok(answer) => return answer.map(Some),
-                Err(RecvTimeoutError::Disconnected) => return Err(WatchError::Broken),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::check(
+                        "the comparison ended unexpectedly",
+                        "this recording",
+                        "please report it",
+                    ));
+                }
                 Err(RecvTimeoutError::Timeout)
                     if self.stop.try_recv() != Err(TryRecvError::Empty) =>
                 {
@@ -274,8 +245,8 @@ impl Watcher<'_> {
         &mut self,
         look: &Look,
         tell: &mut impl FnMut(&WatchEvent<'_>),
-    ) -> Result<(), WatchError> {
-        let failed = |error| WatchError::NotWritable(self.options.disk.setting.clone(), error);
+    ) -> Result<(), Failure> {
+        let failed = |error| not_writable(&self.options.disk.setting, error);
         let before = self.setting.now().map_err(failed)?;
         self.decider.look(before);
         let decision = self.decider.decide(look.answer.as_ref());

@@ -32,6 +32,7 @@ mod wu_2010b;
 mod wu_2013;
 
 use foreread_lab::compare::CompareError;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::json;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
@@ -69,6 +70,15 @@ pub enum ReproduceError {
     /// An experiment was refused.
     #[error("{0}")]
     Compare(#[from] CompareError),
+}
+
+impl From<ReproduceError> for Failure {
+    fn from(error: ReproduceError) -> Failure {
+        match error {
+            ReproduceError::Compare(error) => error.into(),
+            error @ ReproduceError::Asked(_) => Failure::of(FailureKind::Input, error),
+        }
+    }
 }
 
 /// Makes the tables of the papers again.

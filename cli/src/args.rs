@@ -8,8 +8,8 @@ pub mod values;
 use crate::CommandLine;
 use crate::fail::Fail;
 use crate::log::LogLevel;
-use crate::names;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use foreread_report::names;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
@@ -77,7 +77,7 @@ pub fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Re
             Err(Fail::Said)
         }
         ErrorKind::UnknownArgument if !cfg!(feature = "tls") && wants_tls(error) => Err(
-            Fail::Cannot("this build has no TLS; build it with --features tls".to_string()),
+            Fail::cannot("this build has no TLS", "", "build it with --features tls"),
         ),
         // Below a command the parser's own line names what there is.
         ErrorKind::InvalidSubcommand if command_asked(command, arguments).is_empty() => {
@@ -86,22 +86,24 @@ pub fn refuse<A: CommandLine>(error: &clap::Error, arguments: &[OsString]) -> Re
                 _ => "",
             };
             if let Some(feature) = A::left_out(name) {
-                let line =
-                    format!("this build has no '{name}'; build it with --features {feature}");
-                return Err(Fail::Cannot(line));
+                let what = format!("this build has no '{name}'");
+                return Err(Fail::cannot(
+                    what,
+                    "",
+                    format!("build it with --features {feature}"),
+                ));
             }
             let known: Vec<&str> = command
                 .get_subcommands()
                 .map(clap::Command::get_name)
                 .collect();
-            Err(names::unknown(
-                "command",
-                name,
-                &known,
-                &format!("{program} -h"),
-            ))
+            Err(names::unknown("command", name, &known, &format!("{program} -h")).into())
         }
-        _ => Err(Fail::Input(in_one_line(error, command, program, arguments))),
+        _ => Err(Fail::input(
+            in_one_line(error, command, program, arguments),
+            "",
+            "",
+        )),
     }
 }
 

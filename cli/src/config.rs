@@ -19,13 +19,14 @@
 //! ```
 
 use crate::fail::Fail;
-use crate::names;
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
 use foreread_core::policy::{PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
 #[cfg(feature = "lab")]
 use foreread_lab::compare::Site;
+use foreread_os::failure::Failure;
 use foreread_os::open::read_small_text;
+use foreread_report::names;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -304,12 +305,9 @@ pub fn hint_named(word: &str) -> Option<Advice> {
 fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
     match draft(&text) {
         Ok(_) => Ok(Set { value: text, from }),
-        Err(error) => Err(
-            match names::refused("policy", &error, "foreread policies") {
-                Fail::Input(line) => Fail::Input(format!("{from}: {line}")),
-                other => other,
-            },
-        ),
+        Err(error) => Err(names::refused("policy", &error, "foreread policies")
+            .within(&from)
+            .into()),
     }
 }
 
@@ -317,9 +315,12 @@ fn policy(text: String, from: String) -> Result<Set<String>, Fail> {
 fn serves(set: &Set<String>) -> Result<(), Fail> {
     match PolicyDraft::parse(&set.value) {
         Err(error @ SpecError::UnknownName { .. }) => {
-            let place = (set.from != "--policy").then(|| format!("{}: ", set.from));
-            let line = OpenError::Policy(error).to_string();
-            Err(Fail::Input(place.unwrap_or_default() + &line))
+            let refused = Failure::from(OpenError::Policy(error));
+            Err(match set.from.as_str() {
+                "--policy" => refused,
+                place => refused.within(place),
+            }
+            .into())
         }
         _ => Ok(()),
     }
@@ -435,6 +436,7 @@ impl Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fail::input_line;
 
     /// What a user's and a system's file and the variable come to.
     fn config(
@@ -502,11 +504,8 @@ mod tests {
             (Some("auto:max-overfetch=2"), "1.1", "only auto"),
             (None, "0.5", "is not between 1 and 100"),
         ] {
-            let refused = config.bounded(policy, Some(ratio));
-            assert!(
-                matches!(&refused, Err(Fail::Input(line)) if line.contains(why)),
-                "{policy:?} {ratio}: {refused:?}"
-            );
+            let refused = input_line(config.bounded(policy, Some(ratio)));
+            assert!(refused.contains(why), "{policy:?} {ratio}: {refused}");
         }
         assert_eq!(
             config
@@ -576,20 +575,17 @@ mod tests {
             ),
             ("policy = \n", 1, ""),
         ] {
-            let error = match config(None, Some(text), None) {
-                Err(Fail::Input(line)) => line,
-                other => panic!("{text}: {other:?}"),
-            };
+            let error = input_line(config(None, Some(text), None));
             let place = format!("system.toml line {line}: ");
             assert!(
                 error.contains(&place) && error.contains(part),
                 "{text}: {error}"
             );
         }
-        let error = config(None, None, Some("linux-6:max=1")).expect_err("no such policy");
+        let error = input_line(config(None, None, Some("linux-6:max=1")));
         assert!(
-            matches!(&error, Fail::Input(line) if line.starts_with("FOREREAD_POLICY: unknown policy")),
-            "{error:?}"
+            error.starts_with("FOREREAD_POLICY: unknown policy"),
+            "{error}"
         );
     }
 

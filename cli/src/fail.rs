@@ -3,7 +3,8 @@
 //! Never: a second line, a control character from an argument, or a backtrace.
 
 use foreread::source::redacted_message;
-use foreread_pagecache::program::NotBegun;
+use foreread_os::failure::{Failure, FailureKind};
+use std::fmt::Display;
 use std::io::Write;
 
 /// Longest error line, in characters. An argument may be a megabyte long; its first part is enough.
@@ -12,41 +13,59 @@ const LONGEST: usize = 500;
 /// Why a command ended badly.
 #[derive(Debug)]
 pub enum Fail {
-    /// Bad usage or bad input, in the form `what: where; remedy`. Exit code 2.
-    Input(String),
-    /// A check was made and failed. Exit code 1.
-    Check(String),
-    /// This machine, or this user, cannot do it. Exit code 3.
-    Cannot(String),
+    /// One line says why; its kind makes the exit code.
+    Failure(Failure),
     /// Bad usage, and stderr has been told. Exit code 2.
     Said,
-    /// A command that was asked for does not run, in the form `what: where; remedy`, and the code that a shell has for it.
-    NotRun(String, u8),
     /// A command that we ran ended with this code, and has said why itself.
     Passed(u8),
     /// The reader of the output closed it. Exit code 0, no message.
     Closed,
 }
 
-impl From<NotBegun> for Fail {
-    fn from(error: NotBegun) -> Fail {
-        Fail::NotRun(error.to_string(), error.code())
+/// The exit code of each kind.
+fn exit_code(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Check => 1,
+        FailureKind::Input => 2,
+        FailureKind::Cannot => 3,
+        // As a shell has them.
+        FailureKind::CommandNotRun => 126,
+        FailureKind::NoCommand => 127,
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Fail {
+    fn from(error: E) -> Fail {
+        Fail::Failure(error.into())
     }
 }
 
 impl Fail {
-    /// Bad input: what is wrong, where, and what to do about it.
-    pub fn input(what: &str, place: impl std::fmt::Display, remedy: &str) -> Fail {
-        Fail::Input(format!("{what}: {place}; {remedy}"))
+    /// Bad usage or bad input: what is wrong, where, and what to do about it.
+    pub fn input(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
+        Failure::input(what, place, remedy).into()
+    }
+
+    /// What the system refuses; the error says all.
+    pub fn of(error: std::io::Error) -> Fail {
+        Failure::of(FailureKind::Input, error).into()
+    }
+
+    /// A check was made and failed.
+    pub fn check(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
+        Failure::check(what, place, remedy).into()
+    }
+
+    /// This machine, or this user, cannot do it.
+    pub fn cannot(what: impl Into<String>, place: impl Display, remedy: impl Into<String>) -> Fail {
+        Failure::cannot(what, place, remedy).into()
     }
 
     /// Says it on stderr. Returns the exit code.
     pub fn report(&self) -> u8 {
-        let (text, code) = match self {
-            Fail::Input(text) => (text, 2),
-            Fail::Check(text) => (text, 1),
-            Fail::Cannot(text) => (text, 3),
-            Fail::NotRun(text, code) => (text, *code),
+        let failure = match self {
+            Fail::Failure(failure) => failure,
             Fail::Said => return 2,
             Fail::Passed(code) => return *code,
             Fail::Closed => return 0,
@@ -55,23 +74,19 @@ impl Fail {
         let _ = writeln!(
             std::io::stderr(),
             "foreread: {}",
-            one_line(&redacted_message(text))
+            one_line(&redacted_message(&failure.to_string()))
         );
-        code
+        exit_code(failure.kind)
     }
 }
 
 /// Says on stderr what the user should know. A stderr that is closed ends nothing.
-#[cfg_attr(
-    not(any(feature = "mount", feature = "serve")),
-    allow(dead_code, reason = "servers alone say something")
-)]
-pub fn note(text: impl std::fmt::Display) {
+pub fn note(text: impl Display) {
     say(format!("foreread: {text}"));
 }
 
 /// The same without the command's name.
-pub fn say(text: impl std::fmt::Display) {
+pub fn say(text: impl Display) {
     let _ = writeln!(
         std::io::stderr(),
         "{}",
@@ -94,6 +109,15 @@ pub fn one_line(text: &str) -> String {
         }
     }
     line
+}
+
+/// The line of bad input.
+#[cfg(test)]
+pub fn input_line<T: std::fmt::Debug>(result: Result<T, Fail>) -> String {
+    match result {
+        Err(Fail::Failure(failure)) if failure.kind == FailureKind::Input => failure.to_string(),
+        other => panic!("not refused as bad input: {other:?}"),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! ```text
 //!   args ──► command/: one file for each ──► lab or engine
 //!                    │
-//!            fail, out, names, progress
+//!            fail, out, progress
 //! ```
 
 #[cfg(not(any(feature = "lab", feature = "mount", feature = "serve")))]
@@ -17,13 +17,10 @@ pub mod args;
 #[cfg(feature = "lab")]
 mod catalog;
 pub mod command;
-#[cfg(feature = "lab")]
-pub mod compare_error;
 mod config;
 mod crash;
 pub mod fail;
 mod log;
-pub mod names;
 pub mod out;
 #[cfg(feature = "lab")]
 mod policy_list;

@@ -10,8 +10,10 @@ pub enum Recording {}
 pub fn start(path: Option<&Path>, _front: &str) -> Result<Option<Recording>, Fail> {
     match path {
         None => Ok(None),
-        Some(_) => Err(Fail::Cannot(
-            "this build does not record; build it with --features lab".to_string(),
+        Some(_) => Err(Fail::cannot(
+            "this build does not record",
+            "",
+            "build it with --features lab",
         )),
     }
 }

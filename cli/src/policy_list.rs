@@ -5,10 +5,10 @@
 //! against it.
 
 use crate::fail::Fail;
-use crate::names;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_history::{peer, policies};
 use foreread_lab::compare::OracleRow;
+use foreread_report::names;
 use foreread_sim::limits::ORACLE;
 
 const LIST: &str = "foreread policies";
@@ -105,10 +105,7 @@ mod tests {
     }
 
     fn error(list: &str) -> String {
-        match parse(Some(list)) {
-            Err(Fail::Input(text)) => text,
-            other => panic!("{list} gives {other:?}"),
-        }
+        crate::fail::input_line(parse(Some(list)))
     }
 
     #[test]

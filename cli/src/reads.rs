@@ -8,10 +8,10 @@
 //! Never: opens what is neither a file nor a block device (a FIFO would block).
 
 use crate::fail::{Fail, one_line};
-use crate::names;
 use crate::traces;
 use foreread_history::workloads;
 use foreread_lab::replay::{self, Loaded, Mode, Replay};
+use foreread_report::names;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -68,12 +68,9 @@ pub fn parse(text: Option<&OsStr>) -> Result<RequestedReads, Fail> {
     if path.exists() || name.contains(['/', '.']) {
         return file(path, text).map(RequestedReads::Trace);
     }
-    let Fail::Input(line) = names::unknown("workload", &name, &known, "foreread workloads") else {
-        return Ok(RequestedReads::Workload(name.into_owned()));
-    };
-    Err(Fail::Input(format!(
-        "{line}, and there is no file of this name to replay"
-    )))
+    let mut unknown = names::unknown("workload", &name, &known, "foreread workloads");
+    unknown.remedy += ", and there is no file of this name to replay";
+    Err(unknown.into())
 }
 
 /// A path behind which there is something to read.
@@ -153,18 +150,16 @@ pub fn ready_of(
     args: &Part<'_>,
     files: Option<Arc<BTreeSet<String>>>,
 ) -> Result<Replay, Fail> {
-    let refused = |error: &dyn std::fmt::Display| Fail::Input(error.to_string());
     let import = traces::open(&[path.to_path_buf()], args.format)?;
     let part = replay::Part {
         limit: args.limit,
         only: args.only.map(str::to_string),
         files,
     };
-    let mut loaded: Loaded =
-        replay::load(&path.display().to_string(), import, &part).map_err(|e| refused(&e))?;
+    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part)?;
     // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
     loaded.name = called(path);
-    Replay::of(&Arc::new(loaded), args.mode, args.think).map_err(|e| refused(&e))
+    Ok(Replay::of(&Arc::new(loaded), args.mode, args.think)?)
 }
 
 /// What a trace is called in results.
@@ -183,10 +178,7 @@ mod tests {
     use std::ffi::OsString;
 
     fn error(text: &OsString) -> String {
-        match parse(Some(text)) {
-            Err(Fail::Input(text)) => text,
-            other => panic!("{text:?} gives {other:?}"),
-        }
+        crate::fail::input_line(parse(Some(text)))
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn start(path: Option<&Path>, front: &str) -> Result<Option<Recording>, Fail
     };
     let broken = |error: &dyn std::fmt::Display| note(format!("nothing more is recorded: {error}"));
     let recorder = Recorder::start(front, Instant::now(), output, move |error| broken(error));
-    let recorder = Arc::new(recorder.map_err(|error| Fail::Input(error.to_string()))?);
+    let recorder = Arc::new(recorder?);
     Ok(Some(Recording {
         recorder,
         file,
@@ -55,9 +55,7 @@ pub fn end(recording: Option<Recording>) -> Result<(), Fail> {
     else {
         return Ok(());
     };
-    let recorded = recorder
-        .finish()
-        .map_err(|error| Fail::Input(error.to_string()))?;
+    let recorded = recorder.finish()?;
     file.keep().map_err(|error| refused(&path, &error))?;
     let plural = if recorded.records == 1 {
         "record"

@@ -138,7 +138,7 @@ impl Reporter {
         });
         Ok(Reporter {
             end,
-            thread: thread.map_err(|error| Fail::Input(error.to_string()))?,
+            thread: thread.map_err(Fail::of)?,
         })
     }
 

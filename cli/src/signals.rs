@@ -48,7 +48,7 @@ fn relay(
     let mut signals = Signals::new(heard).map_err(no_handler)?;
     let (handle, own) = (signals.handle(), Arc::clone(&over));
     let hear = move || signals.forever().for_each(|signal| each(signal, &own));
-    threads::spawn("foreread-signals", hear).map_err(|error| Fail::Input(error.to_string()))?;
+    threads::spawn("foreread-signals", hear).map_err(Fail::of)?;
     Ok(Relay { over, handle })
 }
 

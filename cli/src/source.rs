@@ -5,11 +5,11 @@
 //! what is neither a file nor a block device (a FIFO would block).
 
 use crate::fail::Fail;
-use crate::names;
 use foreread::source::SourceName;
+use foreread_lab::compare::CompareError;
 use foreread_lab::compare::CompareOn;
 use foreread_os::open::look;
-use foreread_sim::device::custom::{self, FindError};
+use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -46,12 +46,13 @@ impl From<On> for CompareOn {
 /// Reads a source and looks whether it is there.
 pub fn parse(name: &SourceName) -> Result<On, Fail> {
     let bytes = name.unredacted().as_bytes();
-    let model = |name: &[u8]| custom::find(&String::from_utf8_lossy(name)).map_err(no_model);
+    let model =
+        |name: &[u8]| custom::find(&String::from_utf8_lossy(name)).map_err(CompareError::from);
     if let Some(name) = bytes.strip_prefix(b"model:") {
-        return model(name).map(On::Model);
+        return Ok(On::Model(model(name)?));
     }
     if let Some(name) = bytes.strip_prefix(b"model-live:") {
-        return model(name).map(On::ModelLive);
+        return Ok(On::ModelLive(model(name)?));
     }
     if foreread::source::is_remote(name) {
         return Ok(On::Source(name.clone()));
@@ -75,13 +76,6 @@ pub fn parse(name: &SourceName) -> Result<On, Fail> {
             ),
             _ => Fail::input(&what, place(name), REMEDY),
         })
-}
-
-fn no_model(error: FindError) -> Fail {
-    match error {
-        FindError::Name(error) => names::refused("model", &error, "foreread models"),
-        FindError::File(error) => Fail::Input(error.to_string()),
-    }
 }
 
 fn place(name: &SourceName) -> String {
@@ -119,10 +113,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        match parse(&text.into()) {
-            Err(Fail::Input(text)) => text,
-            other => panic!("{text} gives {other:?}"),
-        }
+        crate::fail::input_line(parse(&text.into()))
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Opens a trace whose items move a bar while they are taken.
 pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
     let watch = Watch::default();
-    let mut import = open_watched(files, format, &watch).map_err(refused)?;
+    let mut import = open_watched(files, format, &watch)?;
     let total = files
         .iter()
         .map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()))
@@ -38,11 +38,6 @@ pub fn open(files: &[PathBuf], format: Option<&str>) -> Result<Import, Fail> {
         taken: 0,
     });
     Ok(import)
-}
-
-/// The message for a trace that is refused.
-pub fn refused(error: TraceError) -> Fail {
-    Fail::Input(error.to_string())
 }
 
 struct Moving {
@@ -94,7 +89,7 @@ pub fn written(
             if closed.load(Ordering::Relaxed) {
                 Fail::Closed
             } else {
-                refused(error)
+                error.into()
             }
         });
     }
@@ -112,8 +107,7 @@ pub fn written(
     let done = write(Output {
         path: to.to_path_buf(),
         to: output,
-    })
-    .map_err(refused)?;
+    })?;
     whole.keep().map_err(failed)?;
     Ok(done)
 }

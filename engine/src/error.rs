@@ -2,10 +2,11 @@
 //!
 //! Never: an error that a readahead met. Those are counted, not reported.
 
-use crate::source::{self, SourceOpenError};
+use crate::source::{self, SourceError, SourceOpenError};
 use foreread_core::event::Error;
 use foreread_core::policy::SpecError;
 use foreread_core::units::MAX_OFFSET;
+use foreread_os::failure::{Failure, FailureKind};
 
 /// Why a reader could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -250,3 +251,22 @@ pub(crate) enum Fault {
     /// A thread panicked in the middle of a change: nothing behind the lock can be trusted.
     Stopped,
 }
+
+/// What a command shows of them.
+macro_rules! into_failure {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure::of(FailureKind::Input, error)
+            }
+        }
+    )*};
+}
+
+into_failure!(
+    OpenError,
+    ReadError,
+    WriteError,
+    SourceOpenError,
+    SourceError
+);

@@ -36,8 +36,9 @@ pub use share::Share;
 pub use streams::Shape;
 pub use table::{View, render};
 
-use crate::compare::{self, CompareError, ComparePlan};
+use crate::compare::{self, ComparePlan};
 use foreread_core::policy::{DEFAULT, PolicyDraft};
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use serde::{Deserialize, Serialize};
 
@@ -63,29 +64,6 @@ pub struct ExplainOptions {
     pub policy: PolicyDraft,
     /// What others it is held against; none for no table of them.
     pub against: Vec<PolicyDraft>,
-}
-
-/// Why there is no explanation.
-#[derive(Debug, thiserror::Error)]
-pub enum ExplainError {
-    /// The plan cannot be carried out.
-    #[error("{0}")]
-    Compare(#[from] CompareError),
-    /// The parts are not the whole: no figure of it is to be trusted.
-    #[error(
-        "broken explanation: {policy} on {trace}: the files have {ours} {counter} in all, the machine counted {machine}; \
-         please report it"
-    )]
-    Sums {
-        /// Whose run.
-        policy: String,
-        /// Of what.
-        trace: String,
-        counter: &'static str,
-        /// By the parts.
-        ours: u64,
-        machine: u64,
-    },
 }
 
 /// Everything that was found.
@@ -174,11 +152,8 @@ pub struct Stream {
 /// Runs the trace and explains what readahead did.
 ///
 /// # Errors
-/// See [`ExplainError`].
-pub fn explain(
-    asked: &ExplainOptions,
-    progress: &mut dyn Progress,
-) -> Result<Explained, ExplainError> {
+/// The plan cannot be carried out, or the parts are not the whole.
+pub fn explain(asked: &ExplainOptions, progress: &mut dyn Progress) -> Result<Explained, Failure> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
     let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;

@@ -16,6 +16,7 @@ use foreread::{Limits, OpenError, Options, ReadError, Reader};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::stats::{latency_histogram, percentile_ns, record_latency};
@@ -85,6 +86,12 @@ pub enum LiveError {
         len: u64,
         got: u64,
     },
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Failure {
+        Failure::of(FailureKind::Input, error)
+    }
 }
 
 impl LiveError {

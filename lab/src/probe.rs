@@ -12,7 +12,6 @@
 //! Schema `foreread.probe/1`: keys are only ever added. What is not defined is null. MB is 10^6 bytes.
 
 mod advice;
-mod error;
 mod fit;
 mod forms;
 pub mod grid;
@@ -25,7 +24,6 @@ mod table;
 pub mod verify;
 mod virt;
 
-pub use error::ProbeError;
 pub use foreread_sim::device::custom::Pattern;
 pub use page::page;
 pub use run::{ProbeOptions, ProbeOutcome, ProbeTarget, model_toml, probe};

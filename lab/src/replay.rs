@@ -18,8 +18,8 @@ mod load;
 mod notes;
 mod scans;
 
+use foreread_os::failure::Failure;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use foreread_trace::TraceError;
 use load::{Kept, What};
 use std::sync::Arc;
 
@@ -83,17 +83,6 @@ impl Mode {
     }
 }
 
-/// Why a trace cannot be replayed as it was asked for: one line that says what, where and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplayError {
-    /// It cannot be read, or not be kept.
-    #[error("{0}")]
-    Trace(#[from] TraceError),
-    /// The mode needs what the trace does not tell.
-    #[error("{0}")]
-    Mode(String),
-}
-
 /// A trace that is ready to be run.
 #[derive(Clone, Debug)]
 pub struct Replay {
@@ -113,12 +102,12 @@ impl Replay {
     /// Makes a trace ready: in `mode`, or else in the best that it allows. `think` is a factor on the recorded pauses.
     ///
     /// # Errors
-    /// [`ReplayError::Mode`]: the trace does not tell what the mode needs.
+    /// The trace does not tell what the mode needs.
     pub fn of(
         loaded: &Arc<Loaded>,
         mode: Option<Mode>,
         think: Option<f64>,
-    ) -> Result<Replay, ReplayError> {
+    ) -> Result<Replay, Failure> {
         let (best, why) = best(loaded);
         let mode_used = mode.unwrap_or(best);
         let factor = factor(loaded, mode_used, think)?;
@@ -175,13 +164,10 @@ fn best(loaded: &Loaded) -> (Mode, &'static str) {
 }
 
 /// The factor on pauses, where the mode has any.
-fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, ReplayError> {
+fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, Failure> {
     let refuse = |what: &str, remedy: &str| {
-        Err(ReplayError::Mode(format!(
-            "{what}: {}, mode {}; {remedy}",
-            loaded.name,
-            mode.name()
-        )))
+        let place = format!("{}, mode {}", loaded.name, mode.name());
+        Err(Failure::input(what, place, remedy))
     };
     if asked.is_some_and(|think| !(0.0..=MAX_THINK).contains(&think)) {
         return refuse(
@@ -255,7 +241,7 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
 }
 
 /// A job for each record, that begins when what it waits for has happened. What is passed over happens at once.
-fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
+fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, Failure> {
     let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
     let mut jobs = Vec::with_capacity(loaded.records.len());
     let inferred = if loaded.has_deps {
@@ -278,14 +264,12 @@ fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, ReplayError> {
             .max();
         let begin = begin.unwrap_or(0);
         if begin > MAX_SPAN_NS {
-            let what = format!(
-                "delays of over 400 days in all: {}, record {}",
-                loaded.name,
-                jobs.len() + 1
-            );
-            return Err(ReplayError::Mode(format!(
-                "{what}; use --think 0, or the trace is damaged"
-            )));
+            let place = format!("{}, record {}", loaded.name, jobs.len() + 1);
+            return Err(Failure::input(
+                "delays of over 400 days in all",
+                place,
+                "use --think 0, or the trace is damaged",
+            ));
         }
         earliest.push(begin);
         jobs.push(Job {

@@ -20,13 +20,13 @@ mod storage;
 mod text;
 
 pub use maxima::{Maxima, maxima};
-pub use storage::{Chosen, NoStorage, OnDisk, StorageFound, find};
+pub use storage::{Chosen, OnDisk, StorageFound, find};
 pub use text::render;
 
-use crate::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
-use crate::explain::ExplainError;
-use crate::probe::{self, Probe, ProbeError, Setting};
+use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
+use crate::probe::{self, Probe, Setting};
 use crate::report::{Report, RowKind};
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
@@ -62,20 +62,6 @@ pub enum Storage {
     Model(&'static Preset),
     /// A file or a block device: it is probed.
     Probe(PathBuf),
-}
-
-/// Why nothing can be said.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// The plan cannot be carried out.
-    #[error("{0}")]
-    Compare(#[from] CompareError),
-    /// The storage cannot be measured.
-    #[error("{0}")]
-    Probe(#[from] ProbeError),
-    /// The trace cannot be looked into.
-    #[error("{0}")]
-    Explain(#[from] ExplainError),
 }
 
 /// Everything that was found.
@@ -154,7 +140,7 @@ pub fn measured(
     path: &Path,
     seconds: f64,
     progress: &mut dyn Progress,
-) -> Result<(Probe, &'static Preset), ProbeError> {
+) -> Result<(Probe, &'static Preset), Failure> {
     let source = probe::ProbeTarget::File(path.to_path_buf());
     let wanted = probe::ProbeOptions {
         source,
@@ -169,8 +155,8 @@ pub fn measured(
 /// Measures, compares and advises.
 ///
 /// # Errors
-/// See [`TuneError`].
-pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, TuneError> {
+/// The storage cannot be measured, or the reads cannot be compared.
+pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, Failure> {
     let (probe, preset) = match &asked.storage {
         Storage::Model(preset) => (None, *preset),
         Storage::Probe(path) => {

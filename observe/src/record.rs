@@ -17,12 +17,12 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-use crate::tracefs::{Stats, TracefsError};
+use crate::tracefs::Stats;
 use drain::{Merge, Spill};
 use event::Decoder;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{END_PATIENCE, Task};
-use foreread_pagecache::program::NotBegun;
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
 use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
@@ -37,30 +37,9 @@ use std::sync::Arc;
 /// The name that the header of a trace has.
 pub const FORMAT: &str = "record";
 
-/// Why nothing is recorded: one line that says what, where and what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// The kernel's tracepoints cannot be used.
-    #[error("{0}")]
-    Tracefs(#[from] TracefsError),
-    /// This kernel has not the events that are needed.
-    #[error("this kernel has no tracepoint {0}: it cannot be recorded here; {OTHER_WAYS}")]
-    Kernel(String),
-    /// The command did not begin.
-    #[error("{0}")]
-    Command(#[from] NotBegun),
-    /// There is no such process.
-    #[error("no such process: {0}; see 'ps'")]
-    Process(u32),
-    /// Threads have other numbers here than in the kernel's events.
-    #[error(
-        "cannot record in a PID namespace: the kernel's tracepoints do not know the process ids that hold here; run it \
-         outside of the container, or with the host's (--pid=host), {OTHER_WAYS}"
-    )]
-    Namespace,
-    /// The system refused something else.
-    #[error("cannot record: {0}")]
-    Io(#[from] std::io::Error),
+/// The system refused something else.
+fn refused(error: impl Into<std::io::Error>) -> Failure {
+    Failure::of(FailureKind::Input, error.into()).within("cannot record")
 }
 
 /// What there is beside recording by tracepoints.

@@ -18,43 +18,14 @@ pub(crate) static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 pub use instance::{Instance, Stats};
 
+use foreread_os::failure::Failure;
 use rustix::fs::StatFs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Why tracefs cannot be used: one line that says what, where, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {place}; {remedy}")]
-pub struct TracefsError {
-    /// What is wrong, in a few words.
-    pub what: String,
-    /// Where.
-    pub place: String,
-    pub remedy: String,
-}
-
-impl TracefsError {
-    /// An error at `place`.
-    #[must_use]
-    pub fn new(
-        what: impl Into<String>,
-        place: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> TracefsError {
-        TracefsError {
-            what: what.into(),
-            place: place.into(),
-            remedy: remedy.into(),
-        }
-    }
-
-    fn io(what: &str, path: &Path, error: &std::io::Error) -> TracefsError {
-        TracefsError::new(
-            what,
-            format!("{}: {error}", path.display()),
-            "see 'dmesg' for what the kernel says of it",
-        )
-    }
+fn refused(what: &str, path: &Path, error: std::io::Error) -> Failure {
+    let remedy = "see 'dmesg' for what the kernel says of it";
+    Failure::cannot(what, path.display(), remedy).caused_by(error)
 }
 
 /// The initial PID namespace, as every Linux numbers it (`PROC_PID_INIT_INO`).
@@ -92,11 +63,11 @@ const TRACEFS_MAGIC: i64 = 0x7472_6163;
 ///
 /// # Errors
 /// The user is not root, or the kernel has no tracefs.
-pub fn root() -> Result<Root, TracefsError> {
+pub fn root() -> Result<Root, Failure> {
     let mounted =
         |place: &str| rustix::fs::statfs(place).is_ok_and(|s: StatFs| s.f_type == TRACEFS_MAGIC);
     if !rustix::process::geteuid().is_root() {
-        return Err(TracefsError::new(
+        return Err(Failure::cannot(
             "not root",
             "the kernel's tracepoints",
             "run it as root",
@@ -110,7 +81,7 @@ pub fn root() -> Result<Root, TracefsError> {
     }
     let mount = detached().map_err(|error| {
         let remedy = "use a kernel with CONFIG_FTRACE_SYSCALLS, outside of a container";
-        TracefsError::new(
+        Failure::cannot(
             "no tracefs",
             std::io::Error::from(error).to_string(),
             remedy,

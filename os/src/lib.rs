@@ -1,6 +1,8 @@
-//! What every crate needs from the operating system, in one way: files of users, output files, threads, facts of the host.
+//! What every crate needs from the operating system, in one way: files of users, output files, threads, facts of the host; and the
+//! shape of an error.
 //!
 //! ```text
+//!   failure  an error: its kind, what failed, where, why, what to do
 //!   host     what /proc and /sys say of devices, mounts and memory
 //!   open     looks at a path without opening it, then opens what it has seen; reads small files within a limit
 //!   output   makes a file: it appears when it is whole, follows no link, replaces nothing unasked
@@ -11,6 +13,7 @@
 //!
 //! Files of `/proc` and `/sys` are the kernel's and are read as they are.
 
+pub mod failure;
 pub mod host;
 pub mod open;
 pub mod output;

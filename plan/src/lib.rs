@@ -10,13 +10,11 @@
 //! Never: reads the bytes that a plan is about, looks at the identity of a file (the caller does), or asks the time.
 
 pub mod account;
-pub mod error;
 pub mod intervals;
 pub mod layout;
 pub mod runs;
 pub mod text;
 
-pub use error::PlanError;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;

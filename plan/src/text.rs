@@ -16,8 +16,8 @@
 //! passed over; another version, a missing `end` or a count that differs is an error.
 
 use crate::account::Account;
-use crate::error::PlanError;
 use crate::{MAX_END, MAX_FILES, MAX_PATH_BYTES, MAX_RANGES, Plan, PlanFile, PlanRange};
+use foreread_os::failure::Failure;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -85,14 +85,13 @@ pub fn is_one(path: &Path) -> bool {
 }
 
 /// Reads the plan at `path`.
-pub fn open(path: &Path) -> Result<Plan, PlanError> {
-    let file = foreread_os::open::stream(path)
-        .map_err(|error| PlanError::io(path, "cannot read the plan", &error))?;
+pub fn open(path: &Path) -> Result<Plan, Failure> {
+    let file = foreread_os::open::stream(path).map_err(|error| unreadable(path, error))?;
     read(&mut BufReader::new(file), path)
 }
 
 /// Reads a plan; `path` is what errors name.
-pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
+pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, Failure> {
     let mut lines = Lines {
         from,
         path,
@@ -137,6 +136,11 @@ pub fn read(from: &mut dyn BufRead, path: &Path) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
+fn unreadable(path: &Path, error: std::io::Error) -> Failure {
+    let what = format!("cannot read the plan: {error}");
+    Failure::input(what, path.display(), "check the path and its permissions")
+}
+
 struct Lines<'a> {
     from: &'a mut dyn BufRead,
     path: &'a Path,
@@ -144,20 +148,17 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    fn bad(&self, what: &str) -> PlanError {
-        let remedy = "make the plan again with 'foreread plan'";
-        PlanError {
-            line: Some(self.number),
-            ..PlanError::new(self.path, what, remedy)
-        }
+    fn bad(&self, what: &str) -> Failure {
+        let place = format!("{}, line {}", self.path.display(), self.number);
+        Failure::input(what, place, "make the plan again with 'foreread plan'")
     }
 
-    fn next(&mut self) -> Result<String, PlanError> {
+    fn next(&mut self) -> Result<String, Failure> {
         let mut line = Vec::new();
         let read = (&mut self.from)
             .take(MAX_LINE_BYTES as u64 + 1)
             .read_until(b'\n', &mut line);
-        read.map_err(|error| PlanError::io(self.path, "cannot read the plan", &error))?;
+        read.map_err(|error| unreadable(self.path, error))?;
         self.number += 1;
         if line.pop() != Some(b'\n') {
             let what = if line.len() >= MAX_LINE_BYTES {
@@ -171,27 +172,27 @@ impl Lines<'_> {
     }
 
     /// Reads up to the last line of the head, and gives the number of files and ranges.
-    fn head(
-        &mut self,
-        plan: &mut Plan,
-        account: &mut Account,
-    ) -> Result<(usize, usize), PlanError> {
+    fn head(&mut self, plan: &mut Plan, account: &mut Account) -> Result<(usize, usize), Failure> {
         let first = self.next()?;
         let Some(version) = first
             .strip_prefix(MAGIC)
             .and_then(|rest| rest.strip_prefix(' '))
         else {
             let remedy = "'foreread plan' makes a plan of recordings";
-            return Err(PlanError::new(self.path, "this is no plan", remedy));
+            return Err(Failure::input(
+                "this is no plan",
+                self.path.display(),
+                remedy,
+            ));
         };
         if version != VERSION.to_string() {
             let what = format!(
                 "this plan has version {}, and this build reads version {VERSION}",
                 short(version)
             );
-            return Err(PlanError::new(
-                self.path,
+            return Err(Failure::input(
                 what,
+                self.path.display(),
                 "make the plan again with this build's 'foreread plan'",
             ));
         }

@@ -1,6 +1,7 @@
 //! The room that **shows**: numbers, tables, charts and pages for people, made of values that it is given.
 //!
 //! ```text
+//!   names                      what may have been meant by a name that is unknown
 //!   number, width ──► table    text for the terminal
 //!                 ├─► chart    pictures, SVG
 //!                 └─► page     one file of HTML: sections of figures and tables, and the JSON
@@ -9,6 +10,7 @@
 
 pub mod chart;
 pub mod json;
+pub mod names;
 pub mod number;
 pub mod page;
 pub mod progress;

@@ -2,6 +2,7 @@
 //!
 //! Never: the content of a record in full (it may be megabytes of a user's data).
 
+use foreread_os::failure::Failure;
 use std::path::{Path, PathBuf};
 
 /// Where in a trace.
@@ -87,5 +88,12 @@ impl TraceError {
             format!("cannot be written ({error})"),
             "free some space or write elsewhere",
         )
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        let place = format!("{}{}", error.path.display(), error.place);
+        Failure::input(error.what, place, error.remedy)
     }
 }

@@ -9,6 +9,7 @@
 //!   Python           /usr/bin/python3 -m foreread record ...
 //! ```
 
+use foreread_os::failure::{Failure, FailureKind};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -17,40 +18,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Why a command that was asked for did not begin: one line that says what, where and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotBegun {
-    /// There is no such command.
-    #[error("cannot run: {0}; check the name of the command")]
-    NotFound(String),
-    /// The system refuses a process more.
-    #[error("cannot run: {0}; allow more processes (ulimit -u, or pids.max of the control group)")]
-    Refused(String),
-    /// It is there and cannot be run.
-    #[error("cannot run: {0}; check its permissions and its first line")]
-    NotRunnable(String),
-}
-
-impl NotBegun {
-    /// The command `name` did not begin because of `error`.
-    #[must_use]
-    pub fn of(name: &OsStr, error: &std::io::Error) -> NotBegun {
-        let text = format!("{}: {error}", name.display());
-        match error.kind() {
-            ErrorKind::NotFound => NotBegun::NotFound(text),
-            ErrorKind::WouldBlock => NotBegun::Refused(text),
-            _ => NotBegun::NotRunnable(text),
-        }
-    }
-
-    /// The exit code that a shell has for it.
-    #[must_use]
-    pub fn code(&self) -> u8 {
-        match self {
-            NotBegun::NotFound(_) => 127,
-            NotBegun::NotRunnable(_) | NotBegun::Refused(_) => 126,
-        }
-    }
+/// Why the command `name` did not begin.
+#[must_use]
+pub fn not_begun(name: &OsStr, error: &std::io::Error) -> Failure {
+    let (kind, remedy) = match error.kind() {
+        ErrorKind::NotFound => (FailureKind::NoCommand, "check the name of the command"),
+        ErrorKind::WouldBlock => (
+            FailureKind::CommandNotRun,
+            "allow more processes (ulimit -u, or pids.max of the control group)",
+        ),
+        _ => (
+            FailureKind::CommandNotRun,
+            "check its permissions and its first line",
+        ),
+    };
+    Failure::new(kind, "cannot run", name.display(), remedy).because(error)
 }
 
 /// This program, also where its file was replaced meanwhile (proc(5)).
@@ -87,9 +69,9 @@ pub fn command(name: &OsStr) -> Command {
 ///
 /// # Errors
 /// It is not there, or cannot be run.
-pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, NotBegun> {
+pub fn begin(name: &OsStr, arguments: &[OsString]) -> Result<Child, Failure> {
     let begun = command(name).args(arguments).spawn();
-    begun.map_err(|error| NotBegun::of(name, &error))
+    begun.map_err(|error| not_begun(name, &error))
 }
 
 /// Sends a signal to a command. One that is gone does not miss it.

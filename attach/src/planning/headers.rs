@@ -1,5 +1,6 @@
 //! The plan of files whose format says where their parts are: header first, then the parts that are asked for, in file order.
 
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::look;
 use foreread_plan::account::Account;
 use foreread_plan::layout::{self, Format, LayoutError, Names, Part};
@@ -7,15 +8,6 @@ use foreread_plan::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
 use std::fs::Metadata;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-
-/// Why a header gives no plan: one line that says what, where and what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}: {}; {}", path.display(), remedy(error))]
-pub struct HeaderError {
-    path: PathBuf,
-    #[source]
-    error: LayoutError,
-}
 
 fn remedy(error: &LayoutError) -> &'static str {
     match error {
@@ -31,12 +23,13 @@ fn remedy(error: &LayoutError) -> &'static str {
 ///
 /// # Errors
 /// A header cannot be read, or has no such parts.
-pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, HeaderError> {
+pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, Failure> {
     let mut making = HeaderPlanBuilder::default();
     for path in paths {
-        let bad = |error: LayoutError| HeaderError {
-            path: path.clone(),
-            error,
+        let bad = |error: LayoutError| Failure {
+            place: path.display().to_string(),
+            remedy: remedy(&error).to_string(),
+            ..Failure::of(FailureKind::Input, error)
         };
         making.plan.made_from.push(path.display().to_string());
         if format == Format::Zarr {

@@ -15,9 +15,10 @@ use super::devices::Devices;
 use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
 use super::tap::{Level, Tap, Touch, TouchKind};
-use super::{RunError, RunOptions, RunReport};
+use super::{RunOptions, RunReport};
 use foreread_core::policy::PolicySpec;
-use foreread_observe::tracefs::{self, Root, TracefsError};
+use foreread_observe::tracefs::{self, Root};
+use foreread_os::failure::Failure;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -57,21 +58,36 @@ pub struct RunningCommand {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
-pub fn start(options: &RunOptions) -> Result<RunningCommand, RunError> {
-    let (name, rest) = options.command.split_first().ok_or(RunError::NoCommand)?;
+pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
+    let (name, rest) = options
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
     let root = tracefs::root()?;
     if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
-        return Err(RunError::Kernel((*missing).to_string()));
+        return Err(Failure::cannot(
+            format!("this kernel has no tracepoint {missing}"),
+            "reads cannot be seen",
+            "use Linux 6.11 or later",
+        ));
     }
     if !tracefs::knows_threads() {
-        return Err(RunError::Namespace);
+        return Err(Failure::cannot(
+            "cannot watch in a PID namespace",
+            "the kernel's tracepoints do not know the process ids that hold here",
+            "run it outside of the container",
+        ));
     }
-    let stop = Arc::new(
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?,
-    );
-    let wake = Arc::new(
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?,
-    );
+    let refused = |error: std::io::Error| {
+        let remedy = "see 'ulimit -a' for what may be open";
+        Failure::input("cannot watch", "", remedy).caused_by(error)
+    };
+    let event = || {
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(Arc::new)
+            .map_err(|error| refused(error.into()))
+    };
+    let (stop, wake) = (event()?, event()?);
     let began = Instant::now();
     let (policy, ends) = (options.policy.clone(), Arc::clone(&stop));
     let (begun, begins) = channel();
@@ -79,7 +95,8 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, RunError> {
     let watcher = Task::start("foreread-run", move || match begins.recv() {
         Ok(pid) => watch(&root, policy, pid, wake, began, &ends),
         Err(_) => RunReport::default(),
-    })?;
+    })
+    .map_err(refused)?;
     let child = program::begin(name, rest)?;
     // It waits for nothing else.
     let _ = begun.send(child.id());
@@ -104,7 +121,7 @@ fn watch(
     if is_written(stop, GRACE_NS) {
         return RunReport::default();
     }
-    let refused = |error: TracefsError| RunReport {
+    let refused = |error: Failure| RunReport {
         refused: Some(error.to_string()),
         ..RunReport::default()
     };

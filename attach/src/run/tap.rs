@@ -15,7 +15,8 @@
 use foreread_observe::record::follow_family;
 use foreread_observe::tracefs::format::Field;
 use foreread_observe::tracefs::ring::Page;
-use foreread_observe::tracefs::{Instance, Root, TracefsError};
+use foreread_observe::tracefs::{Instance, Root};
+use foreread_os::failure::Failure;
 use foreread_trace::follow::event::FileKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -120,7 +121,7 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn create(root: &Root) -> Result<Tap, TracefsError> {
+    pub fn create(root: &Root) -> Result<Tap, Failure> {
         let instance = Instance::create_without_clock(root)?;
         let (rings, known, page) = (Vec::new(), Vec::new(), vec![0; RING_PAGE_BYTES]);
         Ok(Tap {
@@ -140,7 +141,7 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), TracefsError> {
+    pub fn prepare(&mut self, pid: u32, is_over: impl Fn() -> bool) -> Result<(), Failure> {
         let instance = &self.instance;
         instance.set_clock()?;
         // Before any event is on: where no thread is followed, events are of all.
@@ -194,7 +195,7 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), TracefsError> {
+    pub fn pass_over(&mut self, mut devices: Vec<u32>) -> Result<(), Failure> {
         devices.sort_unstable();
         // The kernel waits for all CPUs with each filter.
         if self.passed_over == devices {
@@ -221,7 +222,7 @@ impl Tap {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn set_level(&mut self, level: Level) -> Result<(), TracefsError> {
+    pub fn set_level(&mut self, level: Level) -> Result<(), Failure> {
         let switch = |event: &str, on: bool| {
             self.instance.set(
                 &format!("events/{event}/enable"),

@@ -1,6 +1,6 @@
 //! The disk that is watched: its number, its partitions, and the file of its `read_ahead_kb`.
 
-use super::WatchError;
+use foreread_os::failure::Failure;
 use foreread_os::host::{DeviceNumber, Host};
 use rustix::fs::{FileType, stat};
 use std::path::{Path, PathBuf};
@@ -23,22 +23,31 @@ impl WatchedDisk {
     ///
     /// # Errors
     /// There is no such device, it is no block device, or a partition, or it has no `read_ahead_kb`.
-    pub fn find(path: &Path) -> Result<WatchedDisk, WatchError> {
-        let named = || path.display().to_string();
-        let stat = stat(path).map_err(|error| WatchError::NoDevice(named(), error.into()))?;
+    pub fn find(path: &Path) -> Result<WatchedDisk, Failure> {
+        let named = path.display();
+        let missing = |error: std::io::Error| {
+            Failure::input("no such device", &named, "'lsblk' lists the disks").caused_by(error)
+        };
+        let stat = stat(path).map_err(|error| missing(error.into()))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
-            return Err(WatchError::NoBlockDevice(named()));
+            let remedy = "'findmnt -no SOURCE -T PATH' names the device of a file or folder";
+            return Err(Failure::input("not a block device", &named, remedy));
         }
         let number = DeviceNumber::of(stat.st_rdev);
-        let block = Host::here().block_device(number);
-        let block = block.map_err(|error| WatchError::NoDevice(named(), error))?;
+        let block = Host::here().block_device(number).map_err(missing)?;
         if block.is_partition() {
-            let disk = block.disk().name();
-            return Err(WatchError::Partition(named(), format!("/dev/{disk}")));
+            let place = format!("{named} has no read_ahead_kb of its disk");
+            let remedy = format!("name the disk, /dev/{}", block.disk().name());
+            return Err(Failure::input("a partition", place, remedy));
         }
         let setting = block.setting();
         if !setting.exists() {
-            return Err(WatchError::NoSetting(setting));
+            let remedy = "name the disk that the file system is on";
+            return Err(Failure::input(
+                "no readahead setting",
+                setting.display(),
+                remedy,
+            ));
         }
         let devices = [vec![number], block.partitions()].concat();
         Ok(WatchedDisk {

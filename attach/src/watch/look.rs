@@ -6,12 +6,13 @@
 //! A recording has no answer where its reads waited too little: what is served from the page cache needs no readahead, and the
 //! simulation, which begins with an empty cache, would not show that.
 
+use super::WatchOptions;
 use super::decide::Answer;
-use super::{WatchError, WatchOptions};
 use foreread_lab::replay::{self, Part, Replay};
 use foreread_lab::tune;
+use foreread_observe::record::Capture;
 use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
-use foreread_observe::record::{Capture, RecordError};
+use foreread_os::failure::Failure;
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
 use foreread_trace::{Import, Item, Op, TraceError};
@@ -55,7 +56,7 @@ pub(super) struct Look {
 }
 
 /// Begins to record.
-pub(super) fn begin(options: &WatchOptions) -> Result<ActiveRecording, RecordError> {
+pub(super) fn begin(options: &WatchOptions) -> Result<ActiveRecording, Failure> {
     start(&RecordOptions {
         target: Target::Devices(options.disk.devices.clone()),
         buffer_bytes: BUFFER_BYTES,
@@ -83,7 +84,7 @@ pub(super) struct Question {
 
 impl Question {
     /// Compares. It takes seconds, and it measures the disk where there is no model yet.
-    pub fn answer(self) -> Result<Look, WatchError> {
+    pub fn answer(self) -> Result<Look, Failure> {
         let lost = self.captured.lost;
         let mut recording = Recording {
             seconds: self.captured.seconds,
@@ -123,11 +124,7 @@ impl Question {
         }
         let model = match model {
             Some(model) => model,
-            None => {
-                tune::measured(&self.disk, self.probe_seconds, &mut Silent)
-                    .map_err(tune::TuneError::Probe)?
-                    .1
-            }
+            None => tune::measured(&self.disk, self.probe_seconds, &mut Silent)?.1,
         };
         let replay = Replay::of(&Arc::new(loaded), None, None)?;
         let maxima = tune::maxima(

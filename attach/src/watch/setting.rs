@@ -3,8 +3,9 @@
 //! The lock (flock on the file of the setting) keeps two watchers from one disk. Dropped, it puts the old value back, unless something
 //! else has changed it meanwhile.
 
-use super::WatchError;
 use super::guard::Guard;
+use super::not_writable;
+use foreread_os::failure::Failure;
 use foreread_os::host::devices::{read_setting, write_setting};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
@@ -35,14 +36,17 @@ impl Setting {
     ///
     /// # Errors
     /// It cannot be written, or another process has it.
-    pub fn take(path: &Path, changes: bool) -> Result<Setting, WatchError> {
+    pub fn take(path: &Path, changes: bool) -> Result<Setting, Failure> {
         let opened = OpenOptions::new().read(true).write(changes).open(path);
-        let lock = opened.map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
+        let lock = opened.map_err(|error| not_writable(path, error))?;
         if changes && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(WatchError::Locked(path.to_path_buf()));
+            return Err(Failure::input(
+                "another 'foreread watch' has it",
+                path.display(),
+                "end that one first",
+            ));
         }
-        let old = read_setting(path)
-            .map_err(|error| WatchError::NotWritable(path.to_path_buf(), error))?;
+        let old = read_setting(path).map_err(|error| not_writable(path, error))?;
         Ok(Setting {
             path: path.to_path_buf(),
             old,

@@ -24,7 +24,8 @@ use crate::evaluation::{
 };
 use foreread_core::policy::SpecError;
 use foreread_lab::replay::Replay;
-use foreread_report::{number, progress::Progress};
+use foreread_os::failure::{Failure, FailureKind};
+use foreread_report::{names, number, progress::Progress};
 use runs_file::{RunsFile, RunsHeader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -105,6 +106,15 @@ pub enum BenchError {
     /// The file of finished runs.
     #[error("{0}")]
     Runs(String),
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Failure {
+        match error {
+            BenchError::Policy(error) => names::refused("policy", &error, "foreread policies"),
+            error => Failure::of(FailureKind::Input, error),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -135,11 +135,12 @@ fn named(figures: &[(&str, Option<f64>)]) -> Figures {
 }
 
 fn import() -> Result<Figures, Fail> {
-    crate::bench::import::import().map_err(|error| Fail::Input(error.to_string()))
+    Ok(crate::bench::import::import()?)
 }
 
 fn sim() -> Result<Figures, Fail> {
-    let figures = crate::bench::speed::sim().map_err(|error| Fail::Input(error.to_string()))?;
+    let figures =
+        crate::bench::speed::sim().map_err(|error| Fail::input(error.to_string(), "", ""))?;
     Ok(named(&[
         ("hit_reads_per_s", Some(figures.hit_reads_per_s)),
         ("timed_reads_per_s", Some(figures.timed_reads_per_s)),
@@ -154,7 +155,7 @@ fn sim() -> Result<Figures, Fail> {
 }
 
 fn hit() -> Result<Figures, Fail> {
-    let figures = crate::bench::speed::hit().map_err(|error| Fail::Input(error.to_string()))?;
+    let figures = crate::bench::speed::hit()?;
     Ok(named(&[
         ("ours_reads_per_s", Some(figures.ours_reads_per_s)),
         ("pread_reads_per_s", Some(figures.pread_reads_per_s)),

@@ -5,10 +5,9 @@
 //! is lost either way.
 
 use super::bench::{BenchCells, BenchPoliciesArgs};
-use crate::bench::policies::{self, BenchError, BenchPlan, CellFilter};
+use crate::bench::policies::{self, BenchPlan, CellFilter};
 use crate::evaluation::{Design, verdict};
 use foreread_cli::fail::{Fail, note};
-use foreread_cli::names;
 use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
 use foreread_cli::reads::{self, Part, RequestedReads};
@@ -52,7 +51,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let (stop, signal) = stopped_by_a_signal()?;
     let results = {
         let mut bar = Bar::with_time_left();
-        policies::run(&plan, &stop, &mut bar).map_err(refused)?
+        policies::run(&plan, &stop, &mut bar)?
     };
     outputs.emit(
         || results.to_text(width::columns()),
@@ -63,7 +62,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     if done == all {
         return results
             .broken_credit()
-            .map_or(Ok(()), |why| Err(Fail::Check(why)));
+            .map_or(Ok(()), |why| Err(Fail::check(why, "", "")));
     }
     note(match &plan.runs_file {
         Some(path) => format!(
@@ -137,11 +136,4 @@ fn stopped_by_a_signal() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Fail> {
             .map_err(signals::no_handler)?;
     }
     Ok((stop, number))
-}
-
-fn refused(error: BenchError) -> Fail {
-    match error {
-        BenchError::Policy(error) => names::refused("policy", &error, "foreread policies"),
-        error => Fail::Input(error.to_string()),
-    }
 }

@@ -143,21 +143,32 @@ const REMEDY: &str = "name a recording in JSON lines, plain or gzipped";
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     match args.what {
         ConformWhat::Linux if args.cluster.is_some() || args.sequences.is_some() => {
-            Err(Fail::Input("--cluster and --sequences are for 'conform rbd'; leave them out".to_string()))
+            Err(Fail::input(
+                "--cluster and --sequences are for 'conform rbd'",
+                "",
+                "leave them out",
+            ))
         }
         ConformWhat::Linux if args.check.is_none() => conform_live::run(args),
         ConformWhat::Linux => linux(args),
-        ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::Input(
-            "--check and --predict are for 'conform linux'; librbd is asked live: leave them out".to_string(),
+        ConformWhat::Rbd if args.check.is_some() || args.predict.is_some() => Err(Fail::input(
+            "--check and --predict are for 'conform linux'",
+            "",
+            "librbd is asked live: leave them out",
         )),
-        ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::Input(
-            "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'; leave them out"
-                .to_string(),
+        ConformWhat::Rbd if conform_live::is_asked(args) => Err(Fail::input(
+            "--fs, --read-ahead-kb, --mmap, --operations, -o and --json are for 'conform linux'",
+            "",
+            "leave them out",
         )),
         #[cfg(feature = "rbd")]
         ConformWhat::Rbd => rbd(args),
         #[cfg(not(feature = "rbd"))]
-        ConformWhat::Rbd => Err(Fail::Cannot("this build has no librbd; build it with --features rbd".to_string())),
+        ConformWhat::Rbd => Err(Fail::cannot(
+            "this build has no librbd",
+            "",
+            "build it with --features rbd",
+        )),
     }
 }
 
@@ -213,7 +224,7 @@ fn linux(args: &ConformArgs) -> Result<(), Fail> {
         .map_err(unwritable)?
         .map(BufWriter::new);
     let verdict = linux::check(recording, level, to.as_mut().map(|to| to as &mut dyn Write))
-        .map_err(|error| Fail::Input(format!("{place}: {error}")))?;
+        .map_err(|error| Fail::input(place.to_string(), error, ""))?;
     to.map_or(Ok(()), |mut to| to.flush()).map_err(unwritable)?;
     if verdict.operations == 0 {
         return Err(Fail::input(
@@ -250,7 +261,7 @@ fn rbd(args: &ConformArgs) -> Result<(), Fail> {
     use foreread_testing::{CephCluster, run_ceph};
     let Some(conf) = &args.cluster else {
         let cluster = CephCluster::up()
-            .map_err(|error| Fail::Cannot(format!("no cluster to ask librbd on: {error}")))?;
+            .map_err(|error| Fail::cannot("no cluster to ask librbd on", error, ""))?;
         return on_cluster(args, &cluster.conf(), &|program, arguments| {
             cluster.run(program, arguments)
         });
@@ -294,8 +305,7 @@ fn on_cluster(
         bar.stage(what);
         let total = cases.len() as u64;
         let found = check(&mut images, cases, depth, &mut |done| bar.step(done, total));
-        let found =
-            found.map_err(|error| Fail::Cannot(format!("librbd cannot be asked: {error}")))?;
+        let found = found.map_err(|error| Fail::cannot("librbd cannot be asked", error, ""))?;
         all.decisions += found.decisions;
         all.divergences += found.divergences;
         all.reads += found.reads;
@@ -315,5 +325,5 @@ fn on_cluster(
     out::print(format!(
         "The policy rbd-aligned {said}.\ndecisions {decisions} divergences {divergences} (reads {reads})\n"
     ))?;
-    first.map_or(Ok(()), |first| Err(Fail::Check(first)))
+    first.map_or(Ok(()), |first| Err(Fail::check(first, "", "")))
 }

@@ -3,9 +3,7 @@
 //! Never: leaves anything behind; the first signal ends it after the episode under way, the second at once.
 
 use super::conform::{ALL_FS, ConformArgs, ConformMmap};
-use crate::conform::live::{
-    CellOutcome, CellOutcomes, CellSelection, FileSystem, LiveError, check, table,
-};
+use crate::conform::live::{CellOutcome, CellOutcomes, CellSelection, FileSystem, check, table};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out;
 use foreread_cli::progress::Bar;
@@ -51,8 +49,10 @@ pub fn is_asked(args: &ConformArgs) -> bool {
 /// Records, compares, prints; a divergence is a failed check.
 pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     if args.predict.is_some() {
-        return Err(Fail::Input(
-            "--predict is for --check REC; record with -o DIR first, then check that".to_string(),
+        return Err(Fail::input(
+            "--predict is for --check REC",
+            "",
+            "record with -o DIR first, then check that",
         ));
     }
     if let Some(folder) = args.record.as_ref().filter(|folder| !folder.is_dir()) {
@@ -84,14 +84,7 @@ pub fn run(args: &ConformArgs) -> Result<(), Fail> {
     let seed = args.seed.unwrap_or_else(drawn);
     let wanted = wanted(args, seed);
     note(format!("seed {seed}"));
-    let checked = check(&wanted, &stop, &mut Bar::new()).map_err(|error| match error {
-        LiveError::Recording(_) => Fail::Check(error.to_string()),
-        // What was ended half-way is no divergence.
-        LiveError::Io { .. }
-        | LiveError::Cannot(_)
-        | LiveError::Unsupported(_)
-        | LiveError::Ended => Fail::Cannot(error.to_string()),
-    })?;
+    let checked = check(&wanted, &stop, &mut Bar::new())?;
     let kernel = crate::conform::live::kernel();
     if args.json {
         let CellOutcomes { cells, left_out } = &checked;
@@ -168,12 +161,17 @@ pub fn judge(
     first_pressed: Option<String>,
 ) -> Result<(), Fail> {
     match (first, first_pressed) {
-        (Some(first), _) => Err(Fail::Check(first)),
+        (Some(first), _) => Err(Fail::check(first, "", "")),
         (None, None) => Ok(()),
-        (None, Some(first)) => Err(Fail::Cannot(format!(
-            "the kernel was short of memory in {pressed} episodes that differ, so they prove nothing; repeat it with more \
-             memory free (see /proc/pressure/memory). The first: {first}"
-        ))),
+        (None, Some(first)) => Err(Fail::cannot(
+            format!(
+                "the kernel was short of memory in {pressed} episodes that differ, so they prove nothing"
+            ),
+            "",
+            format!(
+                "repeat it with more memory free (see /proc/pressure/memory). The first: {first}"
+            ),
+        )),
     }
 }
 

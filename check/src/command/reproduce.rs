@@ -3,7 +3,7 @@
 //!
 //! Never: judges a figure.
 
-use crate::reproduce::{self, Options, Paper, ReproduceError, real, text};
+use crate::reproduce::{self, Options, Paper, real, text};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use foreread_cli::fail::Fail;
 use foreread_cli::out::Outputs;
@@ -69,14 +69,14 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     // "all" is the only value that names no paper.
     let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
     let done = if args.real {
-        real::run(&papers, &real::Extent::default(), &mut Bar::new()).map_err(cannot)?
+        real::run(&papers, &real::Extent::default(), &mut Bar::new())?
     } else {
         let options = Options {
             papers,
             most_runs: args.runs,
             instead: Vec::new(),
         };
-        reproduce::run(&options, &mut Bar::new()).map_err(refused)?
+        reproduce::run(&options, &mut Bar::new())?
     };
     outputs.emit(
         || text::render(&done),
@@ -85,18 +85,6 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
     )?;
     match done.new_misses().count() {
         0 => Ok(()),
-        missed => Err(Fail::Check(text::missed_line(&done, missed))),
-    }
-}
-
-/// What this machine cannot do is no fault of the input.
-fn cannot(error: real::RealError) -> Fail {
-    Fail::Cannot(error.to_string())
-}
-
-fn refused(error: ReproduceError) -> Fail {
-    match error {
-        ReproduceError::Compare(error) => foreread_cli::compare_error::refused(error),
-        error => Fail::Input(error.to_string()),
+        missed => Err(Fail::check(text::missed_line(&done, missed), "", "")),
     }
 }

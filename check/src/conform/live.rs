@@ -42,6 +42,8 @@ pub use record::kernel;
 pub use table::table;
 pub use trace::Heard;
 
+use foreread_os::failure::{Failure, FailureKind};
+
 /// Why the kernel could not be asked: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
@@ -65,6 +67,20 @@ pub enum LiveError {
     /// A signal ended it.
     #[error("ended by a signal before it was done; nothing is left mounted or attached")]
     Ended,
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Failure {
+        let kind = match error {
+            LiveError::Recording(_) => FailureKind::Check,
+            // What was ended half-way is no divergence.
+            LiveError::Io { .. }
+            | LiveError::Cannot(_)
+            | LiveError::Unsupported(_)
+            | LiveError::Ended => FailureKind::Cannot,
+        };
+        Failure::of(kind, error)
+    }
 }
 
 /// What most failures here have in common: the machine does not allow it.

@@ -19,6 +19,7 @@ mod tools;
 use super::published::{bhattacharya_2003, wu_2010b, wu_2013};
 use super::{Paper, Reproduction, Row, Table};
 use foreread_lab::live::{LiveError, Scratch};
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::{number, progress::Progress};
 use loopdev::LoopDevice;
 use tools::Tools;
@@ -62,6 +63,13 @@ pub enum RealError {
     /// The scratch file could not be made.
     #[error("{0}")]
     Scratch(#[from] LiveError),
+}
+
+/// What this machine cannot do is no fault of the input.
+impl From<RealError> for Failure {
+    fn from(error: RealError) -> Failure {
+        Failure::of(FailureKind::Cannot, error)
+    }
 }
 
 /// What a run of all papers needs, in words.

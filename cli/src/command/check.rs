@@ -10,6 +10,7 @@
 use crate::args::global;
 use crate::fail::Fail;
 use clap::ValueEnum;
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_pagecache::program;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -55,12 +56,19 @@ fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
         .map_or(OsStr::new(PROGRAM), Path::as_os_str);
     let error = program::command(file).args(words(name, args)).exec();
     Err(match error.kind() {
-        ErrorKind::NotFound => Fail::Cannot(format!(
-            "'{}' is a command of {PROGRAM}, which is neither beside foreread nor on the PATH; \
-             install it (cargo install --path check, in foreread's source)",
-            name.unwrap_or("check")
-        )),
-        _ => Fail::Cannot(program::NotBegun::of(file, &error).to_string()),
+        ErrorKind::NotFound => {
+            let name = name.unwrap_or("check");
+            let what = format!(
+                "'{name}' is a command of {PROGRAM}, which is neither beside foreread nor on the PATH"
+            );
+            let remedy = "install it (cargo install --path check, in foreread's source)";
+            Fail::cannot(what, "", remedy)
+        }
+        _ => {
+            let kind = FailureKind::Cannot;
+            let refused = program::not_begun(file, &error);
+            Failure { kind, ..refused }.into()
+        }
     })
 }
 

@@ -4,7 +4,6 @@
 //! advice for all of them follows at the end. Never: prints in a measurement.
 
 use crate::args::values::{page_size, size};
-use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
@@ -169,7 +168,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
             printed = bar.aside(|| out::print(in_words(&report, style)));
         }
     };
-    let tables = compare::run_each(&plan, &mut Bar::new(), print).map_err(refused)?;
+    let tables = compare::run_each(&plan, &mut Bar::new(), print)?;
     printed?;
     let reports: Vec<Report> = tables
         .iter()

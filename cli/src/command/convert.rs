@@ -4,7 +4,7 @@
 
 use crate::fail::{Fail, one_line};
 use crate::out;
-use crate::traces::{open, passed_over, refused, size_of, written};
+use crate::traces::{open, passed_over, size_of, written};
 use foreread_trace::catalog;
 use foreread_trace::format::Fit;
 use foreread_trace::input::Input;
@@ -96,7 +96,7 @@ pub fn import(args: &ImportArgs) -> Result<(), Fail> {
 
 /// Converts to any format that is written.
 pub fn export(args: &ExportArgs) -> Result<(), Fail> {
-    let (format, pairs) = catalog::parse(&args.format, &args.out).map_err(refused)?;
+    let (format, pairs) = catalog::parse(&args.format, &args.out)?;
     let Some(export) = format.export else {
         let written: Vec<&str> = catalog::ALL
             .iter()
@@ -135,8 +135,8 @@ fn is_ours(path: &Path) -> Result<bool, Fail> {
     if !std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
         return Ok(false);
     }
-    let mut input = Input::open(path).map_err(refused)?;
-    Ok((own::FORMAT.detect)(input.head().map_err(refused)?) == Fit::Sure)
+    let mut input = Input::open(path)?;
+    Ok((own::FORMAT.detect)(input.head()?) == Fit::Sure)
 }
 
 /// Beside the file, with `.frt` behind its name: `disk.vscsi.gz` becomes `disk.vscsi.frt`, `sda.blktrace.0` and its

@@ -3,7 +3,6 @@
 //! Never: prints a result while something is still being measured.
 
 use crate::args::values::size;
-use crate::compare_error::refused;
 use crate::config;
 use crate::fail::Fail;
 use crate::out::Outputs;
@@ -15,7 +14,7 @@ use crate::source;
 use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::compare::{CompareOn, ComparePlan};
-use foreread_lab::explain::{self, ExplainError, ExplainOptions, USUAL_OTHERS, View};
+use foreread_lab::explain::{self, ExplainOptions, USUAL_OTHERS, View};
 use foreread_report::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -99,7 +98,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(args.json.as_ref(), &[])?;
     let explained = {
         let mut bar = Bar::new();
-        explain::explain(&asked, &mut bar).map_err(broken)?
+        explain::explain(&asked, &mut bar)?
     };
     let view = View {
         file: args.file.clone(),
@@ -189,23 +188,10 @@ fn usual() -> Vec<PolicyDraft> {
         .collect()
 }
 
-fn broken(error: ExplainError) -> Fail {
-    match error {
-        ExplainError::Compare(error) => refused(error),
-        error @ ExplainError::Sums { .. } => Fail::Check(error.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn error<T: std::fmt::Debug>(result: Result<T, Fail>) -> String {
-        match result {
-            Err(Fail::Input(text)) => text,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::fail::input_line;
 
     #[test]
     fn one_policy_is_one() {
@@ -217,10 +203,10 @@ mod tests {
         for text in ["none,rbd-plain", "linux-6.18,rbd-plain", "oracle"] {
             assert!(
                 text == "none,rbd-plain"
-                    || error(one(text)).contains("one policy is explained at a time")
+                    || input_line(one(text)).contains("one policy is explained at a time")
             );
         }
-        assert!(error(one("linux-6")).contains("nearest: linux-6.18"));
+        assert!(input_line(one("linux-6")).contains("nearest: linux-6.18"));
         assert_eq!(usual().len(), USUAL_OTHERS.len());
     }
 }

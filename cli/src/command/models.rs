@@ -2,8 +2,8 @@
 
 use crate::catalog::{self, Entry};
 use crate::fail::Fail;
-use crate::names;
 use crate::out;
+use foreread_report::names;
 use foreread_report::number::size;
 use foreread_sim::device::array::Overhead;
 use foreread_sim::device::disk::{DiskModel, Slope};

@@ -13,7 +13,6 @@ use crate::serving::{self, Front, Reporter};
 use crate::signals;
 use foreread::Engine;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
-use foreread::front::{FrontError, FrontErrorKind};
 use foreread::source;
 use foreread::source::SourceName;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
@@ -102,7 +101,7 @@ pub struct MountArgs {
 
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
-    let tree = source::open_tree(&args.source).map_err(|error| Fail::Input(error.to_string()))?;
+    let tree = source::open_tree(&args.source)?;
     if args.control.is_some() && !tree.lists_versions() {
         let remedy =
             "leave --control out: the files of other sources are read ahead when they are opened";
@@ -125,8 +124,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         .as_deref()
         .map(|path| planned(path, &args.dir))
         .transpose()?;
-    let engine =
-        Engine::for_tree(options, &*tree).map_err(|error| Fail::Input(error.to_string()))?;
+    let engine = Engine::for_tree(options, &*tree)?;
     serving::note_cache(&engine, args.cache);
     let defaults = tree.defaults();
     let recording = recording::start(args.record.as_deref(), "foreread mount")?;
@@ -140,15 +138,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     // Before the mount: a signal in between must not leave it behind.
     signals::end_at_second_signal()?;
     let signals = Signals::new(signals::ending()).map_err(signals::no_handler)?;
-    let refused = |error: FrontError| {
-        let line = error.to_string();
-        if error.kind == FrontErrorKind::System {
-            Fail::Cannot(line)
-        } else {
-            Fail::Input(line)
-        }
-    };
-    let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings).map_err(refused)?;
+    let (mount, stop) = Mount::new(tree, engine.clone(), &args.dir, &settings)?;
     let counter = mount.counter();
     // Before the threads: where it cannot be had, the mount goes as it came.
     #[cfg(feature = "metrics")]
@@ -167,7 +157,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let waits = Task::start("foreread-signals", move || {
         unmount_on(signals, &stop, ends.as_deref())
     });
-    let waits = waits.map_err(|error| Fail::Input(error.to_string()))?;
+    let waits = waits.map_err(Fail::of)?;
     if args.allow_other {
         note(format!(
             "every user of this machine may open {}, as far as permissions allow",
@@ -196,8 +186,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
 
 /// The plan, with its names below the folder of the mount.
 fn planned(path: &Path, dir: &Path) -> Result<Plan, Fail> {
-    let mut plan =
-        foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
+    let mut plan = foreread_plan::text::open(path)?;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
     for file in &mut plan.files {
         // The mount has times for its files that a recording does not know.

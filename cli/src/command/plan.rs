@@ -3,7 +3,7 @@
 use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
 use crate::out;
-use crate::traces::{refused, size_of};
+use crate::traces::size_of;
 use foreread_attach::planning::{PlanReport, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
 use foreread_plan::Plan;
@@ -91,7 +91,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
         Some(format) => {
             let plan = of_headers(format, &args.inputs, &Names::new(args.tensors.clone()));
             PlanReport {
-                plan: plan.map_err(|error| Fail::Input(error.to_string()))?,
+                plan: plan?,
                 ..PlanReport::default()
             }
         }
@@ -104,7 +104,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
                 max_bytes: args.max,
                 since_start_ns,
             };
-            of_traces(&args.inputs, args.from.as_deref(), &selection).map_err(refused)?
+            of_traces(&args.inputs, args.from.as_deref(), &selection)?
         }
     };
     name(&planned.left_out);

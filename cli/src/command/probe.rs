@@ -3,7 +3,6 @@
 //! Never: writes to the source; there is nothing to clean up when it is interrupted.
 
 use crate::args::values::size;
-use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::Outputs;
 use crate::progress::Bar;
@@ -119,7 +118,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     };
     let ProbeOutcome { probe, model } = {
         let mut bar = Bar::new();
-        probe::probe(&asked, &mut bar).map_err(|error| Fail::Input(error.to_string()))?
+        probe::probe(&asked, &mut bar)?
     };
     outputs.emit(
         || probe::render(&probe),
@@ -152,16 +151,17 @@ fn check(args: &ProbeArgs, on: On, model: &str) -> Result<(), Fail> {
             args.runs,
             args.size,
             &mut bar,
-        )
-        .map_err(refused)?
+        )?
     };
     outputs.emit(|| verified.render(), || json::pretty(&verified), &[])?;
     if verified.agrees {
         return Ok(());
     }
     let wrong = verified.pairs.iter().filter(|p| !p.agrees).count();
-    Err(Fail::Check(format!(
-        "{wrong} of {} pairs are ranked otherwise by {model}; probe again when the machine is quiet",
-        verified.pairs.len()
-    )))
+    let pairs = verified.pairs.len();
+    Err(Fail::check(
+        format!("{wrong} of {pairs} pairs are ranked otherwise by {model}"),
+        "",
+        "probe again when the machine is quiet",
+    ))
 }

@@ -12,7 +12,8 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
 use foreread_observe::record::live::{RecordOptions, Target, start};
-use foreread_observe::record::{OTHER_WAYS, RecordError, SwitchedOff, Understood};
+use foreread_observe::record::{OTHER_WAYS, SwitchedOff, Understood};
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -99,15 +100,15 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let signals = CommandSignals::begin(&ENDING_COMMAND, move |_, _| {
         flag.store(true, Ordering::Release);
     })?;
-    let mut running = start(&asked).map_err(refused)?;
+    let mut running = start(&asked).map_err(with_other_ways)?;
     let command = args.pid.is_none().then(|| running.pid());
     let status = signals.until_end(command, || running.wait(&enough));
     let status = status.map_err(failed)?;
-    let captured = running.finish().map_err(refused)?;
+    let captured = running.finish().map_err(with_other_ways)?;
     let lost = captured.lost.overrun + captured.lost.dropped;
     let off = captured.off.clone();
     let (seconds, drain_cpu_seconds) = (captured.seconds, captured.drain_cpu_seconds);
-    let trace = captured.understand(&out).map_err(crate::traces::refused)?;
+    let trace = captured.understand(&out)?;
     let spent = Spent {
         seconds,
         event_ns: trace.event_ns,
@@ -131,15 +132,13 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let json = || told.to_json(bytes, left_out.in_all(), status);
     outputs.emit(String::new, json, &[])?;
     if lost > 0 && args.strict {
-        let what = format!(
-            "{lost} events were lost: {}; record with a larger --buffer",
-            out.display()
-        );
-        return Err(Fail::Check(what));
+        let what = format!("{lost} events were lost");
+        let remedy = "record with a larger --buffer";
+        return Err(Fail::check(what, out.display(), remedy));
     }
     if let Some(off) = off.filter(|_| args.strict) {
         let remedy = "record it again while no other program uses tracefs";
-        return Err(Fail::Check(format!("{off}: {}; {remedy}", out.display())));
+        return Err(Fail::check(off.to_string(), out.display(), remedy));
     }
     match status.map(code) {
         None | Some(0) => Ok(()),
@@ -147,13 +146,14 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     }
 }
 
-fn refused(error: RecordError) -> Fail {
-    match error {
-        RecordError::Tracefs(error) => Fail::Cannot(format!("{error}, {OTHER_WAYS}")),
-        RecordError::Command(error) => error.into(),
-        RecordError::Kernel(_) | RecordError::Namespace => Fail::Cannot(error.to_string()),
-        other => Fail::Input(other.to_string()),
-    }
+/// Where this machine cannot record, there are other ways to a trace.
+fn with_other_ways(error: Failure) -> Failure {
+    let remedy = match (error.kind, error.remedy.as_str()) {
+        (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
+        (FailureKind::Cannot, remedy) => format!("{remedy}, {OTHER_WAYS}"),
+        _ => return error,
+    };
+    Failure { remedy, ..error }
 }
 
 /// As a shell has it: 128 and the number of the signal that ended it.

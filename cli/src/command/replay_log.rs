@@ -44,9 +44,11 @@ pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
             "identical: {} events, {} actions\n",
             done.events, done.actions
         )),
-        Err(difference @ ReplayError::Differs { .. }) => Err(Fail::Check(format!(
-            "different: {place}: {difference}; the log is of another version, or it is a bug"
-        ))),
+        Err(difference @ ReplayError::Differs { .. }) => Err(Fail::check(
+            "different",
+            format!("{place}: {difference}"),
+            "the log is of another version, or it is a bug",
+        )),
         Err(error) => Err(Fail::input(
             "bad event log",
             format!("{place}: {error}"),

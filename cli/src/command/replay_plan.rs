@@ -15,7 +15,6 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use crate::traces::size_of;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
-use foreread_observe::record::RecordError;
 use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
 use foreread_pagecache::program;
 use foreread_plan::text;
@@ -67,7 +66,7 @@ const EVENT_BYTES: u64 = 64 << 20;
 /// Replays.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(args.json.as_ref(), &[])?;
-    let plan = text::open(&args.plan).map_err(|error| Fail::Input(error.to_string()))?;
+    let plan = text::open(&args.plan)?;
     let reports = args.report || args.json.is_some();
     let alone = args.command.is_empty();
     // The signal that has ended the reading, where there is no command.
@@ -128,10 +127,8 @@ pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
         // Beside a command the exit code is that of the command.
         None if fails => {
             let remedy = "make it again with 'foreread plan'";
-            Err(Fail::Check(format!(
-                "every file of the plan was left out: {}; {remedy}",
-                args.plan.display()
-            )))
+            let what = "every file of the plan was left out";
+            Err(Fail::check(what, args.plan.display(), remedy))
         }
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
@@ -180,7 +177,7 @@ impl Program {
                 max_event_bytes: None,
             }) {
                 Ok(running) => return Ok(Program::Recorded(Some(Box::new(running)))),
-                Err(RecordError::Command(error)) => return Err(error.into()),
+                Err(error) if error.is_of_command() => return Err(error.into()),
                 Err(error) => note(format!(
                     "what is used of the plan will not be known: {error}"
                 )),

@@ -11,7 +11,7 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
 use foreread_attach::run::live::start;
-use foreread_attach::run::{RunError, RunOptions, RunReport};
+use foreread_attach::run::{RunOptions, RunReport};
 use foreread_core::policy::PolicySpec;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
@@ -78,7 +78,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     };
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
     let signals = CommandSignals::begin(&heard, |_, _| {})?;
-    let mut running = start(&options).map_err(refused)?;
+    let mut running = start(&options)?;
     let status = signals.until_end(Some(running.pid()), || running.wait());
     let status = status.map_err(cannot_wait)?;
     let report = running.finish();
@@ -90,15 +90,6 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     match super::record::code(status) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
-    }
-}
-
-fn refused(error: RunError) -> Fail {
-    let text = error.to_string();
-    match error {
-        RunError::Command(error) => error.into(),
-        RunError::Tracefs(_) | RunError::Kernel(_) | RunError::Namespace => Fail::Cannot(text),
-        RunError::NoCommand | RunError::Io(_) => Fail::Input(text),
     }
 }
 

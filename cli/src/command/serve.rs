@@ -141,8 +141,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = serving::options(&config, &policy, hint.as_ref())
         .cache_bytes(args.cache)
         .appending(args.appending);
-    let reader = Reader::open(args.source.clone(), options)
-        .map_err(|error| Fail::Input(error.to_string()))?;
+    let reader = Reader::open(args.source.clone(), options)?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     serving::note_cache(&engine, args.cache);
     let room = nbd::make_room(args.max_clients);
@@ -169,8 +168,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
         max_clients: args.max_clients,
         ..NbdSettings::default()
     };
-    let (server, stop) =
-        Server::bind(&listen, reader, settings).map_err(|error| Fail::Input(error.to_string()))?;
+    let (server, stop) = Server::bind(&listen, reader, settings)?;
     stop_on_signals(&stop)?;
     if let Some(address) = args
         .tcp
@@ -211,7 +209,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
 
 /// Begins to read a plan ahead.
 fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower, Fail> {
-    let opened = foreread_plan::text::open(plan).map_err(|error| Fail::Input(error.to_string()))?;
+    let opened = foreread_plan::text::open(plan)?;
     let names = [
         args.export.clone(),
         args.source.to_string(),
@@ -235,9 +233,7 @@ fn follow(plan: &Path, args: &ServeArgs, reader: &Reader) -> Result<PlanFollower
             "plan a recording of this source",
         ));
     };
-    let another = reader
-        .try_clone()
-        .map_err(|error| Fail::Input(error.to_string()))?;
+    let another = reader.try_clone()?;
     let started = PlanFollower::start(another, ranges, args.cache);
     started.map_err(|error| Fail::input("cannot follow the plan", error, "start it again"))
 }
@@ -289,8 +285,7 @@ fn tls(args: &ServeArgs) -> Result<Option<NbdTls>, Fail> {
             "a client without TLS shows no certificate; leave --tls out, or --tls-verify-peer",
         ));
     }
-    let tls =
-        NbdTls::load(dir, args.tls_verify_peer).map_err(|error| Fail::Input(error.to_string()))?;
+    let tls = NbdTls::load(dir, args.tls_verify_peer)?;
     Ok(Some(if args.tls == TlsMode::On {
         tls.allow_plain()
     } else {

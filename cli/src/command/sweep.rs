@@ -7,7 +7,6 @@
 //! need not wait for each other between two traces. Never: measures in this thread.
 
 use crate::args::values::size;
-use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
 use crate::policy_list;
@@ -17,7 +16,7 @@ use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread::{Options, Reader};
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{CompareError, CompareOn};
+use foreread_lab::compare::CompareOn;
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use foreread_os::open::read_small;
 use foreread_report::json;
@@ -136,14 +135,6 @@ struct Missing {
     key: CellKey,
 }
 
-struct Failed(Fail);
-
-impl From<CompareError> for Failed {
-    fn from(error: CompareError) -> Failed {
-        Failed(refused(error))
-    }
-}
-
 /// Measures what is missing and prints.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(args.json.as_ref(), &[])?;
@@ -172,16 +163,16 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
             let mut shared = shared[cell.input]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            shared.next().map_err(Failed)
+            shared.next()
         };
         let done = |cell: CellResult| {
-            keep(args.out.as_deref(), &cell).map_err(Failed)?;
+            keep(args.out.as_deref(), &cell)?;
             results.push(cell);
             measured += 1;
             bar.step(results.len() as u64, all as u64);
             Ok(())
         };
-        sweep::run(&cells, jobs(args), reads, done).map_err(|Failed(fail)| fail)?;
+        sweep::run(&cells, jobs(args), reads, done)?;
     }
     let key = |cell: &CellResult| {
         (
@@ -273,8 +264,7 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
 fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
     let name = SourceName::from(text.clone());
     if foreread::source::is_remote(&name) {
-        let source =
-            foreread::source::open(&name).map_err(|error| Fail::Input(error.to_string()))?;
+        let source = foreread::source::open(&name)?;
         return Ok((Requested::Remote(name), source.size()));
     }
     match reads::parse(Some(text))? {
@@ -310,8 +300,7 @@ fn fetched(name: &SourceName) -> Result<NamedTempFile, Fail> {
             "try again",
         )
     };
-    let reader = Reader::open(name.clone(), Options::default())
-        .map_err(|error| Fail::Input(error.to_string()))?;
+    let reader = Reader::open(name.clone(), Options::default())?;
     let mut file = NamedTempFile::new().map_err(|error| failed(&error))?;
     std::io::copy(&mut reader.cursor(), &mut file).map_err(|error| failed(&error))?;
     Ok(file)

@@ -75,13 +75,11 @@ fn info(args: &InfoArgs) -> Result<(), Fail> {
         && args.format.is_none()
         && foreread_plan::text::is_one(path)
     {
-        let plan =
-            foreread_plan::text::open(path).map_err(|error| Fail::Input(error.to_string()))?;
+        let plan = foreread_plan::text::open(path)?;
         let (text, in_json) = super::plan::info(&plan);
         return outputs.emit(|| text, || in_json, &[]);
     }
-    let info =
-        info::of(traces::open(&args.files, args.format.as_deref())?).map_err(traces::refused)?;
+    let info = info::of(traces::open(&args.files, args.format.as_deref())?)?;
     outputs.emit(|| trace_info::render(&info), || info.to_json(), &[])
 }
 

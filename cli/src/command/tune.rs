@@ -7,7 +7,6 @@
 //! Never: sets anything.
 
 use crate::args::values::size;
-use crate::compare_error::refused;
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
 use crate::progress::Bar;
@@ -17,16 +16,17 @@ use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_lab::compare::ComparePlan;
-use foreread_lab::explain::ExplainError;
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, Chosen, Storage, TuneError, TuneOptions};
+use foreread_lab::tune::{self, Chosen, Storage, TuneOptions};
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::read_small_text;
-use foreread_pagecache::program::{self, NotBegun};
+use foreread_pagecache::program;
 use foreread_report::json;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     };
     let tuned = {
         let mut bar = Bar::new();
-        tune::tune(&asked, &mut bar).map_err(broken)?
+        tune::tune(&asked, &mut bar)?
     };
     let style = Style {
         bold: out::may_style(),
@@ -206,9 +206,10 @@ fn record(
     let Ok(summary) = read_small_text(&summary, MAX_SUMMARY_BYTES) else {
         // It has said why on stderr.
         return Err(match status.code() {
-            Some(3) => Fail::Cannot(
-                "nothing was recorded, so there is nothing to tune; see the line before"
-                    .to_string(),
+            Some(3) => Fail::cannot(
+                "nothing was recorded, so there is nothing to tune",
+                "",
+                "see the line before",
             ),
             _ => Fail::input(
                 "nothing was recorded",
@@ -233,14 +234,14 @@ fn record(
     ))
 }
 
-fn cannot(error: &std::io::Error) -> Fail {
-    let refused = NotBegun::of(OsStr::new("foreread record"), error);
-    if matches!(refused, NotBegun::Refused(_)) {
-        return Fail::Cannot(refused.to_string());
+fn cannot(error: std::io::Error) -> Fail {
+    if error.kind() == ErrorKind::WouldBlock {
+        let refused = program::not_begun(OsStr::new("foreread record"), &error);
+        let kind = FailureKind::Cannot;
+        return Failure { kind, ..refused }.into();
     }
-    Fail::Cannot(format!(
-        "cannot record: {error}; record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it"
-    ))
+    let remedy = "record a trace by 'strace -f -ttt -T -y -o FILE CMD' and name it";
+    Fail::cannot("cannot record", error, remedy)
 }
 
 /// `foreread-CMD.frt` in this folder, or in that for temporary files where this one cannot be written; with a number where
@@ -290,12 +291,12 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
             by.store(signal, Ordering::Release);
         }
     })?;
-    let mut child = command.spawn().map_err(|error| cannot(&error))?;
+    let mut child = command.spawn().map_err(cannot)?;
     let status = signals.until_end(Some(child.id()), || child.wait());
     let ended_by = u8::try_from(ended_by.load(Ordering::Acquire))
         .ok()
         .filter(|signal| *signal != 0);
-    Ok((status.map_err(|error| cannot(&error))?, ended_by))
+    Ok((status.map_err(cannot)?, ended_by))
 }
 
 /// What `--on` names.
@@ -331,7 +332,7 @@ fn found(
     part: &Part<'_>,
     replay: Arc<Replay>,
 ) -> Result<(Storage, Option<Chosen>, Arc<Replay>), Fail> {
-    let found = tune::find(&replay).map_err(|error| Fail::Input(error.to_string()))?;
+    let found = tune::find(&replay)?;
     let all_there = replay
         .loaded
         .names
@@ -342,14 +343,4 @@ fn found(
         false => Arc::new(reads::ready_of(trace, part, Some(Arc::new(found.names)))?),
     };
     Ok((Storage::Probe(found.path), Some(found.chosen), replay))
-}
-
-fn broken(error: TuneError) -> Fail {
-    match error {
-        TuneError::Compare(error) | TuneError::Explain(ExplainError::Compare(error)) => {
-            refused(error)
-        }
-        TuneError::Explain(error) => Fail::Check(error.to_string()),
-        TuneError::Probe(error) => Fail::Input(error.to_string()),
-    }
 }

@@ -117,15 +117,13 @@ pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     }
     if filled.out_of_room {
         let what = format!("{} were not read", size_of(rest));
-        return Err(Fail::Check(format!(
-            "the memory is full: {what}; name fewer files, or allow more memory or --max"
-        )));
+        let remedy = "name fewer files, or allow more memory or --max";
+        return Err(Fail::check("the memory is full", what, remedy));
     }
     if left_out.is_empty() {
         Ok(())
     } else {
-        Err(Fail::Check(
-            "some files were left out: see above; check them".to_string(),
-        ))
+        let what = "some files were left out";
+        Err(Fail::check(what, "see above", "check them"))
     }
 }

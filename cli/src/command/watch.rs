@@ -11,7 +11,7 @@ use crate::out;
 use crate::source::{self, On};
 use foreread::source::SourceName;
 use foreread_attach::watch::{
-    AtEnd, Decision, Recording, WatchError, WatchEvent, WatchOptions, WatchedDisk, watch,
+    AtEnd, Decision, Recording, WatchEvent, WatchOptions, WatchedDisk, watch,
 };
 use foreread_lab::tune::MIN_GAIN;
 use foreread_os::threads;
@@ -94,7 +94,7 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
         ));
     }
     let options = WatchOptions {
-        disk: WatchedDisk::find(&args.device).map_err(refused)?,
+        disk: WatchedDisk::find(&args.device)?,
         every: args.every,
         length: args.length,
         min_gain: args.min_gain,
@@ -112,7 +112,7 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
             .forever()
             .for_each(|_| to.send(()).unwrap_or_default())
     };
-    threads::spawn("foreread-signals", wait).map_err(|error| Fail::Input(error.to_string()))?;
+    threads::spawn("foreread-signals", wait).map_err(Fail::of)?;
     let name = options.disk.name.clone();
     let mut closed = None;
     let done = watch(&options, &stop, |event| {
@@ -125,7 +125,7 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
         closed = out::print(line + "\n").err();
     });
     handle.close();
-    done.map_err(refused)?;
+    done?;
     closed.map_or(Ok(()), |fail| {
         if matches!(fail, Fail::Closed) {
             Ok(())
@@ -133,15 +133,6 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
             Err(fail)
         }
     })
-}
-
-fn refused(error: WatchError) -> Fail {
-    let text = error.to_string();
-    match error {
-        WatchError::Record(_) | WatchError::NotWritable(..) => Fail::Cannot(text),
-        WatchError::Gone(..) | WatchError::Broken => Fail::Check(text),
-        _ => Fail::Input(text),
-    }
 }
 
 /// What `--on` names.

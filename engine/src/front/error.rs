@@ -3,6 +3,7 @@
 //! Example: a server whose port is taken has the kind [`FrontErrorKind::Address`], the place `127.0.0.1:10809`, and the system's error
 //! as its source.
 
+use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
 
 /// What a caller can act on.
@@ -61,5 +62,15 @@ impl FrontError {
             source: Some(Box::new(error)),
             ..self
         }
+    }
+}
+
+impl From<FrontError> for Failure {
+    fn from(error: FrontError) -> Failure {
+        let kind = match error.kind {
+            FrontErrorKind::System => FailureKind::Cannot,
+            _ => FailureKind::Input,
+        };
+        Failure::of(kind, error)
     }
 }

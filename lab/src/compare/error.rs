@@ -2,7 +2,9 @@
 
 use crate::live;
 use foreread_core::policy::SpecError;
-use foreread_sim::device::custom::{FindError, ModelFileError};
+use foreread_os::failure::{Failure, FailureKind};
+use foreread_report::names;
+use foreread_sim::device::custom::FindError;
 
 /// Why a comparison could not be made: one line that says what, where and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +17,7 @@ pub enum CompareError {
     Model(SpecError),
     /// A file that is no model.
     #[error("{0}")]
-    ModelFile(ModelFileError),
+    ModelFile(Failure),
     /// A policy that does not fit the place.
     #[error("{0}")]
     Policy(SpecError),
@@ -86,6 +88,24 @@ impl From<FindError> for CompareError {
         match error {
             FindError::Name(error) => CompareError::Model(error),
             FindError::File(error) => CompareError::ModelFile(error),
+        }
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Failure {
+        match error {
+            CompareError::Workload(error) => {
+                names::refused("workload", &error, "foreread workloads")
+            }
+            CompareError::Model(error) => names::refused("model", &error, "foreread models"),
+            CompareError::Policy(error) => names::refused("policy", &error, "foreread policies"),
+            CompareError::ModelFile(error) => error,
+            CompareError::Live(error) => error.into(),
+            error @ (CompareError::Impossible { .. } | CompareError::Log(_)) => {
+                Failure::of(FailureKind::Check, error)
+            }
+            error => Failure::of(FailureKind::Input, error),
         }
     }
 }

@@ -18,6 +18,8 @@ use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
 use foreread_core::units::parse_size;
 use foreread_history::{parse_workload, peer};
+use foreread_os::failure::{Failure, FailureKind};
+use foreread_report::names;
 use foreread_report::progress::Progress;
 use foreread_sim::workload::Chosen;
 use std::sync::Arc;
@@ -56,6 +58,20 @@ pub enum VaryError {
     /// A comparison that cannot be made.
     #[error("{0}")]
     Compare(#[from] CompareError),
+}
+
+impl From<VaryError> for Failure {
+    fn from(error: VaryError) -> Failure {
+        match error {
+            VaryError::Key { key, known } => {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                names::unknown("parameter in --vary", &key, &known, "foreread workloads")
+            }
+            VaryError::Policy(error) => CompareError::Policy(error).into(),
+            VaryError::Compare(error) => error.into(),
+            error @ VaryError::Usage(_) => Failure::of(FailureKind::Input, error),
+        }
+    }
 }
 
 fn usage<T>(what: impl Into<String>) -> Result<T, VaryError> {

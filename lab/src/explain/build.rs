@@ -9,11 +9,12 @@ use super::recorded::Recorded;
 use super::share::Share;
 use super::streams::{MIN_READS, Shape, StreamSummary};
 use super::watcher::{Reasons, Watcher};
-use super::{AutoState, ExplainError, Explained, File, SCHEMA, Stream};
+use super::{AutoState, Explained, File, SCHEMA, Stream};
 use crate::compare::ComparePlan;
 use crate::compare::watched::Watched;
 use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
+use foreread_os::failure::Failure;
 use std::collections::BTreeMap;
 
 /// A stream, or what is left of an open description without its streams.
@@ -31,7 +32,7 @@ struct Part {
 pub(super) fn explained(
     plan: &ComparePlan,
     (looked, mut seen): (Watched, Watcher),
-) -> Result<Explained, ExplainError> {
+) -> Result<Explained, Failure> {
     seen.finish();
     let names = |file: usize| match &plan.replay {
         Some(replay) => replay.loaded.names.get(file).cloned().unwrap_or_default(),
@@ -44,13 +45,10 @@ pub(super) fn explained(
     let mut total = Share::default();
     seen.files.iter().for_each(|share| total.add(share));
     if let Some((counter, ours, machine)) = total.differs_from(&looked.result.stats) {
-        return Err(ExplainError::Sums {
-            policy: looked.policy.to_string(),
-            trace,
-            counter,
-            ours,
-            machine,
-        });
+        // No figure of it is to be trusted.
+        let why = format!("the files have {ours} {counter} in all, the machine counted {machine}");
+        let place = format!("{} on {trace}", looked.policy);
+        return Err(Failure::check("broken explanation", place, "please report it").because(why));
     }
     let mut files = files(&seen, &looked.policy, names);
     files.sort_by_key(|f| {

@@ -3,10 +3,11 @@
 //! The rows are those of `compare`: paired runs, Holm's correction. A difference is spoken of only where that test calls
 //! it one. Never: a limit as a choice.
 
-use super::{ExplainError, ExplainOptions, Explained, OTHER_RUNS};
+use super::{ExplainOptions, Explained, OTHER_RUNS};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Report, Row, RowKind};
+use foreread_os::failure::Failure;
 use foreread_report::{number, progress::Progress};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +46,7 @@ pub(super) fn add(
     explained: &mut Explained,
     asked: &ExplainOptions,
     progress: &mut dyn Progress,
-) -> Result<(), ExplainError> {
+) -> Result<(), Failure> {
     if asked.against.is_empty() {
         explained.verdict = alone(explained);
         return Ok(());

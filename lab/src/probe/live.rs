@@ -3,12 +3,14 @@
 //! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
 //! aligned and touched beforehand, so no read is split or copied. Never: writes, or leaves anything behind.
 
+use super::Spread;
 use super::grid::{ARENA_BYTES, Task};
 use super::measure::Slice;
+use super::measure::too_small;
 use super::virt::Offsets;
-use super::{ProbeError, Spread};
 use foreread::source::{FileSource, Source};
 use foreread::{Options, Reader};
+use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use std::io::IoSliceMut;
@@ -42,7 +44,7 @@ struct Lane {
 
 impl Live {
     /// Opens a file or block device, of which the first `most` bytes are to be read.
-    pub(super) fn open(path: &Path, most: u64) -> Result<Live, ProbeError> {
+    pub(super) fn open(path: &Path, most: u64) -> Result<Live, Failure> {
         let source = FileSource::open(path)?;
         let span = source.size().min(most);
         Ok(Live {
@@ -66,7 +68,7 @@ impl Live {
         task: Task,
         length: Duration,
         seed: u64,
-    ) -> Result<Slice, ProbeError> {
+    ) -> Result<Slice, Failure> {
         if self.arena.is_empty() {
             // Written to: a page of zeros would be found missing in the midst of a read.
             self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
@@ -102,9 +104,7 @@ impl Live {
                             .ok()
                             .map(|()| lane(source, buffer, next, length, Some(barrier)))
                     };
-                    threads.push(
-                        spawn_scoped(scope, "foreread-probe", work).map_err(ProbeError::Threads)?,
-                    );
+                    threads.push(spawn_scoped(scope, "foreread-probe", work).map_err(refused)?);
                     gates.push(gate);
                 }
                 gates
@@ -116,7 +116,7 @@ impl Live {
                 threads
                     .into_iter()
                     .filter_map(join)
-                    .collect::<Result<_, ProbeError>>()
+                    .collect::<Result<_, Failure>>()
             })?
         };
         let mut latency = latency_histogram();
@@ -135,7 +135,7 @@ impl Live {
     }
 
     /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
-    pub(super) fn host_ns_per_kib(&self) -> Result<Spread, ProbeError> {
+    pub(super) fn host_ns_per_kib(&self) -> Result<Spread, Failure> {
         let span = self.span.min(HIT_SPAN);
         let bytes = HIT_BYTES.min(span);
         let options = Options {
@@ -156,7 +156,7 @@ impl Live {
                 rounds.push(began.elapsed().as_nanos() as f64 * 1024.0 / got as f64);
             }
         }
-        Spread::of(&rounds).ok_or(ProbeError::Small { bytes: self.span })
+        Spread::of(&rounds).ok_or_else(|| too_small(self.span))
     }
 }
 
@@ -177,6 +177,10 @@ fn rate(lanes: &[Lane], bytes: u64) -> f64 {
     }
 }
 
+fn refused(error: std::io::Error) -> Failure {
+    Failure::of(FailureKind::Input, error)
+}
+
 /// One read to begin with, which does not count; then reads until the time is over.
 fn lane(
     source: &dyn Source,
@@ -184,7 +188,7 @@ fn lane(
     next: &(dyn Fn() -> u64 + Sync),
     length: Duration,
     barrier: Option<&Barrier>,
-) -> Result<Lane, ProbeError> {
+) -> Result<Lane, Failure> {
     let first = read(source, buffer, next());
     if let Some(barrier) = barrier {
         // Before any failure is looked at: the others wait here.
@@ -208,13 +212,20 @@ fn lane(
     })
 }
 
-fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), ProbeError> {
+fn read(source: &dyn Source, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
     let wanted = buffer.len();
-    let got = source.read_at(&mut [IoSliceMut::new(buffer)], offset)?;
+    let got = source
+        .read_at(&mut [IoSliceMut::new(buffer)], offset)
+        .map_err(|error| {
+            let remedy = "check the storage, or leave the file alone while it is measured";
+            Failure::input("reading the source", "", remedy).caused_by(error)
+        })?;
     if got == wanted {
         Ok(())
     } else {
-        Err(ProbeError::Short { offset })
+        let what = "the source became shorter while it was read, at offset";
+        let what = format!("{what} {offset}");
+        Err(Failure::input(what, "", "leave it alone and try again"))
     }
 }
 

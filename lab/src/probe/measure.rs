@@ -11,7 +11,8 @@
 
 use super::grid::{self, Task};
 use super::live::{Live, Watch};
-use super::{Pattern, Point, ProbeError, Spread, virt};
+use super::{Pattern, Point, Spread, virt};
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::rng::Rng;
@@ -65,7 +66,7 @@ impl Station {
         }
     }
 
-    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, ProbeError> {
+    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure> {
         match self {
             Station::Live(live) => live.slice(task, length, seed),
             Station::Model(preset, span) => Ok(virt::slice(preset, task, *span, seed)),
@@ -77,17 +78,21 @@ impl Station {
     }
 }
 
+/// There is too little to read.
+pub(super) fn too_small(bytes: u64) -> Failure {
+    let remedy = "name a source of 8192 bytes or more, best of 1 GiB";
+    Failure::input(format!("{bytes} bytes are too few to measure"), "", remedy)
+}
+
 /// Measures all points in about `seconds`.
 pub(super) fn measure(
     station: &mut Station,
     seconds: f64,
     progress: &mut dyn Progress,
-) -> Result<Measured, ProbeError> {
+) -> Result<Measured, Failure> {
     let tasks = grid::tasks(station.span());
     if tasks.is_empty() {
-        return Err(ProbeError::Small {
-            bytes: station.span(),
-        });
+        return Err(too_small(station.span()));
     }
     let rounds_most = if station.is_virtual() {
         ROUNDS

@@ -2,9 +2,10 @@
 //!
 //! Never: prints, or writes a file.
 
-use super::measure::{Measured, ROUNDS, Station, measure};
-use super::{Fit, Point, Probe, ProbeError, SCHEMA, Spread, advice, fit, live, settings};
+use super::measure::{Measured, ROUNDS, Station, measure, too_small};
+use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live, settings};
 use foreread::source::Source;
+use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::{number, progress::Progress};
@@ -51,11 +52,8 @@ pub struct ProbeOutcome {
 /// Probes.
 ///
 /// # Errors
-/// See [`ProbeError`].
-pub fn probe(
-    asked: &ProbeOptions,
-    progress: &mut dyn Progress,
-) -> Result<ProbeOutcome, ProbeError> {
+/// The source cannot be opened or read, is too small, or would answer from the page cache.
+pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, Failure> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);
     let mut station = match &asked.source {
         ProbeTarget::File(path) => Station::Live(live::Live::open(path, most)?),
@@ -96,13 +94,13 @@ struct About {
 }
 
 impl About {
-    fn of(asked: &ProbeOptions, station: &Station) -> Result<About, ProbeError> {
+    fn of(asked: &ProbeOptions, station: &Station) -> Result<About, Failure> {
         match (&asked.source, station) {
             (ProbeTarget::File(path), Station::Live(live)) => {
                 let direct = live.source().is_direct();
                 let source = format!("file:{}", path.display());
                 if !direct && !asked.buffered {
-                    return Err(ProbeError::Cached { place: source });
+                    return Err(cached(&source));
                 }
                 let mut notes = Vec::new();
                 if !direct {
@@ -136,11 +134,20 @@ impl About {
                 disk: None,
                 notes: Vec::new(),
             }),
-            (ProbeTarget::File(path), Station::Model(..)) => Err(ProbeError::Cached {
-                place: path.display().to_string(),
-            }),
+            (ProbeTarget::File(path), Station::Model(..)) => {
+                Err(cached(&path.display().to_string()))
+            }
         }
     }
+}
+
+/// The page cache would be measured.
+fn cached(place: &str) -> Failure {
+    let why =
+        "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";
+    let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
+                  the cache";
+    Failure::input(place, why, remedy)
 }
 
 fn found(
@@ -149,7 +156,7 @@ fn found(
     about: About,
     measured: Measured,
     host: Spread,
-) -> Result<ProbeOutcome, ProbeError> {
+) -> Result<ProbeOutcome, Failure> {
     let Measured {
         mut points,
         in_parts,
@@ -157,9 +164,7 @@ fn found(
         left_out,
     } = measured;
     let is_model = matches!(asked.source, ProbeTarget::Model(_));
-    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or(ProbeError::Small {
-        bytes: station.span(),
-    })?;
+    let (shape, mut fit) = fit::fit(&points, in_parts).ok_or_else(|| too_small(station.span()))?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);
     let notes = [about.notes, notes(&points, noise, left_out)].concat();

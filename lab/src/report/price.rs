@@ -6,6 +6,7 @@
 //! Never: a currency but the US dollar, tiers, minimum charges or the price of storing.
 
 use foreread_core::notation;
+use foreread_os::failure::Failure;
 use serde::{Deserialize, Serialize};
 
 const REQUESTS_PER_UNIT: f64 = 1e6;
@@ -51,20 +52,12 @@ const LIST_PRICES: &[ListPrice] = &[
     },
 ];
 
-/// Why a price could not be read: what is wrong, and what can be written instead.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{what}; write requests=USD,gb=USD (a million requests, 10^9 bytes) or {known}")]
-pub struct PriceError {
-    what: String,
-    known: String,
-}
-
 impl Price {
     /// Reads `requests=USD,gb=USD`, either of them alone, or the name of a list price.
     ///
     /// # Errors
     /// An unknown name or key, a key twice, a value that is not a number from 0 to 10^9.
-    pub fn parse(text: &str) -> Result<Price, PriceError> {
+    pub fn parse(text: &str) -> Result<Price, Failure> {
         if let Some(list) = LIST_PRICES.iter().find(|p| p.name == text) {
             return Ok(Price {
                 name: list.name.to_string(),
@@ -73,16 +66,12 @@ impl Price {
                 origin: list.origin.to_string(),
             });
         }
-        let known = || {
-            LIST_PRICES
-                .iter()
-                .map(|p| p.name)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let refuse = |what: String| PriceError {
-            what,
-            known: known(),
+        let refuse = |what: String| {
+            let known: Vec<&str> = LIST_PRICES.iter().map(|p| p.name).collect();
+            let known = known.join(", ");
+            let remedy =
+                format!("write requests=USD,gb=USD (a million requests, 10^9 bytes) or {known}");
+            Failure::input(what, "", remedy)
         };
         if text.split(',').any(|part| part.trim().is_empty()) {
             return Err(refuse("no price is given".into()));

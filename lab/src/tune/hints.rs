@@ -5,13 +5,14 @@
 //! kernel's maximum for that descriptor). Both runs of a pair have the same random numbers. Never: a hint for a file that is hinted
 //! already in the trace: its author knew better.
 
-use super::{Gain, MIN_GAIN, TuneError};
+use super::{Gain, MIN_GAIN};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::explain;
 use crate::replay::Mode;
 use crate::report::{Judge, PolicyRuns, Table};
 use foreread_core::event::Advice;
 use foreread_core::policy::PolicyDraft;
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::stats::{Summary, holm, paired_t_test, ratio, ratio_ci95};
 use foreread_sim::workload::{Request, Workload};
@@ -35,7 +36,7 @@ pub(super) fn best(
     plan: &ComparePlan,
     today: &str,
     progress: &mut dyn Progress,
-) -> Result<(Option<Gain>, Vec<String>), TuneError> {
+) -> Result<(Option<Gain>, Vec<String>), Failure> {
     let Some(replay) = &plan.replay else {
         return Ok((None, Vec::new()));
     };
@@ -48,25 +49,24 @@ pub(super) fn best(
         against: Vec::new(),
     };
     let explained = explain::explain(&asked, progress)?;
-    let rows = |workload: Workload,
-                progress: &mut dyn Progress|
-     -> Result<Option<PolicyRuns>, TuneError> {
-        let replay = Arc::new(crate::replay::Replay {
-            workload,
-            ..(**replay).clone()
-        });
-        let plan = ComparePlan {
-            replay: Some(replay),
-            policies: vec![policy.clone()],
-            oracle: OracleRow::Usual,
-            ..plan.clone()
+    let rows =
+        |workload: Workload, progress: &mut dyn Progress| -> Result<Option<PolicyRuns>, Failure> {
+            let replay = Arc::new(crate::replay::Replay {
+                workload,
+                ..(**replay).clone()
+            });
+            let plan = ComparePlan {
+                replay: Some(replay),
+                policies: vec![policy.clone()],
+                oracle: OracleRow::Usual,
+                ..plan.clone()
+            };
+            let tables: Vec<Table> = compare::run(&plan, progress)?;
+            Ok(tables
+                .into_iter()
+                .flat_map(|t| t.policies)
+                .find(|row| row.policy == today))
         };
-        let tables: Vec<Table> = compare::run(&plan, progress)?;
-        Ok(tables
-            .into_iter()
-            .flat_map(|t| t.policies)
-            .find(|row| row.policy == today))
-    };
     let by = if replay.mode == Mode::Open {
         Judge::Latency
     } else {

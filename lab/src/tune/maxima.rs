@@ -4,10 +4,11 @@
 //! 32 KiB, 128 KiB, 512 KiB, 2 MiB and 8 MiB the best that gains is 2 MiB, and the mean time of each is given beside it.
 
 use super::candidates::{self, Candidate, Choice};
-use super::{Gain, TuneError, choose};
+use super::{Gain, choose};
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::replay::Replay;
 use crate::report::Report;
+use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub fn maxima(
     today_bytes: u64,
     also: u64,
     progress: &mut dyn Progress,
-) -> Result<Maxima, TuneError> {
+) -> Result<Maxima, Failure> {
     let mut candidates = candidates::all(today_bytes, Some(also).filter(|also| *also > 0));
     candidates.retain(|candidate| matches!(candidate.choice, Choice::Kernel { .. }));
     let plan = ComparePlan {

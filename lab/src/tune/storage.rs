@@ -13,6 +13,7 @@
 
 use crate::replay::Replay;
 use foreread::source::FileSource;
+use foreread_os::failure::Failure;
 use foreread_os::host::devices::Device;
 use foreread_os::host::{DeviceNumber, Host};
 use serde::{Deserialize, Serialize};
@@ -26,16 +27,6 @@ pub const MIN_BYTES: u64 = 8 << 20;
 const LARGE_BYTES: u64 = 256 << 20;
 /// Entries of folders that are looked at for a large file: a second on a slow disk.
 const MAX_ENTRIES: usize = 20_000;
-
-/// No file of the trace is here, or there is nothing to measure on their disk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{what}: {trace}; name the storage: --on PATH of a large file or a block device there, or --on model:NAME"
-)]
-pub struct NoStorage {
-    what: String,
-    trace: String,
-}
 
 /// The storage that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,10 +93,10 @@ struct Candidate {
 ///
 /// # Errors
 /// No file of it is here, or their disk has nothing that can be measured.
-pub fn find(replay: &Replay) -> Result<StorageFound, NoStorage> {
-    let error = |what: &str| NoStorage {
-        what: what.to_string(),
-        trace: replay.workload.name.clone(),
+pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
+    let error = |what: &str| {
+        let remedy = "name the storage: --on PATH of a large file or a block device there, or --on model:NAME";
+        Failure::input(what, &replay.workload.name, remedy)
     };
     let mut disks: BTreeMap<String, Candidate> = BTreeMap::new();
     let (host, mut not_here) = (Host::here(), OnDisk::default());

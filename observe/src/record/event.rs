@@ -3,8 +3,9 @@
 //! What an event means for a file or a descriptor is `foreread_trace::follow`'s to say.
 
 use super::blocks::BlockDevices;
+use crate::tracefs::Instance;
 use crate::tracefs::format::{EventFormat, Field};
-use crate::tracefs::{Instance, TracefsError};
+use foreread_os::failure::Failure;
 use foreread_trace::follow::call::{Call, ENTRIES};
 use foreread_trace::follow::event::{Event, FileKey, What};
 
@@ -128,7 +129,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The kernel refuses an event.
-    pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, TracefsError> {
+    pub fn enable(instance: &Instance, decisions: bool) -> Result<Decoder, Failure> {
         let mut decoder = Decoder {
             blocks: BlockDevices::of_machine(),
             ..Decoder::default()

@@ -14,11 +14,12 @@ use super::names::Finder;
 use super::processes::{
     before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
 };
-use super::{Before, Capture, RecordError, SwitchedOff};
+use super::{Before, Capture, SwitchedOff, refused};
 use crate::tracefs::{self, Instance, now_ns};
+use foreread_os::failure::Failure;
 use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
-use foreread_pagecache::program::{self, NotBegun};
+use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -79,7 +80,7 @@ pub struct ActiveRecording {
     stop: Arc<OwnedFd>,
     /// The end has begun: from now on recording may be off.
     ending: Arc<AtomicBool>,
-    drain: JoinHandle<Result<DrainedEvents, RecordError>>,
+    drain: JoinHandle<Result<DrainedEvents, Failure>>,
     finder: Finder,
     /// The thread that looks what is open, where names are looked for.
     namer: Option<Task<()>>,
@@ -94,13 +95,21 @@ pub struct ActiveRecording {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, a PID namespace.
-pub fn possible() -> Result<tracefs::Root, RecordError> {
+pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
-        return Err(RecordError::Kernel((*missing).to_string()));
+        return Err(Failure::cannot(
+            format!("this kernel has no tracepoint {missing}: it cannot be recorded here"),
+            "",
+            "",
+        ));
     }
     if !tracefs::knows_threads() {
-        return Err(RecordError::Namespace);
+        return Err(Failure::cannot(
+            "cannot record in a PID namespace",
+            "the kernel's tracepoints do not know the process ids that hold here",
+            "run it outside of the container, or with the host's (--pid=host)",
+        ));
     }
     Ok(root)
 }
@@ -109,7 +118,7 @@ pub fn possible() -> Result<tracefs::Root, RecordError> {
 ///
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, no such command or process.
-pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, RecordError> {
+pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, Failure> {
     let root = possible()?;
     let instance = Arc::new(Instance::create(&root)?);
     let per_cpu_kb = (asked.buffer_bytes / 1024 / instance.cpus().len().max(1) as u64).max(8);
@@ -122,9 +131,9 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, RecordError> {
         sized.map_or_else(|_| size(), |sized| sized.join().expect("it does not panic"))?;
         decoder
     })?;
-    let spill = Spill::new(instance.raw()?, &asked.folder)?;
+    let spill = Spill::new(instance.raw()?, &asked.folder).map_err(refused)?;
     let began_ns = now_ns();
-    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(std::io::Error::from)?);
+    let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(refused)?);
     let (ending, full) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let devices = match &asked.target {
         Target::Devices(devices) => Some(devices.clone()),
@@ -132,7 +141,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, RecordError> {
     };
     let finder = Finder::default();
     let (looks, namer) = match devices.is_none() {
-        true => Some(namer(&finder)?).unzip(),
+        true => Some(namer(&finder).map_err(refused)?).unzip(),
         false => (None, None),
     };
     let drain = Drain {
@@ -146,7 +155,7 @@ pub fn start(asked: &RecordOptions) -> Result<ActiveRecording, RecordError> {
         looks,
         max_bytes: asked.max_event_bytes.unwrap_or(u64::MAX),
     };
-    let drain = threads::spawn("foreread-drain", move || drain.run())?;
+    let drain = threads::spawn("foreread-drain", move || drain.run()).map_err(refused)?;
     let begun = match begin(&instance, &asked.target) {
         Ok(begun) => begun,
         Err(error) => {
@@ -208,7 +217,7 @@ fn namer(finder: &Finder) -> std::io::Result<(SyncSender<Vec<u32>>, Task<()>)> {
 }
 
 impl Drain {
-    fn run(mut self) -> Result<DrainedEvents, RecordError> {
+    fn run(mut self) -> Result<DrainedEvents, Failure> {
         let mut off = None;
         let mut rest = (self.per_cpu_kb > FIRST_BUFFER_KB).then_some(self.per_cpu_kb);
         let mut growth = None;
@@ -225,13 +234,13 @@ impl Drain {
             } else if let Some(looks) = &self.looks {
                 let _ = looks.try_send(processes(&self.instance.followed()));
             }
-            self.spill.take()?;
+            self.spill.take().map_err(refused)?;
             if self.spill.bytes >= self.max_bytes && !self.full.swap(true, Ordering::SeqCst) {
                 self.ending.store(true, Ordering::SeqCst);
                 self.instance.set("tracing_on", "0")?;
             }
         }
-        self.spill.take()?;
+        self.spill.take().map_err(refused)?;
         growth.map_or(Ok(()), |growth| growth.join().expect("it does not panic"))?;
         let spent = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
@@ -268,7 +277,7 @@ struct RecordingStart {
     roots: Vec<PathBuf>,
 }
 
-fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, RecordError> {
+fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure> {
     match target {
         Target::Command(words) => {
             let mut roots: Vec<PathBuf> = words.iter().skip(1).map(PathBuf::from).collect();
@@ -280,7 +289,7 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, RecordE
             let mut command = program::command(&name);
             command.args(rest);
             let (thread, child) = instance.begin(command)?;
-            let child = child.map_err(|error| NotBegun::of(&name, &error))?;
+            let child = child.map_err(|error| program::not_begun(&name, &error))?;
             let mut before = vec![Before {
                 thread,
                 descriptors,
@@ -302,17 +311,21 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, RecordE
     }
 }
 
+fn no_process(pid: u32) -> Failure {
+    Failure::input("no such process", pid, "see 'ps'")
+}
+
 /// Follows a process that runs, with all that it has begun.
-fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, RecordError> {
+fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
     let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let joined = joined
         .and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok())
-        .ok_or(RecordError::Process(pid))?;
+        .ok_or_else(|| no_process(pid))?;
     let followed = follow_family(instance, pid)?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&family(pid));
     if followed.is_empty() {
-        return Err(RecordError::Process(pid));
+        return Err(no_process(pid));
     }
     unsure(&mut before);
     let roots = fs::read_link(format!("/proc/{pid}/cwd"))
@@ -329,7 +342,7 @@ fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, RecordError> {
 }
 
 /// Follows every process but this one. What this one reads would be events, which it reads, and so on.
-fn join_all(instance: &Instance) -> Result<RecordingStart, RecordError> {
+fn join_all(instance: &Instance) -> Result<RecordingStart, Failure> {
     let pid = std::process::id();
     instance.set("options/event-fork", "1")?;
     let own: Vec<String> = threads_of(pid).iter().map(u32::to_string).collect();
@@ -392,7 +405,7 @@ impl ActiveRecording {
     ///
     /// # Errors
     /// There was no room for the events.
-    pub fn finish(self) -> Result<Capture, RecordError> {
+    pub fn finish(self) -> Result<Capture, Failure> {
         let seconds = (now_ns() - self.began_ns) as f64 / 1e9;
         let off_now = switched_off(&self.instance, self.began_ns, &self.ending);
         self.ending.store(true, Ordering::SeqCst);
@@ -400,7 +413,7 @@ impl ActiveRecording {
         if off_now.is_none() {
             self.instance.set("tracing_on", "0")?;
         }
-        rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(std::io::Error::from)?;
+        rustix::io::write(&*self.stop, &1_u64.to_ne_bytes()).map_err(refused)?;
         let DrainedEvents {
             mut spill,
             off,
@@ -419,7 +432,7 @@ impl ActiveRecording {
         });
         // Without a thread the instance goes now, and what an event costs is not known.
         let ending = InstanceRemoval(ending.ok());
-        closed?;
+        closed.map_err(refused)?;
         let looked = self
             .namer
             .map_or(Some(()), |namer| namer.within(END_PATIENCE));
@@ -468,8 +481,8 @@ const ROUNDS: u32 = 8;
 
 /// What an event costs here, in nanoseconds: a call that does next to nothing (`lseek`) with its two events and without,
 /// the fastest round of each.
-fn cost_of_an_event(instance: &Instance) -> Result<f64, RecordError> {
-    let file = fs::File::open("/proc/self/stat")?;
+fn cost_of_an_event(instance: &Instance) -> Result<f64, Failure> {
+    let file = fs::File::open("/proc/self/stat").map_err(refused)?;
     let round = || -> std::io::Result<u64> {
         let begun = now_ns();
         for _ in 0..CALLS {
@@ -477,11 +490,11 @@ fn cost_of_an_event(instance: &Instance) -> Result<f64, RecordError> {
         }
         Ok(now_ns() - begun)
     };
-    let fastest = |on: &str| -> Result<u64, RecordError> {
+    let fastest = |on: &str| -> Result<u64, Failure> {
         instance.set("tracing_on", on)?;
         let mut best = u64::MAX;
         for _ in 0..ROUNDS {
-            best = best.min(round()?);
+            best = best.min(round().map_err(refused)?);
         }
         Ok(best)
     };

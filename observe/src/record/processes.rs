@@ -4,7 +4,8 @@
 
 use super::Before;
 use super::names::place_of_open;
-use crate::tracefs::{Instance, TracefsError};
+use crate::tracefs::Instance;
+use foreread_os::failure::Failure;
 use foreread_trace::follow::Inherited;
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
@@ -104,7 +105,7 @@ pub(super) fn family(pid: u32) -> Vec<u32> {
 /// Follows a process that runs, with all that it has begun. Gives the threads: none where it has ended.
 ///
 /// A child whose parent has ended before this look is not found.
-pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, TracefsError> {
+pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure> {
     let mut followed: Vec<u32> = Vec::new();
     // A child of a followed process is followed; others may have started during the look.
     loop {

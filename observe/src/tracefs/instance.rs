@@ -13,7 +13,8 @@
 
 use super::format::EventFormat;
 use super::guard::Guard;
-use super::{Root, TracefsError};
+use super::{Root, refused};
+use foreread_os::failure::Failure;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -48,7 +49,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn create(root: &Root) -> Result<Instance, TracefsError> {
+    pub fn create(root: &Root) -> Result<Instance, Failure> {
         let instance = Instance::create_without_clock(root)?;
         instance.set_clock()?;
         Ok(instance)
@@ -58,7 +59,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn set_clock(&self) -> Result<(), TracefsError> {
+    pub fn set_clock(&self) -> Result<(), Failure> {
         self.set("trace_clock", "mono")
     }
 
@@ -66,7 +67,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn create_without_clock(root: &Root) -> Result<Instance, TracefsError> {
+    pub fn create_without_clock(root: &Root) -> Result<Instance, Failure> {
         let instances = root.path().join("instances");
         remove_stale(&instances);
         let mut made = None;
@@ -80,8 +81,7 @@ impl Instance {
             );
             let path = instances.join(&name);
             let locked = make(&path);
-            let refused =
-                |error| TracefsError::io("cannot make an instance of tracefs", &path, &error);
+            let refused = |error| refused("cannot make an instance of tracefs", &path, error);
             if let Some(lock) = locked.map_err(refused)? {
                 made = Some(Instance {
                     path,
@@ -93,7 +93,7 @@ impl Instance {
         }
         let instance = made.ok_or_else(|| {
             let remedy = "end the other programs that make and remove instances";
-            TracefsError::new(
+            Failure::cannot(
                 "each instance of tracefs was removed at once",
                 instances.display().to_string(),
                 remedy,
@@ -113,7 +113,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn set(&self, file: &str, value: &str) -> Result<(), TracefsError> {
+    pub fn set(&self, file: &str, value: &str) -> Result<(), Failure> {
         write(&self.path.join(file), value)
     }
 
@@ -121,23 +121,23 @@ impl Instance {
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub fn get(&self, file: &str) -> Result<String, TracefsError> {
+    pub fn get(&self, file: &str) -> Result<String, Failure> {
         let path = self.path.join(file);
-        fs::read_to_string(&path).map_err(|error| TracefsError::io("cannot read", &path, &error))
+        fs::read_to_string(&path).map_err(|error| refused("cannot read", &path, error))
     }
 
     /// What an event looks like, such as `sched/sched_process_exec`; nothing where this kernel does not have it.
     ///
     /// # Errors
     /// Its form is not understood.
-    pub fn format(&self, event: &str) -> Result<Option<EventFormat>, TracefsError> {
+    pub fn format(&self, event: &str) -> Result<Option<EventFormat>, Failure> {
         let Ok(text) = fs::read_to_string(self.path.join("events").join(event).join("format"))
         else {
             return Ok(None);
         };
         EventFormat::parse(&text).map(Some).ok_or_else(|| {
             let remedy = "this kernel is not known yet: please report it with this file";
-            TracefsError::new("the form of an event is not understood", event, remedy)
+            Failure::cannot("the form of an event is not understood", event, remedy)
         })
     }
 
@@ -150,7 +150,7 @@ impl Instance {
         &self,
         event: &str,
         filter: Option<&str>,
-    ) -> Result<Option<EventFormat>, TracefsError> {
+    ) -> Result<Option<EventFormat>, Failure> {
         let Some(format) = self.format(event)? else {
             return Ok(None);
         };
@@ -166,7 +166,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn follow(&self, threads: &[u32]) -> Result<(), TracefsError> {
+    pub fn follow(&self, threads: &[u32]) -> Result<(), Failure> {
         self.set("options/event-fork", "1")?;
         let list: Vec<String> = threads.iter().map(u32::to_string).collect();
         let path = self.path.join("set_event_pid");
@@ -175,7 +175,7 @@ impl Instance {
             .write(true)
             .open(&path)
             .and_then(|mut f| f.write_all(list.join(" ").as_bytes()));
-        done.map_err(|error| TracefsError::io("cannot follow", &path, &error))
+        done.map_err(|error| refused("cannot follow", &path, error))
     }
 
     /// Begins a command that is followed from its first instruction on, without a process between: a thread of ours follows itself and
@@ -183,11 +183,8 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses to follow.
-    pub fn begin(
-        &self,
-        mut command: Command,
-    ) -> Result<(u32, std::io::Result<Child>), TracefsError> {
-        let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), TracefsError> {
+    pub fn begin(&self, mut command: Command) -> Result<(u32, std::io::Result<Child>), Failure> {
+        let follow_and_begin = || -> Result<(u32, std::io::Result<Child>), Failure> {
             let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             self.follow(&[thread])?;
             self.set("tracing_on", "1")?;
@@ -196,9 +193,8 @@ impl Instance {
         std::thread::scope(|scope| {
             let thread =
                 foreread_os::threads::spawn_scoped(scope, "foreread-begin", follow_and_begin);
-            let thread = thread.map_err(|error| {
-                TracefsError::io("cannot begin the command", &self.path, &error)
-            })?;
+            let thread =
+                thread.map_err(|error| refused("cannot begin the command", &self.path, error))?;
             thread.join().expect("it does not panic")
         })
     }
@@ -216,7 +212,7 @@ impl Instance {
     ///
     /// # Errors
     /// One cannot be opened.
-    pub fn raw(&self) -> Result<Vec<File>, TracefsError> {
+    pub fn raw(&self) -> Result<Vec<File>, Failure> {
         let open = |cpu: u32| {
             let path = self.path.join(format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
             let flags = rustix::fs::OFlags::RDONLY
@@ -224,7 +220,7 @@ impl Instance {
                 | rustix::fs::OFlags::CLOEXEC;
             rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
                 .map(File::from)
-                .map_err(|error| TracefsError::io("cannot read the events", &path, &error.into()))
+                .map_err(|error| refused("cannot read the events", &path, error.into()))
         };
         self.cpus().into_iter().map(open).collect()
     }
@@ -282,7 +278,7 @@ impl Instance {
     ///
     /// # Errors
     /// The kernel refuses it.
-    pub fn stop(&self) -> Result<(), TracefsError> {
+    pub fn stop(&self) -> Result<(), Failure> {
         self.set("tracing_on", "0")?;
         self.set("events/enable", "0")
     }
@@ -311,13 +307,13 @@ impl Drop for Instance {
     }
 }
 
-fn write(path: &Path, value: &str) -> Result<(), TracefsError> {
+fn write(path: &Path, value: &str) -> Result<(), Failure> {
     let done = OpenOptions::new()
         .write(true)
         .truncate(true)
         .open(path)
         .and_then(|mut f| f.write_all(value.as_bytes()));
-    done.map_err(|error| TracefsError::io(&format!("cannot write '{value}'"), path, &error))
+    done.map_err(|error| refused(&format!("cannot write '{value}'"), path, error))
 }
 
 fn parse_stats(text: &str) -> Stats {

@@ -20,6 +20,7 @@ pub use file::{ArrayFile, DiskFile, FitFile, LanesFile, ModelFile, Pattern, Poin
 
 use super::presets::{self, Preset};
 use foreread_core::policy::SpecError;
+use foreread_os::failure::Failure;
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -32,25 +33,15 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How the name of a model says that it is a file.
 const SUFFIX: &str = ".toml";
 
-/// Why a model file was refused: one line that says what, where and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad model file: {place}: {why}; {remedy}")]
-pub struct ModelFileError {
-    /// The file, and the key or line in it.
-    pub place: String,
-    pub why: String,
-    pub remedy: String,
-}
-
 /// Why there is no such model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum FindError {
     /// A name that no preset has.
     #[error("{0}")]
     Name(SpecError),
     /// A file that is none.
     #[error("{0}")]
-    File(#[from] ModelFileError),
+    File(#[from] Failure),
 }
 
 /// Files that were read: each once, so that everyone in this process means the same figures by a name, and the memory
@@ -71,12 +62,8 @@ pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     Ok(preset)
 }
 
-pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
-    let refuse = |why: String, remedy: &str| ModelFileError {
-        place: path.display().to_string(),
-        why,
-        remedy: remedy.to_string(),
-    };
+pub fn load(path: &Path) -> Result<ModelFile, Failure> {
+    let refuse = |why: String, remedy: &str| bad(path.display(), why, remedy);
     let text = foreread_os::open::read_small_text(path, MAX_FILE_BYTES).map_err(|error| {
         let is_another = [
             ErrorKind::InvalidInput,
@@ -97,7 +84,7 @@ pub fn load(path: &Path) -> Result<ModelFile, ModelFileError> {
 }
 
 /// Reads the text of a model file; `place` names it in errors.
-pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
+pub fn parse(text: &str, place: &str) -> Result<ModelFile, Failure> {
     let file: ModelFile = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start.min(text.len()));
         let line = text.as_bytes()[..at]
@@ -110,18 +97,24 @@ pub fn parse(text: &str, place: &str) -> Result<ModelFile, ModelFileError> {
         } else {
             format!(" '{}'", shorten(written))
         };
-        ModelFileError {
-            place: format!("{place}: line {}{written}", line + 1),
-            why: shorten(&error.message().replace('\n', ", ")),
-            remedy: "mend that line; 'foreread models --toml NAME' prints a good file".to_string(),
-        }
+        bad(
+            format!("{place}: line {}{written}", line + 1),
+            shorten(&error.message().replace('\n', ", ")),
+            "mend that line; 'foreread models --toml NAME' prints a good file",
+        )
     })?;
-    file.check().map_err(|(key, why)| ModelFileError {
-        place: format!("{place}: {key}"),
-        why,
-        remedy: "mend that key; 'foreread models --toml NAME' prints a good file".to_string(),
+    file.check().map_err(|(key, why)| {
+        bad(
+            format!("{place}: {key}"),
+            why,
+            "mend that key; 'foreread models --toml NAME' prints a good file",
+        )
     })?;
     Ok(file)
+}
+
+fn bad(place: impl std::fmt::Display, why: String, remedy: &str) -> Failure {
+    Failure::input("bad model file", place, remedy).because(why)
 }
 
 /// The longest piece of a hostile file that is repeated.

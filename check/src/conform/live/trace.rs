@@ -5,7 +5,8 @@
 //! ```
 
 use super::{LiveError, RETRY};
-use foreread_observe::tracefs::{self, Instance, Root, TracefsError};
+use foreread_observe::tracefs::{self, Instance, Root};
+use foreread_os::failure::Failure;
 use foreread_os::host::DeviceNumber;
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -132,8 +133,12 @@ fn heard_at(root: &Path) -> Heard {
     }
 }
 
-fn refused(error: TracefsError) -> LiveError {
-    LiveError::Cannot(format!("{} ({}); {RETRY}", error.what, error.place))
+fn refused(error: Failure) -> LiveError {
+    let place = match error.why.as_str() {
+        "" => error.place,
+        why => format!("{}: {why}", error.place),
+    };
+    LiveError::Cannot(format!("{} ({place}); {RETRY}", error.what))
 }
 
 #[cfg(test)]

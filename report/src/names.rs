@@ -2,8 +2,8 @@
 //!
 //! Never: guesses for the user. The command ends; only the message helps.
 
-use crate::fail::Fail;
 use foreread_core::policy::SpecError;
+use foreread_os::failure::Failure;
 
 /// From this likeness on a name may have been meant: two letters of five swapped are 0.7, one of three wrong is 0.6.
 const LIKE: f64 = 0.6;
@@ -43,44 +43,46 @@ fn likeness(name: &str, known: &str) -> f64 {
 }
 
 /// `unknown KIND: 'NAME'; nearest: ...; 'COMMAND' lists them`.
-pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Fail {
+pub fn unknown(kind: &str, name: &str, known: &[&str], command: &str) -> Failure {
     let near = nearest(name, known);
     let near = if near.is_empty() {
         String::new()
     } else {
         format!("nearest: {}; ", near.join(", "))
     };
-    Fail::Input(format!(
-        "unknown {kind}: '{name}'; {near}'{command}' lists them"
-    ))
+    Failure::input(
+        format!("unknown {kind}"),
+        format!("'{name}'"),
+        format!("{near}'{command}' lists them"),
+    )
 }
 
 /// The message for a `NAME:key=value,...` of this kind that was refused. `command` lists names, keys and ranges.
-pub fn refused(kind: &str, error: &SpecError, command: &str) -> Fail {
+pub fn refused(kind: &str, error: &SpecError, command: &str) -> Failure {
     match error {
         SpecError::UnknownName { name, known } => unknown(kind, name, known, command),
         SpecError::UnknownKey { name, key, known } if known.is_empty() => {
             let place = format!("'{key}' of {kind} '{name}', which has none");
-            Fail::input(
+            Failure::input(
                 "unknown parameter",
                 place,
-                &format!("'{command}' lists them"),
+                format!("'{command}' lists them"),
             )
         }
         SpecError::UnknownKey { name, key, known } => {
             unknown(&format!("parameter of {name}"), key, known, command)
         }
-        SpecError::Syntax(_) => Fail::input(
-            &format!("bad {kind}"),
+        SpecError::Syntax(_) => Failure::input(
+            format!("bad {kind}"),
             error,
             "write NAME:key=value,key=value",
         ),
-        SpecError::Value { .. } => Fail::input(
-            &format!("bad {kind}"),
+        SpecError::Value { .. } => Failure::input(
+            format!("bad {kind}"),
             error,
-            &format!("'{command}' lists the ranges"),
+            format!("'{command}' lists the ranges"),
         ),
-        _ => Fail::Input(format!("bad {kind}: {error}")),
+        _ => Failure::input(format!("bad {kind}"), error, ""),
     }
 }
 

@@ -1,0 +1,167 @@
+//! An error as a command shows it: its kind, what failed, where, why, what to do about it, and the error behind it.
+//!
+//! ```text
+//!   bad model file: disk.toml, line 3: "fast" is not a number; write one from 0 to 1000
+//!   ── what ─────   ── place ───────   ── why ──────────────   ── remedy ────────────
+//! ```
+//! The crate that finds an error knows its kind; the command makes a line and an exit code of it, in one place. A part that is
+//! empty is left out.
+
+use std::error::Error;
+use std::fmt::{self, Display};
+use std::sync::Arc;
+
+/// What an error means to the user of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// What was asked for, or what was read, is wrong.
+    Input,
+    /// A check was made and failed, or a result is not to be trusted.
+    Check,
+    /// This machine, this user or this build cannot do it.
+    Cannot,
+    /// The user's command does not exist.
+    NoCommand,
+    /// The user's command exists and does not start.
+    CommandNotRun,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub kind: FailureKind,
+    /// What is wrong, in a few words or a sentence.
+    pub what: String,
+    pub place: String,
+    pub why: String,
+    /// What to do about it.
+    pub remedy: String,
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    pub fn new(
+        kind: FailureKind,
+        what: impl Into<String>,
+        place: impl Display,
+        remedy: impl Into<String>,
+    ) -> Failure {
+        Failure {
+            kind,
+            what: what.into(),
+            place: place.to_string(),
+            why: String::new(),
+            remedy: remedy.into(),
+            source: None,
+        }
+    }
+
+    pub fn input(
+        what: impl Into<String>,
+        place: impl Display,
+        remedy: impl Into<String>,
+    ) -> Failure {
+        Failure::new(FailureKind::Input, what, place, remedy)
+    }
+
+    pub fn check(
+        what: impl Into<String>,
+        place: impl Display,
+        remedy: impl Into<String>,
+    ) -> Failure {
+        Failure::new(FailureKind::Check, what, place, remedy)
+    }
+
+    pub fn cannot(
+        what: impl Into<String>,
+        place: impl Display,
+        remedy: impl Into<String>,
+    ) -> Failure {
+        Failure::new(FailureKind::Cannot, what, place, remedy)
+    }
+
+    /// An error whose text says all.
+    pub fn of(kind: FailureKind, error: impl Error + Send + Sync + 'static) -> Failure {
+        let line = Failure::new(kind, error.to_string(), "", "");
+        Failure {
+            source: Some(Arc::new(error)),
+            ..line
+        }
+    }
+
+    /// The user's command did not start.
+    #[must_use]
+    pub fn is_of_command(&self) -> bool {
+        matches!(
+            self.kind,
+            FailureKind::NoCommand | FailureKind::CommandNotRun
+        )
+    }
+
+    /// Puts a word before what is wrong.
+    #[must_use]
+    pub fn within(self, word: &str) -> Failure {
+        let what = format!("{word}: {}", self.what);
+        Failure { what, ..self }
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn because(self, why: impl Display) -> Failure {
+        let why = why.to_string();
+        Failure { why, ..self }
+    }
+
+    /// Says why, and keeps the error that says so.
+    #[must_use]
+    pub fn caused_by(self, error: impl Error + Send + Sync + 'static) -> Failure {
+        Failure {
+            why: error.to_string(),
+            source: Some(Arc::new(error)),
+            ..self
+        }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        let parts = [(": ", &self.place), (": ", &self.why), ("; ", &self.remedy)];
+        parts
+            .iter()
+            .filter(|(_, part)| !part.is_empty())
+            .try_for_each(|(before, part)| write!(f, "{before}{part}"))
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source
+            .as_ref()
+            .map(|source| &**source as &(dyn Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_parts_that_there_are() {
+        let whole = Failure::input("bad model file", "disk.toml", "check the path");
+        assert_eq!(
+            whole.to_string(),
+            "bad model file: disk.toml; check the path"
+        );
+        let error = std::io::Error::other("it is a folder");
+        let caused = whole.caused_by(error);
+        assert_eq!(
+            caused.to_string(),
+            "bad model file: disk.toml: it is a folder; check the path"
+        );
+        let source = caused.source().expect("the error behind it");
+        assert_eq!(source.to_string(), "it is a folder");
+        let sentence = Failure::of(FailureKind::Check, caused.clone());
+        assert_eq!(sentence.to_string(), caused.to_string());
+    }
+}
