@@ -8,7 +8,7 @@
 //!   C ──► null and range checks ──► foreread::Reader ──► value, or errno + foreread_error()
 //! ```
 
-use foreread::{Advice, Options, Reader};
+use foreread::{Advice, OpenError, Options, ReadError, Reader};
 use libc::{c_char, c_int, iovec, size_t, ssize_t};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -26,6 +26,19 @@ thread_local! {
 
 /// Why a call failed: errno and the line.
 struct Failure(c_int, String);
+
+/// Errno is the storage's own, or that of the kind (`foreread::ErrorKind::errno`).
+macro_rules! failure_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                Failure(error.errno(), error.to_string())
+            }
+        }
+    )*};
+}
+
+failure_from!(OpenError, ReadError);
 
 /// Runs a call. A panic is EIO.
 fn guarded<T>(failed: T, work: impl FnOnce() -> Result<T, Failure>) -> T {
@@ -107,7 +120,7 @@ pub unsafe extern "C" fn foreread_open(
         }
         Reader::open(source, options)
             .map(boxed)
-            .map_err(|error| Failure(error.errno(), error.to_string()))
+            .map_err(Failure::from)
     })
 }
 
@@ -120,9 +133,7 @@ pub unsafe extern "C" fn foreread_dup(from: *const Handle) -> *mut Handle {
     guarded(std::ptr::null_mut(), || {
         // SAFETY: as the caller vouches.
         let from = unsafe { reader(from) }?;
-        from.try_clone()
-            .map(boxed)
-            .map_err(|error| Failure(error.errno(), error.to_string()))
+        from.try_clone().map(boxed).map_err(Failure::from)
     })
 }
 
@@ -143,8 +154,7 @@ unsafe fn read(from: &Reader, buf: *mut u8, len: usize, offset: u64) -> Result<u
     // SAFETY: not NULL, `len` bytes as the header requires, used by no other thread during the call. C may not have set them;
     // they are bytes, of which every value is one, and they are only written here.
     let buf = unsafe { std::slice::from_raw_parts_mut(buf, len) };
-    from.read_at(buf, offset)
-        .map_err(|error| Failure(error.errno(), error.to_string()))
+    from.read_at(buf, offset).map_err(Failure::from)
 }
 
 /// See the header.
@@ -210,8 +220,7 @@ pub unsafe extern "C" fn foreread_preadv(
             slices.push(std::io::IoSliceMut::new(slice));
         }
         let got = from.read_vectored_at(&mut slices, offset);
-        got.map(|got| got as ssize_t)
-            .map_err(|error| Failure(error.errno(), error.to_string()))
+        got.map(|got| got as ssize_t).map_err(Failure::from)
     })
 }
 
@@ -268,8 +277,7 @@ pub unsafe extern "C" fn foreread_advise(
             }),
             _ => return Err(invalid("no such advice; see enum foreread_advice")),
         };
-        done.map(|()| 0)
-            .map_err(|error| Failure(error.errno(), error.to_string()))
+        done.map(|()| 0).map_err(Failure::from)
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Never: an error that a readahead met. Those are counted, not reported.
 
+use crate::error_kind::ErrorKind;
 use crate::source::{self, SourceError, SourceOpenError};
 use foreread_core::event::Error;
 use foreread_core::policy::SpecError;
@@ -91,21 +92,30 @@ fn refused_policy(error: &SpecError) -> String {
 }
 
 impl OpenError {
-    /// The error number.
+    /// What a caller can act on.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OpenError::Source(error) => error.kind(),
+            OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => {
+                ErrorKind::InvalidOption
+            }
+            OpenError::EventLog { .. } => ErrorKind::of_storage(self.errno()),
+            OpenError::TooLarge { .. } => ErrorKind::TooLarge,
+            OpenError::Limit { .. } => ErrorKind::TooManyReaders,
+            OpenError::Budget { .. } => ErrorKind::NoMemory,
+            OpenError::Changed { .. } => ErrorKind::Changed,
+            OpenError::Stopped => ErrorKind::Stopped,
+        }
+    }
+
+    /// The error number: the storage's own, or that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
-        use rustix::io::Errno;
         match self {
             OpenError::Source(error) => error.errno,
-            OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => {
-                Errno::INVAL.raw_os_error()
-            }
             OpenError::EventLog { error, .. } => error.raw_os_error().unwrap_or(source::EIO),
-            OpenError::TooLarge { .. } => Errno::FBIG.raw_os_error(),
-            OpenError::Limit { .. } => Errno::MFILE.raw_os_error(),
-            OpenError::Budget { .. } => Errno::NOMEM.raw_os_error(),
-            OpenError::Changed { .. } => source::ESTALE,
-            OpenError::Stopped => source::EIO,
+            _ => self.kind().errno(),
         }
     }
 }
@@ -185,14 +195,24 @@ impl ReadError {
         }
     }
 
-    /// The error number.
+    /// What a caller can act on.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            ReadError::Io { errno, .. } => ErrorKind::of_storage(*errno),
+            ReadError::Changed { .. } => ErrorKind::Changed,
+            ReadError::Short { .. } => ErrorKind::Storage,
+            ReadError::Limit { .. } => ErrorKind::TooManyReads,
+            ReadError::Stopped { .. } => ErrorKind::Stopped,
+        }
+    }
+
+    /// The error number: the storage's own, or that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             ReadError::Io { errno, .. } => *errno,
-            ReadError::Changed { .. } => source::ESTALE,
-            ReadError::Short { .. } | ReadError::Stopped { .. } => source::EIO,
-            ReadError::Limit { .. } => rustix::io::Errno::AGAIN.raw_os_error(),
+            _ => self.kind().errno(),
         }
     }
 }
@@ -231,14 +251,23 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// The error number.
+    /// What a caller can act on.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            WriteError::Io { errno, .. } => ErrorKind::of_storage(*errno),
+            WriteError::Changed { .. } => ErrorKind::Changed,
+            WriteError::Beyond { .. } => ErrorKind::BeyondEnd,
+            WriteError::Stopped => ErrorKind::Stopped,
+        }
+    }
+
+    /// The error number: the storage's own, or that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             WriteError::Io { errno, .. } => *errno,
-            WriteError::Changed { .. } => source::ESTALE,
-            WriteError::Beyond { .. } => rustix::io::Errno::NOSPC.raw_os_error(),
-            WriteError::Stopped => source::EIO,
+            _ => self.kind().errno(),
         }
     }
 }
@@ -270,3 +299,57 @@ into_failure!(
     SourceOpenError,
     SourceError
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_an_error_and_its_number() {
+        let stored = |kind: ErrorKind| {
+            let (errno, what) = (kind.errno(), String::new());
+            let error = SourceError::Io { errno, what };
+            (error.kind(), error.errno())
+        };
+        let opened = |error: OpenError| (error.kind(), error.errno());
+        let written = |error: WriteError| (error.kind(), error.errno());
+        let (offset, size) = (1, 1);
+        let place = Place {
+            offset,
+            len: 1,
+            source: String::new(),
+        };
+        let late = ReadError::Limit { place };
+        let budget = OpenError::Budget {
+            wanted: 2,
+            used: 0,
+            limit: 1,
+        };
+        let beyond = WriteError::Beyond {
+            offset,
+            len: 1,
+            size,
+        };
+        let errors = [
+            opened(OpenError::PageSize { bytes: 3 }),
+            stored(ErrorKind::Refused),
+            stored(ErrorKind::NotFound),
+            stored(ErrorKind::PermissionDenied),
+            stored(ErrorKind::ReadOnly),
+            stored(ErrorKind::Unsupported),
+            stored(ErrorKind::Changed),
+            stored(ErrorKind::Storage),
+            opened(OpenError::TooLarge { size }),
+            opened(OpenError::Limit { limit: 1 }),
+            (late.kind(), late.errno()),
+            opened(budget),
+            written(beyond),
+            written(WriteError::Stopped),
+        ];
+        let all: Vec<_> = ErrorKind::ALL
+            .iter()
+            .map(|kind| (*kind, kind.errno()))
+            .collect();
+        assert_eq!(errors.to_vec(), all);
+    }
+}

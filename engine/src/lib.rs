@@ -78,6 +78,7 @@ mod chunk;
 mod driver;
 mod engine;
 mod error;
+mod error_kind;
 pub mod eventlog;
 mod fork;
 pub mod front;
@@ -105,6 +106,7 @@ pub use chunk::MemoryMeter;
 pub use driver::{Gauges, StreamView};
 pub use engine::Engine;
 pub use error::{OpenError, Place, ReadError, WriteError};
+pub use error_kind::ErrorKind;
 pub use foreread_core::event::Advice;
 /// How to write a policy; see the example `custom_policy`.
 pub use foreread_core::policy;

@@ -30,6 +30,7 @@ mod queue;
 mod rbd;
 pub mod tree;
 
+use crate::error_kind::ErrorKind;
 use std::fmt;
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -345,19 +346,27 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// The error number for callers that speak in such.
+    /// What a caller can act on.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            SourceError::Io { errno, .. } => ErrorKind::of_storage(*errno),
+            SourceError::Short { .. } => ErrorKind::Storage,
+            SourceError::Changed { .. } => ErrorKind::Changed,
+        }
+    }
+
+    /// The error number: the storage's own, or that of the kind.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
             SourceError::Io { errno, .. } => *errno,
-            SourceError::Short { .. } => EIO,
-            SourceError::Changed { .. } => ESTALE,
+            _ => self.kind().errno(),
         }
     }
 }
 
 pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-pub(crate) const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
 
 /// The system's words for an error number, without the number.
 pub(crate) fn errno_text(errno: i32) -> String {
@@ -377,6 +386,14 @@ pub struct SourceOpenError {
     pub remedy: String,
     /// The error number.
     pub errno: i32,
+}
+
+impl SourceOpenError {
+    /// What a caller can act on.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::of_storage(self.errno)
+    }
 }
 
 /// One kind of source: how its names begin, how they are written, and the function that opens them.

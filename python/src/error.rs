@@ -2,7 +2,7 @@
 //!
 //! [`guarded`] keeps panics on this side: one is an `OSError` with EIO, not an exception that `except Exception` misses.
 
-use foreread::{OpenError, ReadError};
+use foreread::{ErrorKind, OpenError, ReadError};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,22 +31,51 @@ pub fn invalid(text: impl Into<String>) -> PyErr {
     PyValueError::new_err(text.into())
 }
 
+/// What an error becomes in Python.
+#[derive(Clone, Copy, PartialEq)]
+enum Exception {
+    /// `OSError`, of which Python makes a subclass by errno.
+    Os,
+    /// `ValueError`.
+    Value,
+}
+
+/// The exception of each kind of error. A kind without a row does not compile.
+const EXCEPTIONS: [(ErrorKind, Exception); ErrorKind::ALL.len()] = [
+    (ErrorKind::InvalidOption, Exception::Value),
+    (ErrorKind::Refused, Exception::Os),
+    (ErrorKind::NotFound, Exception::Os),
+    (ErrorKind::PermissionDenied, Exception::Os),
+    (ErrorKind::ReadOnly, Exception::Os),
+    (ErrorKind::Unsupported, Exception::Os),
+    (ErrorKind::Changed, Exception::Os),
+    (ErrorKind::Storage, Exception::Os),
+    (ErrorKind::TooLarge, Exception::Os),
+    (ErrorKind::TooManyReaders, Exception::Os),
+    (ErrorKind::TooManyReads, Exception::Os),
+    (ErrorKind::NoMemory, Exception::Os),
+    (ErrorKind::BeyondEnd, Exception::Os),
+    (ErrorKind::Stopped, Exception::Os),
+];
+
+fn raised(kind: ErrorKind, errno: i32, text: &str, name: &str) -> PyErr {
+    if EXCEPTIONS.contains(&(kind, Exception::Value)) {
+        invalid(text)
+    } else {
+        of_errno(errno, text, Some(name))
+    }
+}
+
 /// A source that could not be opened.
 pub fn of_open(error: &OpenError, name: &str) -> PyErr {
-    match error {
-        OpenError::Source(source) => of_errno(
-            source.errno,
-            &format!("{}; {}", source.why, source.remedy),
-            Some(&source.what.to_string()),
-        ),
-        OpenError::Policy(_) | OpenError::PageSize { .. } | OpenError::PolicyPage { .. } => {
-            invalid(error.to_string())
-        }
-        _ => of_errno(error.errno(), &error.to_string(), Some(name)),
+    if let OpenError::Source(source) = error {
+        let text = format!("{}; {}", source.why, source.remedy);
+        return raised(error.kind(), error.errno(), &text, &source.what.to_string());
     }
+    raised(error.kind(), error.errno(), &error.to_string(), name)
 }
 
 /// A read that failed.
 pub fn of_read(error: &ReadError, name: &str) -> PyErr {
-    of_errno(error.errno(), &error.to_string(), Some(name))
+    raised(error.kind(), error.errno(), &error.to_string(), name)
 }

@@ -5,6 +5,7 @@
 
 use foreread_os::failure::{Failure, FailureKind};
 use std::error::Error;
+use std::sync::Arc;
 
 /// What a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +72,9 @@ impl From<FrontError> for Failure {
             FrontErrorKind::System => FailureKind::Cannot,
             _ => FailureKind::Input,
         };
-        Failure::of(kind, error)
+        Failure {
+            source: error.source.map(Arc::from),
+            ..Failure::new(kind, error.what, error.place, error.remedy)
+        }
     }
 }
