@@ -99,7 +99,12 @@ impl Outputs {
             .chain(files)
             .find(|(_, taken)| **taken == path)
         {
-            let what = format!("--{other} and --{option} {}", path.display());
+            // What is recorded comes before what is said of it.
+            let (first, second) = match option {
+                "out" => (option, other),
+                _ => (other, option),
+            };
+            let what = format!("--{first} and --{second} {}", path.display());
             return Err(Fail::input("one file named twice", what, "name two"));
         }
         self.files.push((option, path));
@@ -222,4 +227,26 @@ fn refused(option: &str, path: &OsStr, why: impl std::fmt::Display) -> Fail {
         format!("--{option} {}: {why}", path.display()),
         "name another file",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fail::input_line;
+
+    #[test]
+    fn a_file_named_twice_is_refused_with_both_options() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("file").into_os_string();
+        for (option, both) in [("out", "--out and --json"), ("html", "--json and --html")] {
+            let line = input_line(Outputs::new(
+                Some(&file),
+                &[(option, Some(file.as_os_str()))],
+            ));
+            assert!(
+                line.starts_with(&format!("one file named twice: {both} ")),
+                "{line}"
+            );
+        }
+    }
 }
