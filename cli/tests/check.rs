@@ -50,6 +50,21 @@ fn the_program_beside_gets_the_words_and_gives_its_exit_code() {
 }
 
 #[test]
+fn a_program_of_another_version_is_named_with_both_versions() {
+    let own = env!("CARGO_PKG_VERSION");
+    for (theirs, warned) in [("0.0.7", true), (own, false)] {
+        let answers = format!("[ \"$1\" = --version ] && echo foreread-check {theirs} && exit");
+        let got = run(Some(&format!("{answers}\necho ran; exit 9")), &["bench"]);
+        assert_eq!(got.status.code(), Some(9), "{theirs}");
+        assert_eq!(String::from_utf8_lossy(&got.stdout), "ran\n");
+        let line = String::from_utf8_lossy(&got.stderr).into_owned();
+        assert_eq!(line.lines().count(), usize::from(warned), "{line}");
+        let both = format!("has version 0.0.7 and this foreread {own}: ");
+        assert_eq!(line.contains(&both), warned, "{line}");
+    }
+}
+
+#[test]
 fn without_it_the_error_says_how_to_get_it() {
     for (args, name) in [
         (&["reproduce", "all"][..], "reproduce"),

@@ -8,7 +8,7 @@
 //! Never: knows what its commands are.
 
 use crate::args::global;
-use crate::fail::Fail;
+use crate::fail::{Fail, note};
 use clap::ValueEnum;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_pagecache::program;
@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// What goes to `foreread-check`: everything behind the command's name.
 #[derive(Debug, clap::Args)]
@@ -54,6 +55,7 @@ fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
     let file = beside
         .as_deref()
         .map_or(OsStr::new(PROGRAM), Path::as_os_str);
+    warn_of_another_version(file);
     let error = program::command(file).args(words(name, args)).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => {
@@ -70,6 +72,27 @@ fn become_it(name: Option<&str>, args: &CheckArgs) -> Result<(), Fail> {
             Failure { kind, ..refused }.into()
         }
     })
+}
+
+/// What is proved holds for the version that proves it.
+fn warn_of_another_version(file: &OsStr) {
+    let mut asked = program::command(file);
+    let asked = asked
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    // One that does not start says so when it is run.
+    let Ok(answer) = asked.output() else { return };
+    let answer = String::from_utf8_lossy(&answer.stdout);
+    let own = env!("CARGO_PKG_VERSION");
+    if let Some(theirs) = answer.trim().strip_prefix(&format!("{PROGRAM} "))
+        && theirs != own
+    {
+        note(format!(
+            "{} has version {theirs} and this foreread {own}: its results are those of its version; install both from one source",
+            file.display()
+        ));
+    }
 }
 
 /// The file of that name in the folder of this program.
