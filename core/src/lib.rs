@@ -38,9 +38,9 @@
 #![warn(missing_docs)]
 extern crate alloc;
 
-pub mod cache;
+mod cache;
 pub mod event;
-pub mod files;
+mod files;
 pub mod machine;
 pub mod notation;
 pub mod policy;

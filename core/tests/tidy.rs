@@ -166,7 +166,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "observe/src",
         &words,
         "the kernel's events have their times",
-        &["observe/src/record/live.rs", "observe/src/recorder.rs"],
+        &["observe/src/record/active.rs", "observe/src/recorder.rs"],
     );
     forbid(
         "check/src",

@@ -1,6 +1,6 @@
 //! The event log: what a driver told its machine and what the machine answered, as text.
 //!
-//! [`replay`] feeds the events of a log to a fresh machine, which must answer the same. So a live run can be looked
+//! [`check_log`] feeds the events of a log to a fresh machine, which must answer the same. So a live run can be looked
 //! at again at leisure, and "what the simulator says is what the engine does" is checked instead of believed. Never:
 //! bytes of data, or the name of a file.
 //!
@@ -15,8 +15,8 @@
 //!   A serve 1 0 0 0 4096 last
 //! ```
 
+mod check;
 mod line;
-mod replay;
 
 use foreread_core::event::{Action, Event};
 use foreread_core::machine::Config;
@@ -24,8 +24,8 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::units::Nanos;
 use std::io::{self, BufWriter, Write};
 
+pub use check::{LogCheck, MAX_LINE_BYTES, ReplayError, check_log, check_log_among};
 pub use line::{LineError, TimedEvent, parse_action, parse_event, write_action, write_event};
-pub use replay::{MAX_LINE_BYTES, Replay, ReplayError, replay, replay_among};
 
 /// The first line of a log of this version.
 pub const HEADER: &str = "foreread-events 1";

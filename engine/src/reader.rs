@@ -194,7 +194,6 @@ impl Reader {
         .hinted()
     }
 
-    /// The first reader of a source.
     pub(crate) fn first(engine: Engine, source: Arc<dyn Source>) -> Result<Reader, OpenError> {
         if engine.appending() {
             source.allow_appends();

@@ -66,10 +66,10 @@ fn demand_goes_on_where_readahead_is_refused() {
     });
     let (begun, begins) = channel();
     let go_on = Arc::new(AtomicBool::new(false));
-    let gate = Arc::clone(&go_on);
+    let released = Arc::clone(&go_on);
     let hanging = Faulty::new(named(MIB), move |_| {
         let _ = begun.send(());
-        while !gate.load(Ordering::SeqCst) {
+        while !released.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
         FaultAction::Pass

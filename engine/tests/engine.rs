@@ -1,11 +1,11 @@
 //! Many sources behind one engine: they share the cache and its limits, never their bytes.
 
 use crate::common::{Rng, named, quiet, read_and_check, watch};
-use foreread::eventlog::replay;
+use foreread::eventlog::check_log;
 use foreread::source::{Alignment, Defaults, Mem, Source, SourceError};
 use foreread::{Advice, Engine, Options, ReadError};
 use foreread_testing::{
-    self as testing, FaultAction, Faulty, Gate, HangingSource, Method, QueuedSource,
+    self as testing, FaultAction, Faulty, HangingSource, Latch, Method, QueuedSource,
 };
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn threads_open_read_and_close_what_they_like() {
     engine.flush_event_log().expect("written");
     drop(engine);
     let text = std::io::BufReader::new(std::fs::File::open(log.path()).expect("the log"));
-    let done = replay(text).expect("identical");
+    let done = check_log(text).expect("identical");
     assert!(done.events > 1000, "{done:?}");
 }
 
@@ -259,25 +259,25 @@ fn no_source_call_holds_up_another_file() {
         let engine = Engine::new(small()).expect("an engine");
         let bytes = Arc::new(Mem::new(vec![1; HUNG_BYTES]));
         // Read by threads where it is their method that hangs.
-        let (source, gate): (Arc<dyn Source>, Arc<Gate>) = match method {
+        let (source, latch): (Arc<dyn Source>, Arc<Latch>) = match method {
             Method::ReadAt | Method::Stream => {
-                let (source, gate) =
+                let (source, latch) =
                     HangingSource::new(Arc::clone(&bytes), method == Method::Stream);
-                (Arc::new(source), gate)
+                (Arc::new(source), latch)
             }
             _ => {
-                let (source, gate) =
+                let (source, latch) =
                     HangingSource::new(QueuedSource::new(Arc::clone(&bytes), 1), false);
-                (Arc::new(source), gate)
+                (Arc::new(source), latch)
             }
         };
-        gate.hang(method);
+        latch.hang(method);
         std::thread::scope(|scope| {
             let (engine, bytes) = (&engine, &bytes);
             scope.spawn(move || call_everything(engine, source, bytes));
             // Nothing is interrupted where the thread that attends has ended before the reader is closed.
             let rare = method == Method::QueueInterrupt;
-            let held = gate.holds_within(Duration::from_secs(if rare { 1 } else { 20 }));
+            let held = latch.holds_within(Duration::from_secs(if rare { 1 } else { 20 }));
             assert!(held || rare, "{method:?} is never called");
             let (done, is_done) = channel();
             scope.spawn(move || {
@@ -285,7 +285,7 @@ fn no_source_call_holds_up_another_file() {
                 let _ = done.send(());
             });
             let read = is_done.recv_timeout(Duration::from_secs(20));
-            gate.release();
+            latch.release();
             assert!(
                 read.is_ok(),
                 "a source that hangs in {method:?} holds up the reader of another file"
@@ -300,17 +300,17 @@ fn no_source_call_holds_up_another_file() {
 fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
     watch();
     let engine = Engine::new(small()).expect("an engine");
-    let (source, gate) = HangingSource::new(of_version(4 << 20, 1), false);
+    let (source, latch) = HangingSource::new(of_version(4 << 20, 1), false);
     let hung = engine.open(Arc::new(source)).expect("opened");
-    gate.hang(Method::ReadAt);
+    latch.hang(Method::ReadAt);
     hung.advise(Advice::WillNeed, 0..2 << 20).expect("taken");
     let wait = |so: &dyn Fn() -> bool| {
         (0..20_000).any(|_| so() || (std::thread::sleep(Duration::from_millis(1)), false).1)
     };
     assert!(
-        wait(&|| gate.held() == 2),
+        wait(&|| latch.held() == 2),
         "{} of two workers hang",
-        gate.held()
+        latch.held()
     );
     std::thread::scope(|scope| {
         let (done, is_done) = channel();
@@ -338,7 +338,7 @@ fn a_source_that_keeps_every_worker_holds_up_readahead_and_tasks_alone() {
             .open(of_version(1 << 20, 9))
             .expect("opened");
         let elsewhere = pollster::block_on(other.read_at_async(&mut [0; 5000], 1000));
-        gate.release();
+        latch.release();
         assert_eq!(first, Ok(false), "threads read on");
         assert!(
             second.is_err(),

@@ -420,7 +420,7 @@ fn the_first_bytes_come_with_the_request_that_opens() {
         1,
         "{text}"
     );
-    foreread::eventlog::replay(text.as_bytes()).expect("identical");
+    foreread::eventlog::check_log(text.as_bytes()).expect("identical");
 }
 
 /// The first read of an object knows how far away its server is, since the request that opened it was answered: 31 times what it reads is
@@ -452,7 +452,7 @@ fn the_answer_to_the_request_that_opens_is_a_latency() {
         1,
         "once for a file: {text}"
     );
-    foreread::eventlog::replay(text.as_bytes()).expect("identical");
+    foreread::eventlog::check_log(text.as_bytes()).expect("identical");
 }
 
 /// Each deadline alone: the others are far away.

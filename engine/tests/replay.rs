@@ -3,7 +3,7 @@
 //! Never: a log that panics anything.
 
 use crate::common::{Rng, named};
-use foreread::eventlog::{self, Replay, ReplayError};
+use foreread::eventlog::{self, LogCheck, ReplayError};
 use foreread::{Advice, Options, Origin, Reader};
 use foreread_core::event::Event;
 use foreread_core::machine::Note;
@@ -76,8 +76,8 @@ fn live(seed: u64, log: &Path) -> (u64, u64) {
     (stats.demand_reads, stats.ra_ops)
 }
 
-fn replay(text: &[u8]) -> Result<Replay, ReplayError> {
-    eventlog::replay(text)
+fn check(text: &[u8]) -> Result<LogCheck, ReplayError> {
+    eventlog::check_log(text)
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn twenty_live_runs() {
         let log = dir.path().join(seed.to_string());
         let (r, a) = live(seed, &log);
         let text = std::fs::read(&log).expect("a log");
-        let done = replay(&text).unwrap_or_else(|error| panic!("run {seed}: {error}"));
+        let done = check(&text).unwrap_or_else(|error| panic!("run {seed}: {error}"));
         (reads, ahead, events, actions) = (
             reads + r,
             ahead + a,
@@ -131,7 +131,7 @@ fn an_ended_log_is_the_counters_of_its_moment() {
     drop(reader);
     let text = std::fs::read(&log).expect("a log");
     let (mut reads, mut served, mut ahead) = (0, 0, 0);
-    let done = eventlog::replay_among(
+    let done = eventlog::check_log_among(
         text.as_slice(),
         &[ALL],
         Some(&mut |event, notes| {
@@ -145,7 +145,7 @@ fn an_ended_log_is_the_counters_of_its_moment() {
             }
         }),
     );
-    assert_eq!(done.expect("identical"), replay(&text).expect("identical"));
+    assert_eq!(done.expect("identical"), check(&text).expect("identical"));
     assert_eq!(
         (reads, served, ahead),
         (
@@ -168,7 +168,7 @@ fn sample() -> String {
 fn a_touched_log_is_noticed() {
     crate::common::watch();
     let text = sample();
-    assert!(replay(text.as_bytes()).is_ok());
+    assert!(check(text.as_bytes()).is_ok());
     let lines: Vec<&str> = text.lines().collect();
     let at = |start: &str| {
         lines
@@ -181,7 +181,7 @@ fn a_touched_log_is_noticed() {
         lines[n] = new;
         lines.join("\n") + "\n"
     };
-    let differs = |text: String, line: usize| match replay(text.as_bytes()) {
+    let differs = |text: String, line: usize| match check(text.as_bytes()) {
         Err(ReplayError::Differs { line: l, .. }) => assert_eq!(l, line as u64 + 1),
         other => panic!("{other:?}"),
     };
@@ -203,7 +203,7 @@ fn a_touched_log_is_noticed() {
     let without = |n: usize| [&lines[..n], &lines[n + 1..]].concat().join("\n") + "\n";
     differs(without(n), n);
     differs(with(n, &format!("{}\n{}", lines[n], lines[n])), n + 1);
-    assert!(replay(without(at("A ") - 1).as_bytes()).is_err());
+    assert!(check(without(at("A ") - 1).as_bytes()).is_err());
     let ends = text
         .rfind("\nE ")
         .and_then(|e| text[..e].rfind("\nA submit"))
@@ -214,17 +214,17 @@ fn a_touched_log_is_noticed() {
     differs(cut, event);
     // In the middle of a line: a log that ends behind one may be whole.
     let half = text[..text.len() / 2].trim_end();
-    assert!(replay(half.as_bytes()).is_err());
+    assert!(check(half.as_bytes()).is_err());
     // Other limits, another policy: other decisions.
     assert!(
-        replay(
+        check(
             text.replacen("capacity_pages=", "capacity_pages=1", 1)
                 .as_bytes()
         )
         .is_err()
     );
     assert!(
-        replay(
+        check(
             text.replacen("policy linux-6.18:max=1048576", "policy none", 1)
                 .as_bytes()
         )
@@ -238,8 +238,8 @@ fn what_is_no_log_is_an_error_with_its_line() {
     let head = "foreread-events 1\nconfig page=4096 capacity_pages=100 max_fetch_bytes=4194304 max_in_flight=64 \
                 max_ahead_in_flight=16 max_piggyback_bytes=131072 keep_windows_apart=0\npolicy none\n";
     assert_eq!(
-        replay(head.as_bytes()).expect("a log without events"),
-        Replay::default()
+        check(head.as_bytes()).expect("a log without events"),
+        LogCheck::default()
     );
     let long = format!("{head}E 1 {}\n", "x".repeat(1 << 20));
     for (text, line) in [
@@ -259,14 +259,14 @@ fn what_is_no_log_is_an_error_with_its_line() {
         (format!("{head}E 1 open 0 4000000000 10\n"), 4),
         (long, 4),
     ] {
-        let error = replay(text.as_bytes()).expect_err("no log");
+        let error = check(text.as_bytes()).expect_err("no log");
         let said = error.to_string();
         assert!(
             said.starts_with(&format!("line {line}: ")) && !said.contains('\n') && said.len() < 400,
             "{said}"
         );
     }
-    let error = replay(&[head.as_bytes(), b"E 1 \xff\n"].concat()).expect_err("not text");
+    let error = check(&[head.as_bytes(), b"E 1 \xff\n"].concat()).expect_err("not text");
     assert!(error.to_string().starts_with("line 4: "));
 }
 
@@ -291,7 +291,7 @@ fn no_log_panics() {
                 _ => drop(bytes.remove(at)),
             }
         }
-        let _ = replay(&bytes);
+        let _ = check(&bytes);
     }
     // Events alone, so that no difference stops the machine early: any sequence of them is only handled.
     let events: Vec<&str> = text
@@ -337,7 +337,7 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
                 .event_log(&log),
         )
     };
-    let replay = |log: &[u8]| eventlog::replay_among(log, &[&policies()], None);
+    let check = |log: &[u8]| eventlog::check_log_among(log, &[&policies()], None);
     for (size, max) in [
         (4 << 20, 16 << 10),
         ((4 << 20) - 1, 8 << 10),
@@ -363,10 +363,10 @@ fn a_maximum_by_capacity_is_logged_as_it_came_out() {
             )),
             "{size}"
         );
-        assert!(replay(text.as_bytes()).is_ok(), "{size}");
+        assert!(check(text.as_bytes()).is_ok(), "{size}");
         // Such a log would be ambiguous.
         let open_again = text.replace(&format!("max={max}"), "max=capacity");
-        let error = replay(open_again.as_bytes())
+        let error = check(open_again.as_bytes())
             .expect_err("no capacity here")
             .to_string();
         assert!(

@@ -1,6 +1,6 @@
 //! Sources whose bytes arrive one after the other: a read that waits for the first goes on before the last have arrived.
 //!
-//! Never: a time that is measured; gates say what may go on.
+//! Never: a time that is measured; latches say what may go on.
 
 use crate::common::{Rng, check_memory, named, quiet};
 use foreread::eventlog;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SIZE: u64 = 4 << 20;
 
-/// A body that may stop: no buffer that ends beyond `open` is filled until the gate is moved.
+/// A body that may stop: no buffer that ends beyond `open` is filled until it is moved.
 struct Body {
     inner: Arc<Mem>,
     open: Mutex<u64>,
@@ -141,9 +141,9 @@ fn what_the_last_reader_leaves_is_cancelled() {
     reader.advise(Advice::WillNeed, 0..SIZE).expect("taken");
     let mut buf = vec![0; 128 << 10];
     assert_eq!(reader.read_at(&mut buf, 0).expect("there"), buf.len());
-    assert!(reader.gauges().running_fetches > 0, "the gate holds it");
+    assert!(reader.gauges().running_fetches > 0, "it is held");
     drop(reader);
-    // The gate is still closed: fetches end here only if they are cancelled.
+    // It is still held: fetches end here only if they are cancelled.
     let pages = quiet(&idle).pages;
     assert!(
         (64..=64 * 4).contains(&pages),
@@ -229,7 +229,7 @@ fn broken_streams_are_read_again_and_replay() {
         drop(reader);
         let text = std::fs::read(&log).expect("a log");
         progress += String::from_utf8_lossy(&text).matches("progress").count();
-        eventlog::replay(text.as_slice()).unwrap_or_else(|error| panic!("run {seed}: {error}"));
+        eventlog::check_log(text.as_slice()).unwrap_or_else(|error| panic!("run {seed}: {error}"));
     }
     println!("{progress} parts came before their fetch was whole");
     assert!(progress > 100);

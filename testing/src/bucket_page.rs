@@ -13,7 +13,6 @@ use std::ops::Bound;
 /// Most keys of one page, as with S3.
 const MAX_KEYS: usize = 1000;
 
-/// What a page was asked for.
 pub(super) struct PageRequest {
     prefix: String,
     delimiter: String,

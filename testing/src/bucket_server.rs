@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What it was asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Pages of listings.
@@ -203,7 +202,6 @@ impl BucketServer {
         lock(&self.state).link = link;
     }
 
-    /// What it was asked so far.
     #[must_use]
     pub fn requests(&self) -> Requests {
         lock(&self.state).requests

@@ -17,7 +17,6 @@ use std::process::{Child, Command, Stdio};
 
 /// The script, as `bash -c` takes it.
 const SCRIPT: &str = include_str!("ceph-dev-cluster");
-/// What the script runs.
 const PROGRAMS: [&str; 7] = [
     "ceph-mon", "ceph-mgr", "ceph-osd", "ceph", "rados", "rbd", "bash",
 ];
@@ -90,7 +89,6 @@ impl CephCluster {
         self.dir.join("ceph.conf")
     }
 
-    /// Its folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

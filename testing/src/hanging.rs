@@ -65,19 +65,19 @@ impl Method {
 
 /// Holds calls and lets them go; kept by the test.
 #[derive(Debug, Default)]
-pub struct Gate {
-    state: Mutex<GateState>,
+pub struct Latch {
+    state: Mutex<LatchState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct GateState {
+struct LatchState {
     hangs: Option<Method>,
     held: u32,
 }
 
-impl Gate {
-    fn state(&self) -> MutexGuard<'_, GateState> {
+impl Latch {
+    fn state(&self) -> MutexGuard<'_, LatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +94,7 @@ impl Gate {
 
     /// Whether a call is held within `time`.
     pub fn holds_within(&self, time: Duration) -> bool {
-        let nothing = |state: &mut GateState| state.held == 0;
+        let nothing = |state: &mut LatchState| state.held == 0;
         let waited = self.changed.wait_timeout_while(self.state(), time, nothing);
         waited.unwrap_or_else(PoisonError::into_inner).0.held > 0
     }
@@ -123,44 +123,44 @@ impl Gate {
 
 pub struct HangingSource<S> {
     inner: S,
-    gate: Arc<Gate>,
+    latch: Arc<Latch>,
     streams: bool,
 }
 
 impl<S: Source> HangingSource<S> {
     /// Wraps a source. One that `streams` is read piece by piece, else by its queue and by threads.
-    pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Gate>) {
-        let gate = Arc::new(Gate::default());
+    pub fn new(inner: S, streams: bool) -> (HangingSource<S>, Arc<Latch>) {
+        let latch = Arc::new(Latch::default());
         (
             HangingSource {
                 inner,
-                gate: Arc::clone(&gate),
+                latch: Arc::clone(&latch),
                 streams,
             },
-            gate,
+            latch,
         )
     }
 }
 
 impl<S> Drop for HangingSource<S> {
     fn drop(&mut self) {
-        self.gate.pass(Method::Drop);
+        self.latch.pass(Method::Drop);
     }
 }
 
 impl<S: Source> Source for HangingSource<S> {
     fn size(&self) -> u64 {
-        self.gate.pass(Method::Size);
+        self.latch.pass(Method::Size);
         self.inner.size()
     }
 
     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        self.gate.pass(Method::ReadAt);
+        self.latch.pass(Method::ReadAt);
         self.inner.read_at(bufs, offset)
     }
 
     fn streaming(&self) -> Option<&dyn StreamingSource> {
-        self.gate.pass(Method::Streams);
+        self.latch.pass(Method::Streams);
         if self.streams { Some(self) } else { None }
     }
 
@@ -169,22 +169,22 @@ impl<S: Source> Source for HangingSource<S> {
     }
 
     fn describe(&self) -> String {
-        self.gate.pass(Method::Describe);
+        self.latch.pass(Method::Describe);
         format!("hanging {}", self.inner.describe())
     }
 
     fn alignment(&self) -> Alignment {
-        self.gate.pass(Method::Alignment);
+        self.latch.pass(Method::Alignment);
         self.inner.alignment()
     }
 
     fn check(&self) -> Result<u64, SourceError> {
-        self.gate.pass(Method::Check);
+        self.latch.pass(Method::Check);
         self.inner.check()
     }
 
     fn accept(&self) -> u64 {
-        self.gate.pass(Method::Accept);
+        self.latch.pass(Method::Accept);
         self.inner.accept()
     }
 
@@ -193,18 +193,18 @@ impl<S: Source> Source for HangingSource<S> {
     }
 
     fn queue(&self) -> Option<Arc<dyn Queue>> {
-        self.gate.pass(Method::Queue);
+        self.latch.pass(Method::Queue);
         let inner = self.inner.queue()?;
         Some(Arc::new(HangingQueue {
             inner,
-            gate: Arc::clone(&self.gate),
+            latch: Arc::clone(&self.latch),
         }))
     }
 }
 
 impl<S: Source> StreamingSource for HangingSource<S> {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        self.gate.pass(Method::Stream);
+        self.latch.pass(Method::Stream);
         let mut done = 0;
         while let Some(room) = sink.room().filter(|_| (done as u64) < len) {
             let wanted = room.len().min((len - done as u64) as usize);
@@ -225,55 +225,55 @@ impl<S: Source> StreamingSource for HangingSource<S> {
 
 impl<S: Source> WritableSource for HangingSource<S> {
     fn allow_writes(&self) -> Result<(), SourceError> {
-        self.gate.pass(Method::AllowWrites);
+        self.latch.pass(Method::AllowWrites);
         writing_of(&self.inner)?.allow_writes()
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), SourceError> {
-        self.gate.pass(Method::WriteAt);
+        self.latch.pass(Method::WriteAt);
         writing_of(&self.inner)?.write_at(bytes, offset)
     }
 
     fn flush(&self) -> Result<(), SourceError> {
-        self.gate.pass(Method::Flush);
+        self.latch.pass(Method::Flush);
         writing_of(&self.inner)?.flush()
     }
 }
 
 struct HangingQueue {
     inner: Arc<dyn Queue>,
-    gate: Arc<Gate>,
+    latch: Arc<Latch>,
 }
 
 impl Drop for HangingQueue {
     fn drop(&mut self) {
-        self.gate.pass(Method::QueueDrop);
+        self.latch.pass(Method::QueueDrop);
     }
 }
 
 impl Queue for HangingQueue {
     fn depth(&self) -> usize {
-        self.gate.pass(Method::QueueDepth);
+        self.latch.pass(Method::QueueDepth);
         self.inner.depth()
     }
 
     fn submit(&self, transfers: &mut Vec<Transfer>) {
-        self.gate.pass(Method::QueueSubmit);
+        self.latch.pass(Method::QueueSubmit);
         self.inner.submit(transfers);
     }
 
     fn has_ended(&self) -> bool {
-        self.gate.pass(Method::QueueHasEnded);
+        self.latch.pass(Method::QueueHasEnded);
         self.inner.has_ended()
     }
 
     fn reap(&self, wait: bool, ended: &mut Vec<CompletedTransfer>) {
-        self.gate.pass(Method::QueueReap);
+        self.latch.pass(Method::QueueReap);
         self.inner.reap(wait, ended);
     }
 
     fn interrupt(&self) {
-        self.gate.pass(Method::QueueInterrupt);
+        self.latch.pass(Method::QueueInterrupt);
         self.inner.interrupt();
     }
 }

@@ -38,7 +38,7 @@ pub use bucket_server::{BucketServer, Requests};
 pub use ceph::{CephCluster, CephError, run_ceph};
 pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use foreread::system::{SystemRequest, is_due, refuse};
-pub use hanging::{Gate, HangingSource, Method};
+pub use hanging::{HangingSource, Latch, Method};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;

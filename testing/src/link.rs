@@ -38,7 +38,6 @@ struct LinkState {
 }
 
 impl Link {
-    /// A link.
     #[must_use]
     pub fn new(round_trip: Duration, bytes_per_second: u64) -> Link {
         let link = Link(Arc::new(LinkState {

@@ -34,7 +34,6 @@ struct Setup {
     refused_from: u64,
 }
 
-/// What happened at all queues of one source.
 #[derive(Default)]
 struct Tally {
     under_way: AtomicUsize,

@@ -83,7 +83,6 @@ pub struct ServedRequest {
     pub authorization: Option<String>,
 }
 
-/// What the server has.
 #[derive(Clone)]
 struct Object {
     source: Arc<dyn Source>,

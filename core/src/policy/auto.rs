@@ -1,7 +1,7 @@
 //! `auto`: readahead that sets itself from what it measures. One state serves all files of a source.
 //!
 //! ```text
-//!   miss ──► streams: does it go on? ──► gate: how far is it worth it? ──► credit: may it be wasted? ──► window
+//!   miss ──► streams: does it go on? ──► survival: how far is it worth it? ──► credit: may it be wasted? ──► window
 //!   mark ──► the stream goes on       ──► distance: was it late? then twice as far ──► top up
 //! ```
 //! A window is several chunks with a mark at the start of each, so that a stream is asked about when an eighth of its distance
@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
 //! | `candidates.rs` | which reads are the beginning of a run |
-//! | `gate.rs` | what runs of a length have done before |
+//! | `survival.rs` | what runs of a length have done before |
 //! | `regions.rs` | places of which nearly all is read, in any order |
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
@@ -35,10 +35,10 @@ mod credit;
 mod distance;
 mod effort;
 mod files;
-mod gate;
 mod pace;
 mod regions;
 mod streams;
+mod survival;
 mod view;
 mod walks;
 
@@ -53,10 +53,10 @@ use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
 use distance::Readers;
 use effort::Effort;
-use gate::{Class, Survival};
 use pace::Pace;
 use regions::Regions;
 use streams::{Stream, Streams};
+use survival::{Class, Survival};
 use walks::{Walk, WalkFile, Walks};
 
 /// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
@@ -439,7 +439,7 @@ impl Auto {
             .saturating_sub(ask.request.start())
             .max(1);
         self.runs += u64::from(class == Class::Elsewhere);
-        self.survival.grew(class, None, gate::octave(run));
+        self.survival.grew(class, None, survival::octave(run));
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };

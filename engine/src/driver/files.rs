@@ -437,7 +437,7 @@ impl VersionCursor {
 }
 
 /// How a read comes to begin, as far as its source has a say.
-pub enum ReadGate {
+pub enum Admission {
     /// It need not begin: the source is another now, or has nothing there.
     Over(Result<usize, Fault>),
     /// The source has changed and has not said what it holds now.
@@ -459,34 +459,34 @@ pub enum SizeQuestion {
 
 /// Whether a read of `range` may begin on this file.
 #[inline]
-pub fn gate(
+pub fn admit(
     files: &Files,
     file: FileId,
     cursor: &VersionCursor,
     range: ByteRange,
     question: SizeQuestion,
-) -> ReadGate {
+) -> Admission {
     let (known, accepting) = files.known_now(file);
     if !cursor.knows(known.version) {
-        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
+        return Admission::Over(Err(Fault::Read(Error::Changed)));
     }
     if accepting {
-        return ReadGate::Accepting;
+        return Admission::Accepting;
     }
     match question {
-        SizeQuestion::Asking => return ReadGate::Asking,
+        SizeQuestion::Asking => return Admission::Asking,
         SizeQuestion::NotAsked if range.end() > known.size && !range.is_empty() => {
-            return ReadGate::Ask;
+            return Admission::Ask;
         }
         SizeQuestion::NotAsked | SizeQuestion::Answered => {}
     }
     if cursor.size().is_some_and(|pinned| pinned != known.size) {
-        return ReadGate::Over(Err(Fault::Read(Error::Changed)));
+        return Admission::Over(Err(Fault::Read(Error::Changed)));
     }
     if range.is_empty() || range.start() >= known.size {
-        return ReadGate::Over(Ok(0));
+        return Admission::Over(Ok(0));
     }
-    ReadGate::Open
+    Admission::Open
 }
 
 /// How a read has ended: one that was served while the source grew may hold bytes from after that.

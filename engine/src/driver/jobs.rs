@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Pages in a group of the machine's index.
-pub const GROUP_PAGES: u64 = foreread_core::cache::GROUP_PAGES;
+pub const GROUP_PAGES: u64 = foreread_core::machine::GROUP_PAGES;
 
 /// A fetch to be run.
 #[derive(Clone, Copy, Debug)]
@@ -336,7 +336,6 @@ pub struct FetchPiece {
     pub read: u64,
 }
 
-/// What has landed of a fetch, from its front.
 #[derive(Clone, Copy, Debug, Default)]
 struct LandedFront {
     pieces: u64,

@@ -1,17 +1,17 @@
 //! A read by a thread: what it waits for, in which order, and what it does itself.
 //!
 //! ```text
-//!   gate ──► Read ──► a piece is ready? ──► copy without the lock, Release ──► the last one: done
-//!                 ▲     │ no
-//!                 │     ├─ a job for it? ─────── run it: source.read_at without the lock
-//!                 │     ├─ its queue unreaped? ─ reap: wait for a transfer
-//!                 └─────┴─ neither: sleep until another thread has something for it
+//!   admit ──► Read ──► a piece is ready? ──► copy without the lock, Release ──► the last one: done
+//!                  ▲     │ no
+//!                  │     ├─ a job for it? ─────── run it: source.read_at without the lock
+//!                  │     ├─ its queue unreaped? ─ reap: wait for a transfer
+//!                  └─────┴─ neither: sleep until another thread has something for it
 //! ```
 //!
 //! Example, the first hit of 4 KiB in a page (later ones take no lock, see `read_hit`): one lock to feed `Read` and take the piece, the copy without it, one lock to feed `Release`.
 //! `docs/architecture.md` has the example of a miss.
 
-use super::files::{self, OpenFile, ReadGate, SizeQuestion, VersionCursor};
+use super::files::{self, Admission, OpenFile, SizeQuestion, VersionCursor};
 use super::lock::{self, WAKEUP_TIMEOUT};
 use super::queue::{Reaper, TaskWait};
 use super::reads::{Hit, ReadBuf, Ready};
@@ -76,14 +76,14 @@ pub fn read(
     let mut state = reaping::enter(shared, file)?;
     let mut question = SizeQuestion::NotAsked;
     loop {
-        match files::gate(&state.files, file, seen, range, question) {
-            ReadGate::Open | ReadGate::Asking => break,
-            ReadGate::Over(end) => {
+        match files::admit(&state.files, file, seen, range, question) {
+            Admission::Open | Admission::Asking => break,
+            Admission::Over(end) => {
                 state.unlock();
                 return end;
             }
-            ReadGate::Accepting => state = transfer::await_accepted(state, file)?,
-            ReadGate::Ask => {
+            Admission::Accepting => state = transfer::await_accepted(state, file)?,
+            Admission::Ask => {
                 question = SizeQuestion::Answered;
                 state = transfer::check(state, file)?;
             }
@@ -432,21 +432,21 @@ fn begin<'a>(
             (true, true) => SizeQuestion::Asking,
             (true, false) => SizeQuestion::Answered,
         };
-        match files::gate(&state.files, file, task.seen, range, question) {
-            ReadGate::Open => break,
-            ReadGate::Over(end) => return Ok(Start::Not(PollStep::over(state, progress, end))),
-            ReadGate::Ask if state.workers.is_unavailable() => {
+        match files::admit(&state.files, file, task.seen, range, question) {
+            Admission::Open => break,
+            Admission::Over(end) => return Ok(Start::Not(PollStep::over(state, progress, end))),
+            Admission::Ask if state.workers.is_unavailable() => {
                 progress.asked = true;
                 state = transfer::check(state, file)?;
             }
-            ReadGate::Ask => {
+            Admission::Ask => {
                 progress.asked = true;
                 await_size(&mut state, file, progress, task.waker)?;
                 state.jobs.push_check(file);
                 return Ok(Start::Not(PollStep::pending(state)));
             }
             // Woken by another thread, the worker has not come back; or the source says what it holds now.
-            ReadGate::Asking | ReadGate::Accepting => {
+            Admission::Asking | Admission::Accepting => {
                 await_size(&mut state, file, progress, task.waker)?;
                 return Ok(Start::Not(PollStep::pending(state)));
             }

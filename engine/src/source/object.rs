@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   open ──► first bytes of the object: its version, and whether the server knows ranges
-//!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► gate (looks at replies) ──► the server
+//!   read_at, stream ──► fetch (parts, deadlines, retries) ──► object_store ──► check of replies ──► the server
 //!                 │ another version
 //!                 ▼
 //!              Changed, until accept has asked for the version there is now

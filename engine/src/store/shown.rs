@@ -17,8 +17,7 @@
 use super::lease::Lease;
 use super::segments::Segments;
 use crate::sync::RwLock;
-use foreread_core::cache::{GROUP_PAGES, mask_of, one_group};
-use foreread_core::machine::SettledGroup;
+use foreread_core::machine::{GROUP_PAGES, SettledGroup, mask_of, one_group};
 use foreread_core::units::{ByteRange, FileId, GroupSlot, PageSize};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -84,7 +84,6 @@ pub struct Story {
     pub writes: bool,
     /// Bytes of the source at first.
     pub size: u64,
-    /// What happens, in order.
     pub ops: Vec<Op>,
 }
 
@@ -115,7 +114,6 @@ impl Story {
         story
     }
 
-    /// The story of a seed.
     #[must_use]
     pub fn drawn(seed: u64) -> Story {
         let mut state = seed;
@@ -216,7 +214,6 @@ struct World {
 /// Runs a story on an engine. `planted` gives the storage a bug, for checking the check.
 ///
 /// # Errors
-/// What was not as it should be.
 pub fn engine(story: &Story, planted: bool) -> Result<(), BrokenPromise> {
     let mut world = World::new(story, planted)?;
     for (n, op) in story.ops.iter().enumerate() {

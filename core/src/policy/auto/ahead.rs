@@ -1,7 +1,7 @@
 //! The windows of a stream that went on: how far it may be ahead now, and what is missing up to there.
 //!
 //! ```text
-//!   distance   doubles when a read waited for readahead; at least what the gate finds worth it; at most distance::most
+//!   distance   doubles when a read waited for readahead; at least what is worth it (`survival.rs`); at most distance::most
 //!   safe       used / 8 + run / 64: a stream that has proved itself needs no credit for that
 //!   ahead      the distance, but no more than what is worth it or safe, than half of the cache for all streams, and than
 //!              safe + free credit / expected waste of a byte; a run that began elsewhere than at the start of its file: a quarter of it
@@ -18,7 +18,7 @@
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, gate};
+use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
@@ -74,7 +74,7 @@ impl Auto {
         };
         let mut stream = file.all[at].clone();
         (stream.seen, stream.clock) = (file.misses, clock);
-        let octave = gate::octave(stream.run);
+        let octave = survival::octave(stream.run);
         if octave > stream.octave {
             self.survival
                 .grew(stream.class, Some(stream.octave), octave);
@@ -120,7 +120,7 @@ impl Auto {
             .ahead()
             .saturating_sub(reach.safe)
             .saturating_mul(reach.waste)
-            / gate::ONE;
+            / survival::ONE;
         stream.holding = Holding {
             held: unread + planned,
             bet,
@@ -166,7 +166,7 @@ impl Auto {
             self.credit.allowed(source, debt),
             self.credit.wasted(source),
         );
-        let threshold = gate::threshold(stream.len, product, wasted, allowed);
+        let threshold = survival::threshold(stream.len, product, wasted, allowed);
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
         if stream.stride.is_some() {
             // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
@@ -216,13 +216,14 @@ impl Auto {
         let waste = self
             .survival
             .waste(stream.class, stream.run, ahead)
-            .max(gate::ONE / MAX_LEVERAGE);
+            .max(survival::ONE / MAX_LEVERAGE);
         let part = if stream.class == Class::Start {
             1
         } else {
             BET_PART
         };
-        let free = (self.credit.available(source, debt) / part).saturating_mul(gate::ONE) / waste;
+        let free =
+            (self.credit.available(source, debt) / part).saturating_mul(survival::ONE) / waste;
         let paid = safe.saturating_add(free);
         Reach {
             ahead: ahead.min(paid),

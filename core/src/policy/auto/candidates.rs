@@ -22,7 +22,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes; ARC (FAST 2003) for sizes that follow hits
 //! among what was displaced.
 
-use super::{Auto, Class, Holding, Stream, ahead, distance, gate, streams::near};
+use super::{Auto, Class, Holding, Stream, ahead, distance, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -275,7 +275,7 @@ impl Auto {
             };
             self.credit.change(Holding::default(), stream.holding);
             self.survival
-                .grew(Class::Elsewhere, None, gate::octave(run));
+                .grew(Class::Elsewhere, None, survival::octave(run));
             let Some(file) = self.files.get_mut(&ask.file.0) else {
                 return;
             };

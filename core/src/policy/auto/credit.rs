@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   unused <= used / 4 + demand / 64 + d + room      d = 2 x rate x latency, the greatest so far, 4 MiB to an eighth of the cache
-//!   wasted =  unused + unread - held                 what left the cache unread, and what no live stream holds any more
+//!   wasted =  unused + unread - held                 what left the cache unread, and what no active stream holds any more
 //!   free   =  used / 4 + demand / 64 + d - wasted - bets
 //! ```
-//! What a stream has read ahead is wasted with some chance (`gate.rs`). That part of it is its *bet*, and it is made only while
+//! What a stream has read ahead is wasted with some chance (`survival.rs`). That part of it is its *bet*, and it is made only while
 //! there is free credit. All that can be lost beyond the credit is what streams hold at one time: the room of readahead.
 //!
 //! Both terms together are what `max-overfetch` sets: 1.265 is 26.5 % of what was asked for, 16 parts of 17 by use and one by demand.
@@ -22,7 +22,7 @@ const MIN_DEBT: u64 = 4 << 20;
 
 /// What streams hold and what of it is expected to be wasted.
 pub struct Credit {
-    /// Bytes that live streams have read ahead and that were not read.
+    /// Bytes that active streams have read ahead and that were not read.
     held: u64,
     /// Bytes of these that are expected to be wasted.
     bets: u64,
@@ -60,12 +60,12 @@ impl Credit {
         self.debt.max(Credit::debt(product, room))
     }
 
-    /// Bytes that live streams have read ahead and that were not read.
+    /// Bytes that active streams have read ahead and that were not read.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Bytes that were wasted: those that left the cache unread, and those unread that no live stream holds.
+    /// Bytes that were wasted: those that left the cache unread, and those unread that no active stream holds.
     pub fn wasted(&self, source: &SourceView) -> u64 {
         source.unused_bytes + source.unread_bytes.saturating_sub(self.held)
     }

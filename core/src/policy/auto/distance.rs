@@ -1,6 +1,6 @@
 //! How far ahead a stream reads: as far as its reader had to wait, and no farther than the source can use.
 //!
-//! A stream starts with what the gate allows. When a read reaches a mark whose page is still in flight, readahead was late: the
+//! A stream starts with what is worth it (`survival.rs`). When a read reaches a mark whose page is still in flight, readahead was late: the
 //! distance doubles, and does not double again before the reader has passed what was read ahead by then. It ends at
 //!
 //! ```text

@@ -6,10 +6,10 @@
 //! ```text
 //!   each    = (run + 2 x rate) / (run + 2)         the chance that the next file is opened, too; `run` files were opened in a row;
 //!                                                  at most the rate, or (run + 1) / (run + 2) if that is more
-//!   chance  = each ^ n                             of the n-th file; at least that of gate.rs, which depends on its bytes
+//!   chance  = each ^ n                             of the n-th file; at least that of survival.rs, which depends on its bytes
 //!   each   >= 1/2                                  below that nothing is read ahead
 //! ```
-//! The files go out whole, or their first part where runs from the start of a file end early (`gate.rs`). What is ahead counts against
+//! The files go out whole, or their first part where runs from the start of a file end early (`survival.rs`). What is ahead counts against
 //! the distance (`distance.rs`) and, by the chance that it is wasted, against the credit (`credit.rs`). Every eighth
 //! of what is ahead has a mark, at which the walk goes on. Files of a caller's list are certain: distance and room alone limit them.
 //!
@@ -19,7 +19,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, gate};
+use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, survival};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -103,16 +103,16 @@ impl Auto {
         );
         let free = self.credit.available(source, debt);
         let (mut chance, mean) = chain(each, walk.files);
-        let mut bet = walk.holding.held.saturating_mul(gate::ONE - mean) / gate::ONE;
+        let mut bet = walk.holding.held.saturating_mul(survival::ONE - mean) / survival::ONE;
         // With a limit: files that are cached are passed over, and an order may be a circle.
         for _ in 0..MAX_FILES {
             let Some(next) = ask.probe.next_file(walk.end) else {
                 break;
             };
             let (file, size, planned) = (next.file, next.size, next.planned);
-            chance = chance * each / gate::ONE;
+            chance = chance * each / survival::ONE;
             let first = walk.len.clamp(1, size.max(1));
-            let threshold = gate::threshold(first, product, wasted, allowed);
+            let threshold = survival::threshold(first, product, wasted, allowed);
             let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
             // Only a file that is larger than all that may be ahead is cut.
             let len = if walk.bytes == 0 {
@@ -121,15 +121,15 @@ impl Auto {
                 len
             };
             let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
-            let far = (len + self.survival.ahead(Class::Start, len, gate::ONE / 2)).min(size);
+            let far = (len + self.survival.ahead(Class::Start, len, survival::ONE / 2)).min(size);
             let more = if planned {
                 0
             } else {
-                (len * (gate::ONE - chance) / gate::ONE).max(len / ahead::MAX_LEVERAGE)
+                (len * (survival::ONE - chance) / survival::ONE).max(len / ahead::MAX_LEVERAGE)
             };
             let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
             let is_likely =
-                each >= gate::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
+                each >= survival::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
@@ -247,15 +247,15 @@ fn read_head(
 
 /// The chance of the file `files` further on, and the mean of those up to it.
 fn chain(each: u64, files: usize) -> (u64, u64) {
-    let (mut chance, mut sum) = (gate::ONE, 0);
+    let (mut chance, mut sum) = (survival::ONE, 0);
     for _ in 0..files {
-        chance = chance * each / gate::ONE;
+        chance = chance * each / survival::ONE;
         sum += chance;
     }
     (
         chance,
         if files == 0 {
-            gate::ONE
+            survival::ONE
         } else {
             sum / files as u64
         },

@@ -1,14 +1,14 @@
 //! Regions of a file that are read nearly whole, in any order: a boot, a directory's blocks on a volume, a database's extent.
 //!
-//! A file is cut into regions of 512 KiB. The first read there that goes on with no stream makes a region *live*; all that is then
+//! A file is cut into regions of 512 KiB. The first read there that goes on with no stream makes a region *active*; all that is then
 //! read of it counts. When another region needs its place, it is over, and what was read of it is known:
 //!
 //! ```text
-//!   live, at most 64 or those that fit into the cache     [######..##]  [#.........]  [####......]
+//!   active, at most 64 or those that fit into the cache     [######..##]  [#.........]  [####......]
 //!   over: the one that was not read for longest           sums of what was read behind the first read, and of all behind it
 //!   chance = read / (all + 4 regions)                     that a byte of a region is read, once a first one was
 //! ```
-//! A region is read whole where the chance is at least 1/2, pays by `gate.rs`, and leaves an expected waste that the credit covers.
+//! A region is read whole where the chance is at least 1/2, pays by `survival.rs`, and leaves an expected waste that the credit covers.
 //! It is done only where a round trip costs as much as the transfer of half a region: elsewhere single reads are as good.
 //!
 //! Example: a virtual machine boots; 90 % of each zone of 8 MiB is read, in no order, 33 KB at a time. After 16 regions of which 410 KiB of
@@ -18,20 +18,20 @@
 //! Source: spatial memory streaming (Somogyi et al., ISCA 2006), which remembers what of a region was read after its first read; here
 //! one figure for each file. Length and limits: chosen on the baseline of the evaluation.
 
-use super::{Auto, Holding, distance, gate};
+use super::{Auto, Holding, distance, survival};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::ByteRange;
 use alloc::vec::Vec;
 
 /// Bytes of a region.
 const REGION: u64 = 512 << 10;
-/// Regions of a file that are live.
-const MAX_LIVE: usize = 64;
+/// Regions of a file that are active.
+const MAX_ACTIVE: usize = 64;
 /// Regions that were not read at all, counted before any is over; and regions after which the sums are halved.
 const PRIOR: u64 = 4;
 const HALVED_AT: u64 = 128;
 /// The least chance: with less, half of the bytes would be wasted.
-const MIN_CHANCE: u64 = gate::ONE / 2;
+const MIN_CHANCE: u64 = survival::ONE / 2;
 /// A region of which less than this part is missing is not worth a request.
 const MIN_MISSING: u64 = 4;
 
@@ -51,7 +51,7 @@ struct Region {
 /// Those of one file.
 #[derive(Default)]
 pub struct Regions {
-    live: Vec<Region>,
+    active: Vec<Region>,
     /// Of the regions that are over: bytes read behind the first read, and bytes behind it.
     read: u64,
     all: u64,
@@ -59,10 +59,10 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Bytes at `at` were demanded: its region if it is live.
+    /// Bytes at `at` were demanded: its region if it is active.
     fn demanded(&mut self, at: u64, bytes: u64) -> Option<&mut Region> {
         let region = self
-            .live
+            .active
             .iter_mut()
             .find(|region| region.index == at / REGION)?;
         self.clock += 1;
@@ -75,16 +75,16 @@ impl Regions {
     /// size of the cache.
     fn begin(&mut self, at: u64, bytes: u64, room: u64) -> Option<Holding> {
         let first = bytes.min(REGION - at % REGION);
-        if first > REGION / 2 || self.live.iter().any(|region| region.index == at / REGION) {
+        if first > REGION / 2 || self.active.iter().any(|region| region.index == at / REGION) {
             return None;
         }
         let most = usize::try_from(room / REGION)
-            .unwrap_or(MAX_LIVE)
-            .clamp(1, MAX_LIVE);
-        let oldest = (0..self.live.len()).min_by_key(|&at| self.live[at].seen);
+            .unwrap_or(MAX_ACTIVE)
+            .clamp(1, MAX_ACTIVE);
+        let oldest = (0..self.active.len()).min_by_key(|&at| self.active[at].seen);
         let over = oldest
-            .filter(|_| self.live.len() >= most)
-            .map(|at| self.live.swap_remove(at));
+            .filter(|_| self.active.len() >= most)
+            .map(|at| self.active.swap_remove(at));
         if let Some(over) = over {
             (self.read, self.all) = (
                 self.read + over.read - over.first,
@@ -96,7 +96,7 @@ impl Regions {
         }
         self.clock += 1;
         let index = at / REGION;
-        self.live.push(Region {
+        self.active.push(Region {
             index,
             first,
             read: first,
@@ -106,14 +106,14 @@ impl Regions {
         over.map(|over| over.holding)
     }
 
-    /// The chance that a byte of a live region is read, in 1/65536.
+    /// The chance that a byte of an active region is read, in 1/65536.
     fn chance(&self) -> u64 {
-        gate::ONE * (self.read >> 9) / ((self.all + PRIOR * REGION) >> 9)
+        survival::ONE * (self.read >> 9) / ((self.all + PRIOR * REGION) >> 9)
     }
 
-    /// The holdings of all live regions: the file is closed.
+    /// The holdings of all active regions: the file is closed.
     pub fn holdings(&self) -> impl Iterator<Item = Holding> + '_ {
-        self.live.iter().map(|region| region.holding)
+        self.active.iter().map(|region| region.holding)
     }
 }
 
@@ -170,7 +170,7 @@ impl Auto {
             self.credit.allowed(source, debt),
             self.credit.wasted(source),
         );
-        if chance < gate::threshold(end - start, product, wasted, allowed) {
+        if chance < survival::threshold(end - start, product, wasted, allowed) {
             return false;
         }
         let from = start / REGION * REGION;
@@ -179,7 +179,7 @@ impl Auto {
             .probe
             .missing(ByteRange::between(from, to))
             .saturating_sub(end - start);
-        let bet = missing * (gate::ONE - chance) / gate::ONE;
+        let bet = missing * (survival::ONE - chance) / survival::ONE;
         let is_little = MIN_MISSING * missing < REGION;
         if is_little
             || bet > self.credit.available(source, debt)
@@ -189,7 +189,7 @@ impl Auto {
         }
         let Some(region) = file
             .regions
-            .live
+            .active
             .iter_mut()
             .find(|region| region.index == start / REGION)
         else {
@@ -224,8 +224,8 @@ mod tests {
             }
             regions.chance()
         };
-        assert_eq!(zone(0, 10) * 100 / gate::ONE, 67, "16 of 80 are over");
-        assert!(zone(1000, 10) * 100 / gate::ONE > 80);
+        assert_eq!(zone(0, 10) * 100 / survival::ONE, 67, "16 of 80 are over");
+        assert!(zone(1000, 10) * 100 / survival::ONE > 80);
         _ = zone(2000, 0);
         assert!(
             zone(3000, 0) < MIN_CHANCE,
@@ -238,10 +238,10 @@ mod tests {
     fn limits() {
         let mut regions = Regions::default();
         _ = regions.begin(0, 400 << 10, 1 << 30);
-        assert!(regions.live.is_empty());
+        assert!(regions.active.is_empty());
         (0..100).for_each(|at| _ = regions.begin(at * REGION, 4096, 16 << 20));
-        assert_eq!((regions.live.len(), regions.chance()), (32, 0));
+        assert_eq!((regions.active.len(), regions.chance()), (32, 0));
         (0..100).for_each(|at| _ = regions.begin(at * REGION, 4096, 1 << 40));
-        assert_eq!(regions.live.len(), MAX_LIVE);
+        assert_eq!(regions.active.len(), MAX_ACTIVE);
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
 
-use super::{Candidates, Class, DisplacedRun, Holding, Pace, Regions, gate};
+use super::{Candidates, Class, DisplacedRun, Holding, Pace, Regions, survival};
 use alloc::vec::Vec;
 
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
@@ -101,7 +101,7 @@ impl Stream {
             distance: 0,
             hold: 0,
             holding: Holding::default(),
-            octave: gate::octave(run),
+            octave: survival::octave(run),
             late: false,
             last_mark: 0,
             pace: Pace::default(),

@@ -5,7 +5,7 @@
 //!                                                                     at the most      ──► Source, or Cache where that is less
 //!                                                                     not to it        ──► Evidence, or else Reader
 //! ```
-//! Example: a stream that the gate lets go 8 MiB ahead, with a limit of 64 MiB, whose reader was never late: `Reader`. Its
+//! Example: a stream that is worth 8 MiB ahead, with a limit of 64 MiB, whose reader was never late: `Reader`. Its
 //! readahead ends 1 MiB ahead because runs of its length end half of the time: `Evidence`.
 
 use super::{ACTIVE, Auto, Stream, distance};

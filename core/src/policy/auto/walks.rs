@@ -14,7 +14,7 @@
 //!
 //! Source: the project's own design.
 
-use super::{Auto, Class, Holding, gate};
+use super::{Auto, Class, Holding, survival};
 use crate::units::FileId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -91,15 +91,15 @@ pub struct Walks {
 impl Walks {
     /// The part of files that follow the one before them; 1/2 while nothing is known.
     fn rate(&self) -> u64 {
-        gate::ONE * (self.followed + 1) / (self.judged + 2)
+        survival::ONE * (self.followed + 1) / (self.judged + 2)
     }
 
     /// The chance of each next file.
     pub fn each(&self, walk: &Walk) -> u64 {
         let (rate, run) = (self.rate(), walk.run);
-        let own = gate::ONE * (run + 1) / (run + 2);
+        let own = survival::ONE * (run + 1) / (run + 2);
         // The files of a long walk are in the rate, too: the two together must not count them twice.
-        ((run * gate::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
+        ((run * survival::ONE + 2 * rate) / (run + 2)).min(rate.max(own))
     }
 
     /// Walks that went on lately.
@@ -232,9 +232,10 @@ impl Auto {
         };
         let read = entry.planned.saturating_sub(entry.unread);
         if learns && read > 0 {
-            self.survival.grew(Class::Start, None, gate::octave(read));
+            self.survival
+                .grew(Class::Start, None, survival::octave(read));
             if entry.unread > 0 {
-                self.survival.ended(Class::Start, gate::octave(read));
+                self.survival.ended(Class::Start, survival::octave(read));
             }
         }
         let Some(walk) = self.walks.walk(entry.walk) else {
@@ -295,19 +296,25 @@ mod tests {
         assert!(auto.walks.all.is_empty(), "nothing is before it");
         auto.opened(FileId(1), Some(FileId(0)));
         let each = |auto: &Auto| auto.walks.each(&auto.walks.all[0]);
-        assert_eq!((auto.walks.all.len(), each(&auto)), (1, gate::ONE * 2 / 3));
+        assert_eq!(
+            (auto.walks.all.len(), each(&auto)),
+            (1, survival::ONE * 2 / 3)
+        );
         (2..21).for_each(|file| auto.opened(FileId(file), Some(FileId(file - 1))));
         assert_eq!(
             (auto.walks.all.len(), auto.walks.all[0].run, each(&auto)),
-            (1, 20, gate::ONE * 21 / 22)
+            (1, 20, survival::ONE * 21 / 22)
         );
         // Files at random are no walk, and lower the rate.
         (0..200).for_each(|n| auto.opened(FileId(1000 + 100 * n), Some(FileId(999 + 100 * n))));
         assert_eq!(auto.walks.all.len(), 1);
-        assert!(auto.walks.rate() < gate::ONE / 8 && each(&auto) > gate::ONE * 9 / 10);
+        assert!(auto.walks.rate() < survival::ONE / 8 && each(&auto) > survival::ONE * 9 / 10);
         let run = 1;
         auto.walks.all[0].run = run;
-        assert!(each(&auto) < gate::ONE / 2, "one file may follow by chance");
+        assert!(
+            each(&auto) < survival::ONE / 2,
+            "one file may follow by chance"
+        );
     }
 
     /// A ninth walk ends the oldest one.

@@ -77,21 +77,21 @@ mod tests {
     fn the_last_takers_never_wait() {
         let pool = RequestPool::default();
         let (begun, begins) = channel();
-        let gate = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
+        let barrier = Arc::new(std::sync::Barrier::new(DISPATCHERS * 3 + 1));
         for _ in 0..3 {
             for _ in 0..DISPATCHERS {
-                let (pool, gate, begun) = (pool.clone(), Arc::clone(&gate), begun.clone());
+                let (pool, barrier, begun) = (pool.clone(), Arc::clone(&barrier), begun.clone());
                 std::thread::spawn(move || {
                     pool.run(move || {
                         begun.send(()).expect("counted");
-                        gate.wait();
+                        barrier.wait();
                     });
                 });
             }
         }
         (0..DISPATCHERS * 3).for_each(|_| begins.recv().expect("all of them begin"));
         assert!(pool.0.inline.load(Ordering::Relaxed) <= INLINE);
-        gate.wait();
+        barrier.wait();
         pool.run(|| std::panic::panic_any("a bug"));
     }
 }

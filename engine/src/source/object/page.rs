@@ -2,7 +2,7 @@
 //!
 //! S3 allows keys that no file can be called by: an empty part (`dir//c`), `.` and `..`, control characters, parts of more
 //! than 255 bytes. They are set apart here, so that one of them does not make a folder unreadable. object_store, which signs
-//! and sends the request, refuses the whole page for one such key, so the gate ([`super::gate`]) reads the page in its
+//! and sends the request, refuses the whole page for one such key, so the check of replies ([`super::reply`]) reads the page in its
 //! place and hands it an empty one. What is no page, or says of itself that something is missing, is refused: names that are not there
 //! look like files that were deleted.
 //!

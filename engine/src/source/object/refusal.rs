@@ -3,9 +3,9 @@
 //! Never: holds more of the server's text than a line, or a URL.
 //!
 //! ```text
-//!   gate, fetch ──► Refusal ──► again?
-//!                          └──► SourceError: an error number, one line     (reads)
-//!                          └──► SourceOpenError: ... and a remedy          (open)
+//!   reply, fetch ──► Refusal ──► again?
+//!                           └──► SourceError: an error number, one line     (reads)
+//!                           └──► SourceOpenError: ... and a remedy          (open)
 //! ```
 
 use crate::source::{SourceError, SourceName, SourceOpenError};
@@ -129,7 +129,7 @@ const PASSING_CODES: [&str; 5] = [
 ];
 
 impl Refusal {
-    /// What object_store made of it: the refusal of our own gate, or an error of the connection.
+    /// What object_store made of it: the refusal of our own check, or an error of the connection.
     pub fn of(error: &(dyn std::error::Error + 'static)) -> Refusal {
         let mut chain = Some(error);
         let mut kind = None;

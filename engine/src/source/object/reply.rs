@@ -240,13 +240,13 @@ async fn small_body(body: HttpResponseBody) -> Result<Vec<u8>, Refusal> {
     Ok(all)
 }
 
-// The gate between object_store and the wire: every reply is checked before it is used.
+// Between object_store and the wire: every reply is checked before it is used.
 //
 // object_store's own retries and resumption are off, since they would hide what happens; its checks come after these.
 // Never: passes on an error body, a compressed body, or a reply to another range.
 //
 // ```text
-//   object_store ──request──► gate ──► reqwest ──► the server
+//   object_store ──request──► check ──► reqwest ──► the server
 //                ◄──206, as asked──┤◄──reply, read here
 //                ◄──Refusal ───────┘      everything else (up to 4 KiB of an error's body for its code)
 //                ◄──a token, at most 32 MiB; a listing is read here ([`super::page`])
@@ -259,7 +259,7 @@ const MAX_LIST_BODY: usize = 32 << 20;
 /// For an error's body, once its head has come.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
-/// Makes clients with the gate in front.
+/// Makes clients that check replies.
 #[derive(Clone)]
 pub struct Connector {
     /// The header `Authorization` of every request; S3 signs its own.
@@ -279,7 +279,7 @@ impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let inner =
             network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
-        Ok(HttpClient::new(ReplyGate {
+        Ok(HttpClient::new(ReplyCheck {
             inner,
             authorization: self.authorization.clone(),
             is_s3: self.is_s3,
@@ -287,21 +287,21 @@ impl HttpConnector for Connector {
     }
 }
 
-struct ReplyGate {
+struct ReplyCheck {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
     is_s3: bool,
 }
 
-impl std::fmt::Debug for ReplyGate {
+impl std::fmt::Debug for ReplyCheck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gate")
+        f.write_str("ReplyCheck")
     }
 }
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
-impl HttpService for ReplyGate {
+impl HttpService for ReplyCheck {
     fn call<'a, 'b>(&'a self, request: HttpRequest) -> Answer<'b>
     where
         'a: 'b,
@@ -311,7 +311,7 @@ impl HttpService for ReplyGate {
     }
 }
 
-impl ReplyGate {
+impl ReplyCheck {
     async fn pass(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let range = header(request.headers(), "range").and_then(parse_range);
         let lists = request.extensions().get::<PageRequest>().cloned();

@@ -1,4 +1,4 @@
-//! object_store, set up so that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, our gate in front.
+//! object_store, set up so that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, our check of replies in front.
 //!
 //! Never: looks for credentials elsewhere than in the variables it is given.
 //!

@@ -177,7 +177,7 @@ pub struct Image {
     pub(super) api: &'static Api,
     pub(super) handle: Handle,
     /// Counts the reads in flight.
-    pub(super) gate: Arc<ReadsInFlight>,
+    pub(super) in_flight: Arc<ReadsInFlight>,
     pub(super) buffers: Arc<Buffers>,
     pub identity: Identity,
     pool: Option<Arc<Pool>>,
@@ -207,11 +207,11 @@ impl Image {
             snap: None,
             size: 0,
         };
-        let (gate, buffers, pool) = (Arc::default(), Arc::default(), Some(Arc::clone(pool)));
+        let (in_flight, buffers, pool) = (Arc::default(), Arc::default(), Some(Arc::clone(pool)));
         let mut image = Image {
             api,
             handle,
-            gate,
+            in_flight,
             buffers,
             identity,
             pool,
@@ -279,7 +279,7 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        if !self.gate.drained() {
+        if !self.in_flight.drained() {
             // Reads that never ended still point into it: it stays open, with everything that it needs.
             std::mem::forget(self.pool.take());
             return;
@@ -296,8 +296,8 @@ impl Drop for Image {
 // into librbd, closes anything there, or touches the bytes before librbd is done with them.
 //
 // ```text
-//   begin ──► Flight { buffer, slot, gate } ──rbd_aio_read──► librbd's threads ──landed──► slot.put(result, buffer)
-//      └─► Ticket { slot } ── wait ──────────────────────────────────────────────────────────────┘    gate.leave
+//   begin ──► Flight { buffer, slot, .. } ──rbd_aio_read──► librbd's threads ──landed──► slot.put(result, buffer)
+//      └─► Ticket { slot } ── wait ──────────────────────────────────────────────────────────────┘    in_flight.leave
 //          dropped: the buffer is freed with the slot
 // ```
 
@@ -382,7 +382,7 @@ struct Flight {
     result: unsafe extern "C" fn(Handle) -> isize,
     buffer: Vec<u8>,
     slot: Arc<AnswerSlot>,
-    gate: Arc<ReadsInFlight>,
+    in_flight: Arc<ReadsInFlight>,
 }
 
 /// Called by librbd, once for each read.
@@ -394,7 +394,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
         result,
         buffer,
         slot,
-        gate,
+        in_flight,
     } = *flight;
     // SAFETY: the completion is alive until it is released, which is done in the next statement and nowhere else.
     let result = unsafe { result(completion) };
@@ -403,7 +403,7 @@ extern "C" fn landed(completion: Handle, flight: Handle) {
     // Nothing in here is expected to panic; if it did, the reader would run into its deadline, and librbd goes on.
     let _ = catch_unwind(AssertUnwindSafe(|| slot.put(result, buffer)));
     drop(slot);
-    let _ = catch_unwind(AssertUnwindSafe(|| gate.leave()));
+    let _ = catch_unwind(AssertUnwindSafe(|| in_flight.leave()));
 }
 
 /// A waiter for a read.
@@ -438,7 +438,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         result,
         buffer,
         slot: Arc::clone(&slot),
-        gate: Arc::clone(&image.gate),
+        in_flight: Arc::clone(&image.in_flight),
     };
     let flight = Box::into_raw(Box::new(flight));
     let mut completion = null_mut();
@@ -450,8 +450,8 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         drop(unsafe { Box::from_raw(flight) });
         return Err(made.saturating_neg());
     }
-    image.gate.enter();
-    // SAFETY: the image is open as long as the gate counts a read. The buffer has at least `len` bytes, belongs to the
+    image.in_flight.enter();
+    // SAFETY: the image is open as long as this read is counted. The buffer has at least `len` bytes, belongs to the
     // flight, and is neither moved nor looked at before `landed` has the flight back.
     let begun = unsafe { (api.rbd_aio_read)(image.handle, offset, len, target.cast(), completion) };
     if begun < 0 {
@@ -459,7 +459,7 @@ pub fn begin(image: &Image, offset: u64, len: usize) -> Result<Ticket, i32> {
         unsafe { (api.rbd_aio_release)(completion) };
         // SAFETY: as above.
         drop(unsafe { Box::from_raw(flight) });
-        image.gate.leave();
+        image.in_flight.leave();
         return Err(begun.saturating_neg());
     }
     Ok(Ticket {
@@ -500,7 +500,7 @@ mod tests {
     use super::*;
 
     /// A completion of our own: its address is the result.
-    fn fly(buffers: &Arc<Buffers>, gate: &Arc<ReadsInFlight>, len: usize) -> (Ticket, Handle) {
+    fn fly(buffers: &Arc<Buffers>, in_flight: &Arc<ReadsInFlight>, len: usize) -> (Ticket, Handle) {
         unsafe extern "C" fn release(_: Handle) {}
         unsafe extern "C" fn result(completion: Handle) -> isize {
             completion as isize
@@ -513,9 +513,9 @@ mod tests {
             result,
             buffer,
             slot: Arc::clone(&slot),
-            gate: Arc::clone(gate),
+            in_flight: Arc::clone(in_flight),
         };
-        gate.enter();
+        in_flight.enter();
         (
             Ticket {
                 slot,
@@ -527,8 +527,8 @@ mod tests {
 
     #[test]
     fn an_answer_reaches_its_waiter_and_the_buffer_is_used_again() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
-        let (ticket, flight) = fly(&buffers, &gate, 100);
+        let (buffers, in_flight) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
+        let (ticket, flight) = fly(&buffers, &in_flight, 100);
         let flight = flight as usize;
         let thread = std::thread::spawn(move || landed(50 as Handle, flight as Handle));
         let mut got = Vec::new();
@@ -538,7 +538,7 @@ mod tests {
         );
         thread.join().expect("no panic");
         assert_eq!(got, [7; 50]);
-        assert!(gate.drained());
+        assert!(in_flight.drained());
         assert_eq!(lock(&buffers.0).len(), 1);
         assert!(buffers.take(128).len() >= 128);
         assert!(lock(&buffers.0).is_empty(), "it was the one to use");
@@ -546,12 +546,12 @@ mod tests {
 
     #[test]
     fn errors_and_impossible_lengths_are_no_bytes() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
+        let (buffers, in_flight) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
         for (result, ended) in [
             (-110, ReadOutcome::Failed(110)),
             (4097, ReadOutcome::Failed(crate::source::EIO)),
         ] {
-            let (ticket, flight) = fly(&buffers, &gate, 4096);
+            let (ticket, flight) = fly(&buffers, &in_flight, 4096);
             landed(result as Handle, flight);
             assert_eq!(
                 ticket.wait(Duration::from_secs(20), |_| panic!("no bytes")),
@@ -562,19 +562,19 @@ mod tests {
 
     #[test]
     fn a_reader_that_goes_away_takes_nothing_with_it() {
-        let (buffers, gate) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
-        let (ticket, flight) = fly(&buffers, &gate, 4096);
+        let (buffers, in_flight) = (Arc::<Buffers>::default(), Arc::<ReadsInFlight>::default());
+        let (ticket, flight) = fly(&buffers, &in_flight, 4096);
         assert_eq!(
             ticket.wait(Duration::from_millis(1), |_| panic!("no bytes")),
             ReadOutcome::Silent
         );
         assert_eq!(
-            *lock(&gate.inside),
+            *lock(&in_flight.inside),
             1,
             "it is still in flight, with its buffer"
         );
         landed(4096 as Handle, flight);
-        assert!(gate.drained());
+        assert!(in_flight.drained());
     }
 
     #[test]

@@ -25,7 +25,6 @@ const MAX_BEHIND: usize = 256;
 /// Files listed at once, of all folders: each is a source and an entry of the engine, about 2 KiB together.
 const MAX_LISTED: usize = 4096;
 
-/// A file that is to be listed.
 struct FileToList {
     number: u64,
     path: Arc<Path>,

@@ -29,14 +29,14 @@ const MAX_FETCHES: u64 = 1 << 20;
 
 /// What a log held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Replay {
+pub struct LogCheck {
     /// Events fed.
     pub events: u64,
     /// Actions that were as logged.
     pub actions: u64,
 }
 
-/// Why a log did not replay.
+/// Why a log does not pass.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -64,7 +64,7 @@ pub enum ReplayError {
         /// What is wrong with it.
         error: LineError,
     },
-    /// A number is larger than replay allows.
+    /// A number is larger than the check allows.
     #[error("line {line}: {what} is above the limit {limit}")]
     Limit {
         /// Where.
@@ -86,27 +86,27 @@ pub enum ReplayError {
     },
 }
 
-/// Replays a log of a policy that serves reads.
+/// Checks a log of a policy that serves reads.
 ///
 /// # Errors
 /// The first line that is not well formed or that the machine answers differently.
-pub fn replay(log: impl BufRead) -> Result<Replay, ReplayError> {
-    replay_among(log, &[ALL], None)
+pub fn check_log(log: impl BufRead) -> Result<LogCheck, ReplayError> {
+    check_log_among(log, &[ALL], None)
 }
 
 /// An observer of every event and the machine's notes on it, oldest first.
 type Look<'a> = &'a mut dyn FnMut(&Event, Vec<Note>);
 
-/// Replays a log whose policy is in one of these lists, for a program that adds policies, and shows each step to an
+/// Checks a log whose policy is in one of these lists, for a program that adds policies, and shows each step to an
 /// observer: a live run is explained from its log, as it was decided.
 ///
 /// # Errors
-/// As [`replay`].
-pub fn replay_among(
+/// As [`check_log`].
+pub fn check_log_among(
     log: impl BufRead,
     policies: &[&[&'static Info]],
     mut look: Option<Look<'_>>,
-) -> Result<Replay, ReplayError> {
+) -> Result<LogCheck, ReplayError> {
     let mut lines = Lines {
         log,
         number: 0,
@@ -116,7 +116,7 @@ pub fn replay_among(
     if look.is_some() {
         machine.observe();
     }
-    let mut done = Replay::default();
+    let mut done = LogCheck::default();
     let mut answers: VecDeque<Action> = VecDeque::new();
     while let Some(text) = lines.next()? {
         let text = text.trim_end();
