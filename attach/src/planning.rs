@@ -25,7 +25,6 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A plan, and what is not in it.
 #[derive(Debug, Default)]
 pub struct PlanReport {
     pub plan: Plan,

@@ -17,7 +17,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Stack of a thread: it opens files and calls the kernel.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a thread does next.
 pub enum Next<T> {
     /// This.
     Task(T),
@@ -26,7 +25,6 @@ pub enum Next<T> {
     End,
 }
 
-/// What the threads of a pool do.
 pub trait Work: Send + Sync + 'static {
     /// What is left to do, and what was done: under the lock.
     type Queue: Send;
@@ -34,7 +32,6 @@ pub trait Work: Send + Sync + 'static {
     type Task;
     type Ended;
 
-    /// What a thread does now.
     fn next(&self, queue: &mut Self::Queue) -> Next<Self::Task>;
 
     /// Does it. May wait for a storage.
@@ -83,7 +80,6 @@ impl<W: Work> Pool<W> {
         &self.shared.work
     }
 
-    /// Looks at the queue.
     pub fn look<T>(&self, look: impl FnOnce(&mut W::Queue) -> T) -> T {
         look(&mut self.shared.lock().queue)
     }

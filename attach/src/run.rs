@@ -18,17 +18,17 @@
 //! | `look.rs` | whether a storage is slow, by the times of events alone |
 //! | `devices.rs` | which storages are looked at, read ahead from, passed over |
 //! | `ahead.rs` | the readahead of those that are slow |
-//! | `live.rs` | the loop |
+//! | `command.rs` | the loop |
 //!
 //! Never: an error that reaches the command, a setting of a device that is changed, or tracing that outlives the run.
 
 mod ahead;
+pub mod command;
 mod devices;
 mod files;
 mod find;
 mod gain;
 mod jobs;
-pub mod live;
 mod look;
 mod tap;
 mod walk;

@@ -21,7 +21,7 @@ pub use look::Recording;
 pub use setting::AtEnd;
 
 use decide::{Answer, Decider};
-use foreread_observe::record::live::ActiveRecording;
+use foreread_observe::record::active::ActiveRecording;
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
@@ -38,7 +38,6 @@ const MEASURED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 /// Steps below the usual priority for all that a watcher does.
 const NICE: i32 = 10;
 
-/// What is watched, and how.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     pub disk: WatchedDisk,
@@ -101,7 +100,7 @@ pub fn watch(
 ) -> Result<(), Failure> {
     let changes = !options.is_dry && !options.once;
     // Held, so that a tracefs that is mounted nowhere is not mounted anew for each recording.
-    let _root = foreread_observe::record::live::possible()?;
+    let _root = foreread_observe::record::active::possible()?;
     let setting = Setting::take(&options.disk.setting, changes)?;
     let _ = rustix::process::nice(NICE);
     tell(&WatchEvent::Started(setting.old()));

@@ -1,7 +1,7 @@
 //! `foreread bench policies` on a few cells: what every output holds, that a stopped bench continues to the same result, and what
 //! is refused.
 
-use foreread_check::bench::policies::{self, BenchPlan, CellFilter, Results};
+use foreread_check::bench::policies::{self, BenchOptions, CellFilter, Results};
 use foreread_check::evaluation::Design;
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_report::progress::{Progress, Silent};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Three cells of the fractional design, `judged` in each.
-fn plan(judged: &str) -> BenchPlan {
-    BenchPlan {
+fn options(judged: &str) -> BenchOptions {
+    BenchOptions {
         design: Design::Fractional,
         judged: vec![judged.to_string()],
         only: vec![CellFilter::parse("fsspec-seq-64K")],
@@ -24,8 +24,8 @@ fn plan(judged: &str) -> BenchPlan {
     }
 }
 
-fn run(plan: &BenchPlan) -> Results {
-    policies::run(plan, &AtomicBool::new(false), &mut Silent).expect("valid")
+fn run(options: &BenchOptions) -> Results {
+    policies::run(options, &AtomicBool::new(false), &mut Silent).expect("valid")
 }
 
 fn json(results: &Results) -> Value {
@@ -34,7 +34,7 @@ fn json(results: &Results) -> Value {
 
 #[test]
 fn the_json_has_every_key_of_its_schema() {
-    let json = json(&run(&plan("auto")));
+    let json = json(&run(&options("auto")));
     assert_eq!(
         (&json["schema"], &json["design"]),
         (&"foreread.policies/1".into(), &"fractional".into())
@@ -91,7 +91,7 @@ fn the_json_has_every_key_of_its_schema() {
 /// Without readahead every one of the three cells is lost.
 #[test]
 fn lost_cells_come_first_and_notes_last() {
-    let results = run(&plan("none"));
+    let results = run(&options("none"));
     for width in [80, 100, 120] {
         let text = results.to_text(width);
         let parts = [
@@ -128,7 +128,7 @@ fn lost_cells_come_first_and_notes_last() {
 
 #[test]
 fn the_page_is_whole() {
-    let results = run(&plan("none"));
+    let results = run(&options("none"));
     let html = results.to_html();
     let options = ParsingOptions {
         allow_dtd: true,
@@ -198,24 +198,24 @@ impl Progress for StopAfter<'_> {
     }
 }
 
-fn with_file(judged: &str, path: &Path) -> BenchPlan {
-    BenchPlan {
+fn with_file(judged: &str, path: &Path) -> BenchOptions {
+    BenchOptions {
         runs_file: Some(path.to_path_buf()),
-        ..plan(judged)
+        ..options(judged)
     }
 }
 
 #[test]
 fn a_stopped_bench_continues_to_the_same_result() {
     let dir = tempfile::tempdir().expect("a scratch directory");
-    let plan = with_file("auto", &dir.path().join("runs.jsonl"));
+    let options = with_file("auto", &dir.path().join("runs.jsonl"));
     let stop = AtomicBool::new(false);
     let mut progress = StopAfter {
         steps: 40,
         seen: Vec::new(),
         stop: &stop,
     };
-    let stopped = policies::run(&plan, &stop, &mut progress).expect("stopped");
+    let stopped = policies::run(&options, &stop, &mut progress).expect("stopped");
     let [done, all] = stopped.runs();
     assert!((40..=41).contains(&done) && all == 78, "{done} of {all}");
     let partial = json(&stopped);
@@ -236,13 +236,13 @@ fn a_stopped_bench_continues_to_the_same_result() {
         seen: Vec::new(),
         stop: &go,
     };
-    let whole = policies::run(&plan, &go, &mut progress).expect("whole");
+    let whole = policies::run(&options, &go, &mut progress).expect("whole");
     assert_eq!(
         progress.seen,
         (done as u64..=78).collect::<Vec<_>>(),
         "only what was not in the file is measured"
     );
-    assert_eq!(whole.to_json(), run(&self::plan("auto")).to_json());
+    assert_eq!(whole.to_json(), run(&self::options("auto")).to_json());
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn files_and_names_that_do_not_fit_are_refused() {
         CellFilter::parse("fsspec-random@moon"),
         CellFilter::parse("fsspec-random"),
     ];
-    let said = |plan: &BenchPlan| {
-        policies::run(plan, &AtomicBool::new(false), &mut Silent)
+    let said = |options: &BenchOptions| {
+        policies::run(options, &AtomicBool::new(false), &mut Silent)
             .expect_err("refused")
             .to_string()
     };
@@ -267,7 +267,7 @@ fn files_and_names_that_do_not_fit_are_refused() {
     small.only.remove(0);
     run(&small);
     let only = vec![CellFilter::parse("random@nvme")];
-    let why = said(&BenchPlan {
+    let why = said(&BenchOptions {
         design: Design::Baseline,
         only,
         ..small.clone()
@@ -276,20 +276,20 @@ fn files_and_names_that_do_not_fit_are_refused() {
         why.contains("its runs are of the design fractional, not of baseline"),
         "{why}"
     );
-    let why = said(&BenchPlan {
+    let why = said(&BenchOptions {
         judged: vec!["aoto".to_string()],
         ..small.clone()
     });
     assert!(why.contains("aoto"), "{why}");
     // Another build with the same figures continues; a figure that has changed is found.
-    run(&BenchPlan {
+    run(&BenchOptions {
         build: "two".to_string(),
         judged: vec!["linux-6.18".to_string()],
         ..small.clone()
     });
     let text = std::fs::read_to_string(&path).expect("readable");
     std::fs::write(&path, text.replace("\"time_s\":", "\"time_s\":1")).expect("written");
-    let why = said(&BenchPlan {
+    let why = said(&BenchOptions {
         build: "three".to_string(),
         ..small
     });
@@ -299,10 +299,10 @@ fn files_and_names_that_do_not_fit_are_refused() {
 /// Two devices with two caches each; one device is smaller than the trace.
 #[test]
 fn a_trace_has_its_own_cells() {
-    let mut plan = plan("auto");
-    plan.trace = Some(Arc::new(trace()));
-    plan.only = vec![CellFilter::parse("@nvme"), CellFilter::parse("@usb-cruzer")];
-    let results = run(&plan);
+    let mut options = options("auto");
+    options.trace = Some(Arc::new(trace()));
+    options.only = vec![CellFilter::parse("@nvme"), CellFilter::parse("@usb-cruzer")];
+    let results = run(&options);
     let json = json(&results);
     let cells = json["cells"].as_array().expect("rows");
     assert_eq!(cells.len(), 2 * 2 * 9);

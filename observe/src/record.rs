@@ -1,16 +1,16 @@
 //! Records what a command reads, from the kernel's tracepoints.
 //!
 //! ```text
-//!   live: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
-//!         tracefs               one file for each CPU          names between the two
+//!   active: instance, command ──► drain: events as they are ──► follow, twice ──► items ──► a trace of our own format
+//!           tracefs               one file for each CPU          names between the two
 //! ```
 //! It needs root and tracefs, and neither an eBPF toolchain nor a kernel module. Never: anything left switched on, or a
 //! lost event that is not told.
 
+pub mod active;
 mod blocks;
 pub mod drain;
 pub mod event;
-pub mod live;
 pub mod names;
 mod only;
 mod processes;
@@ -59,7 +59,7 @@ pub struct Before {
 
 /// Events that were taken, and all that is needed to understand them.
 pub struct Capture {
-    ending: live::InstanceRemoval,
+    ending: active::InstanceRemoval,
     spill: Spill,
     decoder: Arc<Decoder>,
     before: Vec<Before>,

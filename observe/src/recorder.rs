@@ -23,7 +23,6 @@ use std::time::Instant;
 /// Bytes of names that are kept to know a file when it is opened again. What is read of files beyond them is counted, and not
 /// recorded: [`MAX_FILES`] names of [`MAX_NAME_BYTES`] would be 4 GiB.
 const MAX_NAMES_BYTES: usize = 64 << 20;
-/// What is counted then.
 const TOO_MANY_FILES: &str = "requests of files beyond 1048576, or beyond 64 MiB of names";
 /// Requests that wait for the writer, some 2 MB.
 const QUEUE: usize = 1 << 14;
@@ -167,7 +166,6 @@ fn fit(name: &str) -> String {
     name
 }
 
-/// What was told, as the items of a trace.
 struct TraceAssembly {
     queue: Receiver<ClientEvent>,
     since: Instant,

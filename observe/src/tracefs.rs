@@ -108,7 +108,6 @@ fn detached() -> rustix::io::Result<OwnedFd> {
 }
 
 impl Root {
-    /// Its folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

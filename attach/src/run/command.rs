@@ -187,7 +187,6 @@ fn is_written(fd: &OwnedFd, within_ns: u64) -> bool {
     poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
-/// All of a run.
 struct Run {
     tap: Tap,
     wake: Arc<OwnedFd>,

@@ -108,7 +108,6 @@ impl Devices {
         !self.0.contains_key(&dev) || self.is(dev, |watch| watch == Watch::Looked)
     }
 
-    /// Those that are passed over.
     pub fn passed_over(&self) -> impl Iterator<Item = u32> + '_ {
         self.0
             .iter()
@@ -133,7 +132,6 @@ impl Devices {
         self.0.values().filter_map(until).min()
     }
 
-    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Device> {
         self.0.values()
     }

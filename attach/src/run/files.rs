@@ -210,7 +210,6 @@ impl Files {
         }
     }
 
-    /// Its bytes.
     pub fn size(&self, file: FileId) -> u64 {
         self.known[file.0 as usize].size
     }

@@ -31,11 +31,9 @@ const MAX_DESCRIPTORS: usize = 4096;
 const MAX_FOLDERS_LOOKED: usize = 32;
 const MAX_ENTRIES_LOOKED: usize = 4096;
 
-/// A file that was found.
 pub struct FoundFile {
     /// Ours.
     pub file: File,
-    /// Its bytes.
     pub size: u64,
     /// Where it is, for the files beside it.
     pub path: Option<PathBuf>,

@@ -30,7 +30,6 @@ const MAX_THREADS: usize = 96;
 /// How a job reaches its file.
 #[derive(Clone)]
 pub enum Access {
-    /// It is open.
     Open(Arc<File>),
     /// A folder has it: it is opened for this job, if it is still the same.
     Path(Arc<PathBuf>, FileKey),
@@ -42,7 +41,6 @@ pub struct Task {
     /// Which storage's advisor it is from.
     pub dev: u32,
     pub job: Job,
-    /// On what.
     pub access: Access,
     /// The most that one call of readahead(2) reads here.
     pub piece: u64,
@@ -52,9 +50,7 @@ pub struct Task {
 
 /// A job that has ended.
 pub struct FinishedJob {
-    /// It.
     pub task: Task,
-    /// How.
     pub outcome: Outcome,
     /// When its bytes were there.
     pub at: Instant,

@@ -66,7 +66,6 @@ struct Look {
 /// What threads have waited for a storage in looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How often.
     pub waits: u64,
     /// How long, all together.
     pub waited_ns: u64,
@@ -110,7 +109,6 @@ fn is_slow(latency_ns: u64) -> bool {
     u128::from(latency_ns) >= MIN_LATENCY.as_nanos()
 }
 
-/// What is known of a storage that was looked at.
 pub struct StorageVerdict {
     pub dev: u32,
     pub verdict: Verdict,

@@ -81,7 +81,6 @@ pub struct Touch {
     pub file: FileKey,
     /// First and last page.
     pub pages: (u64, u64),
-    /// How.
     pub kind: TouchKind,
 }
 
@@ -185,7 +184,6 @@ impl Tap {
         instance.leave();
     }
 
-    /// What is watched now.
     #[must_use]
     pub fn level(&self) -> Option<Level> {
         self.level

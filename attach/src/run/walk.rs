@@ -37,9 +37,7 @@ const MAX_DEPTH: usize = 64;
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
-    /// Its numbers.
     pub key: FileKey,
-    /// Its bytes.
     pub size: u64,
     /// Where it is.
     pub path: PathBuf,

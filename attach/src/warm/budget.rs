@@ -58,7 +58,6 @@ impl Budget {
         self.left = self.left.max(self.whole / 2);
     }
 
-    /// All of it.
     #[must_use]
     pub fn whole(&self) -> u64 {
         self.whole

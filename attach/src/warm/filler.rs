@@ -40,7 +40,6 @@ pub struct FillSettings {
 pub struct FillReport {
     pub plan: Arc<Plan>,
     pub counts: FillCounts,
-    /// What was not read.
     pub left_out: Vec<LeftOut>,
     /// The memory had no room for the rest.
     pub out_of_room: bool,
@@ -183,7 +182,6 @@ impl Work for FillContext {
     }
 }
 
-/// What came of a [`FillTask`].
 enum FillEnded {
     Fetched {
         piece: Box<Piece>,

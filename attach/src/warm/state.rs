@@ -93,7 +93,6 @@ pub struct FillOutcome {
     pub failed: Option<String>,
 }
 
-/// What a thread does for a filling.
 pub enum FillTask {
     Fetch(Box<Piece>),
     /// Waits until the program reads this range of a file, for all threads.

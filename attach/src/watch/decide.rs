@@ -39,7 +39,6 @@ pub enum Decision {
     Foreign,
 }
 
-/// What is known from earlier recordings.
 #[derive(Clone, Debug)]
 pub struct Decider {
     old: u64,
@@ -68,7 +67,6 @@ impl Decider {
         self.foreign |= set != self.now;
     }
 
-    /// The value was set.
     pub fn set(&mut self, value: u64) {
         (self.now, self.once) = (value, None);
     }

@@ -11,7 +11,7 @@ use super::decide::Answer;
 use foreread_lab::replay::{self, Part, Replay};
 use foreread_lab::tune;
 use foreread_observe::record::Capture;
-use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
+use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, start};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::Preset;
@@ -47,7 +47,6 @@ pub struct Recording {
     pub is_cut: bool,
 }
 
-/// What is recorded, and how it is compared.
 pub(super) struct Look {
     pub recording: Recording,
     pub answer: Option<Answer>,

@@ -1,7 +1,7 @@
 //! `foreread bench policies`: runs the cells of [`crate::evaluation`] and says where a policy loses, and why.
 //!
 //! ```text
-//!   plan ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
+//!   options ──► cells ──► runs, less those of the file ──threads──► each run, once over, to the file
 //!                                                                  │
 //!              text, JSON, page ◄── Results ◄── verdict, targets ◄─┘ of the cells whose runs are all there
 //! ```
@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ANY_CAPACITY: u64 = 1 << 40;
 
 #[derive(Clone, Debug)]
-pub struct BenchPlan {
+pub struct BenchOptions {
     /// Which cells, seeds and opponents.
     pub design: Design,
     /// The policies that are judged.
@@ -122,7 +122,7 @@ pub struct Results {
     design: Design,
     trace: Option<String>,
     judged: Vec<String>,
-    /// Runs that are over, and all runs of the plan.
+    /// Runs that are over, and all runs of the design.
     runs: [usize; 2],
     cells: [usize; 2],
     report: Report,
@@ -133,7 +133,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Runs that are over, and all runs of the plan.
+    /// Runs that are over, and all runs of the design.
     #[must_use]
     pub fn runs(&self) -> [usize; 2] {
         self.runs
@@ -141,7 +141,7 @@ impl Results {
 
     /// What is wrong with `auto`, if a run wasted more than its credit allows.
     #[must_use]
-    pub fn broken_credit(&self) -> Option<String> {
+    pub(crate) fn broken_credit(&self) -> Option<String> {
         let over = &self.report.over_credit;
         let first = over.first()?;
         Some(format!(
@@ -225,28 +225,28 @@ fn cell_name(cell: &Cell) -> String {
 /// # Errors
 /// [`BenchError`]; what was measured is in the file.
 pub fn run(
-    plan: &BenchPlan,
+    options: &BenchOptions,
     stop: &AtomicBool,
     progress: &mut (dyn Progress + Send),
 ) -> Result<Results, BenchError> {
-    for policy in &plan.judged {
+    for policy in &options.judged {
         opponents::build(policy, ANY_CAPACITY).map_err(BenchError::Policy)?;
     }
-    let cells = cells(plan)?;
-    let keys = schedule::keys(&cells, plan.design, &plan.judged);
-    let measure = |key: &Key| match &plan.trace {
+    let cells = cells(options)?;
+    let keys = schedule::keys(&cells, options.design, &options.judged);
+    let measure = |key: &Key| match &options.trace {
         Some(replay) => measure::measure_workload(key, &replay.workload),
         None => measure::measure(key),
     };
-    let mut file = plan
+    let mut file = options
         .runs_file
         .as_ref()
-        .map(|path| RunsFile::open(path, header(plan)))
+        .map(|path| RunsFile::open(path, header(options)))
         .transpose()?;
     let mut runs = BTreeMap::new();
     if let Some(file) = &file {
         progress.stage("checking the runs of another build");
-        runs = file.usable(&keys, &plan.judged, &measure)?;
+        runs = file.usable(&keys, &options.judged, &measure)?;
     }
     let left: Vec<Key> = keys
         .iter()
@@ -270,39 +270,39 @@ pub fn run(
         }
     };
     if !stop.load(Ordering::Relaxed) {
-        schedule::run(&left, plan.threads, &measure, &mut each).map_err(BenchError::Policy)?;
+        schedule::run(&left, options.threads, &measure, &mut each).map_err(BenchError::Policy)?;
     }
-    failed.map_or_else(|| Ok(results(plan, &keys, &runs)), Err)
+    failed.map_or_else(|| Ok(results(options, &keys, &runs)), Err)
 }
 
-/// The cells of the plan.
-fn cells(plan: &BenchPlan) -> Result<Vec<Cell>, BenchError> {
-    let mut cells = match &plan.trace {
-        Some(replay) => plan.design.cells_of_trace(&replay.workload.name),
-        None => plan.design.cells(),
+fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
+    let mut cells = match &options.trace {
+        Some(replay) => options.design.cells_of_trace(&replay.workload.name),
+        None => options.design.cells(),
     };
-    if let Some(filter) = plan
+    if let Some(filter) = options
         .only
         .iter()
         .find(|filter| !cells.iter().any(|cell| filter.matches(cell)))
     {
         return Err(BenchError::NoCell {
             filter: filter.to_string(),
-            design: plan.design.name(),
+            design: options.design.name(),
         });
     }
-    cells
-        .retain(|cell| plan.only.is_empty() || plan.only.iter().any(|filter| filter.matches(cell)));
+    cells.retain(|cell| {
+        options.only.is_empty() || options.only.iter().any(|filter| filter.matches(cell))
+    });
     Ok(cells)
 }
 
-fn header(plan: &BenchPlan) -> RunsHeader {
-    let trace = plan.trace.as_ref().map(|replay| {
+fn header(options: &BenchOptions) -> RunsHeader {
+    let trace = options.trace.as_ref().map(|replay| {
         let mut digest = Digest::default();
         write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
         format!("{} {:016x}", replay.workload.name, digest.0)
     });
-    RunsHeader::new(plan.design, trace, plan.build.clone())
+    RunsHeader::new(options.design, trace, options.build.clone())
 }
 
 /// FNV-1a of a text, so that a trace is recognised by what is read and not by its name.
@@ -324,7 +324,7 @@ impl std::fmt::Write for Digest {
     }
 }
 
-fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
+fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>) -> Results {
     let all: BTreeSet<&Cell> = keys.iter().map(|key| &key.cell).collect();
     let open: BTreeSet<&Cell> = keys
         .iter()
@@ -336,7 +336,7 @@ fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>
         .iter()
         .filter(known)
         .filter_map(|key| Some((key.clone(), runs.get(key)?.clone()?)));
-    let report = verdict::report(&whole.collect(), plan.design);
+    let report = verdict::report(&whole.collect(), options.design);
     let mut places: BTreeMap<Cell, BTreeMap<String, usize>> = BTreeMap::new();
     for (at, row) in report.rows.iter().enumerate() {
         places
@@ -344,7 +344,7 @@ fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>
             .or_default()
             .insert(row.policy.clone(), at);
     }
-    let targets = plan
+    let targets = options
         .judged
         .iter()
         .map(|policy| (policy.clone(), targets::targets(&report, policy)))
@@ -352,23 +352,23 @@ fn results(plan: &BenchPlan, keys: &[Key], runs: &BTreeMap<Key, Option<Figures>>
     let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
     let cells = [all.len() - open.len(), all.len()];
     Results {
-        design: plan.design,
-        trace: plan
+        design: options.design,
+        trace: options
             .trace
             .as_ref()
             .map(|replay| replay.workload.name.clone()),
-        judged: plan.judged.clone(),
+        judged: options.judged.clone(),
         runs: [done, keys.len()],
         cells,
         report,
         places,
         targets,
-        notes: notes(plan, [done, keys.len()], cells, &all),
+        notes: notes(options, [done, keys.len()], cells, &all),
     }
 }
 
 fn notes(
-    plan: &BenchPlan,
+    options: &BenchOptions,
     runs: [usize; 2],
     cells: [usize; 2],
     all: &BTreeSet<&Cell>,
@@ -380,7 +380,7 @@ fn notes(
             runs[0], runs[1], cells[0], cells[1]
         ));
     }
-    let Some(replay) = &plan.trace else {
+    let Some(replay) = &options.trace else {
         return notes;
     };
     notes.extend(replay.notes.iter().cloned());
@@ -410,7 +410,7 @@ mod tests {
     /// A run that wasted 1 GiB is reported, and its target is missed.
     #[test]
     fn a_run_beyond_the_credit_is_reported() {
-        let plan = BenchPlan {
+        let options = BenchOptions {
             design: Design::Baseline,
             judged: vec!["auto".to_string()],
             only: vec![CellFilter::parse("sequential:depth=4@rbd")],
@@ -419,7 +419,11 @@ mod tests {
             runs_file: None,
             build: String::new(),
         };
-        let keys = schedule::keys(&cells(&plan).expect("cells"), plan.design, &plan.judged);
+        let keys = schedule::keys(
+            &cells(&options).expect("cells"),
+            options.design,
+            &options.judged,
+        );
         let results = |unused_bytes| {
             let figures = |key: &Key| Figures {
                 time_s: 1.0,
@@ -442,7 +446,7 @@ mod tests {
                 .iter()
                 .map(|key| (key.clone(), Some(figures(key))))
                 .collect();
-            super::results(&plan, &keys, &runs)
+            super::results(&options, &keys, &runs)
         };
         assert_eq!(results(0).broken_credit(), None);
         let over = results(1 << 30);

@@ -26,7 +26,6 @@ const HIT_BYTES: u64 = 128 << 20;
 /// Rounds of which the median is taken.
 const ROUNDS: usize = 7;
 
-/// What the core and the simulator can do on one processor.
 #[derive(Clone, Copy, Debug)]
 pub struct SimFigures {
     /// 4 KiB reads of resident pages that the core decides in a second, in random order.

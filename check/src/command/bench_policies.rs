@@ -1,11 +1,11 @@
-//! `foreread bench policies`: passes a checked plan to the lab, prints the text, writes JSON and page.
+//! `foreread bench policies`: passes checked options to the bench, prints the text, writes JSON and page.
 //!
 //! The first signal that ends a command stops the schedule: the runs that have begun are ended, what is complete is reported, and the
 //! exit code is 128 and the number of the signal. The second one ends the process at once; with `--resume` no finished run
 //! is lost either way.
 
 use super::bench::{BenchCells, BenchPoliciesArgs};
-use crate::bench::policies::{self, BenchPlan, CellFilter};
+use crate::bench::policies::{self, BenchOptions, CellFilter};
 use crate::evaluation::{Design, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
@@ -31,7 +31,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     if let Some(path) = &resume {
         outputs.and("resume", path.clone())?;
     }
-    let plan = BenchPlan {
+    let options = BenchOptions {
         design: design(args),
         judged: if args.policy.is_empty() {
             vec![verdict::JUDGED.to_string()]
@@ -51,7 +51,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let (stop, signal) = stopped_by_a_signal()?;
     let results = {
         let mut bar = Bar::with_time_left();
-        policies::run(&plan, &stop, &mut bar)?
+        policies::run(&options, &stop, &mut bar)?
     };
     outputs.emit(
         || results.to_text(width::columns()),
@@ -64,7 +64,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             .broken_credit()
             .map_or(Ok(()), |why| Err(Fail::check(why, "", "")));
     }
-    note(match &plan.runs_file {
+    note(match &options.runs_file {
         Some(path) => format!(
             "stopped after {done} of {all} runs; the same command continues from {}",
             path.display()

@@ -44,7 +44,6 @@ pub enum ConformMmap {
     Both,
 }
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ConformLevel {
     /// Pages brought in, and marks

@@ -20,7 +20,6 @@ const READ_AHEAD_KIB: [u64; 7] = [0, 4, 65, 128, 1000, 1024, 8192];
 /// Some three minutes for all combinations.
 const OPERATIONS: u64 = 10_000;
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,

@@ -3,7 +3,7 @@
 //! | level | what plays the operations | what is compared after each |
 //! |---|---|---|
 //! | *full* | [`Worlds`]: the policy's decisions and folios | calls, folios in order, marks, the descriptor's state |
-//! | *pages* | [`Live`]: the machine with the policy, as readers use it | the pages brought in, the marks |
+//! | *pages* | [`PageMachine`]: the machine with the policy, as readers use it | the pages brought in, the marks |
 //!
 //! Level *full* covers every recording and asks the kernel's cache probes; *pages* covers those without large folios and
 //! page faults, with exact probes. After a difference the rest of the episode is not compared, as the two caches
@@ -16,7 +16,7 @@
 //!        └─────── what the kernel answered, as far as it is there
 //! ```
 
-use super::pages::Live;
+use super::pages::PageMachine;
 use super::recording::{Act, CheckError, Episode, Header, Item, Lines, Op, PAGE};
 
 use super::world::{Call, EpisodeEffects, World};
@@ -183,7 +183,7 @@ struct EpisodeCheck {
     number: u64,
     worlds: Worlds,
     /// The machine, at the level of pages.
-    live: Option<Live>,
+    machine: Option<PageMachine>,
     /// The difference that ended the comparison.
     diverged: Option<String>,
     /// The kernel was short of memory.
@@ -194,19 +194,19 @@ impl EpisodeCheck {
     fn new(header: &Header, level: Level, episode: &Episode) -> Result<EpisodeCheck, String> {
         let Episode { ep, file_size, fds } = *episode;
         let world = World::new(header, level == Level::Full, file_size, fds);
-        let live = match level {
+        let machine = match level {
             Level::Full => None,
             Level::Pages => {
                 let (max, io) = (header.ra_pages * PAGE, header.io_pages * PAGE);
                 let policy = PolicySpec::parse(&format!("linux-6.18:max={max},io={io}"))
                     .map_err(|e| e.to_string())?;
-                Some(Live::new(policy, file_size, fds))
+                Some(PageMachine::new(policy, file_size, fds))
             }
         };
         Ok(EpisodeCheck {
             number: ep,
             worlds: Worlds::new(world),
-            live,
+            machine,
             diverged: None,
             pressure: false,
         })
@@ -214,15 +214,15 @@ impl EpisodeCheck {
 
     /// Carries out an operation. Returns what was done, and in words how that differs from the recording.
     fn play(&mut self, op: &Op, act: Act) -> Result<(EpisodeEffects, Option<String>), String> {
-        let Some(live) = &mut self.live else {
+        let Some(machine) = &mut self.machine else {
             return self.worlds.play(op, act, |ours| differs(op, ours));
         };
         let (ours, _) = self.worlds.play(op, act, |_| None)?;
         if self.diverged.is_some() {
             return Ok((ours, None));
         }
-        let (added, marks) = live.play(op, act);
-        live.evict(&op.evicted);
+        let (added, marks) = machine.play(op, act);
+        machine.evict(&op.evicted);
         Ok((ours, differs_in_pages(op, &added, &marks)))
     }
 }

@@ -56,7 +56,6 @@ pub enum LiveError {
     /// A file of ours could not be used.
     #[error("{what}: {error}; {remedy}")]
     Io {
-        /// What was tried, and where.
         what: String,
         error: std::io::Error,
         remedy: &'static str,

@@ -1,4 +1,4 @@
-//! The level *pages*: an episode fed to the machine itself, as a live reader feeds it, with an empty cache that holds all.
+//! The level *pages*: an episode fed to the machine itself, as a reader feeds it, with an empty cache that holds all.
 //!
 //! Never: looks inside a policy. What is compared are the pages that were fetched and the marks in the cache.
 //!
@@ -15,15 +15,15 @@ use foreread_sim::zero_latency;
 use std::collections::BTreeSet;
 
 /// A machine with one file.
-pub struct Live {
+pub struct PageMachine {
     machine: Machine,
     size: u64,
     reads: u64,
 }
 
-impl Live {
+impl PageMachine {
     /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
-    pub fn new(policy: PolicySpec, size: u64, fds: u32) -> Live {
+    pub fn new(policy: PolicySpec, size: u64, fds: u32) -> PageMachine {
         let page = PageSize::new(PAGE).unwrap_or_else(|| unreachable!("4096 is a page size"));
         // Room for the whole file twice over: the kernel evicted nothing that the recording does not name.
         let mut config = Config::new(page, 4 * size + (64 << 20));
@@ -41,7 +41,7 @@ impl Live {
                 },
             );
         }
-        Live {
+        PageMachine {
             machine,
             size,
             reads: 0,

@@ -67,7 +67,6 @@ pub struct Header {
 /// A file with an empty cache and descriptors that have read nothing.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Episode {
-    /// Its number.
     pub ep: u64,
     /// Bytes of the file.
     pub file_size: u64,
@@ -87,7 +86,6 @@ pub struct Op {
     /// From which byte.
     #[serde(default)]
     pub off: u64,
-    /// How many bytes.
     #[serde(default)]
     pub len: u64,
     #[serde(default)]

@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Pages that fault-around looks at: one block, aligned by address (x86's default of 64 KiB).
-pub const FAULT_AROUND: u64 = 16;
+pub(crate) const FAULT_AROUND: u64 = 16;
 /// Segments of a request of a loop device: that many folios are one request, more may be several, split anywhere.
 const SEGMENTS: usize = 128;
 /// Folios of one file: 4 GiB in single pages. More than any recording has.
@@ -62,7 +62,7 @@ pub enum Call {
 
 impl Call {
     /// The same without the state before it.
-    pub fn without_pre(self) -> Call {
+    pub(crate) fn without_pre(self) -> Call {
         match self {
             Call::Sync { index, req, .. } => Call::Sync {
                 index,
@@ -208,7 +208,7 @@ impl World {
     }
 
     /// Whether an operation may end in more than one way: a touch of an absent page, whose neighbours may arrive later.
-    pub fn may_vary(&self, op: &Op, act: Act) -> bool {
+    pub(crate) fn may_vary(&self, op: &Op, act: Act) -> bool {
         let first = self
             .maps
             .get(op.fd as usize)

@@ -38,7 +38,6 @@ struct Difference {
 }
 
 impl Worlds {
-    /// One world.
     pub fn new(world: World) -> Worlds {
         Worlds(vec![world])
     }

@@ -11,7 +11,7 @@ use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
-use foreread_observe::record::live::{RecordOptions, Target, start};
+use foreread_observe::record::active::{RecordOptions, Target, start};
 use foreread_observe::record::{OTHER_WAYS, SwitchedOff, Understood};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::number::count;

@@ -5,7 +5,7 @@
 
 use crate::fail::Fail;
 use crate::out;
-use foreread::eventlog::{ReplayError, replay_among};
+use foreread::eventlog::{ReplayError, check_log_among};
 use foreread_history::{OPPONENTS, policies};
 use foreread_os::open::stream;
 use foreread_trace::unpack::unpack;
@@ -39,7 +39,7 @@ pub fn run(args: &ReplayLogArgs) -> Result<(), Fail> {
     let unpacked = unpack(Box::new(file))
         .map_err(|error| Fail::input("cannot read the log", format!("{place}: {error}"), REMEDY))?;
     let policies = [&policies()[..], OPPONENTS];
-    match replay_among(BufReader::new(unpacked.plain), &policies, None) {
+    match check_log_among(BufReader::new(unpacked.plain), &policies, None) {
         Ok(done) => out::print(format!(
             "identical: {} events, {} actions\n",
             done.events, done.actions

@@ -15,7 +15,7 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use crate::traces::size_of;
 use foreread_attach::warm::{Budget, FetchUse, FillReport, FillSettings, Filler, judge};
-use foreread_observe::record::live::{ActiveRecording, RecordOptions, Target, start};
+use foreread_observe::record::active::{ActiveRecording, RecordOptions, Target, start};
 use foreread_pagecache::program;
 use foreread_plan::text;
 use serde_json::json;

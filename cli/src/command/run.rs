@@ -10,7 +10,7 @@ use crate::fail::{Fail, one_line};
 use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
-use foreread_attach::run::live::start;
+use foreread_attach::run::command::start;
 use foreread_attach::run::{RunOptions, RunReport};
 use foreread_core::policy::PolicySpec;
 use serde_json::json;

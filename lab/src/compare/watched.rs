@@ -11,7 +11,7 @@
 use super::{Case, CompareError, ComparePlan, OnPage, ReadBy, place, possible, reads};
 use crate::live::LiveError;
 use crate::replay::bases;
-use foreread::eventlog::{ReplayError, replay_among};
+use foreread::eventlog::{ReplayError, check_log_among};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::{OPPONENTS, policies};
@@ -174,7 +174,7 @@ impl Case<'_> {
         let log = tempfile::tempfile().map_err(LiveError::io(place))?;
         let path = foreread_os::open::descriptor_path(&log);
         let result = self.live(policy, workload, self.plan.seed, Some(path))?;
-        let replayed = replay_among(
+        let replayed = check_log_among(
             BufReader::new(&log),
             &[&policies(), OPPONENTS],
             Some(&mut |event, notes| {

@@ -105,7 +105,6 @@ pub const NEEDED: &[&str] = &[
     "task/task_newtask",
 ];
 
-/// How to read an event.
 pub(super) struct EventLayout {
     kind: EventKind,
     fields: Vec<Field>,
@@ -120,7 +119,6 @@ pub struct Decoder {
     exec: Option<(u16, Field)>,
     /// Events that this kernel does not have.
     pub missing: Vec<String>,
-    /// The block devices.
     pub(super) blocks: BlockDevices,
 }
 

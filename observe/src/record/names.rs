@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Entries that are looked at below the command's words and its folders, at most: some seconds.
 pub const MAX_ENTRIES: u64 = 2 << 20;
 /// Entries that are looked at elsewhere, at most: about a second. A file that was removed would cost all of them.
-pub const MAX_FAR_ENTRIES: u64 = 1 << 18;
+pub(crate) const MAX_FAR_ENTRIES: u64 = 1 << 18;
 /// Where most of what every program reads is: its binary, its libraries, its settings.
 const USUAL: [&str; 10] = [
     "/usr/bin",
@@ -92,7 +92,7 @@ pub fn place_of(path: &Path) -> Option<(FileKey, u64)> {
 
 /// The same for a descriptor's link in /proc: no server is asked, and the size may be that of a moment ago.
 #[must_use]
-pub fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
+pub(crate) fn place_of_open(link: &Path) -> Option<(FileKey, u64)> {
     place(link, AtFlags::STATX_DONT_SYNC)
 }
 
@@ -130,7 +130,6 @@ impl Finder {
         }
     }
 
-    /// The name of a file.
     #[must_use]
     pub fn get(&self, place: FileKey) -> Option<FoundName> {
         self.known().found.get(&place).cloned()

@@ -121,7 +121,6 @@ pub fn follow_family(instance: &Instance, pid: u32) -> Result<Vec<u32>, Failure>
     }
 }
 
-/// The processes of threads.
 pub(super) fn processes(threads: &[u32]) -> Vec<u32> {
     let leader = |thread: &u32| {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;

@@ -13,7 +13,6 @@
 /// A field of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// What it is called, without its type.
     pub name: String,
     /// Where its bytes begin.
     pub offset: usize,
@@ -71,7 +70,6 @@ impl EventFormat {
         Some(EventFormat { id, fields })
     }
 
-    /// The field of that name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)

@@ -30,7 +30,6 @@ const MAX_TRIES: u32 = 16;
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
-    /// Its folder, locked.
     lock: Option<File>,
     guard: Option<Guard>,
 }
@@ -103,7 +102,6 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Its folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -32,7 +32,6 @@ use std::path::{Path, PathBuf};
 const SCHEMA: &str = "foreread.policies-runs/1";
 /// The largest file that is read: 500 bytes a run are 500,000 runs, and the full design has fewer.
 const MAX_BYTES: u64 = 256 << 20;
-/// What to do about a file that cannot be used.
 const REMEDY: &str = "name another file with --resume";
 
 /// What the runs of a file have in common.

@@ -50,7 +50,6 @@ pub struct CellSelection {
 /// A combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// On what.
     pub file_system: FileSystem,
     /// At which `read_ahead_kb`.
     pub read_ahead_kib: u64,
@@ -113,12 +112,10 @@ pub struct CellOutcome {
     pub seconds: f64,
 }
 
-/// What all came to.
 #[derive(Clone, Debug, Default)]
 pub struct CellOutcomes {
     /// Each combination.
     pub cells: Vec<CellOutcome>,
-    /// What was wanted and could not be asked, and why.
     pub left_out: Vec<String>,
 }
 

@@ -54,7 +54,6 @@ pub(super) struct Disk {
     read_ahead: String,
     /// Pages of the largest command, where that is not the device's.
     io_pages: Option<u64>,
-    /// Its number, as the trace has it.
     pub number: DeviceNumber,
     /// Inode of each file of [`SIZES`].
     pub inodes: [u64; SIZES.len()],

@@ -98,7 +98,6 @@ impl FileSystem {
         }
     }
 
-    /// What it is, for help.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {

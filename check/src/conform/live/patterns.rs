@@ -6,7 +6,7 @@
 use super::disk::SIZES;
 use super::faults;
 use super::player::LONGEST;
-use super::steps::{Step, StepPlan};
+use super::steps::{EpisodeScript, Step};
 use foreread_sim::rng::Rng;
 
 /// Request sizes in bytes: within a page, around it, odd ones, and up to the largest.
@@ -98,13 +98,13 @@ impl Story {
 }
 
 /// The next episode of reads and hints.
-pub(super) fn reads(rng: &mut Rng) -> StepPlan {
+pub(super) fn reads(rng: &mut Rng) -> EpisodeScript {
     let (kind, draw) = READS[rng.below(READS.len() as u64) as usize];
     episode(rng, kind, draw)
 }
 
 /// The next episode that needs the helper: page faults, or readahead(2).
-pub(super) fn faults(rng: &mut Rng) -> StepPlan {
+pub(super) fn faults(rng: &mut Rng) -> EpisodeScript {
     let kinds: Vec<(&str, DrawSteps)> = faults::KINDS
         .into_iter()
         .chain([("ra2", readahead as DrawSteps)])
@@ -113,7 +113,7 @@ pub(super) fn faults(rng: &mut Rng) -> StepPlan {
     episode(rng, kind, draw)
 }
 
-fn episode(rng: &mut Rng, kind: &'static str, draw: DrawSteps) -> StepPlan {
+fn episode(rng: &mut Rng, kind: &'static str, draw: DrawSteps) -> EpisodeScript {
     let file = rng.below(SIZES.len() as u64) as usize;
     let wanted = 30 + rng.below(60) as usize;
     let mut story = Story {
@@ -125,7 +125,7 @@ fn episode(rng: &mut Rng, kind: &'static str, draw: DrawSteps) -> StepPlan {
     };
     draw(rng, &mut story);
     story.steps.truncate(wanted.max(story.least));
-    StepPlan {
+    EpisodeScript {
         kind,
         file,
         fds: story.fds,

@@ -21,7 +21,6 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The helper's program.
 const PROGRAM: &str = include_str!("helper.py");
 /// Longest read of any pattern.
 pub(super) const LONGEST: u64 = 3 << 20;
@@ -126,7 +125,6 @@ impl Helper {
         Ok(None)
     }
 
-    /// Its number.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }

@@ -12,7 +12,7 @@ use super::events::{Event, TracedEvent, parse};
 use super::marks::Marks;
 use super::player::{Helper, Native, advise};
 use super::pressure::Pressure;
-use super::steps::{Step, StepPlan};
+use super::steps::{EpisodeScript, Step};
 use super::trace::{Heard, Trace};
 use super::{LiveError, RETRY};
 use crate::conform::recording::PAGE;
@@ -82,7 +82,6 @@ struct AddedFolio {
     order: u32,
 }
 
-/// What the kernel did in one step.
 #[derive(Debug, Default)]
 struct Answer {
     calls: Vec<Call>,
@@ -156,19 +155,19 @@ impl<'a> Recorder<'a> {
                 len: 4 * PAGE,
             })
             .collect();
-        let plan = StepPlan {
+        let script = EpisodeScript {
             kind: "probe",
             file,
             fds: 1,
             steps,
         };
-        self.begin(&plan, false)?;
+        self.begin(&script, false)?;
         let mut large = false;
-        for step in &plan.steps {
-            let (_, answer) = self.step(&plan, step, false)?;
+        for step in &script.steps {
+            let (_, answer) = self.step(&script, step, false)?;
             large |= answer.added.iter().any(|folio| folio.order > min_order);
         }
-        self.drop_all(&plan)?;
+        self.drop_all(&script)?;
         Ok(large)
     }
 
@@ -178,26 +177,27 @@ impl<'a> Recorder<'a> {
         out: &mut dyn Write,
         header: &Header,
         wanted: u64,
-        mut next: impl FnMut() -> StepPlan,
+        mut next: impl FnMut() -> EpisodeScript,
         tell: &mut dyn FnMut(u64) -> Result<(), LiveError>,
     ) -> Result<RecordCounts, LiveError> {
         let mut written = RecordCounts::default();
         line(out, header)?;
         while written.operations < wanted {
-            let mut plan = next();
-            plan.steps
+            let mut script = next();
+            script
+                .steps
                 .truncate(usize::try_from(wanted - written.operations).unwrap_or(usize::MAX));
             let episode = Episode {
                 ep: written.episodes,
-                kind: plan.kind,
-                file_size: SIZES[plan.file],
-                fds: plan.fds,
+                kind: script.kind,
+                file_size: SIZES[script.file],
+                fds: script.fds,
             };
             line(out, &episode)?;
             written.episodes += 1;
-            let done = self.episode(out, &plan, header.mmap)?;
+            let done = self.episode(out, &script, header.mmap)?;
             written.operations += done;
-            written.cut += u64::from(done < plan.steps.len() as u64);
+            written.cut += u64::from(done < script.steps.len() as u64);
             tell(written.operations)?;
         }
         Ok(written)
@@ -207,21 +207,21 @@ impl<'a> Recorder<'a> {
     fn episode(
         &mut self,
         out: &mut dyn Write,
-        plan: &StepPlan,
+        script: &EpisodeScript,
         helped: bool,
     ) -> Result<u64, LiveError> {
-        self.begin(plan, helped)?;
+        self.begin(script, helped)?;
         self.pressure.begin()?;
         let mut states = vec![
             StreamState {
                 prev_pos: -1,
                 ..StreamState::default()
             };
-            plan.fds as usize
+            script.fds as usize
         ];
         let mut done = 0;
-        for (i, step) in plan.steps.iter().enumerate() {
-            let (ret, answer) = self.step(plan, step, helped)?;
+        for (i, step) in script.steps.iter().enumerate() {
+            let (ret, answer) = self.step(script, step, helped)?;
             if answer.foreign {
                 break;
             }
@@ -260,19 +260,19 @@ impl<'a> Recorder<'a> {
             )?;
             done += 1;
         }
-        self.drop_all(plan)?;
+        self.drop_all(script)?;
         Ok(done)
     }
 
-    fn begin(&mut self, plan: &StepPlan, helped: bool) -> Result<(), LiveError> {
+    fn begin(&mut self, script: &EpisodeScript, helped: bool) -> Result<(), LiveError> {
         if let (true, Some(helper)) = (helped, &mut self.helper) {
-            return helper.begin(&self.disk.path(plan.file), plan.fds);
+            return helper.begin(&self.disk.path(script.file), script.fds);
         }
         if let (None, Some(helper)) = (&self.ears, &mut self.helper) {
-            helper.watch(&self.disk.path(plan.file))?;
+            helper.watch(&self.disk.path(script.file))?;
         }
-        let files = (0..plan.fds)
-            .map(|_| self.disk.open(plan.file))
+        let files = (0..script.fds)
+            .map(|_| self.disk.open(script.file))
             .collect::<Result<_, _>>()?;
         self.native.begin(files);
         Ok(())
@@ -280,7 +280,7 @@ impl<'a> Recorder<'a> {
 
     fn step(
         &mut self,
-        plan: &StepPlan,
+        script: &EpisodeScript,
         step: &Step,
         helped: bool,
     ) -> Result<(u64, Answer), LiveError> {
@@ -291,11 +291,11 @@ impl<'a> Recorder<'a> {
             Some(helper) if helped => helper.play(step)?,
             _ => self.native.play(step)?,
         };
-        Ok((ret, self.listen(plan)?))
+        Ok((ret, self.listen(script)?))
     }
 
     /// What happened to the file since the last call.
-    fn listen(&mut self, plan: &StepPlan) -> Result<Answer, LiveError> {
+    fn listen(&mut self, script: &EpisodeScript) -> Result<Answer, LiveError> {
         let Some((trace, _)) = &mut self.ears else {
             return self.look();
         };
@@ -315,7 +315,7 @@ impl<'a> Recorder<'a> {
             };
             if event == Event::Lost {
                 answer.foreign = true;
-            } else if inode != self.disk.inodes[plan.file] {
+            } else if inode != self.disk.inodes[script.file] {
                 continue;
             }
             answer.foreign |= pid != self.thread && Some(pid) != helper;
@@ -370,16 +370,16 @@ impl<'a> Recorder<'a> {
 
     /// Closes the episode's descriptors and drops all pages of its file. A page that another thread holds for a moment stays,
     /// so what the trace says has gone decides, not what was asked for.
-    fn drop_all(&mut self, plan: &StepPlan) -> Result<(), LiveError> {
+    fn drop_all(&mut self, script: &EpisodeScript) -> Result<(), LiveError> {
         self.native.begin(Vec::new());
         if let Some(helper) = &mut self.helper {
-            helper.begin(&self.disk.path(plan.file), 0)?;
+            helper.begin(&self.disk.path(script.file), 0)?;
         }
-        let file = self.disk.open(plan.file)?;
+        let file = self.disk.open(script.file)?;
         for _ in 0..DROPS {
             self.disk.settle()?;
             advise(&file, "dontneed", 0, 0).map_err(|e| LiveError::io("posix_fadvise", e))?;
-            let answer = self.listen(plan)?;
+            let answer = self.listen(script)?;
             if answer.added.is_empty() && self.cached.is_empty() {
                 return Ok(());
             }

@@ -59,7 +59,7 @@ impl Step {
 
 /// A file with an empty cache and fresh descriptors, and what is done to it.
 #[derive(Clone, Debug)]
-pub(super) struct StepPlan {
+pub(super) struct EpisodeScript {
     /// The name of the pattern.
     pub kind: &'static str,
     /// Which file: an index into [`super::disk::SIZES`].
