@@ -251,7 +251,7 @@ impl Row {
     /// A bound on the ratio alone has no power near 1: with 15 % "no effect" would do for an effect of 5 %.
     /// Effects are compared as logarithms: twice and half are the same effect to either side.
     #[must_use]
-    pub fn effect_within(self, kind: FigureKind, part: f64) -> Row {
+    pub(crate) fn effect_within(self, kind: FigureKind, part: f64) -> Row {
         let ok = self.effect_error().is_some_and(|off| off <= part);
         self.judged(kind, ok)
     }
@@ -259,7 +259,7 @@ impl Row {
     /// How far ours is off, as a part of the published effect: 0 is the same ratio, 1 is no effect at all.
     /// Null without a published effect.
     #[must_use]
-    pub fn effect_error(&self) -> Option<f64> {
+    pub(crate) fn effect_error(&self) -> Option<f64> {
         let (published, ours) = (self.published?.ln(), self.ours?.ln());
         Some((ours - published).abs() / published.abs()).filter(|off| off.is_finite())
     }
@@ -342,7 +342,6 @@ impl Reproduction {
         self.rows().filter(|r| r.role == role).count()
     }
 
-    /// How many rows are of the kind.
     #[must_use]
     pub fn count_kind(&self, kind: FigureKind) -> usize {
         self.rows().filter(|r| r.kind == kind).count()

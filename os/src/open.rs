@@ -56,7 +56,6 @@ pub fn look(path: &Path) -> Result<UnopenedFile> {
 }
 
 impl UnopenedFile {
-    /// What it was when it was looked at.
     #[must_use]
     pub fn meta(&self) -> &Metadata {
         &self.meta

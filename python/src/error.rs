@@ -15,7 +15,6 @@ pub fn guarded<T>(work: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(of_errno(libc::EIO, PANIC, None)))
 }
 
-/// What is said of a panic.
 pub const PANIC: &str = "a panic in foreread; please report it";
 
 /// `OSError(errno, text[, name])`, which Python makes a `FileNotFoundError` and others of.
@@ -26,7 +25,6 @@ pub fn of_errno(errno: i32, text: &str, name: Option<&str>) -> PyErr {
     }
 }
 
-/// What was asked for does not exist or does not fit.
 pub fn invalid(text: impl Into<String>) -> PyErr {
     PyValueError::new_err(text.into())
 }

@@ -21,7 +21,6 @@ use pyo3::types::{PyDict, PyList};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// See the head of this file.
 #[pyclass(frozen, module = "foreread._native")]
 pub struct Handle {
     slot: Slot,
@@ -362,7 +361,6 @@ impl Drop for Handle {
 /// Policy and bytes of the cache, as far as the caller says.
 type EngineChoice = (Option<String>, Option<u64>);
 
-/// What the caller set, else the process's.
 fn or_default((policy, cache): EngineChoice) -> Settings {
     let default = process::defaults();
     Settings {

@@ -25,7 +25,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What a read ends with.
 struct ReadEnd {
     done: Result<usize, ReadError>,
     /// The memory that it filled.
@@ -64,7 +63,6 @@ struct PendingRead {
     shown: String,
 }
 
-/// See the head of this file. One for each event loop.
 #[pyclass(frozen, module = "foreread._native")]
 pub struct Tasks {
     woken: Arc<ReadyReads>,

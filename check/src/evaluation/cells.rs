@@ -49,7 +49,7 @@ impl fmt::Display for Cell {
     }
 }
 
-pub const BASELINE_DEVICES: [&str; 7] = [
+pub(crate) const BASELINE_DEVICES: [&str; 7] = [
     "hdd-7200",
     "ssd-sata",
     "nvme",
@@ -59,7 +59,7 @@ pub const BASELINE_DEVICES: [&str; 7] = [
     "object-far",
 ];
 
-pub const BASELINE_WORKLOADS: [&str; 21] = [
+pub(crate) const BASELINE_WORKLOADS: [&str; 21] = [
     "sequential",
     "sequential:record=4K",
     "sequential:depth=4",
@@ -84,7 +84,7 @@ pub const BASELINE_WORKLOADS: [&str; 21] = [
 ];
 
 /// Sizes of the cache: one that holds a workload of 128 MiB, and one that does not.
-pub const CACHES: [u64; 2] = [256 << 20, 16 << 20];
+pub(crate) const CACHES: [u64; 2] = [256 << 20, 16 << 20];
 
 /// What the name of a recorded workload begins with. Its reads are not known beforehand, so its cells are not predictable.
 pub const TRACE: &str = "trace:";
@@ -113,7 +113,7 @@ impl Cell {
 
     /// Whether it is one of the patterns that no published policy follows, so that a mean without them is also shown.
     #[must_use]
-    pub fn strided_or_backward(&self) -> bool {
+    pub(crate) fn strided_or_backward(&self) -> bool {
         self.workload.starts_with("strided") || self.workload.starts_with("backward")
     }
 }
@@ -148,7 +148,7 @@ impl Design {
 
     /// A recorded workload on each of its devices with each cache.
     #[must_use]
-    pub fn cells_of_trace(self, name: &str) -> Vec<Cell> {
+    pub(crate) fn cells_of_trace(self, name: &str) -> Vec<Cell> {
         all(&[&format!("{TRACE}{name}")], &self.devices())
     }
 

@@ -128,7 +128,7 @@ impl DeviceChoice {
 
     /// The preset if the device neither changes nor is throttled: the oracle knows only those.
     #[must_use]
-    pub fn steady(&self) -> Option<&Preset> {
+    pub(crate) fn steady(&self) -> Option<&Preset> {
         (matches!(self.change, Change::Never) && self.preset.throttle.is_none())
             .then_some(&self.preset)
     }

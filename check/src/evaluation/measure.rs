@@ -69,7 +69,10 @@ pub fn measure(key: &Key) -> Result<Option<Figures>, SpecError> {
 ///
 /// # Errors
 /// As [`measure`].
-pub fn measure_workload(key: &Key, workload: &Workload) -> Result<Option<Figures>, SpecError> {
+pub(crate) fn measure_workload(
+    key: &Key,
+    workload: &Workload,
+) -> Result<Option<Figures>, SpecError> {
     let device = devices::find(&key.cell.device)?;
     if key.policy == ORACLE {
         let config = config(&key.cell, &device, workload.page_bytes);
@@ -127,7 +130,7 @@ pub fn simulate(
 /// `max-overfetch` 16 parts of 17 of the excess and one; the debt (at most an eighth of the cache, at least 4 MiB); and what streams
 /// may hold at one time (half of the cache).
 #[must_use]
-pub fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
+pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
     let spec =
         parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
     let excess = u128::from(spec.values[0].saturating_sub(1000));

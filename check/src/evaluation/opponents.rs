@@ -10,7 +10,7 @@ use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_history::{OPPONENTS, peer, policies};
 
 /// Settings of the baseline.
-pub const TWELVE: [&str; 12] = [
+pub(crate) const TWELVE: [&str; 12] = [
     "none",
     "linux-2.6.0",
     "linux-2.6.23",
@@ -29,7 +29,7 @@ pub const TWELVE: [&str; 12] = [
 /// mountpoint-s3 in 37 (`candidates_by_cells_won`, seed 1, of 13 candidates). AMP and the read stream win few cells and are here as
 /// policies that adapt; `zfetch`, which wins none, shows what its rule for growth costs. Left out: `linux-6.18:max=512K` (8 cells,
 /// between two that are here), `rbd-plain` (3), fsspec's adaptive prefetcher (1).
-pub const EIGHT: [&str; 8] = [
+pub(crate) const EIGHT: [&str; 8] = [
     "none",
     "linux-6.18",
     "linux-6.18:max=4M",

@@ -21,13 +21,11 @@ use foreread_history::parse_workload;
 
 pub const DEVICE: &str = "hdd-7200";
 /// Sizes of the cache in bytes.
-pub const CACHES: [u64; 3] = [16 << 20, 64 << 20, 256 << 20];
+pub(crate) const CACHES: [u64; 3] = [16 << 20, 64 << 20, 256 << 20];
 /// Pauses between two reads of a reader in microseconds.
-pub const THINKS_US: [u64; 3] = [0, 20_000, 200_000];
-/// The policy that is the measure, and the least share of its throughput.
-pub const MEASURE: &str = "amp";
-/// See [`MEASURE`].
-pub const TARGET: f64 = 0.98;
+pub(crate) const THINKS_US: [u64; 3] = [0, 20_000, 200_000];
+/// The policy that is the measure.
+pub(crate) const MEASURE: &str = "amp";
 
 const STREAMS: u64 = 100;
 const FILE_BYTES: u64 = 4 << 20;

@@ -69,7 +69,6 @@ fn recorded(row: &Row) -> bool {
     RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
 }
 
-/// The targets of `policy`.
 #[must_use]
 pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
     let view = View::of(report, policy);

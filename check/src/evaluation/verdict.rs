@@ -19,20 +19,20 @@ use foreread_sim::stats::{ALPHA, difference_ci95, holm, paired_t_test};
 use std::collections::BTreeMap;
 
 /// The policy that is judged.
-pub const JUDGED: &str = "auto";
+pub(crate) const JUDGED: &str = "auto";
 
 /// Whether a policy is [`JUDGED`], with whatever parameters.
 #[must_use]
-pub fn is_judged(policy: &str) -> bool {
+pub(crate) fn is_judged(policy: &str) -> bool {
     policy.split(':').next() == Some(JUDGED)
 }
 
 /// The single setting that the geometric mean is also taken against.
-pub const ONE_SETTING: &str = "linux-6.18:max=4M";
+pub(crate) const ONE_SETTING: &str = "linux-6.18:max=4M";
 /// An opponent may read at most this many times the demanded bytes.
 pub const MAX_OVERFETCH: f64 = 1.25;
 /// A policy may be so much slower than the best.
-pub const MAX_RATIO: f64 = 1.05;
+pub(crate) const MAX_RATIO: f64 = 1.05;
 
 /// Logarithm of none / oracle below which there is no gain to have a share of: 2 %. Below it the share is noise (a sequential
 /// reader on `rbd` has nothing to gain, so a policy that costs 1 % would have a share of minus thousands).
@@ -43,7 +43,6 @@ pub const MIN_GAIN: f64 = 0.02;
 pub struct Row {
     /// Where.
     pub cell: Cell,
-    /// Which.
     pub policy: String,
     /// Means over the seeds; the time is a geometric mean.
     pub figures: Figures,
@@ -66,7 +65,6 @@ pub struct Row {
 /// A policy over all cells.
 #[derive(Clone, Debug)]
 pub struct Total {
-    /// Which.
     pub policy: String,
     /// Geometric mean and worst of [`Row::unrestricted_ratio`].
     pub mean: f64,

@@ -72,7 +72,7 @@ impl Watcher {
 
     /// The 99th percentile of the antagonist's waits in nanoseconds, if there is one.
     #[must_use]
-    pub fn antagonist_p99_ns(&self) -> Option<u64> {
+    pub(crate) fn antagonist_p99_ns(&self) -> Option<u64> {
         let mut waits = self.waits_ns.clone();
         waits.sort_unstable();
         waits
@@ -82,7 +82,7 @@ impl Watcher {
 
     /// When the rate of the second half was first reached, in nanoseconds; none for runs too short to have a rate.
     #[must_use]
-    pub fn start_up_ns(&self) -> Option<u64> {
+    pub(crate) fn start_up_ns(&self) -> Option<u64> {
         let (end_ns, bytes) = *self.served.last()?;
         let half = self.served.iter().position(|p| p.1 >= bytes / 2)?;
         let (half_ns, half_bytes) = self.served[half];

@@ -70,7 +70,7 @@ pub fn fits(name: &str, device: &str) -> bool {
 
 /// The open description whose reads the 99th percentile is of; none: all.
 #[must_use]
-pub fn antagonist(name: &str) -> Option<u32> {
+pub(crate) fn antagonist(name: &str) -> Option<u32> {
     (name == "antagonist").then_some(1)
 }
 

@@ -89,7 +89,6 @@ impl FigureKind {
         }
     }
 
-    /// What the kind means, in one line.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {

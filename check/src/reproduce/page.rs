@@ -14,7 +14,6 @@ const MIN_POINTS: usize = 3;
 /// Missed checks that are named at the top; more are counted.
 const MAX_NAMED: usize = 5;
 
-/// The page of a reproduction.
 #[must_use]
 pub fn page(of: &Reproduction) -> String {
     let known = of.missed().filter(|(_, row)| row.known_miss);

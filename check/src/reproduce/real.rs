@@ -24,7 +24,6 @@ use foreread_report::{number, progress::Progress};
 use loopdev::LoopDevice;
 use tools::Tools;
 
-/// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// Bytes of the scratch file, a multiple of 1 MiB.

@@ -51,7 +51,6 @@ impl<'a> Runs<'a> {
         presets::find(name).map_err(|error| ReproduceError::Asked(error.to_string()))
     }
 
-    /// How many of `usual` runs are to be made.
     #[must_use]
     pub fn runs(&self, usual: u32) -> u32 {
         self.options
@@ -90,7 +89,11 @@ impl<'a> Runs<'a> {
     ///
     /// # Errors
     /// Whatever `compare` refuses.
-    pub fn table_sliced(&mut self, ask: &Ask<'_>, slices: Slices) -> Result<Table, ReproduceError> {
+    pub(crate) fn table_sliced(
+        &mut self,
+        ask: &Ask<'_>,
+        slices: Slices,
+    ) -> Result<Table, ReproduceError> {
         let preset = self.preset(ask.model)?;
         let Model::Array(array) = preset.model else {
             return self.table(ask);

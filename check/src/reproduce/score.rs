@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     pub kind: FigureKind,
-    /// How many rows.
     pub rows: usize,
     /// How many of them are within their bounds. Input and shown rows mostly have none.
     pub ok: usize,
@@ -40,7 +39,7 @@ pub struct Score {
 impl Score {
     /// What an order's verdict does not say: how much of the published effects is there. None for other kinds.
     #[must_use]
-    pub fn effects_shown(&self) -> Option<String> {
+    pub(crate) fn effects_shown(&self) -> Option<String> {
         let Score {
             effects,
             effects_within_half,

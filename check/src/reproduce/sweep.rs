@@ -141,7 +141,7 @@ impl<'a> SweepModel<'a> {
     /// The seconds of each run as predicted from the rows of the other sizes, and the printed rate as it follows from the
     /// seconds. `runs` are those that the points are means of.
     #[must_use]
-    pub fn each_run(&self, runs: &[Run]) -> Vec<Row> {
+    pub(crate) fn each_run(&self, runs: &[Run]) -> Vec<Row> {
         let mut rows = Vec::new();
         for (at, run) in runs.iter().enumerate() {
             let kib = run.kib(self.labels);
@@ -276,7 +276,7 @@ pub fn plateau(rows: &[(u64, f64)], part: f64) -> Option<u64> {
 /// The part of the best at which [`plateau`] finds the marks of all these sweeps: the middle of the parts that do. None
 /// where no part does.
 #[must_use]
-pub fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64> {
+pub(crate) fn part_of_marks<'s>(sweeps: impl Iterator<Item = &'s Sweep>) -> Option<f64> {
     let (mut above, mut upto) = (0.0_f64, 1.0_f64);
     for sweep in sweeps {
         let best = sweep.runs.iter().map(Run::mb_per_s).fold(0.0, f64::max);

@@ -36,7 +36,6 @@ const FIRST_G: u64 = THRESHOLD / 2;
 /// Streams of a file. The publication has no limit; this is more than the 100 of its experiments.
 const MAX_STREAMS: usize = 256;
 
-/// What one request read ahead.
 struct Part {
     start: u64,
     end: u64,

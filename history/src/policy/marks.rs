@@ -20,7 +20,6 @@ use foreread_core::policy::{
     ondemand::{MMAP_LOTSAMISS, PAGE, fetch, hinted, init, next, wanted},
 };
 
-/// What differs between versions.
 pub trait Rule: Send {
     /// What the hint RANDOM and page faults do.
     const QUIRKS: Quirks;

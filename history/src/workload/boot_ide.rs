@@ -132,7 +132,6 @@ fn build(_values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
     })
 }
 
-/// A stream of `reads` reads.
 fn stream(reads: usize) -> Extent {
     (0..reads)
         .map(|i| STREAM_BLOCKS[i.min(STREAM_BLOCKS.len() - 1)] * BLOCK)

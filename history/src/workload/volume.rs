@@ -41,7 +41,6 @@ const LONGEST_GROUP: usize = 10;
 
 /// Streams of about the same length.
 pub struct Streams {
-    /// How many.
     pub count: u64,
     /// Reads of the shortest; the others are evenly spaced from it to the longest.
     pub shortest: u64,
@@ -65,7 +64,6 @@ pub struct Shape {
     /// Blocks of a read outside streams, each as often as it is listed here; the total may be a little less than what is
     /// left for them, never more.
     pub other_blocks: &'static [u64],
-    /// How much of a zone is read.
     pub zone_percent: u64,
     /// How many reads may be outstanding.
     pub depth: u32,

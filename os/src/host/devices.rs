@@ -118,7 +118,6 @@ impl BlockDevice {
         BlockDevice(up.unwrap_or(&self.0).to_path_buf())
     }
 
-    /// The numbers of its partitions.
     #[must_use]
     pub fn partitions(&self) -> Vec<DeviceNumber> {
         let below = entries(&self.0).map(BlockDevice);
@@ -141,7 +140,6 @@ pub struct BlockNode {
     pub number: DeviceNumber,
     /// Its path below `/dev`.
     pub path: PathBuf,
-    /// Its bytes.
     pub size: u64,
 }
 
@@ -218,7 +216,6 @@ impl Host {
             .collect()
     }
 
-    /// All loop devices.
     #[must_use]
     pub fn loop_devices(&self) -> Vec<LoopDevice> {
         let device = |folder: PathBuf| {

@@ -101,7 +101,7 @@ pub const TRIGGER: u64 = 10;
 /// "the maximum readahead size is 4 MB", "the object size is the default 4 MB".
 pub const MAX_BYTES: u64 = 4 << 20;
 /// "it issues 50,000 sequential, single-sector reads", of boot-ide.
-pub const SINGLE_SECTORS: u64 = 50_000;
+pub(crate) const SINGLE_SECTORS: u64 = 50_000;
 
 /// Two strategies on one workload.
 #[derive(Clone, Copy, Debug)]

@@ -19,11 +19,11 @@ pub const THEORY: [(u64, &str, &str, &str, &str); 11] = [
 ];
 
 /// Its access time, ms.
-pub const THEORY_ACCESS_MS: u64 = 8;
+pub(crate) const THEORY_ACCESS_MS: u64 = 8;
 
 /// Intel X25-M, `dd`: readahead in KiB, MB/s of two runs. The same runs stand in [Wu 2010b] with their seconds and other
 /// labels.
-pub const X25_M_MB_PER_S: [(u64, [u64; 2]); 11] = [
+pub(crate) const X25_M_MB_PER_S: [(u64, [u64; 2]); 11] = [
     (4, [123, 122]),
     (16, [153, 153]),
     (32, [161, 162]),
@@ -38,14 +38,14 @@ pub const X25_M_MB_PER_S: [(u64, [u64; 2]); 11] = [
 ];
 
 /// The patch: before or after it, the policy that has these defaults, the key, KiB.
-pub const DEFAULTS: [(&str, &str, &str, u64); 4] = [
+pub(crate) const DEFAULTS: [(&str, &str, &str, u64); 4] = [
     ("before", "linux-2.6.31", "max", 128),
     ("before", "linux-2.6.0", "min", 16),
     ("after", "linux-thrashsafe", "max", 512),
     ("after", "linux-thrashsafe", "min", 32),
 ];
 /// "It will now cost 1MB readahead buffer per stream", KiB.
-pub const STREAM_BUFFER_KIB: u64 = 1024;
+pub(crate) const STREAM_BUFFER_KIB: u64 = 1024;
 
 /// A "readahead hit ratio".
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,6 @@ pub const HITS_DESKTOP: [HitRatio; 3] = [
     hits(512, 138, 248),
     hits(1024, 130, 253),
 ];
-/// On the console.
 pub const HITS_CONSOLE: [HitRatio; 2] = [hits(128, 30, 56), hits(1024, 30, 59)];
 
 /// One line of Vivek Goyal's measurements: this many sequential readers, then KB/s and the largest latency in us with

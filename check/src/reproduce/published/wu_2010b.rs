@@ -365,7 +365,7 @@ pub const LIMITS: [(u64, u64); 9] = [
 ];
 
 /// The later posting of the same patch, which divides by 256 KiB.
-pub const LIMITS_LATER: [(u64, u64); 8] = [
+pub(crate) const LIMITS_LATER: [(u64, u64); 8] = [
     (MIB, 8),
     (4 * MIB, 16),
     (16 * MIB, 32),
@@ -381,8 +381,8 @@ pub const TINY: (u64, f64) = (505_000, 15_000.0);
 /// What `blkid` reads there, offset and length, and the pages that the posting says each became.
 pub const BLKID: [(u64, u64, u64); 2] = [(0, 1024, 4), (1536, 16_384, 8)];
 /// "but still kernel read-ahead turns it into 48kB".
-pub const BLKID_KIB: u64 = 48;
+pub(crate) const BLKID_KIB: u64 = 48;
 /// "Turning a 16kB read into a 64kB one is a big deal".
-pub const TURNED_KIB: u64 = 64;
+pub(crate) const TURNED_KIB: u64 = 64;
 /// "when it's about 15% of the whole device!".
-pub const TURNED_PERCENT: u64 = 15;
+pub(crate) const TURNED_PERCENT: u64 = 15;

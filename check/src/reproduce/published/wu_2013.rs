@@ -12,7 +12,8 @@ pub const QPS: [(&str, f64); 4] = [
 
 /// Which read of the neighbours N, N+1, N+2 starts readahead: "start RA on the 3rd read", and before "whenever reading
 /// page N+1 when it happen to read N recently". Of `slow-ramp` the post says that its size alone is another.
-pub const STARTS: [(&str, f64); 3] = [("original", 2.0), ("slow-ramp", 2.0), ("conservative", 3.0)];
+pub(crate) const STARTS: [(&str, f64); 3] =
+    [("original", 2.0), ("slow-ramp", 2.0), ("conservative", 3.0)];
 
 /// One line of Miao Xie's sysbench, random reads of 64 KiB in a file of 2 GB, one thread: MB/s before and after.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +45,10 @@ pub const SYSBENCH: [Sysbench; 4] = [
     sysbench("hard disk", "ext4", 9.98, 10.04),
 ];
 /// Size of the file: "2GB".
-pub const SYSBENCH_BYTES: u64 = 2 << 30;
+pub(crate) const SYSBENCH_BYTES: u64 = 2 << 30;
 /// `--file-block-size=64K`.
-pub const SYSBENCH_RECORD: u64 = 64 << 10;
+pub(crate) const SYSBENCH_RECORD: u64 = 64 << 10;
 /// `--max-requests=10000`: 625 MiB are 10,000 of them.
-pub const SYSBENCH_READS: u64 = 10_000;
+pub(crate) const SYSBENCH_READS: u64 = 10_000;
 /// "read IO amount: 625MB".
-pub const SYSBENCH_MIB: u64 = 625;
+pub(crate) const SYSBENCH_MIB: u64 = 625;
