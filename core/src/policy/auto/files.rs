@@ -19,7 +19,10 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, survival};
+use super::{
+    Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance,
+    survival::{self, ONE},
+};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -69,20 +72,14 @@ impl Auto {
             walk.end = ask.file;
         }
         let before = answer.windows.len();
-        self.top_up_walk(&mut walk, active, ask, answer);
+        self.top_up(&mut walk, active, ask, answer);
         self.walks.all.push(walk);
         if answer.windows.len() > before && answer.why.is_none_or(|why| !why.is_on()) {
             answer.why = Some(Why::NextFile);
         }
     }
 
-    fn top_up_walk(
-        &mut self,
-        walk: &mut Walk,
-        active: Readers,
-        ask: &Ask<'_>,
-        answer: &mut Answer,
-    ) {
+    fn top_up(&mut self, walk: &mut Walk, active: Readers, ask: &Ask<'_>, answer: &mut Answer) {
         let source = &ask.source;
         walk.len = ask.request.len().max(walk.len - walk.len / LEN_FORGOTTEN);
         let most = distance::most(source, (walk.len, 0), active, &self.effort);
@@ -103,14 +100,14 @@ impl Auto {
         );
         let free = self.credit.available(source, debt);
         let (mut chance, mean) = chain(each, walk.files);
-        let mut bet = walk.holding.held.saturating_mul(survival::ONE - mean) / survival::ONE;
+        let mut bet = walk.holding.held.saturating_mul(ONE - mean) / ONE;
         // With a limit: files that are cached are passed over, and an order may be a circle.
         for _ in 0..MAX_FILES {
             let Some(next) = ask.probe.next_file(walk.end) else {
                 break;
             };
             let (file, size, planned) = (next.file, next.size, next.planned);
-            chance = chance * each / survival::ONE;
+            chance = chance * each / ONE;
             let first = walk.len.clamp(1, size.max(1));
             let threshold = survival::threshold(first, product, wasted, allowed);
             let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
@@ -121,15 +118,15 @@ impl Auto {
                 len
             };
             let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
-            let far = (len + self.survival.ahead(Class::Start, len, survival::ONE / 2)).min(size);
+            let far = (len + self.survival.ahead(Class::Start, len, ONE / 2)).min(size);
             let more = if planned {
                 0
             } else {
-                (len * (survival::ONE - chance) / survival::ONE).max(len / ahead::MAX_LEVERAGE)
+                (len * (ONE - chance) / ONE).max(len / ahead::MAX_LEVERAGE)
             };
             let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
             let is_likely =
-                each >= survival::ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
+                each >= ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
@@ -247,17 +244,10 @@ fn read_head(
 
 /// The chance of the file `files` further on, and the mean of those up to it.
 fn chain(each: u64, files: usize) -> (u64, u64) {
-    let (mut chance, mut sum) = (survival::ONE, 0);
+    let (mut chance, mut sum) = (ONE, 0);
     for _ in 0..files {
-        chance = chance * each / survival::ONE;
+        chance = chance * each / ONE;
         sum += chance;
     }
-    (
-        chance,
-        if files == 0 {
-            survival::ONE
-        } else {
-            sum / files as u64
-        },
-    )
+    (chance, if files == 0 { ONE } else { sum / files as u64 })
 }
