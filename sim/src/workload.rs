@@ -119,7 +119,7 @@ pub const fn count(
     }
 }
 
-/// A parameter of so many bytes.
+/// A parameter in bytes.
 pub const fn bytes(
     key: &'static str,
     default: &'static str,
