@@ -141,7 +141,7 @@ impl<'a> Search<'a> {
         let range = Range::of(self.setup.preset, &self.setup.config);
         let (mut change, mut failed) = (0, 0);
         while failed < CHANGES.len() && !self.is_over() {
-            let next = CHANGES[change](rule, &range);
+            let next = rule.with(|next| CHANGES[change](next, &range));
             if range.has(&next) && self.is_faster(next) {
                 (rule, failed) = (next, 0);
             } else {

@@ -47,34 +47,27 @@ pub(super) const LONG: Rule = Rule {
     turns: false,
 };
 
+impl Rule {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut Rule)) -> Rule {
+        change(&mut self);
+        self
+    }
+}
+
 /// Where the search starts, by what is most often best on a kind of device.
 pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
-    let forward = Rule {
-        backward: false,
-        ..LONG
-    };
-    let short = Rule {
-        first_bytes: 1,
-        ..forward
-    };
-    let gaps = Rule {
-        gap_bytes: gap_worth(preset),
-        ..LONG
-    };
+    let forward = LONG.with(|r| r.backward = false);
+    let short = forward.with(|r| r.first_bytes = 1);
+    let gaps = LONG.with(|r| r.gap_bytes = gap_worth(preset));
     let turns = Rule {
         turns: true,
         cache_part: 4,
         gap_bytes: gap_worth(preset),
         ..forward
     };
-    let pieces = Rule {
-        most_bytes: 64 << 10,
-        ..forward
-    };
-    let uneven = Rule {
-        even: false,
-        ..forward
-    };
+    let pieces = forward.with(|r| r.most_bytes = 64 << 10);
+    let uneven = forward.with(|r| r.even = false);
+    let in_turn = forward.with(|r| (r.turns, r.most_bytes) = (true, 256 << 10));
     // As few fetches as there can be: few draws of a round trip.
     let few = Rule {
         flights: 1,
@@ -86,42 +79,21 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
         Model::Hdd(_) => vec![
             gaps,
             turns,
-            Rule {
-                cache_part: 8,
-                even: false,
-                ..gaps
-            },
-            Rule {
-                sweep: true,
-                ..forward
-            },
-            Rule {
-                turns: true,
-                most_bytes: 256 << 10,
-                ..forward
-            },
-            Rule {
-                sweep: true,
-                cache_part: 4,
-                ..gaps
-            },
+            gaps.with(|r| (r.cache_part, r.even) = (8, false)),
+            forward.with(|r| r.sweep = true),
+            in_turn,
+            gaps.with(|r| (r.sweep, r.cache_part) = (true, 4)),
         ],
-        Model::Disk(_) | Model::Array(_) => {
-            vec![
-                Rule {
-                    turns: true,
-                    most_bytes: 256 << 10,
-                    ..forward
-                },
-                gaps,
-                turns,
-                LONG,
-                short,
-                pieces,
-            ]
-        }
+        Model::Disk(_) | Model::Array(_) => vec![in_turn, gaps, turns, LONG, short, pieces],
         Model::Net(model) if model.rtt_p99_ns.is_some() => {
-            vec![LONG, few, uneven, short, turns, Rule { flights: 4, ..gaps }]
+            vec![
+                LONG,
+                few,
+                uneven,
+                short,
+                turns,
+                gaps.with(|r| r.flights = 4),
+            ]
         }
         Model::Ssd(_) | Model::Net(_) | Model::Lanes(_) => {
             vec![
@@ -130,15 +102,12 @@ pub(super) fn starts(preset: &Preset, jobs: usize) -> Vec<Rule> {
                 pieces,
                 turns,
                 uneven,
-                Rule { flights: 4, ..LONG },
+                LONG.with(|r| r.flights = 4),
             ]
         }
     };
     starts.retain(|rule| jobs > 1 || !rule.turns || *rule == turns);
-    starts.push(Rule {
-        ahead: false,
-        ..forward
-    });
+    starts.push(forward.with(|r| r.ahead = false));
     starts
 }
 
@@ -168,76 +137,34 @@ fn gap_worth(preset: &Preset) -> u64 {
 }
 
 /// The changes that the search tries, one at a time, in turn.
-pub(super) const CHANGES: [fn(Rule, &Range) -> Rule; 16] = [
-    |r, a| Rule {
-        most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 2,
-        ..r
+pub(super) const CHANGES: [fn(&mut Rule, &Range); 16] = [
+    |r, a| r.most_bytes = r.most_bytes.min(a.max_fetch_bytes) / 2,
+    |r, _| r.turns = !r.turns,
+    |r, a| {
+        r.gap_bytes = match r.gap_bytes {
+            0 => a.gap_bytes,
+            gap => gap.saturating_mul(4),
+        }
     },
-    |r, _| Rule {
-        turns: !r.turns,
-        ..r
-    },
-    |r, a| Rule {
-        gap_bytes: if r.gap_bytes == 0 {
-            a.gap_bytes
-        } else {
-            r.gap_bytes.saturating_mul(4)
-        },
-        ..r
-    },
-    |r, a| Rule {
-        flights: r.flights.min(a.flights) / 2,
-        ..r
-    },
-    |r, _| Rule { even: !r.even, ..r },
-    |r, _| Rule {
-        first_bytes: if r.first_bytes == u64::MAX {
+    |r, a| r.flights = r.flights.min(a.flights) / 2,
+    |r, _| r.even = !r.even,
+    |r, _| {
+        r.first_bytes = if r.first_bytes == u64::MAX {
             1
         } else {
             u64::MAX
-        },
-        ..r
+        }
     },
-    |r, a| Rule {
-        most_bytes: r.most_bytes.min(a.max_fetch_bytes) / 8,
-        ..r
-    },
-    |r, _| Rule {
-        cache_part: r.cache_part * 8,
-        ..r
-    },
-    |r, _| Rule {
-        sweep: !r.sweep,
-        ..r
-    },
-    |r, _| Rule {
-        backward: !r.backward,
-        ..r
-    },
-    |r, _| Rule {
-        gap_bytes: r.gap_bytes / 4,
-        ..r
-    },
-    |r, a| Rule {
-        most_bytes: r.most_bytes.saturating_mul(2).min(a.max_fetch_bytes),
-        ..r
-    },
-    |r, a| Rule {
-        flights: r.flights.saturating_mul(2).min(a.flights),
-        ..r
-    },
-    |r, _| Rule {
-        cache_part: (r.cache_part / 4).max(1),
-        ..r
-    },
-    |r, _| Rule {
-        first_bytes: 64 << 10,
-        ..r
-    },
-    |r, _| Rule {
-        cache_part: r.cache_part * 64,
-        ..r
-    },
+    |r, a| r.most_bytes = r.most_bytes.min(a.max_fetch_bytes) / 8,
+    |r, _| r.cache_part *= 8,
+    |r, _| r.sweep = !r.sweep,
+    |r, _| r.backward = !r.backward,
+    |r, _| r.gap_bytes /= 4,
+    |r, a| r.most_bytes = r.most_bytes.saturating_mul(2).min(a.max_fetch_bytes),
+    |r, a| r.flights = r.flights.saturating_mul(2).min(a.flights),
+    |r, _| r.cache_part = (r.cache_part / 4).max(1),
+    |r, _| r.first_bytes = 64 << 10,
+    |r, _| r.cache_part *= 64,
 ];
 
 pub(super) struct Range {
