@@ -21,6 +21,12 @@ pub enum Fit {
     Sure,
 }
 
+impl Fit {
+    pub(crate) fn sure_if(sure: bool) -> Fit {
+        if sure { Fit::Sure } else { Fit::No }
+    }
+}
+
 /// `key=value` pairs behind a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(Vec<(String, String)>);

@@ -33,6 +33,7 @@ pub mod unpack;
 pub use error::TraceError;
 use foreread_core::event::Advice;
 pub use open::open;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -174,8 +175,43 @@ pub struct Lacks {
     pub ops: bool,
 }
 
+impl Lacks {
+    /// A request to a device is known without its open description and its thread.
+    pub(crate) const REQUEST: Lacks = Lacks {
+        starts: false,
+        ends: false,
+        opens: true,
+        threads: true,
+        lens: false,
+        ops: false,
+    };
+
+    const NAMED: [(&'static str, fn(&mut Lacks) -> &mut bool); 6] = [
+        ("starts", |lacks| &mut lacks.starts),
+        ("ends", |lacks| &mut lacks.ends),
+        ("opens", |lacks| &mut lacks.opens),
+        ("threads", |lacks| &mut lacks.threads),
+        ("lens", |lacks| &mut lacks.lens),
+        ("ops", |lacks| &mut lacks.ops),
+    ];
+
+    pub(crate) fn names(mut self) -> Vec<&'static str> {
+        let lacking = Lacks::NAMED
+            .into_iter()
+            .filter(|(_, field)| *field(&mut self));
+        lacking.map(|(name, _)| name).collect()
+    }
+
+    /// Sets what has this name; false where nothing has.
+    pub(crate) fn set(&mut self, name: &str) -> bool {
+        let named = Lacks::NAMED.into_iter().find(|(known, _)| *known == name);
+        named.map(|(_, field)| *field(self) = true).is_some()
+    }
+}
+
 /// Where a trace was taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// The format does not tell.
     #[default]
@@ -212,6 +248,16 @@ pub struct Import {
     pub items: Items,
     /// What was left out, by reason. Whole when the items have ended.
     pub left_out: LeftOut,
+}
+
+impl Import {
+    pub(crate) fn new(header: Header, items: Items, left_out: LeftOut) -> Import {
+        Import {
+            header,
+            items,
+            left_out,
+        }
+    }
 }
 
 /// How many entries of a trace were passed over, by reason ("trims"). Shared by an importer and the report.

@@ -10,7 +10,7 @@
 //! without a sector or without bytes (flushes) are left out. Source: the example files of bcc.
 
 use super::scan::{self, number};
-use super::table::{ColumnPlan, Row, RowFn, SECTOR, decimal_ns, import as table};
+use super::table::{self, Row, SECTOR, decimal_ns};
 use crate::error::Fault;
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
@@ -50,30 +50,19 @@ fn header(line: &[u8]) -> Option<bool> {
 
 fn detect(head: &[u8]) -> Fit {
     let first = head.split(|b| *b == b'\n').next().unwrap_or_default();
-    if header(first).is_some() {
-        Fit::Sure
-    } else {
-        Fit::No
-    }
+    Fit::sure_if(header(first).is_some())
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = scan::one(inputs, FORMAT.name)?;
-    let queued = input
-        .head()?
-        .split(|b| *b == b'\n')
-        .next()
-        .and_then(header)
-        .unwrap_or(false);
+    let mut input = Input::only(inputs, FORMAT.name)?;
+    pairs.finish(input.path(), FORMAT.name, &[])?;
+    let mut lines = input.head()?.split(|b| *b == b'\n');
+    let queued = lines.next().and_then(header).unwrap_or(false);
     let about = Header {
         format: FORMAT.name.to_string(),
         time_unit: "seconds since the first completion (to the us)".to_string(),
         offset_unit: "512 B sectors".to_string(),
-        lacks: Lacks {
-            opens: true,
-            threads: true,
-            ..Lacks::default()
-        },
+        lacks: Lacks::REQUEST,
         level: Level::BelowCache,
         notes: vec![
             "a start is the issue to the device: the time of the line less LAT".to_string(),
@@ -81,20 +70,12 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
         ],
     };
     let name = |disk: &[u8]| String::from_utf8_lossy(disk).into_owned();
-    let row: RowFn = if queued { row::<true> } else { row::<false> };
-    table(
-        vec![input],
-        &pairs,
-        about,
-        ColumnPlan {
-            row,
-            name,
-            sort: true,
-        },
-    )
+    Ok(table::import(input, about, name, move |line| {
+        row(line, queued)
+    }))
 }
 
-fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
+fn row(line: &[u8], queued: bool) -> Result<Row<'_>, Fault> {
     if header(line).is_some() {
         return Ok(Row::Nothing);
     }
@@ -107,16 +88,11 @@ fn row<const QUEUED: bool>(line: &[u8]) -> Result<Row<'_>, Fault> {
         Some(&text[at + 1..])
     };
     let latency = last().ok_or(BAD)?;
-    if QUEUED {
+    if queued {
         last().and_then(|text| decimal_ns(text, MS_NS)).ok_or(BAD)?;
     }
-    let (bytes, sector, op, disk, pid) = (
-        last().ok_or(BAD)?,
-        last().ok_or(BAD)?,
-        last().ok_or(BAD)?,
-        last().ok_or(BAD)?,
-        last().ok_or(BAD)?,
-    );
+    let mut last = || last().ok_or(BAD);
+    let (bytes, sector, op, disk, pid) = (last()?, last()?, last()?, last()?, last()?);
     // A process without a name leaves its column empty.
     number(pid)
         .or_else(|| number(pid.strip_prefix(b"-")?))
@@ -161,7 +137,7 @@ mod tests {
     /// However long a request took before the first completion.
     #[test]
     fn a_start_before_the_clock_is_a_start() {
-        let of = |line: &'static str| match row::<false>(line.as_bytes()) {
+        let of = |line: &'static str| match row(line.as_bytes(), false) {
             Ok(Row::Record(_, record)) => (record.start_ns, record.end_ns),
             _ => panic!("{line} is a request"),
         };
@@ -170,7 +146,7 @@ mod tests {
         assert_eq!(of("0.000000 dd 1 vda R 8 4096 86400000.00"), (start, end));
         let (start, end) = (Some(order::signed(500_000)), Some(order::signed(1_000_000)));
         assert_eq!(of("0.001000 dd 1 vda R 8 4096 0.50"), (start, end));
-        let late = row::<false>(b"9300000000.0 dd 1 vda R 8 4096 0.50");
+        let late = row(b"9300000000.0 dd 1 vda R 8 4096 0.50", false);
         assert!(
             late.is_err_and(|fault| fault == BAD),
             "2^63 ns are 292 years"

@@ -36,10 +36,7 @@ const CUT: Fault = ("a line of blkparse that is not whole", DAMAGED);
 
 /// Lines of the head that are certainly whole, without comments.
 fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    head[..end]
-        .split(|b| *b == b'\n')
-        .filter(|line| !is_comment(line))
+    scan::whole_lines(head).filter(|line| !is_comment(line))
 }
 
 fn is_comment(line: &[u8]) -> bool {
@@ -54,7 +51,7 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = scan::one(inputs, FORMAT.name)?;
+    let mut input = Input::only(inputs, FORMAT.name)?;
     let first: Vec<Action> = whole_lines(input.head()?)
         .map_while(|l| parse(l).ok()?)
         .map(|e| e.action)
@@ -67,11 +64,8 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         requests,
     };
     let items = step::items(Text { input, lines });
-    Ok(Import {
-        header: block::header(FORMAT.name, wanted),
-        items,
-        left_out,
-    })
+    let header = block::header(FORMAT.name, wanted);
+    Ok(Import::new(header, items, left_out))
 }
 
 struct Blkparse {
@@ -107,7 +101,7 @@ impl Lines for Blkparse {
 /// Major and minor, `8,16`.
 fn device(text: &[u8]) -> Option<Device> {
     let comma = text.iter().position(|b| *b == b',')?;
-    let part = |text| scan::number(text).and_then(|n| u32::try_from(n).ok());
+    let part = |text| scan::small(text);
     Some((part(&text[..comma])?, part(&text[comma + 1..])?))
 }
 
@@ -136,9 +130,7 @@ fn parse(line: &[u8]) -> Result<Option<Event>, Fault> {
     scan::number(cpu).and(scan::number(sequence)).ok_or(CUT)?;
     let at_ns =
         scan::seconds(time).ok_or(("a time that is not seconds with nine decimals", DAMAGED))?;
-    let pid = scan::number(pid)
-        .and_then(|pid| u32::try_from(pid).ok())
-        .ok_or(CUT)?;
+    let pid = scan::small(pid).ok_or(CUT)?;
     if action.is_empty() || flags.is_empty() {
         return Err(CUT);
     }

@@ -97,11 +97,8 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         sorter: Sorter::new(MAX_DISORDER),
         requests,
     };
-    Ok(Import {
-        header: block::header(FORMAT.name, wanted),
-        items: step::items(merge),
-        left_out,
-    })
+    let header = block::header(FORMAT.name, wanted);
+    Ok(Import::new(header, step::items(merge), left_out))
 }
 
 /// The actions of the whole records at the beginning of a file.

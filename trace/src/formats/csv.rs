@@ -5,9 +5,9 @@
 //! Records are put in the order of their starts, the first of which becomes 0, unless they name each other (`after`).
 //! Never: a guessed unit.
 
-pub mod columns;
-pub mod read;
-pub mod write;
+pub(super) mod columns;
+pub(super) mod read;
+pub(super) mod write;
 
 use self::columns::{Columns, MAX_COLUMNS, Role, TIMES, by_keys, by_names, remedy};
 use self::read::{Table, Words};
@@ -162,11 +162,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     } else {
         items
     };
-    Ok(Import {
-        header,
-        items,
-        left_out: LeftOut::default(),
-    })
+    Ok(Import::new(header, items, LeftOut::default()))
 }
 
 fn describe(columns: &Columns, names: &[String], level: Level) -> Header {

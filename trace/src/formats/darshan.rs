@@ -49,11 +49,7 @@ const BAD: Fault = (
 fn detect(head: &[u8]) -> Fit {
     let fit = lines_fit(head, |_, line| {
         let line = line.trim_ascii();
-        if line.is_empty() || line.starts_with(b"#") || request(line).is_ok() {
-            Fit::Sure
-        } else {
-            Fit::No
-        }
+        Fit::sure_if(line.is_empty() || line.starts_with(b"#") || request(line).is_ok())
     });
     let of_dxt = |line: &[u8]| line.starts_with(b"# DXT, ") || line.starts_with(b"# DXT_");
     if head.split(|b| *b == b'\n').any(of_dxt) {
@@ -64,7 +60,7 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let input = scan::one(inputs, FORMAT.name)?;
+    let input = Input::only(inputs, FORMAT.name)?;
     let module =
         scan::choice(&mut pairs, "module", &["posix", "mpiio"], input.path())?.unwrap_or(0);
     pairs.finish(input.path(), FORMAT.name, &["module"])?;
@@ -92,11 +88,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next: None,
         left_out: left_out.clone(),
     };
-    Ok(Import {
-        header,
-        items: items(darshan),
-        left_out,
-    })
+    Ok(Import::new(header, items(darshan), left_out))
 }
 
 /// A request, as small as it can be held.
@@ -182,16 +174,12 @@ impl Darshan {
 
     /// The number of a file; a file comes once for each rank that used it.
     fn begin(&mut self, name: &[u8]) -> Result<u32, Fault> {
-        if let Some(number) = self.files.get(name) {
-            return Ok(number);
-        }
-        self.items.push_back(Item::File(FileInfo {
+        let named = || FileInfo {
             name: String::from_utf8_lossy(name).into_owned(),
             size: None,
-        }));
-        self.files
-            .add(name)
-            .ok_or(("file names of over 64 MiB together", "print fewer files"))
+        };
+        let file = self.files.file(name, &mut self.items, named);
+        file.ok_or(("file names of over 64 MiB together", "print fewer files"))
     }
 
     fn leave(&mut self, request: Request, out: &mut VecDeque<Item>) {
@@ -227,17 +215,11 @@ fn request(line: &[u8]) -> Result<(&[u8], Request), Fault> {
     if !module.starts_with(b"X_") || scan::number(segment).is_none() {
         return Err(BAD);
     }
-    let rank = scan::number(rank)
-        .and_then(|rank| u32::try_from(rank).ok())
-        .ok_or(BAD)?;
-    let (offset, len) = (
-        scan::number(offset).ok_or(BAD)?,
-        scan::number(len).ok_or(BAD)?,
-    );
-    let (start_ns, end_ns) = (
-        decimal_ns(start, SECOND_NS).ok_or(BAD)?,
-        decimal_ns(end, SECOND_NS).ok_or(BAD)?,
-    );
+    let rank = scan::small(rank).ok_or(BAD)?;
+    let number = |text| scan::number(text).ok_or(BAD);
+    let (offset, len) = (number(offset)?, number(len)?);
+    let seconds = |text| decimal_ns(text, SECOND_NS).ok_or(BAD);
+    let (start_ns, end_ns) = (seconds(start)?, seconds(end)?);
     if end_ns < start_ns {
         return Err(("a request that ends before it starts", REMEDY));
     }

@@ -9,15 +9,12 @@
 //! Sectors of 512 bytes in all of them. The last two have the same columns with other units, so which of them it is has
 //! to be said. Never: a guess at that.
 
-use super::scan::{Names, choice, number};
-use super::step::{Lines, Text, items};
-use super::table::{SECTOR, decimal_ns, lines_fit, words};
-use crate::error::Fault;
-use crate::error::TracePosition;
+use super::scan::{choice, number};
+use super::table::{self, Row, SECTOR, decimal_ns, lines_fit, words};
+use crate::error::{Fault, TracePosition};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Op, Record, TraceError, order};
-use std::collections::VecDeque;
+use crate::{Header, Import, Lacks, Level, Op, Record, TraceError};
 
 const DIALECTS: &[&str] = &["validate", "ascii", "mqsim"];
 const DAMAGED: &str = "the file is damaged or of another dialect or format; see --format";
@@ -43,23 +40,13 @@ enum Dialect {
 }
 
 fn detect(head: &[u8]) -> Fit {
-    let validate = lines_fit(head, |_, line| {
-        if validate(line).is_ok() {
-            Fit::Sure
-        } else {
-            Fit::No
-        }
-    });
-    let five = |line: &[u8]| {
-        five(line, Dialect::Ascii)
-            .or(five(line, Dialect::Mqsim))
-            .is_ok()
+    let is_five = |line: &[u8]| {
+        let is = |dialect| five(line, dialect).is_ok();
+        is(Dialect::Ascii) || is(Dialect::Mqsim)
     };
-    let others = lines_fit(
-        head,
-        |_, line| if five(line) { Fit::Maybe } else { Fit::No },
-    );
-    validate.max(others)
+    let validate = lines_fit(head, |_, line| Fit::sure_if(validate(line).is_ok()));
+    let others = lines_fit(head, |_, line| Fit::sure_if(is_five(line)));
+    validate.max(others.min(Fit::Maybe))
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
@@ -98,81 +85,41 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         offset_unit: "512 B sectors".to_string(),
         lacks: Lacks {
             ends: dialect != Dialect::Validate,
-            opens: true,
-            threads: true,
-            ..Lacks::default()
+            ..Lacks::REQUEST
         },
         level: Level::BelowCache,
         notes: vec![
             "Requests to a disk, below whatever cache was above it; a disk is a file.".to_string(),
         ],
     };
-    let path = input.path().to_path_buf();
-    let lines = Disks {
-        dialect,
-        time_ns: 0,
-        disks: Names::default(),
-    };
-    let items = order::by_start(items(Text { input, lines }), &path);
-    Ok(Import {
-        header,
-        items,
-        left_out: LeftOut::default(),
-    })
+    let mut elapsed_ns = 0_u64;
+    Ok(table::import(input, header, named, move |line| {
+        row(line, dialect, &mut elapsed_ns)
+    }))
 }
 
-struct Disks {
-    dialect: Dialect,
-    /// When the next request comes, in the dialect that gives only the time between requests.
-    time_ns: u64,
-    disks: Names,
+fn named(disk: &[u8]) -> String {
+    match disk {
+        b"" => "disk".to_string(),
+        disk => format!("disk {}", String::from_utf8_lossy(disk)),
+    }
 }
 
-impl Lines for Disks {
-    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
-        if line.trim_ascii().is_empty() {
-            return Ok(true);
-        }
-        let (disk, mut record) = if self.dialect == Dialect::Validate {
-            let (record, next_ns) = validate(line)?;
-            let late = ("times that add up to over 2^64 ns", DAMAGED);
-            let start = self.time_ns;
-            let end = start.checked_add(record.end_ns.unwrap_or(0)).ok_or(late)?;
-            self.time_ns = start.checked_add(next_ns).ok_or(late)?;
-            (
-                &b"disk"[..],
-                Record {
-                    start_ns: Some(start),
-                    end_ns: Some(end),
-                    ..record
-                },
-            )
-        } else {
-            five(line, self.dialect)?
-        };
-        let file = match self.disks.get(disk) {
-            Some(file) => file,
-            None => {
-                let name = String::from_utf8_lossy(disk);
-                let name = if disk == b"disk" {
-                    name.into_owned()
-                } else {
-                    format!("disk {name}")
-                };
-                out.push_back(Item::File(FileInfo { name, size: None }));
-                self.disks
-                    .add(disk)
-                    .ok_or(("too many names of disks", "cut the trace in parts"))?
-            }
-        };
-        (record.file, record.open) = (file, file);
-        out.push_back(Item::Record(record));
-        Ok(true)
+/// A line; `elapsed_ns` is when its request comes, in the dialect that gives only the time between requests.
+fn row<'a>(line: &'a [u8], dialect: Dialect, elapsed_ns: &mut u64) -> Result<Row<'a>, Fault> {
+    if line.trim_ascii().is_empty() {
+        return Ok(Row::Nothing);
     }
-
-    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
-        Ok(())
+    if dialect != Dialect::Validate {
+        return five(line, dialect).map(|(disk, record)| Row::Record(disk, record));
     }
+    let (mut record, next_ns) = validate(line)?;
+    let late = ("times that add up to over 2^64 ns", DAMAGED);
+    let start = *elapsed_ns;
+    record.start_ns = Some(start);
+    record.end_ns = Some(start.checked_add(record.end_ns.unwrap_or(0)).ok_or(late)?);
+    *elapsed_ns = start.checked_add(next_ns).ok_or(late)?;
+    Ok(Row::Record(b"", record))
 }
 
 fn sectors(text: &[u8]) -> Result<u64, Fault> {

@@ -60,15 +60,11 @@ const UNKNOWN: Fault = (
 );
 
 fn detect(head: &[u8]) -> Fit {
-    if head.starts_with(MAGIC) {
-        Fit::Sure
-    } else {
-        Fit::No
-    }
+    Fit::sure_if(head.starts_with(MAGIC))
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = scan::one(inputs, FORMAT.name)?;
+    let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
     let asked = scan::choice(&mut pairs, "wait", &["absolute-ms", "relative-us"], &path)?;
     pairs.finish(&path, FORMAT.name, &["wait"])?;
@@ -118,11 +114,11 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next_open: 0,
         left_out: left_out.clone(),
     };
-    Ok(Import {
+    Ok(Import::new(
         header,
-        items: step::items(Text { input, lines }),
+        step::items(Text { input, lines }),
         left_out,
-    })
+    ))
 }
 
 fn is_wait(mut line: &[u8]) -> bool {
@@ -256,10 +252,6 @@ impl Lines for Log {
         };
         out.push_back(Item::Record(record));
         Ok(true)
-    }
-
-    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
-        Ok(())
     }
 }
 

@@ -36,10 +36,7 @@ const LOST: &str = "events that were lost before they were read";
 const OTHER: &str = "events of other kinds";
 
 fn detect(head: &[u8]) -> Fit {
-    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let mut lines = head[..end]
-        .split(|b| *b == b'\n')
-        .filter(|line| !is_comment(line) && !is_loss(line));
+    let mut lines = scan::whole_lines(head).filter(|line| !is_comment(line) && !is_loss(line));
     match lines.next().map(parse) {
         Some(Some((_, Some(_)))) => Fit::Sure,
         // A first event that means nothing to us: the head of the file says what it is.
@@ -158,7 +155,7 @@ fn parse(line: &[u8]) -> Option<(Head, Option<What>)> {
         .trim_ascii_end()
         .rsplit(|b| matches!(b, b' ' | b'-' | b'/'))
         .next()?;
-    let thread = u32::try_from(scan::number(digits)?).ok()?;
+    let thread = scan::small(digits)?;
     let mut time = scan::word(&mut rest);
     if !time.ends_with(b":") {
         time = scan::word(&mut rest);
@@ -300,7 +297,7 @@ fn pages(fields: &[u8]) -> Option<(u64, u64)> {
 
 fn known(name: &[u8], fields: &[u8]) -> Option<Option<What>> {
     let of = |key: &str| field(fields, key);
-    let thread = |key: &str| u32::try_from(scan::number(of(key)?)?).ok();
+    let thread = |key: &str| scan::small(of(key)?);
     Some(Some(match name {
         b"mm_filemap_get_pages" => {
             let (first, last) = pages(fields)?;

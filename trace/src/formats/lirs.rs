@@ -5,14 +5,11 @@
 //! to be named, unless there are marks in it. Never: two blocks made one request.
 
 use super::scan::number;
-use super::step::{Lines, Text, items};
-use super::table::lines_fit;
-use crate::error::Fault;
-use crate::error::TracePosition;
+use super::table::{self, Row, lines_fit};
+use crate::error::{Fault, TracePosition};
 use crate::format::{Fit, Format, Pairs};
 use crate::input::Input;
-use crate::{FileInfo, Header, Import, Item, Lacks, LeftOut, Level, Record, TraceError};
-use std::collections::VecDeque;
+use crate::{Header, Import, Lacks, Level, Record, TraceError};
 
 /// What a block is unless it is said: a page.
 const BLOCK: u64 = 4096;
@@ -30,22 +27,20 @@ pub static FORMAT: Format = Format {
 };
 
 fn detect(head: &[u8]) -> Fit {
-    let fits = |_: usize, line: &[u8]| match number(line.trim_ascii()) {
-        Some(_) => Fit::Maybe,
-        None if matches!(line.trim_ascii(), b"*" | b"") => Fit::Maybe,
-        None => Fit::No,
+    let is_number = |line: &[u8]| number(line.trim_ascii()).is_some();
+    let is_mark = |line: &[u8]| line.trim_ascii() == b"*";
+    let lines = || head.split(|b| *b == b'\n');
+    let fits = |_: usize, line: &[u8]| {
+        if is_number(line) || is_mark(line) || line.trim_ascii().is_empty() {
+            Fit::Maybe
+        } else {
+            Fit::No
+        }
     };
-    let mut lines = head.split(|b| *b == b'\n');
-    let (marks, numbers) = lines
-        .by_ref()
-        .fold((false, false), |(marks, numbers), line| {
-            let line = line.trim_ascii();
-            (marks || line == b"*", numbers || number(line).is_some())
-        });
     match lines_fit(head, fits) {
-        Fit::Maybe if marks && numbers => Fit::Sure,
-        Fit::Maybe if numbers => Fit::Maybe,
-        _ => Fit::No,
+        Fit::Maybe if !lines().any(is_number) => Fit::No,
+        Fit::Maybe if lines().any(is_mark) => Fit::Sure,
+        fit => fit,
     }
 }
 
@@ -93,55 +88,24 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         level: Level::Unknown,
         notes,
     };
-    let left_out = LeftOut::default();
-    let lines = Blocks {
-        block,
-        named: false,
-        left_out: left_out.clone(),
+    let named = |_: &[u8]| "blocks".to_string();
+    Ok(table::import(input, header, named, move |line| {
+        row(line, block)
+    }))
+}
+
+fn row(line: &[u8], block: u64) -> Result<Row<'_>, Fault> {
+    let text = match line.trim_ascii() {
+        b"" => return Ok(Row::Nothing),
+        b"*" => return Ok(Row::LeftOut("marks between programs")),
+        text => text,
     };
-    Ok(Import {
-        header,
-        items: items(Text { input, lines }),
-        left_out,
-    })
-}
-
-struct Blocks {
-    block: u64,
-    named: bool,
-    left_out: LeftOut,
-}
-
-impl Lines for Blocks {
-    fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
-        let word = line.trim_ascii();
-        match word {
-            b"" => return Ok(true),
-            b"*" => {
-                self.left_out.count("marks between programs");
-                return Ok(true);
-            }
-            _ => {}
-        }
-        let block = number(word).ok_or((
-            "neither a block number nor *",
-            "the file is damaged or of another format",
-        ))?;
-        let offset = block
-            .checked_mul(self.block)
-            .ok_or(("a block beyond 2^64 bytes", "give a smaller block="))?;
-        if !self.named {
-            self.named = true;
-            out.push_back(Item::File(FileInfo {
-                name: "blocks".to_string(),
-                size: None,
-            }));
-        }
-        out.push_back(Item::Record(Record::read(0, offset, self.block)));
-        Ok(true)
-    }
-
-    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
-        Ok(())
-    }
+    let number = number(text).ok_or((
+        "neither a block number nor *",
+        "the file is damaged or of another format",
+    ))?;
+    let offset = number
+        .checked_mul(block)
+        .ok_or(("a block beyond 2^64 bytes", "give a smaller block="))?;
+    Ok(Row::Record(b"", Record::read(0, offset, block)))
 }

@@ -39,13 +39,7 @@ pub static FORMAT: Format = Format {
             "bytes of a record, 24 or 27, where it does not show",
         ),
     ],
-    detect: |head| {
-        SIZES
-            .map(|size| fits(head, size))
-            .into_iter()
-            .max()
-            .unwrap_or(Fit::No)
-    },
+    detect: |head| fits(head, SIZES[0]).max(fits(head, SIZES[1])),
     import: Some(import),
     export: None,
 };
@@ -80,45 +74,25 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let unit = block(&mut pairs, "unit", &input)?;
     let size = choice(&mut pairs, "record", &["24", "27"], input.path())?;
     pairs.finish(input.path(), FORMAT.name, &["unit", "record"])?;
-    let refuse = |what: &str, remedy: &str| {
-        Err(TraceError::new(
-            input.path(),
-            TracePosition::Whole,
-            what,
-            remedy,
-        ))
-    };
+    let path = input.path().to_path_buf();
+    let refuse =
+        |what: &str, remedy: &str| Err(TraceError::new(&path, TracePosition::Whole, what, remedy));
     let Some(unit) = unit else {
         let remedy = "say oracle-general:unit=BYTES (512 where an object was a sector)";
         return refuse("its objects are no offsets", remedy);
     };
-    let path = input.path().to_path_buf();
     let size = match size {
         Some(n) => SIZES[n],
         None => {
             let head = input.head()?;
+            let both = "records of 24 and of 27 bytes both make sense of it";
+            let neither = "records neither of 24 nor of 27 bytes make sense of it";
             match SIZES.map(|size| fits(head, size) > Fit::No) {
                 [true, false] => SIZES[0],
                 [false, true] => SIZES[1],
                 _ if head.is_empty() => SIZES[0],
-                [true, true] => {
-                    let what = "records of 24 and of 27 bytes both make sense of it";
-                    return Err(TraceError::new(
-                        &path,
-                        TracePosition::Whole,
-                        what,
-                        "say record=24 or record=27",
-                    ));
-                }
-                [false, false] => {
-                    let what = "records neither of 24 nor of 27 bytes make sense of it";
-                    return Err(TraceError::new(
-                        &path,
-                        TracePosition::Whole,
-                        what,
-                        "it is damaged, or of another format",
-                    ));
-                }
+                [true, true] => return refuse(both, "say record=24 or record=27"),
+                [false, false] => return refuse(neither, "it is damaged, or of another format"),
             }
         }
     };
@@ -139,11 +113,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         size,
         spaces: Names::default(),
     };
-    Ok(Import {
-        header,
-        items: items(objects),
-        left_out: LeftOut::default(),
-    })
+    Ok(Import::new(header, items(objects), LeftOut::default()))
 }
 
 struct Objects {
@@ -162,40 +132,25 @@ impl Step for Objects {
         }
         let refuse = |what, remedy| self.input.record_error(self.size as u64, what, remedy);
         let object = number::<8>(record, 4);
-        let offset = object.checked_mul(self.unit);
-        let offset = offset.ok_or_else(|| {
-            refuse(
-                "an object beyond 2^64 bytes",
-                "its objects are no places, or of a smaller unit=",
-            )
-        })?;
+        let remedy = "its objects are no places, or of a smaller unit=";
+        let far = || refuse("an object beyond 2^64 bytes", remedy);
+        let offset = object.checked_mul(self.unit).ok_or_else(far)?;
         let space: &[u8] = if self.size == SIZES[0] {
             b""
         } else {
             &record[17..19]
         };
-        let file = match self.spaces.get(space) {
-            Some(file) => file,
-            None => {
-                let space_number = space
-                    .iter()
-                    .rev()
-                    .fold(0, |value, byte| value << 8 | u64::from(*byte));
-                let name = if space.is_empty() {
-                    "objects".to_string()
-                } else {
-                    format!("namespace {space_number}")
-                };
-                out.push_back(Item::File(FileInfo { name, size: None }));
-                let added = self.spaces.add(space);
-                added.ok_or_else(|| refuse("too many namespaces", "cut the trace in parts"))?
-            }
+        let named = || FileInfo {
+            name: match space {
+                [low, high] => format!("namespace {}", u16::from_le_bytes([*low, *high])),
+                _ => "objects".to_string(),
+            },
+            size: None,
         };
-        out.push_back(Item::Record(Record::read(
-            file,
-            offset,
-            number::<4>(record, 12),
-        )));
+        let file = self.spaces.file(space, out, named);
+        let file = file.ok_or_else(|| refuse("too many namespaces", "cut the trace in parts"))?;
+        let record = Record::read(file, offset, number::<4>(record, 12));
+        out.push_back(Item::Record(record));
         Ok(true)
     }
 }

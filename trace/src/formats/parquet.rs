@@ -34,13 +34,7 @@ pub static FORMAT: Format = Format {
     name: "parquet",
     summary: "Parquet: columns t_start_ns, file, offset, len_req and others; ns, bytes",
     keys: &[],
-    detect: |head| {
-        if head.starts_with(MAGIC) {
-            Fit::Sure
-        } else {
-            Fit::No
-        }
-    },
+    detect: |head| Fit::sure_if(head.starts_with(MAGIC)),
     #[cfg(feature = "parquet")]
     import: Some(read::import),
     #[cfg(feature = "parquet")]
@@ -83,7 +77,7 @@ mod absent {
 mod columns {
     //! What the columns are called and mean, for reading and writing.
 
-    use crate::{Lacks, Op};
+    use crate::Op;
     use foreread_core::event::Advice;
 
     pub const SCHEMA: &str = "message trace {
@@ -127,33 +121,5 @@ mod columns {
         OPS.iter()
             .find(|(_, known)| *known == op)
             .map_or(0, |(code, _)| i32::try_from(*code).expect("small"))
-    }
-
-    type Lack = (&'static str, fn(&mut Lacks) -> &mut bool);
-
-    const LACKS: [Lack; 6] = [
-        ("starts", |lacks| &mut lacks.starts),
-        ("ends", |lacks| &mut lacks.ends),
-        ("opens", |lacks| &mut lacks.opens),
-        ("threads", |lacks| &mut lacks.threads),
-        ("lens", |lacks| &mut lacks.lens),
-        ("ops", |lacks| &mut lacks.ops),
-    ];
-
-    pub fn lacks_text(mut lacks: Lacks) -> String {
-        let names: Vec<&str> = LACKS
-            .iter()
-            .filter(|(_, field)| *field(&mut lacks))
-            .map(|(name, _)| *name)
-            .collect();
-        names.join(" ")
-    }
-
-    pub fn lacks_of(text: &str) -> Lacks {
-        let mut lacks = Lacks::default();
-        for (name, field) in LACKS {
-            *field(&mut lacks) = text.split(' ').any(|word| word == name);
-        }
-        lacks
     }
 }

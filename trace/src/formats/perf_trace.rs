@@ -62,128 +62,47 @@ enum ArgumentKind {
 
 use ArgumentKind::{Advice, Any, Descriptor, Flags, MaybeDescriptor, Number, Path, Position};
 
-/// The arguments of a call, in strace's order: perf's name of each, and what it is.
-type Arguments = &'static [(&'static str, ArgumentKind)];
+/// perf's name of an argument, and what it is.
+type Argument = (&'static str, ArgumentKind);
+const FD: Argument = ("fd", Descriptor);
+const BUF: Argument = ("buf", Any);
+const COUNT: Argument = ("count", Number);
+const POS: Argument = ("pos", Number);
+const POS_L: Argument = ("pos_l", Number);
+const VEC: Argument = ("vec", Any);
+const VLEN: Argument = ("vlen", Any);
+const LEN: Argument = ("len", Number);
+const OPEN_FLAGS: Argument = ("flags", Flags("O_"));
+const FILENAME: Argument = ("filename", Path);
+const OLD_FD: Argument = ("oldfd", Descriptor);
+const NEW_FD: Argument = ("newfd", Descriptor);
+const OFF_IN: Argument = ("off_in", Position);
+const OFF_OUT: Argument = ("off_out", Position);
 
-const COPY: Arguments = &[
-    ("fd_in", Descriptor),
-    ("off_in", Position),
-    ("fd_out", Descriptor),
-    ("off_out", Position),
-    ("len", Number),
-];
-
-/// The calls that matter, by strace's name.
-const CALLS: &[(&str, Arguments)] = &[
-    (
-        "read",
-        &[("fd", Descriptor), ("buf", Any), ("count", Number)],
-    ),
-    (
-        "write",
-        &[("fd", Descriptor), ("buf", Any), ("count", Number)],
-    ),
-    (
-        "pread64",
-        &[
-            ("fd", Descriptor),
-            ("buf", Any),
-            ("count", Number),
-            ("pos", Number),
-        ],
-    ),
-    (
-        "pwrite64",
-        &[
-            ("fd", Descriptor),
-            ("buf", Any),
-            ("count", Number),
-            ("pos", Number),
-        ],
-    ),
-    ("readv", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
-    ("writev", &[("fd", Descriptor), ("vec", Any), ("vlen", Any)]),
-    (
-        "preadv",
-        &[
-            ("fd", Descriptor),
-            ("vec", Any),
-            ("vlen", Any),
-            ("pos_l", Number),
-        ],
-    ),
-    (
-        "pwritev",
-        &[
-            ("fd", Descriptor),
-            ("vec", Any),
-            ("vlen", Any),
-            ("pos_l", Number),
-        ],
-    ),
-    (
-        "preadv2",
-        &[
-            ("fd", Descriptor),
-            ("vec", Any),
-            ("vlen", Any),
-            ("pos_l", Number),
-        ],
-    ),
-    (
-        "pwritev2",
-        &[
-            ("fd", Descriptor),
-            ("vec", Any),
-            ("vlen", Any),
-            ("pos_l", Number),
-        ],
-    ),
-    ("open", &[("filename", Path), ("flags", Flags("O_"))]),
-    (
-        "openat",
-        &[("dfd", Any), ("filename", Path), ("flags", Flags("O_"))],
-    ),
-    ("openat2", &[("dfd", Any), ("filename", Path)]),
+/// The calls that matter, by strace's name, with their arguments in strace's order.
+const CALLS: &[(&str, &[Argument])] = &[
+    ("read", &[FD, BUF, COUNT]),
+    ("write", &[FD, BUF, COUNT]),
+    ("pread64", &[FD, BUF, COUNT, POS]),
+    ("pwrite64", &[FD, BUF, COUNT, POS]),
+    ("readv", &[FD, VEC, VLEN]),
+    ("writev", &[FD, VEC, VLEN]),
+    ("preadv", &[FD, VEC, VLEN, POS_L]),
+    ("pwritev", &[FD, VEC, VLEN, POS_L]),
+    ("preadv2", &[FD, VEC, VLEN, POS_L]),
+    ("pwritev2", &[FD, VEC, VLEN, POS_L]),
+    ("open", &[FILENAME, OPEN_FLAGS]),
+    ("openat", &[("dfd", Any), FILENAME, OPEN_FLAGS]),
+    ("openat2", &[("dfd", Any), FILENAME]),
     ("creat", &[("pathname", Path)]),
-    ("close", &[("fd", Descriptor)]),
-    (
-        "close_range",
-        &[
-            ("fd", Number),
-            ("max_fd", Number),
-            ("flags", Flags("CLOSE_RANGE_")),
-        ],
-    ),
-    ("lseek", &[("fd", Descriptor)]),
-    (
-        "mmap",
-        &[
-            ("addr", Any),
-            ("len", Any),
-            ("prot", Any),
-            ("flags", Any),
-            ("fd", MaybeDescriptor),
-        ],
-    ),
+    ("close", &[FD]),
+    ("close_range", RANGE),
+    ("lseek", &[FD]),
+    ("mmap", MAP),
     ("dup", &[("fildes", Descriptor)]),
-    ("dup2", &[("oldfd", Descriptor), ("newfd", Descriptor)]),
-    (
-        "dup3",
-        &[
-            ("oldfd", Descriptor),
-            ("newfd", Descriptor),
-            ("flags", Flags("O_")),
-        ],
-    ),
-    (
-        "fcntl",
-        &[
-            ("fd", Descriptor),
-            ("cmd", Flags("F_")),
-            ("arg", Flags("FD_")),
-        ],
-    ),
+    ("dup2", &[OLD_FD, NEW_FD]),
+    ("dup3", &[OLD_FD, NEW_FD, OPEN_FLAGS]),
+    ("fcntl", &[FD, ("cmd", Flags("F_")), ("arg", Flags("FD_"))]),
     ("clone", &[("clone_flags", Flags("CLONE_"))]),
     ("clone3", &[]),
     ("fork", &[]),
@@ -191,32 +110,42 @@ const CALLS: &[(&str, Arguments)] = &[
     ("unshare", &[("unshare_flags", Flags("CLONE_"))]),
     ("execve", &[]),
     ("execveat", &[]),
-    (
-        "sendfile",
-        &[
-            ("out_fd", Descriptor),
-            ("in_fd", Descriptor),
-            ("offset", Position),
-            ("count", Number),
-        ],
-    ),
+    ("sendfile", SEND),
     ("copy_file_range", COPY),
     ("splice", COPY),
     (
         "fadvise64",
-        &[
-            ("fd", Descriptor),
-            ("offset", Number),
-            ("len", Number),
-            ("advice", Advice),
-        ],
+        &[FD, ("offset", Number), LEN, ("advice", Advice)],
     ),
-    (
-        "readahead",
-        &[("fd", Descriptor), ("offset", Number), ("count", Number)],
-    ),
+    ("readahead", &[FD, ("offset", Number), COUNT]),
     ("io_uring_enter", &[]),
     ("io_submit", &[]),
+];
+
+const RANGE: &[Argument] = &[
+    ("fd", Number),
+    ("max_fd", Number),
+    ("flags", Flags("CLOSE_RANGE_")),
+];
+const MAP: &[Argument] = &[
+    ("addr", Any),
+    ("len", Any),
+    ("prot", Any),
+    ("flags", Any),
+    ("fd", MaybeDescriptor),
+];
+const SEND: &[Argument] = &[
+    ("out_fd", Descriptor),
+    ("in_fd", Descriptor),
+    ("offset", Position),
+    COUNT,
+];
+const COPY: &[Argument] = &[
+    ("fd_in", Descriptor),
+    OFF_IN,
+    ("fd_out", Descriptor),
+    OFF_OUT,
+    LEN,
 ];
 
 /// The values of `posix_fadvise`, as Linux counts them.
@@ -260,34 +189,25 @@ fn parse(line: &[u8]) -> Option<CallLine<'_>> {
     };
     // The name of a program may hold spaces and slashes; its thread is the number before the call.
     let (thread, call) = thread_and_call(inner[close + 2..].trim_ascii())?;
+    let line = |name, arguments, returned| CallLine {
+        at_ns,
+        took_ns,
+        thread,
+        name,
+        arguments,
+        returned,
+    };
     if let Some(continued) = call.strip_prefix(b"... [continued]: ") {
         let open = continued.iter().position(|b| *b == b'(')?;
-        let returned = continued[open..]
-            .strip_prefix(b"())")?
-            .trim_ascii()
-            .strip_prefix(b"=")?;
-        let name = &continued[..open];
-        return Some(CallLine {
-            at_ns,
-            took_ns,
-            thread,
-            name,
-            arguments: None,
-            returned: Some(returned.trim_ascii()),
-        });
+        let outcome = continued[open..].strip_prefix(b"())")?.trim_ascii();
+        let returned = outcome.strip_prefix(b"=")?.trim_ascii();
+        return Some(line(&continued[..open], None, Some(returned)));
     }
     let open = call.iter().position(|b| *b == b'(')?;
     let (name, text) = (&call[..open], &call[open + 1..]);
     if let Some(begun) = text.strip_suffix(b"...") {
         let arguments = begun.trim_ascii_end().strip_suffix(b")")?;
-        return Some(CallLine {
-            at_ns,
-            took_ns,
-            thread,
-            name,
-            arguments: Some(arguments),
-            returned: None,
-        });
+        return Some(line(name, Some(arguments), None));
     }
     // The last parenthesis before ` = `: a path may hold both.
     let equals = (0..text.len())
@@ -295,14 +215,7 @@ fn parse(line: &[u8]) -> Option<CallLine<'_>> {
         .find(|&at| text[at] == b'=' && text[..at].trim_ascii_end().ends_with(b")"))?;
     let arguments = text[..equals].trim_ascii_end().strip_suffix(b")")?;
     let returned = text[equals + 1..].trim_ascii();
-    Some(CallLine {
-        at_ns,
-        took_ns,
-        thread,
-        name,
-        arguments: Some(arguments),
-        returned: Some(returned),
-    })
+    Some(line(name, Some(arguments), Some(returned)))
 }
 
 /// `a b/c/742 read(...`: the thread, and what follows it.
@@ -329,15 +242,8 @@ fn thread_and_call(text: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 fn detect(head: &[u8]) -> Fit {
-    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let mut lines = head[..end]
-        .split(|b| *b == b'\n')
-        .filter(|line| !line.trim_ascii().is_empty());
-    if lines.next().is_some_and(|line| parse(line).is_some()) {
-        Fit::Sure
-    } else {
-        Fit::No
-    }
+    let mut lines = scan::whole_lines(head).filter(|line| !line.trim_ascii().is_empty());
+    Fit::sure_if(lines.next().is_some_and(|line| parse(line).is_some()))
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
@@ -495,7 +401,7 @@ fn value_end(value: &[u8]) -> usize {
 /// The arguments in strace's order and words; false where a position is behind a pointer.
 fn write_arguments(
     name: &[u8],
-    arguments: Arguments,
+    arguments: &[Argument],
     shown_text: &[u8],
     text: &mut Vec<u8>,
 ) -> bool {

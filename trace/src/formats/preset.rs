@@ -11,7 +11,7 @@
 //! The rows are in `published`; a table of a shape that this does not know has a file. No float, no quotes.
 
 use super::scan::number;
-use super::table::{self, ColumnPlan, Row, RowFn, decimal_ns, lines_fit};
+use super::table::{self, Row, decimal_ns, lines_fit};
 use crate::error::Fault;
 use crate::format::{ExportFn, Fit, Pairs};
 use crate::input::Input;
@@ -186,11 +186,14 @@ impl Preset {
             };
         }
         let (mut volume, mut dur) = (None::<Range<usize>>, None);
+        // A line of another shape is refused for that, whatever else is wrong with it.
+        let mut is_far = false;
         for (column, place) in self.columns.iter().zip(&places) {
             let field = &line[place.clone()];
-            let bytes = |unit: u64| {
-                let far = (self.too_far, DAMAGED);
-                number(field).ok_or(bad)?.checked_mul(unit).ok_or(far)
+            let mut bytes = |unit: u64| {
+                let bytes = number(field).ok_or(bad)?.checked_mul(unit);
+                is_far |= bytes.is_none();
+                Ok::<u64, Fault>(bytes.unwrap_or(0))
             };
             match column {
                 Column::Op(_) => {}
@@ -214,6 +217,9 @@ impl Preset {
                 }
             }
         }
+        if is_far {
+            return Err((self.too_far, DAMAGED));
+        }
         if let (Some(start), Some(dur)) = (record.start_ns, dur) {
             record.end_ns = Some(start.checked_add(dur).ok_or(bad)?);
         }
@@ -229,41 +235,44 @@ impl Preset {
         })
     }
 
-    /// Reads it; `row` is [`Preset::row`] of this table.
-    pub fn import(
-        &self,
-        row: RowFn,
-        inputs: Vec<Input>,
-        pairs: &Pairs,
-    ) -> Result<Import, TraceError> {
-        let starts = self.has(|column| matches!(column, Column::Start(_)));
+    pub fn import(&'static self, inputs: Vec<Input>, pairs: &Pairs) -> Result<Import, TraceError> {
+        let input = Input::only(inputs, self.name)?;
+        pairs.finish(input.path(), self.name, &[])?;
         let header = Header {
             format: self.name.to_string(),
             time_unit: self.time_unit.to_string(),
             offset_unit: self.offset_unit.to_string(),
             lacks: Lacks {
-                starts: !starts,
+                starts: !self.has(|column| matches!(column, Column::Start(_))),
                 ends: !self.has(|c| matches!(c, Column::Dur(_) | Column::DurOrNothing(_))),
-                opens: true,
-                threads: true,
-                lens: false,
                 ops: !self.has(|column| matches!(column, Column::Op(_))),
+                ..Lacks::REQUEST
             },
             level: self.level,
             notes: self.notes.iter().map(ToString::to_string).collect(),
         };
-        let plan = ColumnPlan {
-            row,
-            name: self.volume,
-            sort: starts,
-        };
-        table::import(inputs, pairs, header, plan)
+        Ok(table::import(input, header, self.volume, |line| {
+            self.row(line)
+        }))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shape_of_a_line_is_judged_before_its_places() {
+        let table = Preset {
+            columns: &[Column::Offset(512), Column::Number],
+            refusal: "not a line",
+            too_far: "too far",
+            ..Preset::CSV
+        };
+        let refused = |line: &'static [u8]| table.row(line).err().map(|(what, _)| what);
+        assert_eq!(refused(b"18446744073709551615,1"), Some("too far"));
+        assert_eq!(refused(b"18446744073709551615,x"), Some("not a line"));
+    }
 
     #[test]
     fn a_line_has_a_field_for_each_column() {

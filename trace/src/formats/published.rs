@@ -17,7 +17,7 @@ macro_rules! published {
                 summary: TABLE.summary,
                 keys: &[],
                 detect: |head| (TABLE.fit)(&TABLE, head),
-                import: Some(|inputs, pairs| TABLE.import(|line| TABLE.row(line), inputs, &pairs)),
+                import: Some(|inputs, pairs| TABLE.import(inputs, &pairs)),
                 export: TABLE.export,
             }
         };

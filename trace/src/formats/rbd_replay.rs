@@ -15,13 +15,13 @@
 //! recorded speed nothing changes, and at full speed the queue is never deeper than it was.
 //! Never: times that were not recorded.
 
-pub mod graph;
-pub mod read;
-pub mod write;
+mod graph;
+mod read;
+mod write;
 
 use self::graph::{Graph, Node};
 use self::read::{Action, BANNER, Bad, Entry, Io, Reader, What};
-use super::scan::Names;
+use super::scan::{Names, choice};
 use super::step::{Step, items};
 use crate::error::TraceError;
 use crate::format::{Fit, Format, Pairs};
@@ -87,12 +87,8 @@ fn old(head: &[u8]) -> Fit {
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
     let input = Input::only(inputs, FORMAT.name)?;
-    let submit = super::scan::choice(
-        &mut pairs,
-        "aio-deps",
-        &["completion", "submit"],
-        input.path(),
-    )? == Some(1);
+    const DEPS: &[&str] = &["completion", "submit"];
+    let submit = choice(&mut pairs, "aio-deps", DEPS, input.path())? == Some(1);
     pairs.finish(input.path(), FORMAT.name, &["aio-deps"])?;
     let reader = Reader::new(input)?;
     let left_out = LeftOut::default();
@@ -127,11 +123,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         next: Next::default(),
         left_out: left_out.clone(),
     };
-    Ok(Import {
-        header,
-        items: items(replay),
-        left_out,
-    })
+    Ok(Import::new(header, items(replay), left_out))
 }
 
 #[derive(Default)]
@@ -270,17 +262,12 @@ impl Replay {
                     &[name, snapshot]
                 };
                 let name = parts.join(&b'@');
-                let file = match self.files.get(&name) {
-                    Some(file) => file,
-                    None => {
-                        let name_text = String::from_utf8_lossy(&name).into_owned();
-                        out.push_back(Item::File(FileInfo {
-                            name: name_text,
-                            size: None,
-                        }));
-                        self.files.add(&name).ok_or("too many names of images")?
-                    }
+                let named = || FileInfo {
+                    name: String::from_utf8_lossy(&name).into_owned(),
+                    size: None,
                 };
+                let file = self.files.file(&name, out, named);
+                let file = file.ok_or("too many names of images")?;
                 if self.opens.len() == MAX_OPENS {
                     return Err("more than 65536 images open at one time");
                 }

@@ -2,10 +2,11 @@
 //!
 //! Never: a float (seconds with a fraction are decimal, 2^53 is not enough), or a number that wraps.
 
-use super::super::error::TraceError;
-use super::super::format::Pairs;
-use super::super::input::Input;
-use std::collections::HashMap;
+use crate::error::{TraceError, TracePosition};
+use crate::format::Pairs;
+use crate::{FileInfo, Item};
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 
 /// Names of one trace, all together: a hostile trace may name a million files, its reader keeps each name once.
 pub const MAX_NAMES_BYTES: usize = 64 << 20;
@@ -41,6 +42,17 @@ pub fn number(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// A number of 32 bits.
+pub fn small(text: &[u8]) -> Option<u32> {
+    u32::try_from(number(text)?).ok()
+}
+
+/// The lines of a head that are certainly whole.
+pub fn whole_lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
+    head[..end].split(|b| *b == b'\n')
+}
+
 /// Seconds with up to nine decimals (`12.000034`), in nanoseconds.
 pub fn seconds(text: &[u8]) -> Option<u64> {
     let dot = text.iter().position(|b| *b == b'.').unwrap_or(text.len());
@@ -55,36 +67,12 @@ pub fn seconds(text: &[u8]) -> Option<u64> {
     whole.checked_add(number(decimals)? * scale)
 }
 
-/// The one input of a format that is one file.
-pub fn one(mut inputs: Vec<Input>, format: &str) -> Result<Input, TraceError> {
-    let last = inputs.pop();
-    let whole = super::super::error::TracePosition::Whole;
-    match last {
-        Some(input) if inputs.is_empty() => Ok(input),
-        Some(input) => {
-            let what = format!("a trace of the format {format} is one file");
-            Err(TraceError::new(
-                input.path(),
-                whole,
-                what,
-                "import them one by one",
-            ))
-        }
-        None => Err(TraceError::new(
-            std::path::Path::new("-"),
-            whole,
-            "no input",
-            "name a file",
-        )),
-    }
-}
-
 /// Takes a key that has few values: which of them it has, if it is given.
 pub fn choice(
     pairs: &mut Pairs,
     key: &str,
     of: &[&str],
-    path: &std::path::Path,
+    path: &Path,
 ) -> Result<Option<usize>, TraceError> {
     let Some(value) = pairs.take(key) else {
         return Ok(None);
@@ -94,12 +82,8 @@ pub fn choice(
         .map(Some)
         .ok_or_else(|| {
             let what = format!("'{key}={value}' is not known");
-            TraceError::new(
-                path,
-                super::super::error::TracePosition::Whole,
-                what,
-                format!("one of {key}={}", of.join(", ")),
-            )
+            let remedy = format!("one of {key}={}", of.join(", "));
+            TraceError::new(path, TracePosition::Whole, what, remedy)
         })
 }
 
@@ -126,6 +110,20 @@ impl Names {
         latest.0.extend_from_slice(name);
         latest.1 = number;
         Some(number)
+    }
+
+    /// The number of the file `name`; one that is new goes to `out` first, as `file` describes it.
+    pub fn file(
+        &mut self,
+        name: &[u8],
+        out: &mut VecDeque<Item>,
+        file: impl FnOnce() -> FileInfo,
+    ) -> Option<u32> {
+        if let Some(number) = self.get(name) {
+            return Some(number);
+        }
+        out.push_back(Item::File(file()));
+        self.add(name)
     }
 
     /// Gives `name` the next number; nothing where the names become too many ([`MAX_NAMES_BYTES`]).

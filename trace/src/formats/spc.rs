@@ -5,8 +5,7 @@
 use super::table::SECTOR;
 use crate::error::TracePosition;
 use crate::format::{Exported, Output, Pairs};
-use crate::{Header, Item, Items, Op, TraceError};
-use std::collections::BTreeMap;
+use crate::{Header, Item, Items, LeftOut, Op, TraceError};
 use std::io::{BufWriter, Write};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -20,8 +19,8 @@ pub fn export(
     pairs.finish(&output.path, "spc", &[])?;
     let mut to = BufWriter::with_capacity(1 << 16, output.to);
     let (mut all, mut written) = (0, 0);
-    let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut count = |reason| *left_out.entry(reason).or_default() += 1;
+    let left_out = LeftOut::default();
+    let count = |reason| left_out.count(reason);
     for item in items {
         let record = match item? {
             Item::File(_) => {
@@ -72,6 +71,6 @@ pub fn export(
         .map_err(|error| TraceError::not_written(&output.path, &error))?;
     Ok(Exported {
         records: written,
-        left_out: left_out.into_iter().collect(),
+        left_out: left_out.so_far(),
     })
 }

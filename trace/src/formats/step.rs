@@ -10,7 +10,6 @@ use super::super::error::{Fault, TraceError};
 use super::super::format::Pairs;
 use super::super::input::Input;
 use super::super::{Header, Import, Item, Items, LeftOut};
-use super::scan;
 use std::collections::VecDeque;
 
 /// An importer at work.
@@ -72,7 +71,9 @@ pub trait Lines: Send {
     ///
     /// # Errors
     /// The trace is not whole; the line that is named is the last one.
-    fn end(&mut self, out: &mut VecDeque<Item>) -> Result<(), Fault>;
+    fn end(&mut self, _out: &mut VecDeque<Item>) -> Result<(), Fault> {
+        Ok(())
+    }
 }
 
 /// An importer of lines, and where they are from.
@@ -93,15 +94,11 @@ pub fn import<L: Lines + 'static>(
     header: Header,
     lines: impl FnOnce(LeftOut) -> L,
 ) -> Result<Import, TraceError> {
-    let input = scan::one(inputs, &header.format)?;
+    let input = Input::only(inputs, &header.format)?;
     pairs.finish(input.path(), &header.format, &[])?;
     let left_out = LeftOut::default();
     let lines = lines(left_out.clone());
-    Ok(Import {
-        header,
-        items: items(Text { input, lines }),
-        left_out,
-    })
+    Ok(Import::new(header, items(Text { input, lines }), left_out))
 }
 
 impl<L: Lines> Step for Text<L> {

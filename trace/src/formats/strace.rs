@@ -54,10 +54,7 @@ const SECONDS: &str = "calls of one second have one time: strace wrote whole sec
 
 /// The first lines that have a call, a signal or an end.
 fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
-    let end = head.iter().rposition(|b| *b == b'\n').unwrap_or(head.len());
-    let lines = head[..end]
-        .split(|b| *b == b'\n')
-        .map(|line| line.trim_ascii_end());
+    let lines = scan::whole_lines(head).map(<[u8]>::trim_ascii_end);
     let of_strace = |line: &&[u8]| {
         line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some()
     };
@@ -76,15 +73,11 @@ fn detect(head: &[u8]) -> Fit {
             .is_some(),
         _ => true,
     };
-    if entries(head).next().is_some_and(fits) {
-        Fit::Sure
-    } else {
-        Fit::No
-    }
+    Fit::sure_if(entries(head).next().is_some_and(fits))
 }
 
 fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = scan::one(inputs, FORMAT.name)?;
+    let mut input = Input::only(inputs, FORMAT.name)?;
     pairs.finish(input.path(), FORMAT.name, &[])?;
     let path = input.path().to_path_buf();
     let head = input.head()?;
@@ -138,11 +131,11 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     let left_out = LeftOut::default();
     let lines = Strace::new(first.at, left_out.clone());
-    Ok(Import {
+    Ok(Import::new(
         header,
-        items: step::items(Text { input, lines }),
+        step::items(Text { input, lines }),
         left_out,
-    })
+    ))
 }
 
 /// A call of which the beginning is there.

@@ -2,12 +2,12 @@
 //!
 //! Never: a float; quotes (the tables have none; `csv` has).
 
-use super::scan::{Names, number};
+use super::scan::{Names, number, whole_lines, word};
 use super::step::{Lines, Text, items};
 use crate::error::Fault;
-use crate::format::{Fit, Pairs};
+use crate::format::Fit;
 use crate::input::Input;
-use crate::{FileInfo, Header, Import, Item, LeftOut, Record, TraceError, order};
+use crate::{FileInfo, Header, Import, Item, LeftOut, Record, order};
 use std::collections::VecDeque;
 
 /// Lines that a detector looks at.
@@ -20,12 +20,12 @@ pub fn words<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
     let mut fields = [&line[..0]; N];
     let mut rest = line;
     for field in &mut fields {
-        *field = super::scan::word(&mut rest);
+        *field = word(&mut rest);
         if field.is_empty() {
             return None;
         }
     }
-    super::scan::word(&mut rest).is_empty().then_some(fields)
+    word(&mut rest).is_empty().then_some(fields)
 }
 
 /// A decimal number of units of `unit_ns` nanoseconds, in nanoseconds; what is finer than one is cut off.
@@ -46,14 +46,7 @@ pub fn decimal_ns(text: &[u8], unit_ns: u64) -> Option<u64> {
 
 /// How well the lines of `head` fit: each must do, as `line` says of it. The last one may be cut and does not count.
 pub fn lines_fit(head: &[u8], line: impl Fn(usize, &[u8]) -> Fit) -> Fit {
-    let end = head
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or(head.len(), |at| at);
-    let lines = head[..end]
-        .split(|b| *b == b'\n')
-        .take(DETECT_LINES)
-        .enumerate();
+    let lines = whole_lines(head).take(DETECT_LINES).enumerate();
     let fits = lines.map(|(i, text)| line(i, text.strip_suffix(b"\r").unwrap_or(text)));
     fits.min().filter(|_| !head.is_empty()).unwrap_or(Fit::No)
 }
@@ -67,37 +60,31 @@ pub enum Row<'a> {
     Nothing,
 }
 
-/// A line into a row.
-pub type RowFn = fn(&[u8]) -> Result<Row<'_>, Fault>;
-
-/// A table at work.
-pub struct Table {
-    row: RowFn,
+struct Table<R> {
+    row: R,
     name: fn(&[u8]) -> String,
     volumes: Names,
     left_out: LeftOut,
 }
 
-impl Lines for Table {
+impl<R> Lines for Table<R>
+where
+    R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send,
+{
     fn line(&mut self, line: &[u8], out: &mut VecDeque<Item>) -> Result<bool, Fault> {
         if line.is_empty() {
             return Ok(true);
         }
         match (self.row)(line)? {
             Row::Record(volume, mut record) => {
-                let file = match self.volumes.get(volume) {
-                    Some(file) => file,
-                    None => {
-                        out.push_back(Item::File(FileInfo {
-                            name: (self.name)(volume),
-                            size: None,
-                        }));
-                        self.volumes
-                            .add(volume)
-                            .ok_or(("too many names of volumes", "cut the trace in parts"))?
-                    }
+                let named = || FileInfo {
+                    name: (self.name)(volume),
+                    size: None,
                 };
-                (record.file, record.open) = (file, file);
+                let file = self.volumes.file(volume, out, named);
+                record.file =
+                    file.ok_or(("too many names of volumes", "cut the trace in parts"))?;
+                record.open = record.file;
                 out.push_back(Item::Record(record));
             }
             Row::LeftOut(reason) => self.left_out.count(reason),
@@ -105,57 +92,27 @@ impl Lines for Table {
         }
         Ok(true)
     }
-
-    fn end(&mut self, _: &mut VecDeque<Item>) -> Result<(), Fault> {
-        Ok(())
-    }
 }
 
-/// How a table is read.
-pub struct ColumnPlan {
-    pub row: RowFn,
-    pub name: fn(&[u8]) -> String,
-    /// Put it in the order of time, and let the first record begin at 0.
-    pub sort: bool,
-}
-
-/// Reads a table that has no keys.
-pub fn import(
-    inputs: Vec<Input>,
-    pairs: &Pairs,
-    header: Header,
-    plan: ColumnPlan,
-) -> Result<Import, TraceError> {
-    let input = Input::only(inputs, &header.format)?;
-    pairs.finish(input.path(), &header.format, &[])?;
-    Ok(read(input, header, plan))
-}
-
-/// The same, once the keys are taken.
-pub fn read(input: Input, header: Header, plan: ColumnPlan) -> Import {
+/// Reads a table whose keys are taken: `row` makes a row of a line, `name` a file's name of a volume. Where it has times,
+/// the records come in their order, and the first begins at 0.
+pub fn import<R>(input: Input, header: Header, name: fn(&[u8]) -> String, row: R) -> Import
+where
+    R: FnMut(&[u8]) -> Result<Row<'_>, Fault> + Send + 'static,
+{
     let left_out = LeftOut::default();
     let path = input.path().to_path_buf();
-    let volumes = Names::default();
-    let table = Table {
-        row: plan.row,
-        name: plan.name,
-        volumes,
+    let lines = Table {
+        row,
+        name,
+        volumes: Names::default(),
         left_out: left_out.clone(),
     };
-    let items = items(Text {
-        input,
-        lines: table,
-    });
-    let items = if plan.sort {
-        order::by_start(items, &path)
-    } else {
-        items
-    };
-    Import {
-        header,
-        items,
-        left_out,
+    let mut items = items(Text { input, lines });
+    if !header.lacks.starts {
+        items = order::by_start(items, &path);
     }
+    Import::new(header, items, left_out)
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn detect(head: &[u8]) -> Fit {
 }
 
 fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
-    let mut input = scan::one(inputs, FORMAT.name)?;
+    let mut input = Input::only(inputs, FORMAT.name)?;
     let path = input.path().to_path_buf();
     let asked = scan::choice(&mut pairs, "version", &["1", "2"], &path)?;
     let response = scan::choice(&mut pairs, "response", &["us"], &path)?.is_some();
@@ -94,9 +94,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         offset_unit: "512 B sectors".to_string(),
         lacks: Lacks {
             ends: !ends,
-            opens: true,
-            threads: true,
-            ..Lacks::default()
+            ..Lacks::REQUEST
         },
         level: Level::BelowCache,
         notes,
@@ -111,11 +109,7 @@ fn import(inputs: Vec<Input>, mut pairs: Pairs) -> Result<Import, TraceError> {
         started: false,
         left_out: left_out.clone(),
     };
-    Ok(Import {
-        header,
-        items: step::items(vscsi),
-        left_out,
-    })
+    Ok(Import::new(header, step::items(vscsi), left_out))
 }
 
 struct Vscsi {

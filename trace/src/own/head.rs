@@ -46,18 +46,10 @@ impl BlockHead {
     /// As it is in the file.
     pub fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
-        let words = [
-            self.tag,
-            self.stored.to_le_bytes(),
-            self.plain.to_le_bytes(),
-            self.items.to_le_bytes(),
-        ];
-        for (at, word) in words
-            .into_iter()
-            .chain([self.crc.to_le_bytes()])
-            .enumerate()
-        {
-            bytes[4 * at..][..4].copy_from_slice(&word);
+        bytes[..4].copy_from_slice(&self.tag);
+        let numbers = [self.stored, self.plain, self.items, self.crc];
+        for (at, number) in bytes[4..].chunks_exact_mut(4).zip(numbers) {
+            at.copy_from_slice(&number.to_le_bytes());
         }
         bytes
     }
@@ -83,54 +75,23 @@ struct Json {
     origin: String,
     time_unit: String,
     offset_unit: String,
-    level: JsonLevel,
-    lacks: Vec<Lack>,
+    level: Level,
+    lacks: Vec<String>,
     notes: Vec<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum JsonLevel {
-    Unknown,
-    Program,
-    BelowCache,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Lack {
-    Starts,
-    Ends,
-    Opens,
-    Threads,
-    Lens,
-    Ops,
 }
 
 /// A header as JSON.
 pub fn to_json(header: &Header) -> Vec<u8> {
-    let l = header.lacks;
-    let lacks = [
-        (l.starts, Lack::Starts),
-        (l.ends, Lack::Ends),
-        (l.opens, Lack::Opens),
-        (l.threads, Lack::Threads),
-        (l.lens, Lack::Lens),
-        (l.ops, Lack::Ops),
-    ];
     let json = Json {
         origin: header.format.clone(),
         time_unit: header.time_unit.clone(),
         offset_unit: header.offset_unit.clone(),
-        level: match header.level {
-            Level::Unknown => JsonLevel::Unknown,
-            Level::Program => JsonLevel::Program,
-            Level::BelowCache => JsonLevel::BelowCache,
-        },
-        lacks: lacks
-            .iter()
-            .filter(|(lacking, _)| *lacking)
-            .map(|(_, lack)| *lack)
+        level: header.level,
+        lacks: header
+            .lacks
+            .names()
+            .into_iter()
+            .map(str::to_string)
             .collect(),
         notes: header.notes.clone(),
     };
@@ -140,34 +101,17 @@ pub fn to_json(header: &Header) -> Vec<u8> {
 /// The header in `json`, or what is wrong with it.
 pub fn from_json(json: &[u8]) -> Result<Header, String> {
     let json: Json = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let has = |lack: Lack| json.lacks.contains(&lack);
-    let lacks = Lacks {
-        starts: has(Lack::Starts),
-        ends: has(Lack::Ends),
-        opens: has(Lack::Opens),
-        threads: has(Lack::Threads),
-        lens: has(Lack::Lens),
-        ops: has(Lack::Ops),
-    };
-    let level = match json.level {
-        JsonLevel::Unknown => Level::Unknown,
-        JsonLevel::Program => Level::Program,
-        JsonLevel::BelowCache => Level::BelowCache,
-    };
-    let Json {
-        origin,
-        time_unit,
-        offset_unit,
-        notes,
-        ..
-    } = json;
+    let mut lacks = Lacks::default();
+    if let Some(unknown) = json.lacks.iter().find(|name| !lacks.set(name)) {
+        return Err(format!("'{unknown}' is nothing that a trace lacks"));
+    }
     Ok(Header {
-        format: origin,
-        time_unit,
-        offset_unit,
+        format: json.origin,
+        time_unit: json.time_unit,
+        offset_unit: json.offset_unit,
         lacks,
-        level,
-        notes,
+        level: json.level,
+        notes: json.notes,
     })
 }
 

@@ -66,45 +66,40 @@ pub const TIMES: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
 ];
 
-const PLAIN: &[(&str, Role)] = &[
-    ("offset", Role::Offset),
-    ("offset_bytes", Role::Offset),
-    ("len", Role::Len),
-    ("length", Role::Len),
-    ("size", Role::Len),
-    ("bytes", Role::Len),
-    ("length_bytes", Role::Len),
-    ("size_bytes", Role::Len),
-    ("len_req", Role::Len),
-    ("returned", Role::Returned),
-    ("len_ret", Role::Returned),
-    ("file", Role::File),
-    ("filename", Role::File),
-    ("path", Role::File),
-    ("file_size", Role::FileSize),
-    ("op", Role::Op),
-    ("operation", Role::Op),
-    ("type", Role::Op),
-    ("io_type", Role::Op),
-    ("tid", Role::Thread),
-    ("thread", Role::Thread),
-    ("rank", Role::Thread),
-    ("open", Role::Open),
-    ("flags", Role::Flags),
-    ("after", Role::After),
+/// A role, and the names of columns that mean it.
+type Meaning = (Role, &'static [&'static str]);
+
+const PLAIN: &[Meaning] = &[
+    (Role::Offset, &["offset", "offset_bytes"]),
+    (
+        Role::Len,
+        &[
+            "len",
+            "length",
+            "size",
+            "bytes",
+            "length_bytes",
+            "size_bytes",
+            "len_req",
+        ],
+    ),
+    (Role::Returned, &["returned", "len_ret"]),
+    (Role::File, &["file", "filename", "path"]),
+    (Role::FileSize, &["file_size"]),
+    (Role::Op, &["op", "operation", "type", "io_type"]),
+    (Role::Thread, &["tid", "thread", "rank"]),
+    (Role::Open, &["open"]),
+    (Role::Flags, &["flags"]),
+    (Role::After, &["after"]),
 ];
 
-const TIMED: &[(&str, Role)] = &[
-    ("start", Role::Start),
-    ("t_start", Role::Start),
-    ("ts", Role::Start),
-    ("time", Role::Start),
-    ("timestamp", Role::Start),
-    ("end", Role::End),
-    ("t_end", Role::End),
-    ("dur", Role::Dur),
-    ("duration", Role::Dur),
-    ("latency", Role::Dur),
+const TIMED: &[Meaning] = &[
+    (
+        Role::Start,
+        &["start", "t_start", "ts", "time", "timestamp"],
+    ),
+    (Role::End, &["end", "t_end"]),
+    (Role::Dur, &["dur", "duration", "latency"]),
 ];
 
 /// Names that matter and do not say their unit.
@@ -126,24 +121,22 @@ enum Known {
     No,
 }
 
+fn meant(list: &[Meaning], name: &str) -> Option<Role> {
+    let meaning = list.iter().find(|(_, names)| names.contains(&name));
+    meaning.map(|(role, _)| *role)
+}
+
 fn known(name: &str) -> Known {
     let name = name.trim().to_ascii_lowercase();
-    let plain = |list: &[(&str, Role)], name: &str| {
-        list.iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, role)| *role)
-    };
-    if let Some(role) = plain(PLAIN, &name) {
+    if let Some(role) = meant(PLAIN, &name) {
         return Known::Role(role, 1);
     }
-    if plain(TIMED, &name).is_some() || DOUBTFUL.contains(&name.as_str()) {
+    if meant(TIMED, &name).is_some() || DOUBTFUL.contains(&name.as_str()) {
         return Known::Doubt;
     }
     let (stem, unit) = name.rsplit_once('_').unwrap_or((&name, ""));
-    match (
-        plain(TIMED, stem),
-        TIMES.iter().find(|(known, _)| *known == unit),
-    ) {
+    let unit = TIMES.iter().find(|(known, _)| *known == unit);
+    match (meant(TIMED, stem), unit) {
         (Some(role), Some((_, unit))) => Known::Role(role, *unit),
         _ => Known::No,
     }
@@ -181,14 +174,7 @@ impl Columns {
 
     /// Adds the columns whose names leave no doubt, or none but the unit of time that is given, for what no other column means.
     fn fill(&mut self, names: &[String], time: Option<u64>) {
-        let timed = |name: &str| {
-            let name = name.trim().to_ascii_lowercase();
-            TIMED
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, role)| *role)
-                .zip(time)
-        };
+        let timed = |name: &str| meant(TIMED, &name.trim().to_ascii_lowercase()).zip(time);
         let mut found: Vec<(usize, Role, u64)> = Vec::new();
         for (at, name) in names
             .iter()

@@ -3,7 +3,7 @@
 //! A row without quotes is split in place; one with quotes goes through the crate `csv-core`, and may go on over
 //! several lines. Never: a row of over 64 KiB, a float, or a row that has another number of columns than the first.
 
-use super::super::scan::{Names, number};
+use super::super::scan::{Names, number, small};
 use super::super::step::Lines;
 use super::super::table::decimal_ns;
 use super::columns::{Column, Columns, Role};
@@ -217,25 +217,15 @@ impl Table {
         if let Some(dur) = row.dur
             && let Some(start) = record.start_ns
         {
-            record.end_ns = Some(
-                start
-                    .checked_add(dur)
-                    .ok_or(("a time of over 2^64 ns", DAMAGED))?,
-            );
+            let end = start.checked_add(dur);
+            record.end_ns = Some(end.ok_or(("a time of over 2^64 ns", DAMAGED))?);
         }
-        let file = match self.files.get(row.file) {
-            Some(file) => file,
-            None => {
-                let name = String::from_utf8_lossy(row.file).into_owned();
-                out.push_back(Item::File(FileInfo {
-                    name,
-                    size: row.file_size,
-                }));
-                self.files
-                    .add(row.file)
-                    .ok_or(("too many names of files", "cut the trace in parts"))?
-            }
+        let named = || FileInfo {
+            name: String::from_utf8_lossy(row.file).into_owned(),
+            size: row.file_size,
         };
+        let file = self.files.file(row.file, out, named);
+        let file = file.ok_or(("too many names of files", "cut the trace in parts"))?;
         (record.file, record.open) = (file, row.open.unwrap_or(file));
         out.push_back(Item::Record(record));
         Ok(())
@@ -260,17 +250,10 @@ impl Table {
             "a thread or open description that is no number below 2^32",
             DAMAGED,
         );
-        let place = || {
-            number(field)
-                .and_then(|n| n.checked_mul(column.unit))
-                .ok_or(PLACE)
-        };
+        let bytes = || number(field)?.checked_mul(column.unit);
+        let place = || bytes().ok_or(PLACE);
         let time = || decimal_ns(field, column.unit).ok_or(TIME);
-        let small = || {
-            number(field)
-                .and_then(|n| u32::try_from(n).ok())
-                .ok_or(NUMBER)
-        };
+        let small = || small(field).ok_or(NUMBER);
         match column.role {
             Role::Offset => record.offset = place()?,
             Role::Len => record.len = place()?,

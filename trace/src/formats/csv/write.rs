@@ -12,8 +12,8 @@
 use super::read::{flag_names, op_name};
 use crate::error::TraceError;
 use crate::format::{Exported, Output, Pairs};
-use crate::{After, FileInfo, Header, Item, Items, Lacks, Record};
-use std::collections::{BTreeMap, HashSet};
+use crate::{After, FileInfo, Header, Item, Items, Lacks, LeftOut, Record};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -57,14 +57,12 @@ pub fn export(
         .write_record(columns)
         .map_err(|error| failed(&path, error))?;
     let (mut names, mut records) = (HashSet::new(), 0);
-    let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let left_out = LeftOut::default();
     for item in items {
         match item? {
             Item::File(file) => {
                 if !names.insert(file.name.clone()) {
-                    *left_out
-                        .entry("files that became one with another of their name")
-                        .or_default() += 1;
+                    left_out.count("files that became one with another of their name");
                 }
                 writer.files.push(file);
             }
@@ -82,7 +80,7 @@ pub fn export(
         .map_err(|error| TraceError::not_written(&path, &error))?;
     Ok(Exported {
         records,
-        left_out: left_out.into_iter().collect(),
+        left_out: left_out.so_far(),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Never: a column of lists or structures, or a group or page that is larger than it may be.
 
-use super::columns::{SCHEMA_VERSION, lacks_of, op};
+use super::columns::{SCHEMA_VERSION, op};
 use super::footer::{self, Refused};
 use super::pages;
 use super::quiet::quiet;
@@ -13,7 +13,7 @@ use crate::formats::csv::read::after as parse_after;
 use crate::formats::scan::Names;
 use crate::formats::step::{Step, items};
 use crate::input::Input;
-use crate::{FileInfo, Flags, Header, Import, Item, LeftOut, Level, Record, order};
+use crate::{FileInfo, Flags, Header, Import, Item, Lacks, LeftOut, Level, Record, order};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::ByteArray;
 use ::parquet::file::metadata::{FileMetaData, RowGroupMetaData};
@@ -117,11 +117,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     } else {
         items
     };
-    Ok(Import {
-        header,
-        items,
-        left_out: LeftOut::default(),
-    })
+    Ok(Import::new(header, items, LeftOut::default()))
 }
 
 /// Looks at the list of contents before the library reads it.
@@ -208,7 +204,10 @@ fn header(about: &FileMetaData, columns: &Columns) -> Header {
     };
     let has = |role: usize| columns[role].is_some();
     let ours = value("schema_version").is_some_and(|version| version == SCHEMA_VERSION);
-    let mut lacks = lacks_of(&value("lacks").unwrap_or_default());
+    let mut lacks = Lacks::default();
+    for name in value("lacks").unwrap_or_default().split(' ') {
+        lacks.set(name);
+    }
     lacks.starts |= !has(START);
     lacks.ends |= !has(END);
     lacks.opens |= !has(STREAM);
@@ -453,16 +452,12 @@ impl Table {
         let name = name.as_ref().map_or(&b"file"[..], ByteArray::data);
         let id = id.map(i64::to_le_bytes);
         let key: &[u8] = id.as_ref().map_or(name, |id| id);
-        record.file = match self.files.get(key) {
-            Some(file) => file,
-            None => {
-                out.push_back(Item::File(FileInfo {
-                    name: String::from_utf8_lossy(name).into_owned(),
-                    size,
-                }));
-                self.files.add(key).ok_or("too many names of files")?
-            }
+        let named = || FileInfo {
+            name: String::from_utf8_lossy(name).into_owned(),
+            size,
         };
+        let file = self.files.file(key, out, named);
+        record.file = file.ok_or("too many names of files")?;
         record.thread = thread.unwrap_or(0);
         record.open = open.unwrap_or(record.file);
         out.push_back(Item::Record(record));

@@ -2,7 +2,7 @@
 //!
 //! Never: more than one group in memory.
 
-use super::columns::{SCHEMA, SCHEMA_VERSION, code, lacks_text};
+use super::columns::{SCHEMA, SCHEMA_VERSION, code};
 use crate::error::{TraceError, TracePosition};
 use crate::format::{Exported, Output, Pairs};
 use crate::formats::csv::write::after_text;
@@ -82,7 +82,7 @@ fn about(header: &Header) -> Vec<(&'static str, String)> {
         ("clock", "ns since the trace began".to_string()),
         ("time_unit_origin", header.time_unit.clone()),
         ("offset_unit_origin", header.offset_unit.clone()),
-        ("lacks", lacks_text(header.lacks)),
+        ("lacks", header.lacks.names().join(" ")),
         ("level", format!("{:?}", header.level)),
         ("notes", header.notes.join("\n")),
     ]

@@ -80,7 +80,7 @@ pub fn announcement(line: &[u8]) -> Option<(&[u8], u32)> {
     let text = line.trim_ascii_end().strip_suffix(b" attached")?;
     let digits = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let (text, digits) = text.split_at(text.len() - digits);
-    let number = u32::try_from(scan::number(digits)?).ok()?;
+    let number = scan::small(digits)?;
     let before = text.strip_suffix(b"Process ")?;
     Some((before.strip_suffix(b"strace: ").unwrap_or(before), number))
 }
