@@ -119,7 +119,7 @@ pub const fn count(
     }
 }
 
-/// A parameter in bytes.
+/// A parameter that is a number of bytes.
 pub const fn bytes(
     key: &'static str,
     default: &'static str,

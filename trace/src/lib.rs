@@ -175,6 +175,8 @@ pub struct Lacks {
     pub ops: bool,
 }
 
+type NamedLack = (&'static str, fn(&mut Lacks) -> &mut bool);
+
 impl Lacks {
     /// A request to a device is known without its open description and its thread.
     pub(crate) const REQUEST: Lacks = Lacks {
@@ -186,7 +188,7 @@ impl Lacks {
         ops: false,
     };
 
-    const NAMED: [(&'static str, fn(&mut Lacks) -> &mut bool); 6] = [
+    const NAMED: [NamedLack; 6] = [
         ("starts", |lacks| &mut lacks.starts),
         ("ends", |lacks| &mut lacks.ends),
         ("opens", |lacks| &mut lacks.opens),
