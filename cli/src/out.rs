@@ -172,7 +172,7 @@ pub fn resumable(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
 fn named(option: &str, text: &OsStr) -> Result<PathBuf, Fail> {
     if text.is_empty() {
         return Err(Fail::input(
-            "no file named",
+            "no file is named",
             format!("--{option} ''"),
             &format!("write --{option} FILE"),
         ));

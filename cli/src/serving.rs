@@ -71,7 +71,7 @@ pub fn metrics(
     };
     let refused = |error| {
         Fail::input(
-            "no metrics",
+            "cannot serve metrics",
             format!("{address} ({error})"),
             "name another port",
         )

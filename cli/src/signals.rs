@@ -161,7 +161,7 @@ pub fn cannot_wait(error: std::io::Error) -> Fail {
 /// Why a signal cannot be waited for.
 pub fn no_handler(error: std::io::Error) -> Fail {
     Fail::input(
-        "no signal handler",
+        "cannot handle signals",
         error,
         "allow more open files (ulimit -n)",
     )

@@ -44,7 +44,7 @@ impl WatchedDisk {
         if !setting.exists() {
             let remedy = "name the disk that the file system is on";
             return Err(Failure::input(
-                "no readahead setting",
+                "the device has no readahead setting",
                 setting.display(),
                 remedy,
             ));

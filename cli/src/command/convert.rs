@@ -104,7 +104,7 @@ pub fn export(args: &ExportArgs) -> Result<(), Fail> {
             .map(|f| f.name)
             .collect();
         return Err(Fail::input(
-            "a format that is only read",
+            "this format is only read",
             format.name,
             &format!("one of {}", written.join(", ")),
         ));
@@ -155,7 +155,11 @@ fn default_out(files: &[PathBuf]) -> Result<PathBuf, Fail> {
         out.set_extension("");
     }
     let Some(name) = out.file_name() else {
-        return Err(Fail::input("no file named", out.display(), "name a trace"));
+        return Err(Fail::input(
+            "no file is named",
+            out.display(),
+            "name a trace",
+        ));
     };
     let mut name = name.to_os_string();
     name.push(".frt");

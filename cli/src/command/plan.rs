@@ -117,7 +117,7 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
     if planned.plan.ranges.is_empty() {
         let remedy = "record a run that reads files, or lower --at-least";
         return Err(Fail::input(
-            "nothing to plan",
+            "there is nothing to plan",
             args.inputs[0].display(),
             remedy,
         ));

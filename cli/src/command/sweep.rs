@@ -205,7 +205,7 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
             on @ On::Model(_) => devices.push((name.to_string(), CompareOn::from(on))),
             _ => {
                 return Err(Fail::input(
-                    "a sweep is simulated",
+                    "sweep accepts models only",
                     format!("--on {name}"),
                     "name models: model:NAME",
                 ));
@@ -224,7 +224,7 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
         .saturating_mul(devices.len() * caches.len());
     if cells > MAX_CELLS {
         return Err(Fail::input(
-            "too many cells",
+            "the sweep has too many cells",
             format!("{cells}, at most {MAX_CELLS}"),
             "sweep in several parts",
         ));
@@ -273,7 +273,7 @@ fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
             Ok((Requested::Trace(path), bytes))
         }
         RequestedReads::Workload(name) => Ok((Requested::Workload(name), 0)),
-        RequestedReads::Usual => Err(Fail::input("no trace", "''", "name one")),
+        RequestedReads::Usual => Err(Fail::input("no trace is named", "''", "name one")),
     }
 }
 

@@ -174,7 +174,7 @@ fn record(
 ) -> Result<(PathBuf, Option<u8>), Fail> {
     let scratch = tempfile::tempdir().map_err(|error| {
         Fail::input(
-            "no place for a summary",
+            "cannot make a place for the summary",
             error,
             "set TMPDIR to a folder that can be written",
         )
@@ -310,7 +310,7 @@ fn storage(name: &SourceName) -> Result<Storage, Fail> {
                 preset.name
             );
             Err(Fail::input(
-                "a storage that is measured, or a model",
+                "tune accepts a file, a block device or a model",
                 format!("--on {name}"),
                 &remedy,
             ))

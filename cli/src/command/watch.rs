@@ -88,7 +88,7 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
     }
     if args.length > MAX_LENGTH {
         return Err(Fail::input(
-            "too long a recording",
+            "the recording is too long",
             "--for",
             "record at most 10m",
         ));
@@ -141,7 +141,11 @@ fn model(name: &SourceName) -> Result<&'static Preset, Fail> {
         On::Model(preset) => Ok(preset),
         On::File(_) | On::ModelLive(_) | On::Source(_) => {
             let remedy = "write model:NAME or model:FILE.toml ('foreread probe DEVICE -o FILE.toml'), or leave it out";
-            Err(Fail::input("not a model", format!("--on {name}"), remedy))
+            Err(Fail::input(
+                "watch accepts models only",
+                format!("--on {name}"),
+                remedy,
+            ))
         }
     }
 }
