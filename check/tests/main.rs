@@ -20,6 +20,7 @@ mod device_2003;
 mod device_fits;
 mod page;
 mod papers;
+mod recorded_programs;
 mod reproduce;
 mod wu_2010a_mmap;
 mod wu_2010a_thrash;

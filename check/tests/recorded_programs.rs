@@ -1,0 +1,139 @@
+//! The recordings of programs in `check/recordings`: every row of the index has its trace, with the counts that the row gives, and
+//! no name in it says where it was recorded.
+//!
+//! Example: the row `search,ripgrep,a,...,2721,166,...` needs `ripgrep-a.frt` with 2,721 reads and 166 faults, and names such as
+//! `input-a/t/x.c` or `usr/bin/rg`, never a path that begins with a slash. The recordings are made again by `check/record-programs`.
+
+use foreread_trace::{Flags, Item, Op};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// First parts of neutral names: what `check/record-programs` makes, folders of packages, and the rest.
+const ROOTS: [&str; 10] = [
+    "input-a", "input-b", "output", "home", "venv", "scratch", "usr", "etc", "var", "other",
+];
+/// The block device of a file system, whose own data was read.
+const DEVICE: &str = "device";
+const MAX_BYTES: u64 = 15 << 20;
+
+/// The fields of a row by the names of their columns.
+type Row = BTreeMap<String, String>;
+
+/// What a row says of its trace, in the order of [`COLUMNS`].
+type Counts = [u64; 5];
+const COLUMNS: [&str; 5] = ["reads", "faults", "bytes_read", "files", "records"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings")
+}
+
+fn index() -> Vec<Row> {
+    let text = std::fs::read_to_string(folder().join("index.csv")).expect("the index");
+    let mut lines = text
+        .lines()
+        .map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
+    let columns = lines.next().expect("the names of the columns");
+    lines
+        .map(|fields| {
+            assert_eq!(fields.len(), columns.len(), "{fields:?}");
+            columns.iter().cloned().zip(fields).collect()
+        })
+        .collect()
+}
+
+fn expected(row: &Row) -> Counts {
+    COLUMNS.map(|column| row[column].parse().expect("a number"))
+}
+
+/// The counts of a trace, and the names of its files.
+fn counted(name: &str) -> (Counts, Vec<String>) {
+    let trace = foreread_trace::open(&[folder().join(name)], None)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (mut counts, mut read, mut names) = ([0; 5], BTreeSet::new(), Vec::new());
+    for item in trace.items {
+        match item.unwrap_or_else(|error| panic!("{name}: {error}")) {
+            Item::File(file) => names.push(file.name),
+            Item::Record(record) => {
+                counts[4] += 1;
+                if record.flags.has(Flags::AHEAD) {
+                    continue;
+                }
+                match record.op {
+                    Op::Read => {
+                        counts[0] += 1;
+                        counts[2] += record.returned.unwrap_or(record.len);
+                    }
+                    Op::Fault => counts[1] += 1,
+                    Op::Write | Op::Hint(_) => continue,
+                }
+                read.insert(record.file);
+            }
+        }
+    }
+    counts[3] = read.len() as u64;
+    (counts, names)
+}
+
+fn is_neutral(name: &str) -> bool {
+    name == DEVICE
+        || name
+            .split_once('/')
+            .is_some_and(|(root, rest)| ROOTS.contains(&root) && !rest.is_empty())
+}
+
+#[test]
+fn every_row_has_its_trace_with_neutral_names() {
+    for row in index() {
+        let name = &row["trace"];
+        let (counts, names) = counted(name);
+        assert_eq!(counts, expected(&row), "{name}: {COLUMNS:?}");
+        for file in names {
+            assert!(is_neutral(&file), "{name} names {file}");
+        }
+    }
+}
+
+#[test]
+fn every_recording_is_in_the_index_and_they_stay_small() {
+    let listed: BTreeSet<String> = index().iter().map(|row| row["trace"].clone()).collect();
+    let (mut found, mut bytes) = (BTreeSet::new(), 0);
+    for entry in std::fs::read_dir(folder()).expect("the recordings") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".frt") {
+            bytes += entry.metadata().expect("its size").len();
+            found.insert(name);
+        }
+    }
+    assert_eq!(found, listed);
+    assert!(bytes < MAX_BYTES, "{bytes} bytes of recordings");
+}
+
+#[test]
+fn sixty_programs_of_twenty_kinds_are_recorded_twice() {
+    let mut inputs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut kinds = BTreeSet::new();
+    for row in index() {
+        inputs
+            .entry(row["program"].clone())
+            .or_default()
+            .insert(row["input"].clone());
+        kinds.insert(row["kind"].clone());
+    }
+    assert!(inputs.len() >= 60, "{} programs", inputs.len());
+    assert!(kinds.len() >= 20, "{} kinds: {kinds:?}", kinds.len());
+    let both = BTreeSet::from(["a", "b"].map(str::to_string));
+    for (program, inputs) in inputs {
+        assert_eq!(inputs, both, "{program}");
+    }
+}
+
+#[test]
+fn names_of_a_machine_are_found() {
+    for name in ["/usr/bin/rg", "tmp/x", "home", "C:/x", ""] {
+        assert!(!is_neutral(name), "{name}");
+    }
+    for name in [DEVICE, "usr/bin/rg", "other/7.so", "input-b/t/x.c"] {
+        assert!(is_neutral(name), "{name}");
+    }
+}
