@@ -205,7 +205,7 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
             on @ On::Model(_) => devices.push((name.to_string(), CompareOn::from(on))),
             _ => {
                 return Err(Fail::input(
-                    "sweep accepts models only",
+                    "a sweep is simulated",
                     format!("--on {name}"),
                     "name models: model:NAME",
                 ));
