@@ -2,7 +2,7 @@
 //! `foreread conform rbd` has more of them, `./test-long rbd` many. Without Ceph's packages: skipped by name.
 use foreread_check::conform::rbd::{Images, check};
 use foreread_check::conform::rbd_cases::{Case, published, random};
-use foreread_lab::compare::{CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
 use foreread_testing::{CephCluster, CephError};
@@ -59,7 +59,7 @@ fn compared(cluster: &CephCluster) {
         .expect("created");
     let plan = ComparePlan {
         workload: Some("sequential:record=4096".to_string()),
-        on: Some(CompareOn::Source(
+        on: Some(compare::source(
             (&format!("rbd:rbd/compared?conf={}", cluster.conf().display())).into(),
         )),
         policies: vec![foreread_history::parse("rbd-aligned").expect("a policy")],

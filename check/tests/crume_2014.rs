@@ -5,7 +5,7 @@
 
 use foreread_check::reproduce::published::crume_2014::{self, WORKLOADS};
 use foreread_history::parse_workload as parse;
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_report::progress::Silent;
 use foreread_sim::simulator::RunResult;
 
@@ -39,7 +39,7 @@ struct Mean {
 fn run(workload: &str, runs: u32) -> Vec<Mean> {
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model("rbd".to_string())),
+        on: Some(compare::model("rbd").expect("a model")),
         policies: DETECTORS
             .iter()
             .map(|p| foreread_history::parse(p).expect("a policy"))

@@ -1,6 +1,6 @@
 //! What the tests of published figures share: a table from a model, and figures out of it.
 
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::{PolicyRuns, Table};
 use foreread_report::progress::Silent;
 
@@ -14,7 +14,7 @@ pub fn table(
 ) -> Table {
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model(model.to_string())),
+        on: Some(compare::model(model).expect("a model")),
         policies: policies
             .iter()
             .map(|p| foreread_history::parse(p).expect("a policy"))

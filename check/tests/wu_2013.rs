@@ -5,7 +5,7 @@
 //! queries a second, of which the device is unknown.
 
 use foreread_check::reproduce::published::wu_2013::{QPS, SYSBENCH};
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_report::progress::Silent;
 
 const MIB: u64 = 1 << 20;
@@ -19,7 +19,7 @@ fn times(workload: &str, size: u64, cache: u64) -> [f64; 4] {
     };
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model("x25-m".to_string())),
+        on: Some(compare::model("x25-m").expect("a model")),
         policies: CONTEXTS.iter().map(policy).collect(),
         runs: Some(1),
         cache_bytes: Some(cache),

@@ -6,45 +6,41 @@
 //!
 //! ```text
 //!   plan ──► cases: (workload, place) ──► for each run, for each policy in turn ──► RunResult ──► Table
-//!                                           model: simulator::run      file: live::engine, live::kernel
+//!                                           Target::run: simulator::run, live::engine, live::kernel ...
 //! ```
 
 mod amounts;
 mod cache;
 mod error;
-mod place;
 mod reads;
 mod rows;
 mod site;
+mod target;
 mod usual;
 pub mod vary;
 pub mod watched;
 
 use crate::live;
-use crate::replay::{Mode, Replay};
-use crate::report::{MappedRun, PolicyRuns, Table};
+use crate::replay::Replay;
+use crate::report::{MappedRun, PolicyRuns, RowKind, Table};
 pub use amounts::*;
 pub use error::CompareError;
-use foreread::Limits;
-use foreread::source::SourceName;
-use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::peer;
 use foreread_os::output;
 use foreread_report::{number, progress::Progress};
-use foreread_sim::device::presets::Preset;
-use foreread_sim::limits::{self, bound::Bound, oracle};
-use foreread_sim::simulator;
+use foreread_sim::limits::{self, bound::Bound};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
-use place::OpenTarget;
 use reads::Reads;
-use rows::{OnPage, ReadBy, Row};
+use rows::{ReadBy, Row};
 pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use target::{CompareOn, NameError, file, model, model_live, parse, preset, source};
+use target::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
 use usual::{chosen, wide};
 
@@ -96,24 +92,6 @@ pub enum OracleRow {
     Asked,
 }
 
-/// A place to read from.
-#[derive(Clone, Debug)]
-pub enum CompareOn {
-    /// A file or block device.
-    File(PathBuf),
-    /// A device model by its name.
-    Model(String),
-    /// A device model that has no name in the list.
-    Preset(&'static Preset),
-    /// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
-    Source(SourceName),
-    /// A device model that really sleeps, read by the engine.
-    ModelLive(&'static Preset),
-}
-
-/// Threads that sleep in a live model, at most.
-const MAX_SLEEPERS: u32 = 256;
-
 /// Measures everything that the plan asks for.
 ///
 /// # Errors
@@ -138,18 +116,18 @@ pub fn run_each<P: Progress>(
     let workloads = reads::all(plan)?;
     possible(plan)?;
     let no_file = reads::no_file(plan, &workloads);
-    let places = place::all(plan, no_file.is_none(), progress)?;
+    let places = target::all(plan, no_file.is_none(), progress)?;
     let mut cases = Vec::new();
     for place in &places {
-        let (fit, mut left_out) = reads::fitting(plan, place, &workloads);
+        let (fit, mut left_out) = reads::fitting(plan, place.describe(), &workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
             cases.push(Case::new(
                 plan,
-                place,
+                &**place,
                 workload,
                 &left_out,
-                wide(plan, place),
+                wide(plan, place.describe()),
             )?);
         }
     }
@@ -164,28 +142,14 @@ pub fn run_each<P: Progress>(
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
 fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
-    if !matches!(plan.on, Some(CompareOn::Model(_) | CompareOn::Preset(_)))
-        && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info))
-    {
+    let on = plan.on.as_ref();
+    let is_simulated = on.is_some_and(|on| on.is_simulated());
+    if !is_simulated && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info)) {
         return Err(CompareError::Peer(peer.to_string()));
     }
-    match &plan.on {
-        Some(CompareOn::File(path)) if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle(path.display().to_string()));
-        }
-        Some(CompareOn::Source(name)) if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle(name.to_string()));
-        }
-        Some(CompareOn::ModelLive(preset)) if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle(format!(
-                "the live run of model:{}",
-                preset.name
-            )));
-        }
-        None if plan.oracle == OracleRow::Asked => {
-            return Err(CompareError::Oracle("the scratch file".to_string()));
-        }
-        _ => {}
+    if plan.oracle == OracleRow::Asked && !is_simulated {
+        let place = on.map_or_else(|| "the scratch file".to_string(), |on| on.shown());
+        return Err(CompareError::Oracle(place));
     }
     Ok(())
 }
@@ -193,7 +157,8 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
 /// One table to be.
 struct Case<'a> {
     plan: &'a ComparePlan,
-    place: &'a OpenTarget,
+    target: &'a dyn Target,
+    place: &'a Description,
     workload: &'a Reads,
     notes: Vec<String>,
     rows: Vec<Row>,
@@ -207,18 +172,19 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(
         plan: &'a ComparePlan,
-        place: &'a OpenTarget,
+        target: &'a dyn Target,
         workload: &'a Reads,
         left_out: &[String],
         more: Vec<PolicyDraft>,
     ) -> Result<Case<'a>, CompareError> {
+        let place = target.describe();
         let cache_bytes = plan
             .cache_bytes
             .or(workload.cache_bytes())
             .unwrap_or(CACHE_BYTES);
         let size = place
             .span(plan, workload)
-            .max(workload.least_bytes().min(place.capacity()));
+            .max(workload.least_bytes().min(place.capacity_bytes));
         let mut notes = left_out.to_vec();
         notes.extend(plan.site.notes.clone());
         notes.extend(workload.notes(place));
@@ -226,13 +192,14 @@ impl<'a> Case<'a> {
             let [asked, size] = [asked, size].map(number::size_b);
             notes.push(format!(
                 "{} holds {size}: --size {asked} is cut to that",
-                place.name()
+                place.name
             ));
         }
         let runs = place.runs(plan);
         let rows = Vec::new();
         let mut case = Case {
             plan,
+            target,
             place,
             workload,
             notes,
@@ -251,9 +218,10 @@ impl<'a> Case<'a> {
                 .extend(place.note(&spec).filter(|_| !by_capacity));
             if by_capacity {
                 case.notes.push(format!(
-                    "{spec} is {} here: {}",
+                    "{spec} is {} here: {} holds {} bytes",
                     spec.readable(),
-                    place.capacity_in_words()
+                    place.name,
+                    place.capacity_bytes
                 ));
             }
             let page = case.page_for(&spec, natural)?;
@@ -263,66 +231,17 @@ impl<'a> Case<'a> {
                 page,
             });
         }
-        if place.path().is_some() {
-            let page = PageSize::new(4096).unwrap_or(case.rows[0].page);
-            case.rows.push(Row {
-                policy: "kernel".to_string(),
-                read_by: ReadBy::Kernel,
-                page,
-            });
-        }
+        let unset = case.page_for(&PolicySpec::none(), natural)?;
+        let (rows, note) = target.rows(plan, workload.pace(), unset);
+        case.rows.extend(rows);
+        case.notes.extend(note.map(ToString::to_string));
         if let Some(asked) = plan.cache_bytes {
-            cache::check(asked, place, case.rows.iter().map(|row| row.page))?;
+            // librbd has another cache.
+            let ours = case.rows.iter();
+            let ours = ours.filter(|row| row.read_by.kind() != RowKind::Librbd);
+            cache::check(asked, place, ours.map(|row| row.page))?;
         }
-        #[cfg(feature = "rbd")]
-        case.add_librbd();
-        case.add_oracle(natural)?;
         Ok(case)
-    }
-
-    /// The rows of librbd itself, beside ours on an image.
-    #[cfg(feature = "rbd")]
-    fn add_librbd(&mut self) {
-        let OpenTarget::Source(source) = self.place else {
-            return;
-        };
-        if source.image().is_none() {
-            return;
-        }
-        let page = PageSize::new(live::librbd::PAGE_BYTES).unwrap_or(self.rows[0].page);
-        let peers = live::librbd::PEERS.iter();
-        self.rows.extend(peers.map(|peer| Row {
-            policy: peer.name.to_string(),
-            read_by: ReadBy::Librbd(peer),
-            page,
-        }));
-        self.notes.push(LIBRBD_ROWS.to_string());
-    }
-
-    /// The row of the oracle, where there is to be one: with the page that a policy without wishes gets.
-    fn add_oracle(&mut self, natural: u64) -> Result<(), CompareError> {
-        let wanted = match self.plan.oracle {
-            OracleRow::Usual => self.plan.policies.is_empty(),
-            OracleRow::OnModels | OracleRow::Asked => true,
-        };
-        if !wanted || !matches!(self.place, OpenTarget::Model(_)) {
-            return Ok(());
-        }
-        if self
-            .workload
-            .pace()
-            .is_some_and(|pace| pace.mode == Mode::Open)
-        {
-            self.notes.push(ORACLE_IS_OF_TIME.to_string());
-            return Ok(());
-        }
-        let page = self.page_for(&PolicySpec::none(), natural)?;
-        self.rows.push(Row {
-            policy: limits::ORACLE.to_string(),
-            read_by: ReadBy::Oracle,
-            page,
-        });
-        Ok(())
     }
 
     fn workload(&self, run: u32) -> Result<Cow<'a, Workload>, CompareError> {
@@ -343,7 +262,7 @@ impl<'a> Case<'a> {
             }
             (Some(page), _) => page,
             (None, Some(needs)) => needs,
-            (None, None) => natural.max(self.place.smallest_page()),
+            (None, None) => natural.max(self.place.smallest_page),
         };
         let refused = || CompareError::Page {
             policy: spec.to_string(),
@@ -354,7 +273,7 @@ impl<'a> Case<'a> {
     }
 
     fn run(mut self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
-        progress.stage(&format!("{} on {}", self.workload, self.place.name()));
+        progress.stage(&format!("{} on {}", self.workload, self.place.name));
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
@@ -366,17 +285,10 @@ impl<'a> Case<'a> {
                 break;
             }
             let workload = self.workload(run)?;
-            if let OpenTarget::Model(preset) = self.place {
-                let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
-                let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
-                let seed = self.plan.seed.wrapping_add(u64::from(run));
-                self.bounds.push(Bound::of_run(
-                    &workload,
-                    preset,
-                    &self.config(preset, page),
-                    seed,
-                ));
-            }
+            let smallest = self.rows.iter().map(|r| r.page.bytes()).min().unwrap_or(1);
+            let page = PageSize::new(smallest).unwrap_or(self.rows[0].page);
+            let bound = self.target.bound(page, &self.nth_run(&workload, run));
+            self.bounds.extend(bound);
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
@@ -395,28 +307,27 @@ impl<'a> Case<'a> {
         })
     }
 
+    fn nth_run<'w>(&self, workload: &'w Workload, run: u32) -> Run<'w> {
+        Run {
+            workload,
+            cache_bytes: self.cache_bytes,
+            seed: self.plan.seed.wrapping_add(u64::from(run)),
+            appending: self.plan.appending,
+            event_log: None,
+            bound: self.bounds.last().copied(),
+        }
+    }
+
     /// The first run of each policy once more, watched: the runs that are measured are not.
     fn maps(&self) -> Result<Vec<MappedRun>, CompareError> {
-        let (OpenTarget::Model(preset), true) = (self.place, self.plan.maps) else {
+        if !self.plan.maps || !self.place.is_simulated {
             return Ok(Vec::new());
-        };
+        }
         let workload = &self.workload(0)?;
         let map = |row: &Row| {
-            let ReadBy::Policy(policy) = &row.read_by else {
-                return None;
-            };
-            let (config, host_ns_per_kib) = (self.config(preset, row.page), preset.host_ns_per_kib);
-            let setup = simulator::Setup {
-                workload,
-                policy,
-                config,
-                host_ns_per_kib,
-            };
-            let (_, map) = simulator::run_mapped(&setup, preset.build(self.plan.seed));
-            Some(MappedRun {
-                policy: row.policy.clone(),
-                map,
-            })
+            let map = self.target.map(row.ours()?, &self.nth_run(workload, 0))?;
+            let policy = row.policy.clone();
+            Some(MappedRun { policy, map })
         };
         Ok(self.rows.iter().filter_map(map).collect())
     }
@@ -428,143 +339,17 @@ impl<'a> Case<'a> {
         workload: &Workload,
         run: u32,
     ) -> Result<Option<RunResult>, CompareError> {
-        let seed = self.plan.seed.wrapping_add(u64::from(run));
-        let result = match (self.place, &row.read_by) {
-            (OpenTarget::Model(preset), read_by) => {
-                return Ok(self.simulate(preset, read_by, row.page, workload, seed));
-            }
-            (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Policy(spec)) => {
-                let event_log = self
-                    .plan
-                    .event_logs
-                    .as_ref()
-                    .map(|dir| self.log_path(dir, &row.policy, run));
-                event_log.as_ref().map_or(Ok(()), |log| {
-                    let what = format!("making the event log {}", log.display());
-                    output::check(log, self.plan.replaces_logs).map_err(live::LiveError::io(what))
-                })?;
-                self.live(
-                    OnPage {
-                        policy: spec,
-                        page: row.page,
-                    },
-                    workload,
-                    seed,
-                    event_log,
-                )?
-            }
-            (OpenTarget::File(file), ReadBy::Kernel) => live::kernel(&file.path, workload)?,
-            #[cfg(feature = "rbd")]
-            (OpenTarget::Source(source), ReadBy::Librbd(peer)) => live::librbd::run(
-                source
-                    .image()
-                    .expect("a row of librbd is made for an image"),
-                peer,
-                workload,
-            )?,
-            #[cfg(feature = "rbd")]
-            (OpenTarget::File(_), ReadBy::Librbd(_)) => {
-                unreachable!("only an image has rows of librbd")
-            }
-            (OpenTarget::File(_) | OpenTarget::Source(_), ReadBy::Oracle) => {
-                unreachable!("only a model has a row of the oracle")
-            }
-            (OpenTarget::Source(_), ReadBy::Kernel) => {
-                unreachable!("only a file has a row of the kernel")
-            }
+        let mut one = self.nth_run(workload, run);
+        let Some(policy) = row.ours() else {
+            return self.target.run_own(row, &one);
         };
-        Ok(Some(result))
-    }
-
-    /// A run of the engine on the place, which is no model.
-    fn live(
-        &self,
-        OnPage { policy, page }: OnPage<'_>,
-        workload: &Workload,
-        seed: u64,
-        event_log: Option<PathBuf>,
-    ) -> Result<RunResult, live::LiveError> {
-        let (source, limits) = match self.place {
-            OpenTarget::File(file) => (live::file(&file.path)?, None),
-            OpenTarget::Source(source) => {
-                let limits = source.preset().map(|preset| self.live_limits(preset, page));
-                (source.source(seed, workload), limits)
-            }
-            OpenTarget::Model(_) => unreachable!("a model is simulated"),
-        };
-        if self.plan.appending {
-            source.allow_appends();
+        if let (Some(dir), false) = (&self.plan.event_logs, self.place.is_simulated) {
+            let log = self.log_path(dir, &row.policy, run);
+            let what = format!("making the event log {}", log.display());
+            output::check(&log, self.plan.replaces_logs).map_err(live::LiveError::io(what))?;
+            one.event_log = Some(log);
         }
-        let (cache_bytes, page_bytes) = (self.cache_bytes, page.bytes());
-        live::engine(
-            source,
-            workload,
-            &live::Setup {
-                policy,
-                cache_bytes,
-                page_bytes,
-                event_log,
-                limits,
-            },
-        )
-    }
-
-    /// The limits that a run on the model has, for the engine, and a thread for each readahead in flight.
-    fn live_limits(&self, preset: &Preset, page: PageSize) -> (Limits, u32) {
-        let config = self.config(preset, page);
-        let limits = Limits {
-            max_fetch_bytes: Some(config.max_fetch_bytes),
-            max_in_flight: config.max_in_flight,
-            max_ahead_in_flight: Some(config.max_ahead_in_flight),
-            max_piggyback_bytes: config.max_piggyback_bytes,
-            ..Limits::default()
-        };
-        (limits, config.max_ahead_in_flight.clamp(1, MAX_SLEEPERS))
-    }
-
-    fn simulate(
-        &self,
-        preset: &Preset,
-        read_by: &ReadBy,
-        page: PageSize,
-        workload: &Workload,
-        seed: u64,
-    ) -> Option<RunResult> {
-        let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
-        match read_by {
-            ReadBy::Policy(policy) => Some(simulator::run(
-                &simulator::Setup {
-                    workload,
-                    policy,
-                    config,
-                    host_ns_per_kib,
-                },
-                preset.build(seed),
-            )),
-            ReadBy::Oracle => {
-                let bound = self.bounds.last().copied().unwrap_or_default();
-                oracle::run(&oracle::Setup {
-                    workload,
-                    config,
-                    preset,
-                    seed,
-                    bound,
-                })
-            }
-            ReadBy::Kernel => unreachable!("a model has no kernel row"),
-            #[cfg(feature = "rbd")]
-            ReadBy::Librbd(_) => unreachable!("only an image has rows of librbd"),
-        }
-    }
-
-    /// The cache of a run on a model.
-    fn config(&self, preset: &Preset, page: PageSize) -> Config {
-        let mut config = Config::new(page, self.cache_bytes);
-        config.max_in_flight = preset.connections;
-        config.max_ahead_in_flight = preset.connections / 2;
-        config.max_short_ahead_in_flight = config.max_ahead_in_flight;
-        config.max_fetch_bytes = preset.max_fetch_bytes;
-        config.bounded()
+        self.target.run(policy, &one).map(Some)
     }
 
     /// A run that is faster than is possible is no result.
@@ -579,7 +364,7 @@ impl<'a> Case<'a> {
         Err(CompareError::Impossible {
             policy: row.policy.clone(),
             workload: self.workload.to_string(),
-            place: self.place.name(),
+            place: self.place.name.clone(),
             got_ns: (result.time_s * 1e9).round() as u64,
             bound_ns: bound.ns(),
         })
@@ -600,13 +385,13 @@ impl<'a> Case<'a> {
 
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
-        let mut notes = self.place.notes();
+        let mut notes = self.place.notes.clone();
         notes.extend(self.notes);
         if self
             .rows
             .iter()
             .zip(&results)
-            .any(|(row, runs)| matches!(row.read_by, ReadBy::Oracle) && runs.is_empty())
+            .any(|(row, runs)| row.read_by.kind().is_limit() && runs.is_empty())
         {
             notes.push(format!(
                 "The oracle was left out: it takes at most {} reads",
@@ -633,8 +418,8 @@ impl<'a> Case<'a> {
         });
         Table {
             workload: self.workload.to_string(),
-            source: self.place.name(),
-            source_about: self.place.about(),
+            source: self.place.name.clone(),
+            source_about: self.place.about.clone(),
             runs,
             seed: self.plan.seed,
             cache_bytes: self.cache_bytes,
@@ -647,11 +432,3 @@ impl<'a> Case<'a> {
         }
     }
 }
-
-/// What the rows of librbd are.
-#[cfg(feature = "rbd")]
-const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
-    shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";
-
-/// Why a replay in mode open has no oracle.
-const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";

@@ -243,7 +243,7 @@ pub fn engine(
             &others[open as usize - 1]
         }
     };
-    let target = Target {
+    let target = ReadCalls {
         read: &|open, buf, offset| Ok(reader(open).read_at(buf, offset)?),
         advise: &|open, advice, offset, len| {
             Ok(reader(open).advise(advice, offset..offset.saturating_add(len))?)
@@ -303,7 +303,7 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
     };
     let timed = run_jobs(
         workload,
-        &Target {
+        &ReadCalls {
             read: &read,
             advise: &advise,
         },
@@ -357,7 +357,7 @@ type ReadFn<'a> = &'a (dyn Fn(u32, &mut [u8], u64) -> Result<usize, LiveError> +
 /// A hint to it: open description, which, offset, length.
 type AdviseFn<'a> = &'a (dyn Fn(u32, Advice, u64, u64) -> Result<(), LiveError> + Sync);
 
-struct Target<'a> {
+struct ReadCalls<'a> {
     read: ReadFn<'a>,
     advise: AdviseFn<'a>,
 }
@@ -373,7 +373,7 @@ fn kernel_advice(advice: Advice) -> rustix::fs::Advice {
 }
 
 /// Carries out every job, a thread for each request that a job keeps going.
-fn run_jobs(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
+fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveError> {
     if needs_pacing(workload) {
         return run_paced(workload, target);
     }
@@ -443,7 +443,7 @@ fn needs_pacing(workload: &Workload) -> bool {
 }
 
 /// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
-fn run_paced(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveError> {
+fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveError> {
     let paced::PacedTimes {
         time,
         latency,
@@ -466,7 +466,11 @@ fn run_paced(workload: &Workload, target: &Target<'_>) -> Result<Timed, LiveErro
 }
 
 /// One request after the other until the job has no more.
-fn lane(job: &Job, next: &AtomicUsize, target: &Target<'_>) -> Result<Histogram<u64>, LiveError> {
+fn lane(
+    job: &Job,
+    next: &AtomicUsize,
+    target: &ReadCalls<'_>,
+) -> Result<Histogram<u64>, LiveError> {
     let mut latency = latency_histogram();
     let longest = job
         .requests

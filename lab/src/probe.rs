@@ -26,7 +26,7 @@ mod virt;
 
 pub use foreread_sim::device::custom::Pattern;
 pub use page::page;
-pub use run::{ProbeOptions, ProbeOutcome, ProbeTarget, model_toml, probe};
+pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
 pub use table::render;
 
 use serde::{Deserialize, Serialize};

@@ -30,7 +30,7 @@ use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
@@ -45,23 +45,14 @@ pub const MIN_GAIN: f64 = 0.10;
 pub struct TuneOptions {
     /// The trace, the cache, the seed and the runs. Its policies and its place are passed over.
     pub plan: ComparePlan,
-    /// Where the files live.
-    pub storage: Storage,
+    /// Where the files live: a model, taken as it is, or a file or block device, which is probed.
+    pub storage: CompareOn,
     /// Why it is this one, where it was found by the trace.
     pub chosen: Option<Chosen>,
     /// Only part of the trace is used, as the user asked for.
     pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
-}
-
-/// Where the files live.
-#[derive(Clone, Debug)]
-pub enum Storage {
-    /// A model, taken as it is.
-    Model(&'static Preset),
-    /// A file or a block device: it is probed.
-    Probe(PathBuf),
 }
 
 /// Everything that was found.
@@ -141,7 +132,14 @@ pub fn measured(
     seconds: f64,
     progress: &mut dyn Progress,
 ) -> Result<(Probe, &'static Preset), Failure> {
-    let source = probe::ProbeTarget::File(path.to_path_buf());
+    probed(compare::file(path), seconds, progress)
+}
+
+fn probed(
+    source: CompareOn,
+    seconds: f64,
+    progress: &mut dyn Progress,
+) -> Result<(Probe, &'static Preset), Failure> {
     let wanted = probe::ProbeOptions {
         source,
         seconds,
@@ -157,10 +155,11 @@ pub fn measured(
 /// # Errors
 /// The storage cannot be measured, or the reads cannot be compared.
 pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, Failure> {
-    let (probe, preset) = match &asked.storage {
-        Storage::Model(preset) => (None, *preset),
-        Storage::Probe(path) => {
-            let (probe, preset) = measured(path, asked.seconds, progress)?;
+    let storage = &asked.storage;
+    let (probe, preset) = match storage.preset().filter(|_| storage.is_simulated()) {
+        Some(preset) => (None, preset),
+        None => {
+            let (probe, preset) = probed(storage.clone(), asked.seconds, progress)?;
             (Some(probe), preset)
         }
     };
@@ -170,7 +169,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, F
     let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
     let candidates = candidates::all(today_bytes, plateau);
     let plan = ComparePlan {
-        on: Some(CompareOn::Preset(preset)),
+        on: Some(compare::preset(preset)),
         policies: candidates
             .iter()
             .map(|candidate| candidate.policy.clone())

@@ -1,13 +1,13 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
-use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, CompareError, ComparePlan};
 use foreread_lab::report::Table;
 use foreread_report::progress::Silent;
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model(model.to_string())),
+        on: Some(compare::model(model).expect("a model")),
         policies: policies
             .iter()
             .map(|p| foreread_history::parse(p).expect("a policy"))
@@ -51,7 +51,7 @@ fn a_simulation_repeats() {
 /// The greps, too long for a first look, are measured when they are asked for, on a file as large as they need.
 #[test]
 fn a_plan_without_a_workload_measures_the_usual_ones() {
-    let on = Some(CompareOn::Model("rbd".to_string()));
+    let on = Some(compare::model("rbd").expect("a model"));
     let policies = vec![foreread_history::parse("none").expect("a policy")];
     let plan = ComparePlan {
         on,
@@ -155,7 +155,7 @@ fn imitations_read_no_files() {
     };
     let file = tempfile::NamedTempFile::new().expect("a file");
     file.as_file().set_len(1 << 20).expect("longer");
-    for on in [None, Some(CompareOn::File(file.path().into()))] {
+    for on in [None, Some(compare::file(file.path()))] {
         let error = compare::run(&plan(on), &mut Silent).expect_err("refused");
         assert!(
             matches!(error, CompareError::Peer(_))
@@ -164,7 +164,7 @@ fn imitations_read_no_files() {
         );
     }
     let table = compare::run(
-        &plan(Some(CompareOn::Model("rbd".to_string()))),
+        &plan(Some(compare::model("rbd").expect("a model"))),
         &mut Silent,
     )
     .expect("a table")
@@ -179,7 +179,7 @@ fn a_maximum_by_the_size_of_the_file() {
     file.as_file().set_len(8 << 20).expect("longer");
     let plan = ComparePlan {
         workload: Some("sequential".to_string()),
-        on: Some(CompareOn::File(file.path().into())),
+        on: Some(compare::file(file.path())),
         policies: vec![foreread_history::parse("linux-2.6.31:max=capacity").expect("a policy")],
         runs: Some(1),
         ..ComparePlan::default()
@@ -223,11 +223,8 @@ fn no_scratch_file_for_nothing() {
 #[test]
 fn plans_that_cannot_be_carried_out() {
     let bad = |plan: ComparePlan| compare::run(&plan, &mut Silent).expect_err("an error");
-    let model = |name: &str| Some(CompareOn::Model(name.to_string()));
-    let spec = bad(ComparePlan {
-        on: model("rdb"),
-        ..ComparePlan::default()
-    });
+    let model = |name: &str| Some(compare::model(name).expect("a model"));
+    let spec = compare::model("rdb").expect_err("an error");
     assert!(matches!(spec, CompareError::Model(_)), "{spec}");
     let spec = bad(ComparePlan {
         workload: Some("seqential".to_string()),
@@ -245,7 +242,7 @@ fn plans_that_cannot_be_carried_out() {
     });
     assert!(matches!(page, CompareError::Page { .. }), "{page}");
     let gone = bad(ComparePlan {
-        on: Some(CompareOn::File("does/not/exist".into())),
+        on: Some(compare::file("does/not/exist")),
         ..ComparePlan::default()
     });
     assert!(gone.to_string().contains("does/not/exist"), "{gone}");

@@ -4,7 +4,7 @@
 
 use foreread_core::event::Advice;
 use foreread_history::policies;
-use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
+use foreread_lab::compare::{self, ComparePlan, OracleRow};
 use foreread_lab::explain::{Decisions, ExplainOptions, Explained, Stream, View, explain, render};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Report;
@@ -37,7 +37,7 @@ fn plan(files: &[(&str, u64)], records: Vec<Record>) -> ComparePlan {
     ));
     ComparePlan {
         replay,
-        on: Some(CompareOn::Model("rbd".to_string())),
+        on: Some(compare::model("rbd").expect("a model")),
         seed: 1,
         ..ComparePlan::default()
     }
@@ -431,7 +431,7 @@ fn what_the_recorded_system_did_is_said() {
 #[test]
 fn others_are_measured_and_the_verdict_is_one_sentence() {
     let far = ComparePlan {
-        on: Some(CompareOn::Model("object-near".to_string())),
+        on: Some(compare::model("object-near").expect("a model")),
         ..pages(0..400)
     };
     let explained = under(&far, "linux-6.18:max=32K", &["none", "linux-6.18:max=1M"]);
@@ -578,7 +578,7 @@ fn what_a_trace_lacks_is_no_obstacle() {
     ));
     let plan = ComparePlan {
         replay,
-        on: Some(CompareOn::Model("rbd".to_string())),
+        on: Some(compare::model("rbd").expect("a model")),
         seed: 1,
         ..ComparePlan::default()
     };

@@ -10,7 +10,7 @@ use foreread_core::machine::Config;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_history::{peer, policies};
-use foreread_lab::compare::{self, CompareError, CompareOn, ComparePlan, OracleRow};
+use foreread_lab::compare::{self, CompareError, ComparePlan, OracleRow};
 use foreread_lab::report::{Report, Table};
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets::{self, Model, PRESETS, Preset};
@@ -51,7 +51,7 @@ fn tables(
 ) -> Table {
     let plan = ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model(model.to_string())),
+        on: Some(compare::model(model).expect("a model")),
         policies: policies
             .iter()
             .map(|p| peer::parse(p).expect("a policy"))
@@ -686,7 +686,7 @@ fn without_a_gain_there_is_no_score() {
 #[test]
 fn which_tables_have_an_oracle() {
     let rows = |oracle, policies: Vec<PolicyDraft>| {
-        let on = Some(CompareOn::Model("rbd".to_string()));
+        let on = Some(compare::model("rbd").expect("a model"));
         let workload = Some("random:count=5".to_string());
         let plan = ComparePlan {
             workload,
@@ -718,7 +718,7 @@ fn which_tables_have_an_oracle() {
     assert_eq!(rows(OracleRow::OnModels, none()), ["none", "oracle"]);
     assert_eq!(rows(OracleRow::Asked, none()), ["none", "oracle"]);
     let file = |path: &str| ComparePlan {
-        on: Some(CompareOn::File(path.into())),
+        on: Some(compare::file(path)),
         oracle: OracleRow::Asked,
         ..ComparePlan::default()
     };

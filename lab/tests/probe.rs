@@ -1,6 +1,7 @@
 //! Probing a model must give back the model: every preset, in virtual time.
 
-use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, ProbeTarget, probe};
+use foreread_lab::compare;
+use foreread_lab::probe::{Pattern, ProbeOptions, ProbeOutcome, probe};
 use foreread_report::progress::Silent;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::{self, Model, PRESETS};
@@ -8,7 +9,7 @@ use foreread_sim::device::presets::{self, Model, PRESETS};
 fn of(name: &str) -> ProbeOutcome {
     let preset = presets::find(name).expect("a preset");
     let asked = ProbeOptions {
-        source: ProbeTarget::Model(preset),
+        source: compare::preset(preset),
         seconds: 1.0,
         size_bytes: None,
         buffered: false,

@@ -4,7 +4,7 @@
 
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, CompareOn, ComparePlan, OracleRow};
+use foreread_lab::compare::{self, ComparePlan, OracleRow};
 use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, table};
 use foreread_report::{progress::Silent, width};
@@ -420,7 +420,7 @@ fn compared(replay: Replay, model: &str, oracle: OracleRow) -> foreread_lab::rep
         .into();
     let plan = ComparePlan {
         replay: Some(Arc::new(replay)),
-        on: Some(CompareOn::Model(model.to_string())),
+        on: Some(compare::model(model).expect("a model")),
         policies,
         oracle,
         runs: Some(3),

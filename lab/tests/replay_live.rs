@@ -238,7 +238,7 @@ fn a_comparison_on_a_file() {
     let loaded = trace(records);
     let plan = |path: &Path| ComparePlan {
         replay: Some(Arc::new(Replay::of(&loaded, None, None).expect("ready"))),
-        on: Some(CompareOn::File(path.to_path_buf())),
+        on: Some(compare::file(path.to_path_buf())),
         policies: vec![foreread_history::parse("rbd-plain").expect("a policy")],
         runs: Some(2),
         ..ComparePlan::default()
@@ -357,7 +357,7 @@ fn a_live_run_is_explained_file_by_file() {
         "rbd-plain:trigger=2,max=64K",
         "none",
     ] {
-        let told = explained(&loaded, CompareOn::File(path.clone()), policy);
+        let told = explained(&loaded, compare::file(path.clone()), policy);
         assert_eq!(told.source, format!("file:{}", path.display()));
         assert!(
             told.notes.iter().any(|note| note.contains("event log")),
@@ -423,7 +423,7 @@ fn lateness_is_explained_from_the_times_of_the_log() {
     let loaded = trace((0..200).map(|n| Record::read(0, n * PAGE, PAGE)).collect());
     let told = explained(
         &loaded,
-        CompareOn::ModelLive(presets::find("rbd").expect("a preset")),
+        compare::model_live(presets::find("rbd").expect("a preset")),
         "linux-6.18",
     );
     let share = &told.files[0].share;

@@ -2,12 +2,11 @@
 //!
 //! Never: a probe of a real storage (`probe.rs`), or the clock.
 
-use foreread_lab::compare::ComparePlan;
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{Storage, TuneOptions, Tuned, find, render, tune};
+use foreread_lab::tune::{TuneOptions, Tuned, find, render, tune};
 use foreread_report::progress::Silent;
-use foreread_sim::device::presets;
 use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;
 
@@ -42,7 +41,7 @@ fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> Tuned {
         seed: 1,
         ..ComparePlan::default()
     };
-    let storage = Storage::Model(presets::find(model).expect("a preset"));
+    let storage = compare::model(model).expect("a model");
     tune(
         &TuneOptions {
             plan,

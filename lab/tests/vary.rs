@@ -2,7 +2,7 @@
 //! before anything runs.
 
 use foreread_lab::compare::vary::{self, Vary, VaryError};
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::series::Value;
 use foreread_lab::report::{Report, Series};
 use foreread_report::{progress::Progress, progress::Silent};
@@ -10,7 +10,7 @@ use foreread_report::{progress::Progress, progress::Silent};
 fn plan(workload: &str, policies: &[&str]) -> ComparePlan {
     ComparePlan {
         workload: Some(workload.to_string()),
-        on: Some(CompareOn::Model("hdd-theory".to_string())),
+        on: Some(compare::model("hdd-theory").expect("a model")),
         policies: policies
             .iter()
             .map(|p| foreread_history::parse(p).expect("a policy"))
@@ -159,7 +159,7 @@ fn the_cache() {
 fn a_file() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
     std::fs::write(file.path(), vec![7; 1 << 20]).expect("written");
-    let on = Some(CompareOn::File(file.path().to_path_buf()));
+    let on = Some(compare::file(file.path().to_path_buf()));
     let got = series(
         "record=16K,64K",
         &ComparePlan {

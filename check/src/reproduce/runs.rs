@@ -3,7 +3,7 @@
 //! Never: a verdict, or a figure that is not an outcome of a run.
 
 use super::{Options, ReproduceError};
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::report::Table;
 use foreread_report::progress::Progress;
 use foreread_sim::device::array::ArrayModel;
@@ -68,7 +68,7 @@ impl<'a> Runs<'a> {
         };
         let plan = ComparePlan {
             workload: Some(ask.workload.to_string()),
-            on: Some(CompareOn::Preset(
+            on: Some(compare::preset(
                 ask.preset.map_or_else(|| self.preset(ask.model), Ok)?,
             )),
             policies: ask.policies.iter().map(draft).collect::<Result<_, _>>()?,

@@ -14,7 +14,7 @@ use crate::source;
 use crate::vary;
 use foreread::source::SourceName;
 use foreread_core::units::PageSize;
-use foreread_lab::compare::{self, CompareOn, ComparePlan};
+use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Mode, Replay};
 use foreread_lab::report::Price;
 use foreread_lab::report::{
@@ -188,12 +188,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
 
 /// What was asked for, checked as far as it can be without measuring. What is left open is the lab's to choose.
 fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
-    let on = args
-        .on
-        .as_ref()
-        .map(source::parse)
-        .transpose()?
-        .map(CompareOn::from);
+    let on = args.on.as_ref().map(source::parse).transpose()?;
     let (policies, oracle) = policy_list::parse(args.policy.as_deref())?;
     let (workload, replay) = match reads::parse(args.workload.as_deref())? {
         RequestedReads::Usual => (None, None),

@@ -13,7 +13,7 @@ use crate::reads::{self, Part};
 use crate::source;
 use foreread::source::SourceName;
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::{CompareOn, ComparePlan};
+use foreread_lab::compare::ComparePlan;
 use foreread_lab::explain::{self, ExplainOptions, USUAL_OTHERS, View};
 use foreread_report::json;
 use std::ffi::OsString;
@@ -126,7 +126,7 @@ pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
 }
 
 fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {
-    let on = CompareOn::from(source::parse(&args.on)?);
+    let on = source::parse(&args.on)?;
     let config = config::load()?;
     let policy = one(&config.policy(args.policy.as_deref()).value)?;
     let against = match (&args.against, args.alone) {

@@ -6,9 +6,10 @@ use crate::args::values::size;
 use crate::fail::Fail;
 use crate::out::Outputs;
 use crate::progress::Bar;
-use crate::source::{self, On};
+use crate::source;
 use foreread::source::SourceName;
-use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, ProbeTarget, verify};
+use foreread_lab::compare::CompareOn;
+use foreread_lab::probe::{self, ProbeOptions, ProbeOutcome, verify};
 use foreread_report::json;
 use std::ffi::OsString;
 
@@ -80,7 +81,7 @@ pub struct ProbeArgs {
 pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
     let on = source::parse(&args.source)?;
     if let Some(model) = &args.verify {
-        return check(args, on, model);
+        return check(args, &on, model);
     }
     let files = [
         ("output", args.output.as_deref()),
@@ -97,21 +98,17 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
             "name it FILE.toml",
         ));
     }
-    let source = match on {
-        On::File(path) => ProbeTarget::File(path),
-        On::Model(preset) => ProbeTarget::Model(preset),
-        On::ModelLive(_) | On::Source(_) => {
-            let remedy =
-                "name a file, a block device or a model; 'foreread compare --on' takes this one";
-            return Err(Fail::input(
-                "this kind of source cannot be probed",
-                &args.source,
-                remedy,
-            ));
-        }
-    };
+    if !on.can_be_probed() {
+        let remedy =
+            "name a file, a block device or a model; 'foreread compare --on' takes this one";
+        return Err(Fail::input(
+            "this kind of source cannot be probed",
+            &args.source,
+            remedy,
+        ));
+    }
     let asked = ProbeOptions {
-        source,
+        source: on,
         seconds: f64::from(args.seconds),
         size_bytes: args.size,
         buffered: args.buffered,
@@ -131,9 +128,9 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
 }
 
 /// The truth check.
-fn check(args: &ProbeArgs, on: On, model: &str) -> Result<(), Fail> {
+fn check(args: &ProbeArgs, on: &CompareOn, model: &str) -> Result<(), Fail> {
     let outputs = Outputs::new(args.json.as_ref(), &[])?;
-    let On::File(path) = on else {
+    let Some(path) = on.path() else {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(
             "a model cannot vouch for a model",
@@ -145,7 +142,7 @@ fn check(args: &ProbeArgs, on: On, model: &str) -> Result<(), Fail> {
     let verified = {
         let mut bar = Bar::new();
         verify::verify(
-            path,
+            path.to_path_buf(),
             model,
             args.workload.clone(),
             args.runs,

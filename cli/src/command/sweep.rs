@@ -12,7 +12,7 @@ use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
 use crate::reads::{self, Part, RequestedReads};
-use crate::source::{self, On};
+use crate::source;
 use foreread::source::SourceName;
 use foreread::{Options, Reader};
 use foreread_core::policy::PolicyDraft;
@@ -201,16 +201,15 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
     let policies = policies(args.policy.as_deref().unwrap_or(POLICIES))?;
     let mut devices = Vec::new();
     for name in &args.on {
-        match source::parse(name)? {
-            on @ On::Model(_) => devices.push((name.to_string(), CompareOn::from(on))),
-            _ => {
-                return Err(Fail::input(
-                    "a sweep is simulated",
-                    format!("--on {name}"),
-                    "name models: model:NAME",
-                ));
-            }
+        let on = source::parse(name)?;
+        if !on.is_simulated() {
+            return Err(Fail::input(
+                "a sweep is simulated",
+                format!("--on {name}"),
+                "name models: model:NAME",
+            ));
         }
+        devices.push((name.to_string(), on));
     }
     let caches: Vec<Option<u64>> = if args.cache.is_empty() {
         vec![None]

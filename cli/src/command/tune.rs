@@ -13,12 +13,12 @@ use crate::progress::Bar;
 use crate::reads::ReplayArgs;
 use crate::reads::{self, Part};
 use crate::signals::{CommandSignals, ENDING_COMMAND};
-use crate::source::{self, On};
+use crate::source;
 use foreread::source::SourceName;
-use foreread_lab::compare::ComparePlan;
+use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, Chosen, Storage, TuneOptions};
+use foreread_lab::tune::{self, Chosen, TuneOptions};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program;
@@ -300,30 +300,25 @@ fn watched(command: &mut Command) -> Result<(ExitStatus, Option<u8>), Fail> {
 }
 
 /// What `--on` names.
-fn storage(name: &SourceName) -> Result<Storage, Fail> {
-    match source::parse(name)? {
-        On::File(path) => Ok(Storage::Probe(path)),
-        On::Model(preset) => Ok(Storage::Model(preset)),
-        On::ModelLive(preset) => {
-            let remedy = format!(
+fn storage(name: &SourceName) -> Result<CompareOn, Fail> {
+    let on = source::parse(name)?;
+    if on.can_be_probed() {
+        return Ok(on);
+    }
+    let (what, remedy) = match on.preset() {
+        Some(preset) => (
+            "tune accepts a file, a block device or a model",
+            format!(
                 "use --on model:{}, which is the same in virtual time",
                 preset.name
-            );
-            Err(Fail::input(
-                "tune accepts a file, a block device or a model",
-                format!("--on {name}"),
-                &remedy,
-            ))
-        }
-        On::Source(_) => {
-            let remedy = "name a file or block device, or a model: model:NAME, model:FILE.toml";
-            Err(Fail::input(
-                "this kind of source cannot be probed",
-                format!("--on {name}"),
-                remedy,
-            ))
-        }
-    }
+            ),
+        ),
+        None => (
+            "this kind of source cannot be probed",
+            "name a file or block device, or a model: model:NAME, model:FILE.toml".to_string(),
+        ),
+    };
+    Err(Fail::input(what, format!("--on {name}"), &remedy))
 }
 
 /// The storage that the reads waited for, why it is this one, and the reads of it.
@@ -331,7 +326,7 @@ fn found(
     trace: &Path,
     part: &Part<'_>,
     replay: Arc<Replay>,
-) -> Result<(Storage, Option<Chosen>, Arc<Replay>), Fail> {
+) -> Result<(CompareOn, Option<Chosen>, Arc<Replay>), Fail> {
     let found = tune::find(&replay)?;
     let all_there = replay
         .loaded
@@ -342,5 +337,5 @@ fn found(
         true => replay,
         false => Arc::new(reads::ready_of(trace, part, Some(Arc::new(found.names)))?),
     };
-    Ok((Storage::Probe(found.path), Some(found.chosen), replay))
+    Ok((compare::file(found.path), Some(found.chosen), replay))
 }

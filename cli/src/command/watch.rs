@@ -8,7 +8,7 @@
 use crate::args::values::time;
 use crate::fail::{Fail, one_line};
 use crate::out;
-use crate::source::{self, On};
+use crate::source;
 use foreread::source::SourceName;
 use foreread_attach::watch::{
     AtEnd, Decision, Recording, WatchEvent, WatchOptions, WatchedDisk, watch,
@@ -137,17 +137,15 @@ pub fn run(args: &WatchArgs) -> Result<(), Fail> {
 
 /// What `--on` names.
 fn model(name: &SourceName) -> Result<&'static Preset, Fail> {
-    match source::parse(name)? {
-        On::Model(preset) => Ok(preset),
-        On::File(_) | On::ModelLive(_) | On::Source(_) => {
-            let remedy = "write model:NAME or model:FILE.toml ('foreread probe DEVICE -o FILE.toml'), or leave it out";
-            Err(Fail::input(
-                "watch accepts models only",
-                format!("--on {name}"),
-                remedy,
-            ))
-        }
-    }
+    let on = source::parse(name)?;
+    on.preset().filter(|_| on.is_simulated()).ok_or_else(|| {
+        let remedy = "write model:NAME or model:FILE.toml ('foreread probe DEVICE -o FILE.toml'), or leave it out";
+        Fail::input(
+            "watch accepts models only",
+            format!("--on {name}"),
+            remedy,
+        )
+    })
 }
 
 fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {

@@ -1,7 +1,7 @@
 //! Whether a cache of a size can be had: a machine would otherwise make it larger or smaller without a word.
 
 use super::CompareError;
-use super::place::OpenTarget;
+use super::target::Description;
 use foreread::Budget;
 use foreread_core::units::PageSize;
 use foreread_report::number;
@@ -12,7 +12,7 @@ const MIN_PAGES: u64 = 4;
 /// Refuses a cache that is too small or too large for rows with these pages.
 pub fn check(
     asked: u64,
-    place: &OpenTarget,
+    place: &Description,
     pages: impl Iterator<Item = PageSize> + Clone,
 ) -> Result<(), CompareError> {
     let bytes = || pages.clone().map(PageSize::bytes);
@@ -20,7 +20,7 @@ pub fn check(
     // The index counts pages in 32 bits.
     let index = u64::from(u32::MAX) * bytes().min().unwrap_or(4096);
     let memory = Budget::of_process().limits().memory_bytes;
-    let most = if matches!(place, OpenTarget::Model(_)) {
+    let most = if place.is_simulated {
         index
     } else {
         index.min(memory)

@@ -2,7 +2,7 @@
 //!
 //! Never: measures, or decides where.
 
-use super::place::OpenTarget;
+use super::target::Description;
 use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
@@ -65,7 +65,7 @@ pub fn no_file(plan: &ComparePlan, all: &[Reads]) -> Option<String> {
 /// Those that fit the place, and a word on each that does not. One that was asked for by name is always tried.
 pub fn fitting<'a>(
     plan: &ComparePlan,
-    place: &OpenTarget,
+    place: &Description,
     all: &'a [Reads],
 ) -> (Vec<&'a Reads>, Vec<String>) {
     let asked = plan.workload.is_some() || plan.replay.is_some();
@@ -77,7 +77,7 @@ pub fn fitting<'a>(
         } else {
             format!(
                 "{r} was left out: it takes minutes on {}; name it to have it",
-                place.name()
+                place.name
             )
         }
     };
@@ -88,21 +88,21 @@ impl Reads {
     /// The requests, in a file of `size` bytes where the size is ours to choose.
     pub fn build(
         &self,
-        place: &OpenTarget,
+        place: &Description,
         size: u64,
         seed: u64,
     ) -> Result<Cow<'_, Workload>, CompareError> {
-        match (self, place) {
-            (Reads::Named(chosen), _) => chosen
+        match self {
+            Reads::Named(chosen) => chosen
                 .build(size, seed)
                 .map(Cow::Owned)
                 .map_err(CompareError::Workload),
-            (Reads::Trace(replay), OpenTarget::Model(_)) => Ok(Cow::Borrowed(&replay.workload)),
-            (Reads::Trace(replay), OpenTarget::File(_) | OpenTarget::Source(_)) => {
-                let size = place.capacity();
+            Reads::Trace(replay) if place.is_simulated => Ok(Cow::Borrowed(&replay.workload)),
+            Reads::Trace(replay) => {
+                let size = place.capacity_bytes;
                 let too_large = |what| CompareError::TooLarge {
                     what,
-                    place: place.name(),
+                    place: place.name.clone(),
                     size,
                 };
                 laid_out(&replay.workload, size)
@@ -142,24 +142,25 @@ impl Reads {
     }
 
     /// What a reader of its figures at this place must know.
-    pub fn notes(&self, place: &OpenTarget) -> Vec<String> {
+    pub fn notes(&self, place: &Description) -> Vec<String> {
         let Reads::Trace(replay) = self else {
             return Vec::new();
         };
         let mut notes = replay.notes.clone();
         let files = &replay.workload.files;
-        match place {
-            OpenTarget::File(_) | OpenTarget::Source(_) if files.len() > 1 => notes.push(format!(
+        let capacity = place.capacity_bytes;
+        if !place.is_simulated && files.len() > 1 {
+            notes.push(format!(
                 "The {} files of the trace are laid out one after the other in {}, each at a multiple of 1 MiB",
                 files.len(),
-                place.name()
-            )),
-            OpenTarget::Model(preset) if files.iter().any(|size| *size > preset.capacity_bytes) => notes.push(format!(
+                place.name
+            ));
+        } else if place.is_simulated && files.iter().any(|size| *size > capacity) {
+            notes.push(format!(
                 "The trace reads beyond the {} of {}: those offsets wrap around",
-                number::size_b(preset.capacity_bytes),
-                place.name()
-            )),
-            _ => {}
+                number::size_b(capacity),
+                place.name
+            ));
         }
         notes
     }

@@ -2,7 +2,7 @@
 //!
 //! The settings are read by the caller; here they are only carried, so that a plan says all that its tables depend on.
 
-use super::place::OpenTarget;
+use super::target::Target;
 use super::{CompareError, ComparePlan};
 use crate::live::LiveError;
 use foreread::Readahead;
@@ -21,11 +21,9 @@ pub struct Site {
 /// Makes the folder of event logs, where a run will write one.
 pub(super) fn make_log_folder(
     plan: &ComparePlan,
-    places: &[OpenTarget],
+    targets: &[Box<dyn Target>],
 ) -> Result<(), CompareError> {
-    let live = places
-        .iter()
-        .any(|place| !matches!(place, OpenTarget::Model(_)));
+    let live = targets.iter().any(|target| !target.describe().is_simulated);
     let Some(folder) = plan.event_logs.as_ref().filter(|_| live) else {
         return Ok(());
     };

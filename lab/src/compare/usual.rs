@@ -3,7 +3,7 @@
 //! On a model, and on a source over a network, larger windows of the kernel are tried too. Never: measures.
 
 use super::ComparePlan;
-use super::place::OpenTarget;
+use super::target::Description;
 use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 
 /// The default, and what people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model
@@ -15,8 +15,8 @@ pub const USUAL_POLICIES: [&str; 4] = ["none", DEFAULT, "linux-6.18", "rbd-plain
 pub const WIDE_POLICIES: [&str; 2] = ["linux-6.18:max=4M", "linux-6.18:max=64M"];
 
 /// The larger windows that are tried too, where no policy was named.
-pub(super) fn wide(plan: &ComparePlan, place: &OpenTarget) -> Vec<PolicyDraft> {
-    let wanted = plan.policies.is_empty() && place.path().is_none();
+pub(super) fn wide(plan: &ComparePlan, place: &Description) -> Vec<PolicyDraft> {
+    let wanted = plan.policies.is_empty() && place.is_wide;
     let own = plan.site.policy.as_ref().map(ToString::to_string);
     WIDE_POLICIES
         .iter()

@@ -9,7 +9,7 @@
 //! ```
 
 use super::reads::{self, Reads};
-use super::{Case, CompareError, ComparePlan, chosen, place};
+use super::{Case, CompareError, ComparePlan, chosen, target};
 use crate::replay::{Mode, Replay};
 use crate::report::Report;
 use crate::report::series::{SCHEMA, Series, Value, Varied};
@@ -159,18 +159,22 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
     for (plan, _) in &vary.plans {
         super::possible(plan)?;
     }
-    let places = place::all(&vary.base, true, progress)?;
+    let targets = target::all(&vary.base, true, progress)?;
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
         let at = format!("{}={}", vary.varied.key, vary.varied.label(value));
-        let case = Case::new(plan, &places[0], workload, &[], Vec::new())
+        let case = Case::new(plan, &*targets[0], workload, &[], Vec::new())
             .map_err(|error| naming(error, &at))?;
         cases.push((case, at));
     }
     let total = cases.len();
     let mut reports = Vec::new();
     for (n, (case, at)) in cases.into_iter().enumerate() {
-        let name = format!("{at} on {}, {} of {total}", places[0].name(), n + 1);
+        let name = format!(
+            "{at} on {}, {} of {total}",
+            targets[0].describe().name,
+            n + 1
+        );
         reports.push(Report::of(&case.run(&mut Named { progress, name })?));
     }
     Ok(vary.series(reports))

@@ -8,20 +8,13 @@
 //! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
-use super::{Case, CompareError, ComparePlan, OnPage, ReadBy, place, possible, reads};
-use crate::live::LiveError;
-use crate::replay::bases;
-use foreread::eventlog::{ReplayError, check_log_among};
+use super::{Case, CompareError, ComparePlan, possible, reads, target};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
-use foreread_history::{OPPONENTS, policies};
 use foreread_report::progress::Silent;
-use foreread_sim::device::presets::Preset;
 use foreread_sim::simulator::RunResult;
-use foreread_sim::simulator::{self, Watch};
+use foreread_sim::simulator::Watch;
 use foreread_sim::workload::Workload;
-use place::OpenTarget;
-use std::io::BufReader;
 
 /// A run, and what it was made with.
 #[derive(Clone, Debug)]
@@ -69,125 +62,41 @@ pub fn run<W: Watch>(
     };
     let all = reads::all(plan)?;
     possible(plan)?;
-    let places = place::all(plan, false, &mut Silent)?;
-    let (Some(reads), Some(place)) = (all.first(), places.first()) else {
-        unreachable!("a plan has reads and places")
+    let targets = target::all(plan, false, &mut Silent)?;
+    let (Some(reads), Some(target)) = (all.first(), targets.first()) else {
+        unreachable!("a plan has reads and targets")
     };
-    let mut case = Case::new(plan, place, reads, &[], Vec::new())?;
+    let case = Case::new(plan, &**target, reads, &[], Vec::new())?;
     let workload = case.workload(0)?.into_owned();
     let name = policy.to_string();
-    let row = case.rows.iter().position(|row| row.policy == name);
-    let row = case
-        .rows
-        .swap_remove(row.expect("the plan has this policy alone, and none"));
-    let ReadBy::Policy(spec) = &row.read_by else {
-        unreachable!("a named policy is one of ours")
-    };
-    let mut notes: Vec<String> = place
-        .notes()
-        .into_iter()
-        .chain(case.notes.clone())
-        .collect();
-    let (result, watch) = if let OpenTarget::Model(preset) = place {
-        let mut watch = watch(&Scene {
-            workload: &workload,
-            page: row.page,
-            bases: Vec::new(),
-        });
-        (
-            case.watch(
-                preset,
-                OnPage {
-                    policy: spec,
-                    page: row.page,
-                },
-                &workload,
-                &mut watch,
-            ),
-            watch,
-        )
-    } else {
+    let row = case.rows.iter().find(|row| row.policy == name);
+    let policy = row.and_then(|row| row.ours());
+    let policy = policy.expect("the plan has this policy alone, and none");
+    let place = target.describe();
+    let mut notes = [&place.notes[..], &case.notes].concat();
+    let apart = plan
+        .replay
+        .as_ref()
+        .map_or(&workload, |replay| &replay.workload);
+    let mut bases = Vec::new();
+    if !place.is_simulated {
         notes.push(BY_ITS_LOG.to_string());
-        let apart = plan
-            .replay
-            .as_ref()
-            .map_or(&workload, |replay| &replay.workload);
-        let mut watch = watch(&Scene {
-            workload: apart,
-            page: row.page,
-            bases: bases(&apart.files).0,
-        });
-        (
-            case.watch_live(
-                OnPage {
-                    policy: spec,
-                    page: row.page,
-                },
-                &workload,
-                &mut watch,
-            )?,
-            watch,
-        )
+        bases = crate::replay::bases(&apart.files).0;
+    }
+    let mut watch = watch(&Scene {
+        workload: apart,
+        page: policy.page,
+        bases,
+    });
+    let result = target.watch(policy, &case.nth_run(&workload, 0), &mut watch)?;
+    let watched = Watched {
+        result,
+        policy: policy.policy.clone(),
+        source: place.name.clone(),
+        source_about: place.about.clone(),
+        cache_bytes: case.cache_bytes,
+        page: policy.page,
+        notes,
     };
-    let (source, source_about, cache_bytes) = (place.name(), place.about(), case.cache_bytes);
-    Ok((
-        Watched {
-            result,
-            policy: spec.clone(),
-            source,
-            source_about,
-            cache_bytes,
-            page: row.page,
-            notes,
-        },
-        watch,
-    ))
-}
-
-impl Case<'_> {
-    fn watch(
-        &self,
-        preset: &Preset,
-        OnPage { policy, page }: OnPage<'_>,
-        workload: &Workload,
-        watch: &mut dyn Watch,
-    ) -> RunResult {
-        let (config, host_ns_per_kib) = (self.config(preset, page), preset.host_ns_per_kib);
-        let setup = simulator::Setup {
-            workload,
-            policy,
-            config,
-            host_ns_per_kib,
-        };
-        simulator::run_watched(&setup, preset.build(self.plan.seed), watch)
-    }
-
-    /// Lives it first, and looks at its log then.
-    fn watch_live(
-        &self,
-        policy: OnPage<'_>,
-        workload: &Workload,
-        watch: &mut dyn Watch,
-    ) -> Result<RunResult, CompareError> {
-        let place = "making an event log in the folder for temporary files (TMPDIR names another)";
-        // Without a name nothing is left of it, however this ends.
-        let log = tempfile::tempfile().map_err(LiveError::io(place))?;
-        let path = foreread_os::open::descriptor_path(&log);
-        let result = self.live(policy, workload, self.plan.seed, Some(path))?;
-        let replayed = check_log_among(
-            BufReader::new(&log),
-            &[&policies(), OPPONENTS],
-            Some(&mut |event, notes| {
-                watch.event(event);
-                watch.notes(notes);
-            }),
-        );
-        match replayed {
-            Ok(_) => Ok(result),
-            Err(ReplayError::Io { error, .. }) => {
-                Err(LiveError::io("reading the event log again")(error).into())
-            }
-            Err(error) => Err(CompareError::Log(error.to_string())),
-        }
-    }
+    Ok((watched, watch))
 }

@@ -10,7 +10,7 @@
 //! | `librbd-writeback` | as shipped, but for the policy: 512 KiB after 10 reads, off after 50 MiB |
 //! | `librbd-crume` | [Crume 2014]'s: 4 MiB, never off |
 
-use super::{LiveError, ReadFn, Target, check, result, run_jobs};
+use super::{LiveError, ReadCalls, ReadFn, check, result, run_jobs};
 use foreread::OpenError;
 use foreread::source::{Rbd, RbdSettings, Source, SourceName};
 use foreread_core::stats::Stats;
@@ -111,7 +111,7 @@ pub fn run(name: &SourceName, peer: &Peer, workload: &Workload) -> Result<RunRes
     // It knows no hints beside a read: they are left out.
     let timed = run_jobs(
         workload,
-        &Target {
+        &ReadCalls {
             read,
             advise: &|_, _, _, _| Ok(()),
         },

@@ -11,7 +11,7 @@
 //! the second read. Lateness is measured for each request: a read that a worker issued too late says nothing of the
 //! storage.
 
-use super::{LiveError, Target};
+use super::{LiveError, ReadCalls};
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::scheduler::{Issue, JobScheduler, Step};
 use foreread_sim::stats::{latency_histogram, record_latency};
@@ -86,7 +86,7 @@ impl PacedState<'_> {
 
 struct PacedRun<'a> {
     workload: &'a Workload,
-    target: &'a Target<'a>,
+    target: &'a ReadCalls<'a>,
     began: Instant,
     max_workers: u32,
     state: Mutex<PacedState<'a>>,
@@ -101,7 +101,7 @@ struct PacedRun<'a> {
 ///
 /// # Errors
 /// The first of a request.
-pub fn run(workload: &Workload, target: &Target<'_>) -> Result<PacedTimes, LiveError> {
+pub fn run(workload: &Workload, target: &ReadCalls<'_>) -> Result<PacedTimes, LiveError> {
     let demands = workload
         .jobs
         .iter()
@@ -372,7 +372,7 @@ mod tests {
             inside.lock().expect("no panic").0 -= 1;
             Ok(buffer.len())
         };
-        let target = Target {
+        let target = ReadCalls {
             read: &read,
             advise: &|_, _, _, _| Ok(()),
         };
@@ -407,7 +407,7 @@ mod tests {
             now.1.push(left);
             Ok(buffer.len())
         };
-        let target = Target {
+        let target = ReadCalls {
             read: &read,
             advise: &|_, _, _, _| Ok(()),
         };
@@ -428,7 +428,7 @@ mod tests {
             assert!(offset != 5 * 4096, "the sixth read");
             Ok(buffer.len())
         };
-        let target = Target {
+        let target = ReadCalls {
             read: &read,
             advise: &|_, _, _, _| Ok(()),
         };

@@ -5,16 +5,18 @@
 
 use super::Spread;
 use super::grid::{ARENA_BYTES, Task};
-use super::measure::Slice;
-use super::measure::too_small;
+use super::measure::{Slice, Station, too_small};
+use super::run::{About, cached};
+use super::settings;
 use super::virt::Offsets;
 use foreread::source::{FileSource, Source};
 use foreread::{Options, Reader};
 use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::host::Host;
 use foreread_os::threads::spawn_scoped;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use std::io::IoSliceMut;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
@@ -29,6 +31,7 @@ const HIT_ROUNDS: usize = 7;
 
 /// A real source, opened.
 pub(super) struct Live {
+    path: PathBuf,
     source: Arc<FileSource>,
     span: u64,
     arena: Vec<u8>,
@@ -48,27 +51,51 @@ impl Live {
         let source = FileSource::open(path)?;
         let span = source.size().min(most);
         Ok(Live {
+            path: path.to_path_buf(),
             source: Arc::new(source),
             span,
             arena: Vec::new(),
         })
     }
+}
 
-    pub(super) fn source(&self) -> &FileSource {
-        &self.source
+impl Station for Live {
+    fn about(&self, buffered: bool) -> Result<About, Failure> {
+        let direct = self.source.is_direct();
+        let source = format!("file:{}", self.path.display());
+        if !direct && !buffered {
+            return Err(cached(&source));
+        }
+        let mut notes = Vec::new();
+        if !direct {
+            notes.push(
+                "Direct I/O is refused here: these are reads through the page cache, of pages it may hold already, \
+                 and not of the storage"
+                    .to_string(),
+            );
+        }
+        let how = if direct {
+            "direct"
+        } else {
+            "through the page cache"
+        };
+        Ok(About {
+            source,
+            how: how.to_string(),
+            capacity_bytes: self.source.size(),
+            direct,
+            readahead_bytes: settings::present(&self.path),
+            disk: Host::here().device_of(&self.path).ok(),
+            notes,
+        })
     }
 
-    pub(super) fn span(&self) -> u64 {
+    fn span(&self) -> u64 {
         self.span
     }
 
     /// Reads for `length`, and at least once with every thread.
-    pub(super) fn slice(
-        &mut self,
-        task: Task,
-        length: Duration,
-        seed: u64,
-    ) -> Result<Slice, Failure> {
+    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure> {
         if self.arena.is_empty() {
             // Written to: a page of zeros would be found missing in the midst of a read.
             self.arena = vec![1; ARENA_BYTES as usize + ALIGN];
@@ -134,8 +161,7 @@ impl Live {
         })
     }
 
-    /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
-    pub(super) fn host_ns_per_kib(&self) -> Result<Spread, Failure> {
+    fn host_ns_per_kib(&self) -> Result<Spread, Failure> {
         let span = self.span.min(HIT_SPAN);
         let bytes = HIT_BYTES.min(span);
         let options = Options {

@@ -10,11 +10,11 @@
 //! Never: a figure from one lucky moment, unless there was time for no more.
 
 use super::grid::{self, Task};
-use super::live::{Live, Watch};
-use super::{Pattern, Point, Spread, virt};
+use super::live::Watch;
+use super::run::About;
+use super::{Pattern, Point, Spread};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
-use foreread_sim::device::presets::Preset;
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, percentile_ns};
 use hdrhistogram::Histogram;
@@ -43,11 +43,21 @@ pub(super) struct Slice {
 }
 
 /// Where slices are measured.
-pub(super) enum Station {
-    /// A real source.
-    Live(Live),
-    /// A model, and the bytes of it that are read.
-    Model(&'static Preset, u64),
+pub(super) trait Station {
+    /// What is known before anything is measured. `buffered`: the page cache may answer.
+    fn about(&self, buffered: bool) -> Result<About, Failure>;
+
+    /// Bytes that are read, from the start.
+    fn span(&self) -> u64;
+
+    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure>;
+
+    /// Nanoseconds of a hit of the engine's cache for each KiB: the call, the look-up and the copy.
+    fn host_ns_per_kib(&self) -> Result<Spread, Failure>;
+
+    fn is_virtual(&self) -> bool {
+        false
+    }
 }
 
 pub(super) struct Measured {
@@ -58,26 +68,6 @@ pub(super) struct Measured {
     pub left_out: usize,
 }
 
-impl Station {
-    pub(super) fn span(&self) -> u64 {
-        match self {
-            Station::Live(live) => live.span(),
-            Station::Model(_, span) => *span,
-        }
-    }
-
-    fn slice(&mut self, task: Task, length: Duration, seed: u64) -> Result<Slice, Failure> {
-        match self {
-            Station::Live(live) => live.slice(task, length, seed),
-            Station::Model(preset, span) => Ok(virt::slice(preset, task, *span, seed)),
-        }
-    }
-
-    fn is_virtual(&self) -> bool {
-        matches!(self, Station::Model(..))
-    }
-}
-
 /// There is too little to read.
 pub(super) fn too_small(bytes: u64) -> Failure {
     let remedy = "name a source of 8192 bytes or more, best of 1 GiB";
@@ -86,7 +76,7 @@ pub(super) fn too_small(bytes: u64) -> Failure {
 
 /// Measures all points in about `seconds`.
 pub(super) fn measure(
-    station: &mut Station,
+    station: &mut dyn Station,
     seconds: f64,
     progress: &mut dyn Progress,
 ) -> Result<Measured, Failure> {

@@ -3,15 +3,14 @@
 //! Never: prints, or writes a file.
 
 use super::measure::{Measured, ROUNDS, Station, measure, too_small};
-use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live, settings};
-use foreread::source::Source;
+use super::virt::OnModel;
+use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live};
+use crate::compare::CompareOn;
 use foreread_os::failure::Failure;
-use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::{number, progress::Progress};
 use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
 use foreread_sim::device::presets::Preset;
-use std::path::PathBuf;
 
 /// From this spread on the report says that the machine was busy.
 const BUSY: f64 = 0.20;
@@ -23,22 +22,13 @@ const AT_ONCE: u32 = 32;
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
     /// Where.
-    pub source: ProbeTarget,
+    pub source: CompareOn,
     /// How long it may take, about.
     pub seconds: f64,
     /// Only this many bytes from the start on.
     pub size_bytes: Option<u64>,
     /// Reads may go through the page cache where direct I/O is refused.
     pub buffered: bool,
-}
-
-/// A place to probe.
-#[derive(Clone, Debug)]
-pub enum ProbeTarget {
-    /// A file or block device.
-    File(PathBuf),
-    /// A device model.
-    Model(&'static Preset),
 }
 
 #[derive(Clone, Debug)]
@@ -55,11 +45,15 @@ pub struct ProbeOutcome {
 /// The source cannot be opened or read, is too small, or would answer from the page cache.
 pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeOutcome, Failure> {
     let most = asked.size_bytes.unwrap_or(u64::MAX);
-    let mut station = match &asked.source {
-        ProbeTarget::File(path) => Station::Live(live::Live::open(path, most)?),
-        ProbeTarget::Model(preset) => Station::Model(preset, preset.capacity_bytes.min(most)),
+    let on = &asked.source;
+    let mut station: Box<dyn Station> = if let Some(path) = on.path() {
+        Box::new(live::Live::open(path, most)?)
+    } else if let Some(preset) = on.preset().filter(|_| on.is_simulated()) {
+        Box::new(OnModel::new(preset, most))
+    } else {
+        return Err(cached(&on.shown()));
     };
-    let mut about = About::of(asked, &station)?;
+    let mut about = station.about(asked.buffered)?;
     if let Some(asked) = asked
         .size_bytes
         .filter(|asked| *asked > about.capacity_bytes)
@@ -71,78 +65,24 @@ pub fn probe(asked: &ProbeOptions, progress: &mut dyn Progress) -> Result<ProbeO
         ));
     }
     progress.stage(&format!("probing {}", about.source));
-    let measured = measure(&mut station, asked.seconds, progress)?;
-    let host = match (&station, &asked.source) {
-        (Station::Live(live), _) => live.host_ns_per_kib()?,
-        (_, ProbeTarget::Model(preset)) => {
-            Spread::of(&[preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO)
-        }
-        _ => Spread::ZERO,
-    };
-    found(asked, &station, about, measured, host)
+    let measured = measure(&mut *station, asked.seconds, progress)?;
+    let host = station.host_ns_per_kib()?;
+    found(&*station, about, measured, host)
 }
 
 /// What is known before anything is measured.
-struct About {
-    source: String,
-    how: String,
-    capacity_bytes: u64,
-    direct: bool,
-    readahead_bytes: Option<u64>,
-    disk: Option<Device>,
-    notes: Vec<String>,
-}
-
-impl About {
-    fn of(asked: &ProbeOptions, station: &Station) -> Result<About, Failure> {
-        match (&asked.source, station) {
-            (ProbeTarget::File(path), Station::Live(live)) => {
-                let direct = live.source().is_direct();
-                let source = format!("file:{}", path.display());
-                if !direct && !asked.buffered {
-                    return Err(cached(&source));
-                }
-                let mut notes = Vec::new();
-                if !direct {
-                    notes.push(
-                        "Direct I/O is refused here: these are reads through the page cache, of pages it may hold \
-                         already, and not of the storage"
-                            .to_string(),
-                    );
-                }
-                Ok(About {
-                    source,
-                    how: if direct {
-                        "direct"
-                    } else {
-                        "through the page cache"
-                    }
-                    .to_string(),
-                    capacity_bytes: live.source().size(),
-                    direct,
-                    readahead_bytes: settings::present(path),
-                    disk: Host::here().device_of(path).ok(),
-                    notes,
-                })
-            }
-            (ProbeTarget::Model(preset), _) => Ok(About {
-                source: format!("model:{}", preset.name),
-                how: "virtual time".to_string(),
-                capacity_bytes: preset.capacity_bytes,
-                direct: true,
-                readahead_bytes: None,
-                disk: None,
-                notes: Vec::new(),
-            }),
-            (ProbeTarget::File(path), Station::Model(..)) => {
-                Err(cached(&path.display().to_string()))
-            }
-        }
-    }
+pub(super) struct About {
+    pub source: String,
+    pub how: String,
+    pub capacity_bytes: u64,
+    pub direct: bool,
+    pub readahead_bytes: Option<u64>,
+    pub disk: Option<Device>,
+    pub notes: Vec<String>,
 }
 
 /// The page cache would be measured.
-fn cached(place: &str) -> Failure {
+pub(super) fn cached(place: &str) -> Failure {
     let why =
         "direct I/O (O_DIRECT) is refused here, so the page cache would answer and not the storage";
     let remedy = "probe the block device, or a file on another file system, or add --buffered to measure reads through \
@@ -151,8 +91,7 @@ fn cached(place: &str) -> Failure {
 }
 
 fn found(
-    asked: &ProbeOptions,
-    station: &Station,
+    station: &dyn Station,
     about: About,
     measured: Measured,
     host: Spread,
@@ -163,7 +102,7 @@ fn found(
         seconds,
         left_out,
     } = measured;
-    let is_model = matches!(asked.source, ProbeTarget::Model(_));
+    let is_model = station.is_virtual();
     let (shape, mut fit) = fit::fit(&points, in_parts).ok_or_else(|| too_small(station.span()))?;
     let date = (!is_model).then(live::today);
     let noise = noise(&points);

@@ -98,8 +98,8 @@ pub fn verify(
         size_bytes,
         ..ComparePlan::default()
     };
-    let real = compare::run(&plan(CompareOn::File(path)), progress)?;
-    let simulated = compare::run(&plan(CompareOn::Model(model.to_string())), progress)?;
+    let real = compare::run(&plan(compare::file(path)), progress)?;
+    let simulated = compare::run(&plan(compare::model(model)?), progress)?;
     let reports =
         |tables: &[crate::report::Table]| tables.iter().map(Report::of).collect::<Vec<_>>();
     Ok(compared(&reports(&real), &reports(&simulated)))

@@ -3,12 +3,16 @@
 //! A closed loop: `depth` commands under way, the next one given when one is done. Never: the real time.
 
 use super::grid::Task;
-use super::{Pattern, measure::Slice};
+use super::measure::{Slice, Station};
+use super::run::About;
+use super::{Pattern, Spread};
+use foreread_os::failure::Failure;
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Command, Device};
 use foreread_sim::rng::Rng;
 use foreread_sim::stats::{latency_histogram, record_latency};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Commands before the first that counts: a device may go by what it was asked before, an array by its last 64.
 const WARM_UP: u64 = 64;
@@ -16,6 +20,49 @@ const WARM_UP: u64 = 64;
 const COUNTED: u64 = 128;
 const COUNTED_LONG: u64 = 24;
 const LONG_BYTES: u64 = 1 << 20;
+
+/// A model of which the first `span` bytes are read.
+pub(super) struct OnModel {
+    preset: &'static Preset,
+    span: u64,
+}
+
+impl OnModel {
+    pub(super) fn new(preset: &'static Preset, most: u64) -> OnModel {
+        let span = preset.capacity_bytes.min(most);
+        OnModel { preset, span }
+    }
+}
+
+impl Station for OnModel {
+    fn about(&self, _buffered: bool) -> Result<About, Failure> {
+        Ok(About {
+            source: format!("model:{}", self.preset.name),
+            how: "virtual time".to_string(),
+            capacity_bytes: self.preset.capacity_bytes,
+            direct: true,
+            readahead_bytes: None,
+            disk: None,
+            notes: Vec::new(),
+        })
+    }
+
+    fn span(&self) -> u64 {
+        self.span
+    }
+
+    fn slice(&mut self, task: Task, _length: Duration, seed: u64) -> Result<Slice, Failure> {
+        Ok(slice(self.preset, task, self.span, seed))
+    }
+
+    fn host_ns_per_kib(&self) -> Result<Spread, Failure> {
+        Ok(Spread::of(&[self.preset.host_ns_per_kib as f64]).unwrap_or(Spread::ZERO))
+    }
+
+    fn is_virtual(&self) -> bool {
+        true
+    }
+}
 
 /// The offsets of a point's reads, one after the other.
 pub(super) struct Offsets {

@@ -5,7 +5,7 @@
 
 use super::candidates::{self, Candidate, Choice};
 use super::{Gain, choose};
-use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
+use crate::compare::{self, ComparePlan, OracleRow};
 use crate::replay::Replay;
 use crate::report::Report;
 use foreread_os::failure::Failure;
@@ -39,7 +39,7 @@ pub fn maxima(
     candidates.retain(|candidate| matches!(candidate.choice, Choice::Kernel { .. }));
     let plan = ComparePlan {
         replay: Some(replay),
-        on: Some(CompareOn::Preset(preset)),
+        on: Some(compare::preset(preset)),
         policies: candidates
             .iter()
             .map(|candidate| candidate.policy.clone())

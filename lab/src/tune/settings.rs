@@ -2,7 +2,7 @@
 //!
 //! Never: text for what gains nothing.
 
-use super::{Storage, TuneOptions, Tuned};
+use super::{TuneOptions, Tuned};
 use crate::probe::Setting;
 use foreread_os::host::Host;
 use foreread_os::host::devices::disk_setting;
@@ -14,10 +14,7 @@ const NAMED: usize = 3;
 
 /// Everything there is to paste.
 pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
-    let path = match &asked.storage {
-        Storage::Probe(path) => Some(path.as_path()),
-        Storage::Model(_) => None,
-    };
+    let path = asked.storage.path();
     let mut all = Vec::new();
     all.extend(kernel(tuned, path, asked));
     all.extend(hint(tuned));

@@ -1,0 +1,493 @@
+//! What can be measured: a model, a model that really sleeps, a source of the engine, a file. One file for each kind.
+//!
+//! ```text
+//!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
+//!                                                            rows, run ◄──┘
+//! ```
+//! A new kind is a file in `target/` and a row of [`KINDS`]. All others ask a target for what it has, never for its kind.
+//! A scratch file has no name from before its first byte is written; it lives as long as its target.
+
+mod file;
+mod model;
+mod model_live;
+mod source;
+
+pub use file::file;
+pub use model::{model, preset};
+pub use model_live::model_live;
+pub use source::source;
+
+use super::rows::{OnPage, Row};
+use super::{
+    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, REMOTE_RUN_SECONDS,
+    REMOTE_SECONDS, Reads, SCRATCH_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
+};
+use crate::live::{self, LiveError, Pace};
+use crate::report::Paced;
+use foreread::eventlog::{ReplayError, check_log_among};
+use foreread::source::{Defaults, Source, SourceName};
+use foreread::{Limits, Readahead, Storage};
+use foreread_core::policy::{PolicyDraft, PolicySpec};
+use foreread_core::units::PageSize;
+use foreread_history::{OPPONENTS, policies};
+use foreread_report::progress::Progress;
+use foreread_sim::device::custom::{self, FindError};
+use foreread_sim::device::presets::Preset;
+use foreread_sim::limits::bound::Bound;
+use foreread_sim::simulator::outcomes::OutcomeMap;
+use foreread_sim::simulator::{RunResult, Watch};
+use foreread_sim::workload::Workload;
+use std::fmt::Debug;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A target that was named and not opened.
+pub trait TargetName: Debug + Send + Sync {
+    /// For a refusal.
+    fn shown(&self) -> String;
+
+    /// Of a file or block device.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The model behind it.
+    fn preset(&self) -> Option<&'static Preset> {
+        None
+    }
+
+    /// Its time is virtual.
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
+    fn can_be_probed(&self) -> bool {
+        self.path().is_some() || self.is_simulated()
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, CompareError>;
+}
+
+pub type CompareOn = Arc<dyn TargetName>;
+
+/// Why a name is not that of a target.
+#[derive(Debug)]
+pub enum NameError {
+    Model(FindError),
+    Empty,
+    /// What is wrong with the file.
+    File(String),
+}
+
+type Parse = fn(&SourceName) -> Option<Result<CompareOn, NameError>>;
+
+/// What reads the names of each kind. Any other name is that of a file.
+const KINDS: [Parse; 3] = [model::parse, model_live::parse, source::parse];
+
+/// Reads a name, and looks at a file, so that a wrong one costs a second.
+///
+/// # Errors
+/// There is no such model, or the file cannot be read.
+pub fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
+    KINDS
+        .iter()
+        .find_map(|kind| kind(name))
+        .unwrap_or_else(|| file::parse(name))
+}
+
+/// The model that `name` names behind this prefix.
+fn model_behind(prefix: &str, name: &SourceName) -> Option<Result<&'static Preset, NameError>> {
+    let name = name.unredacted().as_encoded_bytes();
+    let model = name.strip_prefix(prefix.as_bytes())?;
+    Some(custom::find(&String::from_utf8_lossy(model)).map_err(NameError::Model))
+}
+
+/// What is known of an open target.
+pub struct Description {
+    /// In the notation of `--on`.
+    pub name: String,
+    pub about: String,
+    pub notes: Vec<String>,
+    pub capacity_bytes: u64,
+    /// Smallest cache page that it can serve.
+    pub smallest_page: u64,
+    /// Its time is virtual: this machine's memory, its settings and event logs are of no matter.
+    pub is_simulated: bool,
+    /// The larger windows are tried on it, where no policy was named.
+    pub is_wide: bool,
+    /// Runs, and bytes that a workload spans, unless the plan says so.
+    pub runs: u32,
+    pub span_bytes: u64,
+    /// The time of a table, where its runs may be fewer than usual.
+    pub seconds: Option<u64>,
+    /// How long a read takes, where that is long and only a part may be read.
+    pub pace: Option<Pace>,
+    /// The device's own `read_ahead_kb`, in bytes.
+    pub readahead_bytes: Option<u64>,
+    /// What the engine takes for this kind of storage.
+    pub defaults: Defaults,
+    /// A note says where those are not the published values.
+    pub notes_defaults: bool,
+}
+
+impl Description {
+    fn new(name: String, about: String, capacity_bytes: u64, defaults: Defaults) -> Description {
+        Description {
+            name,
+            about,
+            notes: Vec::new(),
+            capacity_bytes,
+            smallest_page: 512,
+            is_simulated: false,
+            is_wide: true,
+            runs: FILE_RUNS,
+            span_bytes: SPAN_BYTES,
+            seconds: None,
+            pace: None,
+            readahead_bytes: None,
+            defaults,
+            notes_defaults: true,
+        }
+    }
+
+    /// Bytes that a workload spans which needs `least`: what was asked for, or what is usual here, but no more than
+    /// there is.
+    pub fn size(&self, plan: &ComparePlan, least: u64) -> u64 {
+        let usual = self.span_bytes.max(least);
+        plan.size_bytes.unwrap_or(usual).min(self.capacity_bytes)
+    }
+
+    /// The same for a workload of which only a part can be read in time: over a slow source it spans less, halved until
+    /// a run without readahead takes [`REMOTE_RUN_SECONDS`]. A size that was asked for is kept.
+    pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
+        let mut size = self.size(plan, reads.least_bytes());
+        let (Some(pace), None) = (&self.pace, plan.size_bytes) else {
+            return size;
+        };
+        let slow = |size| {
+            let workload = reads.build(self, size, plan.seed);
+            workload
+                .is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
+        };
+        while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
+            size /= 2;
+        }
+        size
+    }
+
+    pub fn runs(&self, plan: &ComparePlan) -> u32 {
+        plan.runs.unwrap_or(self.runs)
+    }
+
+    pub fn seconds(&self, plan: &ComparePlan) -> Option<u64> {
+        let remote = self.pace.is_some() && plan.runs.is_none();
+        self.seconds.or(remote.then_some(REMOTE_SECONDS))
+    }
+
+    /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
+    pub fn configured(
+        &self,
+        site: &[Readahead],
+        draft: PolicyDraft,
+    ) -> Result<PolicyDraft, CompareError> {
+        let site = if self.is_simulated { &[] } else { site };
+        Readahead::apply(site, draft, Some(self.capacity_bytes)).map_err(CompareError::Policy)
+    }
+
+    /// A policy with all its values: what is left open is settled as the engine does it, so that what is measured is what
+    /// `serve` and `mount` do.
+    pub fn ready(&self, draft: PolicyDraft, cache_bytes: u64) -> Result<PolicySpec, CompareError> {
+        let storage = Storage {
+            readahead_bytes: self.readahead_bytes,
+            size: Some(self.capacity_bytes),
+            defaults: self.defaults,
+        };
+        storage
+            .settle(draft, cache_bytes)
+            .map_err(CompareError::Policy)
+    }
+
+    /// What a policy is here, if that is another than published.
+    pub fn note(&self, spec: &PolicySpec) -> Option<String> {
+        let published = foreread_history::parse_spec(&spec.to_string()).ok()?;
+        let kind = self.defaults.kind;
+        (self.notes_defaults && published.values != spec.values)
+            .then(|| format!("{spec} is {} here, the default for {kind}", spec.readable()))
+    }
+}
+
+/// One run of a row.
+#[derive(Clone)]
+pub struct Run<'a> {
+    pub workload: &'a Workload,
+    pub cache_bytes: u64,
+    pub seed: u64,
+    /// A source that grows meanwhile was appended to.
+    pub appending: bool,
+    pub event_log: Option<PathBuf>,
+    /// What no run with this seed can be below, where that is known.
+    pub bound: Option<Bound>,
+}
+
+/// An open target.
+pub trait Target {
+    fn describe(&self) -> &Description;
+
+    /// The rows that only this kind has, and what a reader of them must know. `unset` is the page of a policy without wishes.
+    fn rows(
+        &self,
+        _plan: &ComparePlan,
+        _pace: Option<Paced>,
+        _unset: PageSize,
+    ) -> (Vec<Row>, Option<&'static str>) {
+        (Vec::new(), None)
+    }
+
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError>;
+
+    /// A run of one of [`Target::rows`]. Nothing where it takes too much.
+    fn run_own(&self, row: &Row, _run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
+        unreachable!("there is no row {} here", row.policy)
+    }
+
+    /// What no run can be below.
+    fn bound(&self, _page: PageSize, _run: &Run<'_>) -> Option<Bound> {
+        None
+    }
+
+    /// The same run, read by read.
+    fn map(&self, _policy: OnPage<'_>, _run: &Run<'_>) -> Option<OutcomeMap> {
+        None
+    }
+
+    /// A run with an observer. A real one is not slowed by it: the observer is shown the event log when the run is over.
+    fn watch(
+        &self,
+        policy: OnPage<'_>,
+        run: &Run<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<RunResult, CompareError> {
+        let place = "making an event log in the folder for temporary files (TMPDIR names another)";
+        // Without a name nothing is left of it, however this ends.
+        let log = tempfile::tempfile().map_err(LiveError::io(place))?;
+        let event_log = Some(foreread_os::open::descriptor_path(&log));
+        let result = self.run(
+            policy,
+            &Run {
+                event_log,
+                ..run.clone()
+            },
+        )?;
+        let replayed = check_log_among(
+            BufReader::new(&log),
+            &[&policies(), OPPONENTS],
+            Some(&mut |event, notes| {
+                watch.event(event);
+                watch.notes(notes);
+            }),
+        );
+        match replayed {
+            Ok(_) => Ok(result),
+            Err(ReplayError::Io { error, .. }) => {
+                Err(LiveError::io("reading the event log again")(error).into())
+            }
+            Err(error) => Err(CompareError::Log(error.to_string())),
+        }
+    }
+}
+
+/// The targets of a plan. Where it names none, a scratch file is among them if `scratch`.
+pub fn all(
+    plan: &ComparePlan,
+    scratch: bool,
+    progress: &mut dyn Progress,
+) -> Result<Vec<Box<dyn Target>>, CompareError> {
+    if let Some(on) = &plan.on {
+        return Ok(vec![on.open()?]);
+    }
+    let mut all: Vec<Box<dyn Target>> = Vec::new();
+    if scratch {
+        let bytes = plan.size_bytes.unwrap_or(SCRATCH_BYTES);
+        progress.stage("writing a scratch file");
+        let scratch = live::Scratch::make(bytes, &mut |done| progress.step(done, bytes))?;
+        all.push(Box::new(file::open_scratch(scratch)?));
+    }
+    for name in SUITE_MODELS {
+        let mut model = model::Model::new(custom::find(name)?);
+        model.about.runs = SUITE_RUNS;
+        all.push(Box::new(model));
+    }
+    Ok(all)
+}
+
+/// A run of the engine.
+fn engine(
+    source: Arc<dyn Source>,
+    OnPage { policy, page }: OnPage<'_>,
+    run: &Run<'_>,
+    limits: Option<(Limits, u32)>,
+) -> Result<RunResult, CompareError> {
+    if run.appending {
+        source.allow_appends();
+    }
+    let setup = live::Setup {
+        policy,
+        cache_bytes: run.cache_bytes,
+        page_bytes: page.bytes(),
+        event_log: run.event_log.clone(),
+        limits,
+    };
+    Ok(live::engine(source, run.workload, &setup)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source::OnSource;
+    use super::*;
+    use foreread::source::SourceError;
+    use foreread::{Largest, Options, Reader};
+    use std::io::IoSliceMut;
+
+    #[test]
+    fn a_workload_spans_what_it_needs_if_there_is_so_much() {
+        let file = |size| Description::new(String::new(), String::new(), size, Defaults::FILE);
+        let model = model("rbd")
+            .and_then(|model| model.open())
+            .expect("a preset");
+        let model = model.describe();
+        let (plan, least) = (ComparePlan::default(), 5 << 30);
+        for place in [&file(8 << 30), model] {
+            assert_eq!(
+                (place.size(&plan, 1), place.size(&plan, least)),
+                (SPAN_BYTES, least)
+            );
+        }
+        assert_eq!(file(2 << 30).size(&plan, least), 2 << 30);
+        let asked = ComparePlan {
+            size_bytes: Some(6 << 30),
+            ..ComparePlan::default()
+        };
+        assert_eq!(model.size(&asked, least), 6 << 30);
+    }
+
+    /// A source of a kind, whose bytes are of no matter.
+    struct Far(Defaults);
+
+    impl Source for Far {
+        fn size(&self) -> u64 {
+            4 << 30
+        }
+
+        fn read_at(&self, bufs: &mut [IoSliceMut<'_>], _: u64) -> Result<usize, SourceError> {
+            Ok(bufs.iter().map(|buf| buf.len()).sum())
+        }
+
+        fn defaults(&self) -> Defaults {
+            self.0
+        }
+
+        fn describe(&self) -> String {
+            "far".to_string()
+        }
+    }
+
+    /// A row of `compare --on` has the values that the engine takes when it serves the same source, and a note says them.
+    #[test]
+    fn what_is_measured_is_what_is_served() {
+        for defaults in [
+            Defaults::OBJECT,
+            Defaults::NBD,
+            Defaults::RBD,
+            Defaults::FILE,
+            Defaults::OBJECT.with_requests(7),
+        ] {
+            let source = Arc::new(Far(defaults));
+            let target = OnSource::new("far".into(), Arc::clone(&source) as Arc<dyn Source>);
+            let place = target.describe();
+            for (policy, cache_bytes) in [
+                ("linux-6.18", 256 << 20),
+                ("linux-3.12", 8 << 20),
+                ("rbd-plain", 256 << 20),
+            ] {
+                let settled = |site: &[Readahead]| {
+                    let draft = place
+                        .configured(site, foreread_history::parse(policy).expect("one"))
+                        .expect("it fits");
+                    place.ready(draft, cache_bytes).expect("settled")
+                };
+                let site = vec![Readahead {
+                    max: Largest::parse("96K+capacity").ok(),
+                    ..Readahead::default()
+                }];
+                let (measured, set) = (settled(&[]), settled(&site));
+                let draft = foreread_history::parse(policy).expect("one");
+                let options = Options::default().policy(draft).cache_bytes(cache_bytes);
+                let served = Reader::open(Arc::clone(&source), options.clone().readahead(site))
+                    .expect("opened with settings");
+                assert_eq!(
+                    set.values,
+                    served.policy().values,
+                    "{policy} on {}, with settings",
+                    defaults.kind
+                );
+                assert!(set.values.contains(&(96 << 10)), "{set}");
+                let served = Reader::open(Arc::clone(&source), options).expect("opened");
+                assert_eq!(
+                    measured.values,
+                    served.policy().values,
+                    "{policy} on {}",
+                    defaults.kind
+                );
+                let says = place.note(&measured).unwrap_or_default();
+                let other =
+                    measured.values != foreread_history::parse_spec(policy).expect("one").values;
+                assert_eq!(says.contains(&measured.readable()), other, "{says}");
+            }
+        }
+    }
+
+    /// Over 30 ms a read, three runs of three rows fit into a minute; what was asked for is kept.
+    #[test]
+    fn a_slow_source_is_read_in_part() {
+        let mut on = OnSource::new("far".into(), Arc::new(Far(Defaults::OBJECT)));
+        let named = |name: &str| Reads::Named(foreread_history::parse_workload(name).expect("one"));
+        let plan = ComparePlan::default();
+        for (read_ns, sequential, random) in [
+            (1_000, SPAN_BYTES, SPAN_BYTES),
+            (30_000_000, 16 << 20, 512 << 10),
+            (10_000_000_000, 256 << 10, 256 << 10),
+        ] {
+            on.about.pace = Some(Pace { read_ns, kib_ns: 0 });
+            let place = on.describe();
+            assert_eq!(
+                place.span(&plan, &named("sequential")),
+                sequential,
+                "{read_ns} ns a read"
+            );
+            assert_eq!(
+                place.span(&plan, &named("random")),
+                random,
+                "{read_ns} ns a read"
+            );
+            assert_eq!(
+                (place.seconds(&plan), place.runs(&plan)),
+                (Some(REMOTE_SECONDS), FILE_RUNS)
+            );
+            let asked = ComparePlan {
+                size_bytes: Some(1 << 30),
+                runs: Some(20),
+                ..ComparePlan::default()
+            };
+            assert_eq!(place.span(&asked, &named("sequential")), 1 << 30);
+            assert_eq!((place.seconds(&asked), place.runs(&asked)), (None, 20));
+            let boot = [named("boot-ide")];
+            let (fit, left_out) = crate::compare::reads::fitting(&plan, place, &boot);
+            assert_eq!(
+                (fit.len(), left_out.len()),
+                if read_ns > 1_000 { (0, 1) } else { (1, 0) },
+                "{left_out:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A file or a block device, read past the page cache. Beside the policies it has a row of the kernel's page cache.
+
+use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
+use crate::compare::rows::{OnPage, ReadBy, Row};
+use crate::compare::{
+    CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES,
+};
+use crate::live::{self, LiveError, Scratch};
+use crate::report::{Paced, RowKind};
+use foreread::source::{Defaults, SourceName};
+use foreread_core::units::PageSize;
+use foreread_os::open::look;
+use foreread_sim::simulator::RunResult;
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub fn file(path: impl Into<PathBuf>) -> CompareOn {
+    Arc::new(FileName(path.into()))
+}
+
+/// Looks at the file. Never opens what is neither a file nor a block device: a FIFO would block.
+pub(super) fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
+    let path = name.path();
+    if path.as_os_str().is_empty() {
+        return Err(NameError::Empty);
+    }
+    match look_at(path) {
+        Ok(()) => Ok(file(path)),
+        Err(what) => Err(NameError::File(match name.scheme() {
+            "" | "file" => what,
+            kind if what.starts_with("no such file") => format!("unknown kind of source '{kind}'"),
+            _ => what,
+        })),
+    }
+}
+
+/// What is wrong with the file, if anything is.
+fn look_at(path: &Path) -> Result<(), String> {
+    let looked = look(path).map_err(|error| said(&error))?;
+    let meta = looked.meta();
+    let kind = meta.file_type();
+    if kind.is_dir() {
+        return Err("a directory has no bytes to read".to_string());
+    }
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err("neither a file nor a block device".to_string());
+    }
+    if kind.is_file() && meta.len() == 0 {
+        return Err("the file is empty, there is nothing to measure".to_string());
+    }
+    looked.for_reading().map(drop).map_err(|error| said(&error))
+}
+
+/// The system's words without its number.
+fn said(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file".to_string(),
+        ErrorKind::PermissionDenied => "no permission to read it".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+#[derive(Debug)]
+struct FileName(PathBuf);
+
+impl TargetName for FileName {
+    fn shown(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.0)
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, CompareError> {
+        Ok(Box::new(OnFile::open(self.0.clone(), &self.shown(), "")?))
+    }
+}
+
+struct OnFile {
+    path: PathBuf,
+    about: Description,
+    /// Gone with the last of its descriptors.
+    _scratch: Option<Scratch>,
+}
+
+pub(super) fn open_scratch(scratch: Scratch) -> Result<impl Target, LiveError> {
+    let folder = format!("in {}, ", scratch.dir().display());
+    let mut file = OnFile::open(scratch.path(), "scratch", &folder)?;
+    file.about.runs = SCRATCH_RUNS;
+    file.about.span_bytes = SCRATCH_SPAN_BYTES;
+    file.about.seconds = Some(SCRATCH_SECONDS);
+    file._scratch = Some(scratch);
+    Ok(file)
+}
+
+impl OnFile {
+    fn open(path: PathBuf, name: &str, folder: &str) -> Result<OnFile, LiveError> {
+        let mut look = live::look(&path)?;
+        let kernel = look
+            .readahead
+            .map_or("read_ahead_kb unknown".to_string(), |b| {
+                format!("read_ahead_kb {}", b / 1024)
+            });
+        if look.readahead.is_none() {
+            look.notes.push(
+                "The device's read_ahead_kb could not be read; linux-* rows use their default"
+                    .to_string(),
+            );
+        }
+        let about = format!("{folder}{}, {kernel}", look.about);
+        let about = Description {
+            notes: look.notes,
+            smallest_page: look.smallest_page,
+            is_wide: false,
+            readahead_bytes: look.readahead,
+            notes_defaults: false,
+            ..Description::new(format!("file:{name}"), about, look.size, Defaults::FILE)
+        };
+        Ok(OnFile {
+            path,
+            about,
+            _scratch: None,
+        })
+    }
+}
+
+impl Target for OnFile {
+    fn describe(&self) -> &Description {
+        &self.about
+    }
+
+    fn rows(
+        &self,
+        _plan: &ComparePlan,
+        _pace: Option<Paced>,
+        unset: PageSize,
+    ) -> (Vec<Row>, Option<&'static str>) {
+        let kernel = Row {
+            policy: "kernel".to_string(),
+            read_by: ReadBy::Own(RowKind::Kernel),
+            page: PageSize::new(4096).unwrap_or(unset),
+        };
+        (vec![kernel], None)
+    }
+
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
+        engine(live::file(&self.path)?, policy, run, None)
+    }
+
+    fn run_own(&self, _row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
+        Ok(Some(live::kernel(&self.path, run.workload)?))
+    }
+}

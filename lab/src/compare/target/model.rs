@@ -1,0 +1,167 @@
+//! A device model, in virtual time. Beside the policies it has a row of the oracle.
+
+use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_behind};
+use crate::compare::rows::{OnPage, ReadBy, Row};
+use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
+use crate::replay::Mode;
+use crate::report::{Paced, RowKind};
+use foreread::source::{Defaults, SourceName};
+use foreread_core::machine::Config;
+use foreread_core::units::PageSize;
+use foreread_sim::device::custom;
+use foreread_sim::device::presets::Preset;
+use foreread_sim::limits::{self, bound::Bound, oracle};
+use foreread_sim::simulator::outcomes::OutcomeMap;
+use foreread_sim::simulator::{self, RunResult, Watch};
+use std::sync::Arc;
+
+/// Why a replay in mode open has no oracle.
+const ORACLE_IS_OF_TIME: &str = "The oracle was left out: it is a limit of the total time, and this mode keeps the times of the trace";
+
+/// A device model by its name.
+///
+/// # Errors
+/// There is none.
+pub fn model(name: &str) -> Result<CompareOn, CompareError> {
+    Ok(preset(custom::find(name)?))
+}
+
+pub fn preset(preset: &'static Preset) -> CompareOn {
+    Arc::new(ModelName(preset))
+}
+
+pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
+    model_behind("model:", name).map(|found| found.map(preset))
+}
+
+#[derive(Debug)]
+struct ModelName(&'static Preset);
+
+impl TargetName for ModelName {
+    fn shown(&self) -> String {
+        format!("model:{}", self.0.name)
+    }
+
+    fn preset(&self) -> Option<&'static Preset> {
+        Some(self.0)
+    }
+
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, CompareError> {
+        Ok(Box::new(Model::new(self.0)))
+    }
+}
+
+pub(super) struct Model {
+    preset: &'static Preset,
+    pub(super) about: Description,
+}
+
+/// The cache of a run on a model.
+pub(super) fn config(preset: &Preset, page: PageSize, cache_bytes: u64) -> Config {
+    let mut config = Config::new(page, cache_bytes);
+    config.max_in_flight = preset.connections;
+    config.max_ahead_in_flight = preset.connections / 2;
+    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
+    config.max_fetch_bytes = preset.max_fetch_bytes;
+    config.bounded()
+}
+
+impl Model {
+    pub(super) fn new(preset: &'static Preset) -> Model {
+        let (name, about) = (format!("model:{}", preset.name), preset.summary.to_string());
+        let generic = "Generic model, not your storage: trust the order, not the seconds";
+        let notes = (!preset.calibrated).then(|| generic.to_string());
+        let about = Description {
+            notes: Vec::from_iter(notes),
+            is_simulated: true,
+            runs: MODEL_RUNS,
+            notes_defaults: false,
+            ..Description::new(name, about, preset.capacity_bytes, Defaults::MODEL_LIVE)
+        };
+        Model { preset, about }
+    }
+
+    fn setup<'a>(
+        &self,
+        OnPage { policy, page }: OnPage<'a>,
+        run: &Run<'a>,
+    ) -> simulator::Setup<'a> {
+        simulator::Setup {
+            workload: run.workload,
+            policy,
+            config: config(self.preset, page, run.cache_bytes),
+            host_ns_per_kib: self.preset.host_ns_per_kib,
+        }
+    }
+}
+
+impl Target for Model {
+    fn describe(&self) -> &Description {
+        &self.about
+    }
+
+    fn rows(
+        &self,
+        plan: &ComparePlan,
+        pace: Option<Paced>,
+        unset: PageSize,
+    ) -> (Vec<Row>, Option<&'static str>) {
+        if plan.oracle == OracleRow::Usual && !plan.policies.is_empty() {
+            return (Vec::new(), None);
+        }
+        if pace.is_some_and(|pace| pace.mode == Mode::Open) {
+            return (Vec::new(), Some(ORACLE_IS_OF_TIME));
+        }
+        let oracle = Row {
+            policy: limits::ORACLE.to_string(),
+            read_by: ReadBy::Own(RowKind::Oracle),
+            page: unset,
+        };
+        (vec![oracle], None)
+    }
+
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
+        Ok(simulator::run(
+            &self.setup(policy, run),
+            self.preset.build(run.seed),
+        ))
+    }
+
+    fn run_own(&self, row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
+        Ok(oracle::run(&oracle::Setup {
+            workload: run.workload,
+            config: config(self.preset, row.page, run.cache_bytes),
+            preset: self.preset,
+            seed: run.seed,
+            bound: run.bound.unwrap_or_default(),
+        }))
+    }
+
+    fn bound(&self, page: PageSize, run: &Run<'_>) -> Option<Bound> {
+        let config = config(self.preset, page, run.cache_bytes);
+        Some(Bound::of_run(run.workload, self.preset, &config, run.seed))
+    }
+
+    fn map(&self, policy: OnPage<'_>, run: &Run<'_>) -> Option<OutcomeMap> {
+        let device = self.preset.build(run.seed);
+        Some(simulator::run_mapped(&self.setup(policy, run), device).1)
+    }
+
+    fn watch(
+        &self,
+        policy: OnPage<'_>,
+        run: &Run<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<RunResult, CompareError> {
+        let device = self.preset.build(run.seed);
+        Ok(simulator::run_watched(
+            &self.setup(policy, run),
+            device,
+            watch,
+        ))
+    }
+}

@@ -1,0 +1,72 @@
+//! A device model that really sleeps, read by the engine: a new one for each run, as the simulator has.
+
+use super::{
+    CompareOn, Description, NameError, Run, Target, TargetName, engine, model, model_behind,
+};
+use crate::compare::CompareError;
+use crate::compare::rows::OnPage;
+use crate::live;
+use foreread::Limits;
+use foreread::source::{Defaults, SourceName};
+use foreread_sim::device::presets::Preset;
+use foreread_sim::simulator::RunResult;
+use std::sync::Arc;
+
+/// Threads that sleep, at most.
+const MAX_SLEEPERS: u32 = 256;
+
+pub fn model_live(preset: &'static Preset) -> CompareOn {
+    Arc::new(ModelLiveName(preset))
+}
+
+pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
+    model_behind("model-live:", name).map(|found| found.map(model_live))
+}
+
+#[derive(Debug)]
+struct ModelLiveName(&'static Preset);
+
+impl TargetName for ModelLiveName {
+    fn shown(&self) -> String {
+        format!("the live run of model:{}", self.0.name)
+    }
+
+    fn preset(&self) -> Option<&'static Preset> {
+        Some(self.0)
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, CompareError> {
+        let preset = self.0;
+        let name = format!("model-live:{}", preset.name);
+        let about = format!("{}; it really sleeps", preset.summary);
+        let about = Description::new(name, about, preset.capacity_bytes, Defaults::MODEL_LIVE);
+        Ok(Box::new(SleepingModel { preset, about }))
+    }
+}
+
+struct SleepingModel {
+    preset: &'static Preset,
+    about: Description,
+}
+
+impl Target for SleepingModel {
+    fn describe(&self) -> &Description {
+        &self.about
+    }
+
+    /// It is as large as the workload's file, and has the limits that a simulated run has, with a thread for each
+    /// readahead in flight.
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
+        let source = live::ModelLive::new(self.preset, run.workload.files[0], run.seed);
+        let config = model::config(self.preset, policy.page, run.cache_bytes);
+        let limits = Limits {
+            max_fetch_bytes: Some(config.max_fetch_bytes),
+            max_in_flight: config.max_in_flight,
+            max_ahead_in_flight: Some(config.max_ahead_in_flight),
+            max_piggyback_bytes: config.max_piggyback_bytes,
+            ..Limits::default()
+        };
+        let threads = config.max_ahead_in_flight.clamp(1, MAX_SLEEPERS);
+        engine(Arc::new(source), policy, run, Some((limits, threads)))
+    }
+}

@@ -1,0 +1,116 @@
+//! A source of the engine that is no file, over one connection for all runs: the storage behind it has its own caches
+//! anyway. Beside the policies an RBD image has the rows of librbd.
+
+use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine};
+use crate::compare::CompareError;
+use crate::compare::rows::OnPage;
+#[cfg(feature = "rbd")]
+use crate::compare::{
+    ComparePlan,
+    rows::{ReadBy, Row},
+};
+use crate::live::{LiveError, Pace};
+use foreread::OpenError;
+use foreread::source::{self, Source, SourceName};
+use foreread_sim::simulator::RunResult;
+use std::sync::Arc;
+#[cfg(feature = "rbd")]
+use {
+    crate::live::librbd,
+    crate::report::{Paced, RowKind},
+    foreread_core::units::PageSize,
+};
+
+/// What the rows of librbd are.
+#[cfg(feature = "rbd")]
+const LIBRBD_ROWS: &str = "The rows librbd* are librbd itself, a new client with an empty cache of 32 MiB for each run: as \
+    shipped (writearound, which reads nothing ahead), the same with writeback, and with [Crume 2014]'s 4 MiB, never off";
+
+/// Any source of the engine by its name: `nbd://...`, `s3://...`, `rbd:...`.
+pub fn source(name: SourceName) -> CompareOn {
+    Arc::new(name)
+}
+
+pub(super) fn parse(name: &SourceName) -> Option<Result<CompareOn, NameError>> {
+    source::is_remote(name).then(|| Ok(source(name.clone())))
+}
+
+impl TargetName for SourceName {
+    fn shown(&self) -> String {
+        self.to_string()
+    }
+
+    fn open(&self) -> Result<Box<dyn Target>, CompareError> {
+        let source = source::open(self).map_err(OpenError::from);
+        let source = source.map_err(LiveError::from)?;
+        Ok(Box::new(OnSource::new(self.clone(), source)))
+    }
+}
+
+pub(super) struct OnSource {
+    #[cfg_attr(
+        not(feature = "rbd"),
+        expect(dead_code, reason = "librbd opens it by its name")
+    )]
+    name: SourceName,
+    source: Arc<dyn Source>,
+    pub(super) about: Description,
+}
+
+impl OnSource {
+    pub(super) fn new(name: SourceName, source: Arc<dyn Source>) -> OnSource {
+        let notes = vec![format!(
+            "{} has its own caches, which stay warm from run to run; the policies take turns, so all profit alike",
+            source.describe()
+        )];
+        let [shown, about] = [name.to_string(), source.describe()];
+        let about = Description {
+            notes,
+            smallest_page: u64::from(source.alignment().offset).max(512),
+            pace: Pace::of(&*source),
+            ..Description::new(shown, about, source.size(), source.defaults())
+        };
+        OnSource {
+            name,
+            source,
+            about,
+        }
+    }
+}
+
+impl Target for OnSource {
+    fn describe(&self) -> &Description {
+        &self.about
+    }
+
+    #[cfg(feature = "rbd")]
+    fn rows(
+        &self,
+        _plan: &ComparePlan,
+        _pace: Option<Paced>,
+        unset: PageSize,
+    ) -> (Vec<Row>, Option<&'static str>) {
+        if self.name.scheme() != "rbd" {
+            return (Vec::new(), None);
+        }
+        let page = PageSize::new(librbd::PAGE_BYTES).unwrap_or(unset);
+        let row = |peer: &librbd::Peer| Row {
+            policy: peer.name.to_string(),
+            read_by: ReadBy::Own(RowKind::Librbd),
+            page,
+        };
+        (librbd::PEERS.iter().map(row).collect(), Some(LIBRBD_ROWS))
+    }
+
+    fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
+        engine(Arc::clone(&self.source), policy, run, None)
+    }
+
+    #[cfg(feature = "rbd")]
+    fn run_own(&self, row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
+        let mut peers = librbd::PEERS.iter();
+        let peer = peers.find(|peer| peer.name == row.policy);
+        let peer = peer.expect("a row of librbd is one of its peers");
+        Ok(Some(librbd::run(&self.name, peer, run.workload)?))
+    }
+}
