@@ -15,7 +15,7 @@ mod error;
 mod reads;
 mod rows;
 mod site;
-mod target;
+mod targets;
 mod usual;
 pub mod vary;
 pub mod watched;
@@ -39,8 +39,8 @@ pub use site::Site;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-pub use target::{CompareOn, NameError, file, model, model_live, parse, preset, source};
-use target::{Description, Run, Target};
+pub use targets::{CompareOn, NameError, file, model, model_live, parse, preset, source};
+use targets::{Description, Run, Target};
 pub use usual::{USUAL_POLICIES, WIDE_POLICIES};
 use usual::{chosen, wide};
 
@@ -116,7 +116,7 @@ pub fn run_each<P: Progress>(
     let workloads = reads::all(plan)?;
     possible(plan)?;
     let no_file = reads::no_file(plan, &workloads);
-    let places = target::all(plan, no_file.is_none(), progress)?;
+    let places = targets::all(plan, no_file.is_none(), progress)?;
     let mut cases = Vec::new();
     for place in &places {
         let (fit, mut left_out) = reads::fitting(plan, place.describe(), &workloads);

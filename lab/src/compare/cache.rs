@@ -1,7 +1,7 @@
 //! Whether a cache of a size can be had: a machine would otherwise make it larger or smaller without a word.
 
 use super::CompareError;
-use super::target::Description;
+use super::targets::Description;
 use foreread::Budget;
 use foreread_core::units::PageSize;
 use foreread_report::number;

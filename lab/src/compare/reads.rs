@@ -2,7 +2,7 @@
 //!
 //! Never: measures, or decides where.
 
-use super::target::Description;
+use super::targets::Description;
 use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
@@ -13,12 +13,10 @@ use foreread_sim::workload::{Chosen, Workload};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// One of them.
 #[derive(Clone, Debug)]
 pub enum Reads {
     /// A workload of ours, with values for all its parameters.
     Named(Chosen),
-    /// A recorded trace.
     Trace(Arc<Replay>),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The settings are read by the caller; here they are only carried, so that a plan says all that its tables depend on.
 
-use super::target::Target;
+use super::targets::Target;
 use super::{CompareError, ComparePlan};
 use crate::live::LiveError;
 use foreread::Readahead;

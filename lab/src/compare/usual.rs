@@ -3,7 +3,7 @@
 //! On a model, and on a source over a network, larger windows of the kernel are tried too. Never: measures.
 
 use super::ComparePlan;
-use super::target::Description;
+use super::targets::Description;
 use foreread_core::policy::{DEFAULT, PolicyDraft, PolicySpec};
 
 /// The default, and what people choose between today: nothing, the kernel's, librbd's. `--policy all` has the history too. On a model

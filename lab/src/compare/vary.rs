@@ -9,7 +9,7 @@
 //! ```
 
 use super::reads::{self, Reads};
-use super::{Case, CompareError, ComparePlan, chosen, target};
+use super::{Case, CompareError, ComparePlan, chosen, targets};
 use crate::replay::{Mode, Replay};
 use crate::report::Report;
 use crate::report::series::{SCHEMA, Series, Value, Varied};
@@ -159,7 +159,7 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
     for (plan, _) in &vary.plans {
         super::possible(plan)?;
     }
-    let targets = target::all(&vary.base, true, progress)?;
+    let targets = targets::all(&vary.base, true, progress)?;
     let mut cases = Vec::new();
     for ((plan, workload), value) in vary.plans.iter().zip(&vary.varied.values) {
         let at = format!("{}={}", vary.varied.key, vary.varied.label(value));

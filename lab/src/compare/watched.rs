@@ -8,7 +8,7 @@
 //! Never: another way to set up a run than [`super::Case`]'s, or a live run slowed by the observer: it works
 //! when it is over.
 
-use super::{Case, CompareError, ComparePlan, possible, reads, target};
+use super::{Case, CompareError, ComparePlan, possible, reads, targets};
 use foreread_core::policy::{PolicyDraft, PolicySpec};
 use foreread_core::units::PageSize;
 use foreread_report::progress::Silent;
@@ -23,7 +23,6 @@ pub struct Watched {
     pub policy: PolicySpec,
     /// In the notation of `--on`.
     pub source: String,
-    /// One line about it.
     pub source_about: String,
     /// Size of the cache in bytes.
     pub cache_bytes: u64,
@@ -62,7 +61,7 @@ pub fn run<W: Watch>(
     };
     let all = reads::all(plan)?;
     possible(plan)?;
-    let targets = target::all(plan, false, &mut Silent)?;
+    let targets = targets::all(plan, false, &mut Silent)?;
     let (Some(reads), Some(target)) = (all.first(), targets.first()) else {
         unreachable!("a plan has reads and targets")
     };

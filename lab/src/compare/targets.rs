@@ -4,7 +4,7 @@
 //!   --on NAME ──parse: KINDS──► TargetName ──open──► Target: describe ─► Case
 //!                                                            rows, run ◄──┘
 //! ```
-//! A new kind is a file in `target/` and a row of [`KINDS`]. All others ask a target for what it has, never for its kind.
+//! A new kind is a file in `targets/` and a row of [`KINDS`]. All others ask a target for what it has, never for its kind.
 //! A scratch file has no name from before its first byte is written; it lives as long as its target.
 
 mod file;
@@ -230,7 +230,6 @@ pub struct Run<'a> {
     pub bound: Option<Bound>,
 }
 
-/// An open target.
 pub trait Target {
     fn describe(&self) -> &Description;
 
