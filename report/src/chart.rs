@@ -66,7 +66,6 @@ pub struct Panel {
     pub points: Vec<Vec<Option<Point>>>,
 }
 
-/// A measured point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// What was measured, zero or more.

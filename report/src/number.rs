@@ -15,6 +15,19 @@ pub fn or_dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| UNDEFINED.to_string(), show)
 }
 
+/// Bytes in MB.
+#[must_use]
+pub fn mb(bytes: Option<u64>) -> String {
+    or_dash(bytes, |bytes| three(bytes as f64 / MB))
+}
+
+/// The per cents that `part` is of `all`.
+#[must_use]
+pub fn share(part: Option<u64>, all: Option<u64>) -> String {
+    let both = part.zip(all).filter(|(_, all)| *all > 0);
+    or_dash(both, |(part, all)| percent(part as f64 / all as f64))
+}
+
 /// About three significant digits, at most six characters: `0`, `1.23`, `12.3`, `1234`, `1.23M`.
 #[must_use]
 pub fn three(value: f64) -> String {
@@ -41,6 +54,13 @@ pub fn count(value: u64) -> String {
     } else {
         three(value as f64)
     }
+}
+
+/// `1 run`, `5 runs`.
+#[must_use]
+pub fn plural(n: u64, one: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {one}{s}", count(n))
 }
 
 /// A span in seconds and half its interval, with as many decimals as both need: `46.22 ±0.41`.

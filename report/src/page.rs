@@ -34,8 +34,6 @@ pub struct Page {
     pub lead: (&'static str, Vec<String>),
     pub facts: Vec<(String, String)>,
     pub sections: Vec<Section>,
-    /// What `--json` writes.
-    pub json: String,
 }
 
 /// A part of a page.
@@ -54,7 +52,6 @@ pub struct Section {
     pub folded: bool,
 }
 
-/// A drawing.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Over it; empty where the drawing has its own head.
@@ -74,7 +71,6 @@ impl Figure {
     }
 }
 
-/// Drawings that belong together.
 #[derive(Clone, Debug)]
 pub struct Maps {
     pub title: String,
@@ -83,7 +79,6 @@ pub struct Maps {
     pub figures: Vec<Figure>,
 }
 
-/// A table.
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     pub caption: String,
@@ -135,24 +130,16 @@ impl Grid {
 }
 
 impl Page {
-    /// Adds every value of the JSON, as tables to be opened.
-    pub fn with_values(mut self, json: String) -> Page {
-        let value = serde_json::from_str(&json).expect("JSON of our own");
-        let grids = values::tables("", &value);
-        let text =
-            vec!["With every digit, under the names that they have in the JSON.".to_string()];
+    /// The page with `json`, which `--json` writes, and every value of it in tables to be opened.
+    pub fn to_html(mut self, json: &str) -> String {
+        let value = serde_json::from_str(json).expect("JSON of our own");
         self.sections.push(Section {
             title: "Every value".into(),
-            text,
-            grids,
+            text: vec!["With every digit, under the names that they have in the JSON.".to_string()],
+            grids: values::tables("", &value),
             folded: true,
             ..Section::default()
         });
-        self.json = json;
-        self
-    }
-
-    pub fn to_html(&self) -> String {
         let mut env = Environment::new();
         env.set_auto_escape_callback(|_| AutoEscape::Html);
         // Our own escaping in place of the library's: it lets no control and no turn of direction through either.
@@ -174,7 +161,7 @@ impl Page {
             lead => list(&self.lead.1),
             facts => self.facts.iter().map(|(name, value)| list(&[name.clone(), value.clone()])).collect::<Vec<_>>(),
             sections => self.sections.iter().map(Section::value).collect::<Vec<_>>(),
-            json => safe(text::json_in_script(&self.json)),
+            json => safe(text::json_in_script(json)),
             style => safe(format!("{}{}", svg::style(), include_str!("page/style.css"))),
             version => env!("CARGO_PKG_VERSION"),
         };
@@ -218,6 +205,11 @@ impl Section {
 
 fn list(texts: &[String]) -> Value {
     Value::from(texts.iter().map(Value::from).collect::<Vec<_>>())
+}
+
+/// A fact of [`Page::facts`].
+pub fn fact(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.to_string(), value.into())
 }
 
 /// A sentence for screen readers.

@@ -40,9 +40,8 @@ pub fn page(of: &Reproduction) -> String {
         lead: ("Result", lead),
         facts: of.score.iter().map(fact).collect(),
         sections: of.tables.iter().map(section).collect(),
-        json: String::new(),
     };
-    page.with_values(of.to_json()).to_html()
+    page.to_html(&of.to_json())
 }
 
 fn missed(table: &Table, row: &Row) -> String {

@@ -16,7 +16,6 @@ use crate::source;
 use foreread::source::SourceName;
 use foreread::{Options, Reader};
 use foreread_core::policy::PolicyDraft;
-use foreread_lab::compare::CompareOn;
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use foreread_os::open::read_small;
 use foreread_report::json;
@@ -93,7 +92,7 @@ const MAX_CELL_BYTES: u64 = 1 << 20;
 /// A trace or a workload, and what was found of it.
 struct Input {
     reads: Requested,
-    keys: Vec<(CellKey, PolicyDraft, CompareOn)>,
+    cells: Vec<Cell>,
 }
 
 /// What an argument names.
@@ -151,7 +150,7 @@ pub fn run(args: &SweepArgs) -> Result<(), Fail> {
             )
         })?;
     }
-    let all = inputs.iter().map(|input| input.keys.len()).sum::<usize>();
+    let all = inputs.iter().map(|input| input.cells.len()).sum::<usize>();
     let begun = Instant::now();
     let (mut results, mut measured) = (Vec::new(), 0);
     {
@@ -231,31 +230,32 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
     let mut inputs = Vec::new();
     for text in &args.traces {
         let (reads, trace_bytes) = requested(text)?;
-        let mut keys = Vec::new();
+        let mut cells = Vec::new();
         for (device, on) in &devices {
             for policy in &policies {
                 for &cache_bytes in &caches {
-                    let (trace, device) = (text.to_string_lossy().into_owned(), device.clone());
-                    let (foreread, policy_name) =
-                        (env!("CARGO_PKG_VERSION").to_string(), policy.to_string());
-                    let (runs, seed) = (args.runs, args.seed);
                     let key = CellKey {
-                        foreread,
-                        trace,
+                        foreread: env!("CARGO_PKG_VERSION").to_string(),
+                        trace: text.to_string_lossy().into_owned(),
                         trace_bytes,
-                        policy: policy_name,
-                        device,
+                        policy: policy.to_string(),
+                        device: device.clone(),
                         cache_bytes,
-                        runs,
-                        seed,
+                        runs: args.runs,
+                        seed: args.seed,
                     };
-                    keys.push((key, policy.clone(), on.clone()));
+                    cells.push(Cell {
+                        key,
+                        input: 0,
+                        policy: policy.clone(),
+                        on: on.clone(),
+                    });
                 }
             }
         }
-        inputs.push(Input { reads, keys });
+        inputs.push(Input { reads, cells });
     }
-    inputs.sort_by_key(|input| Reverse(input.keys.first().map(|(key, ..)| key.trace_bytes)));
+    inputs.sort_by_key(|input| Reverse(input.cells.first().map(|cell| cell.key.trace_bytes)));
     Ok(inputs)
 }
 
@@ -278,11 +278,11 @@ fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
 
 /// Prints the cells that no file has.
 fn list_missing(args: &SweepArgs, inputs: Vec<Input>) -> Result<(), Fail> {
-    let keys = inputs
+    let cells = inputs
         .into_iter()
-        .flat_map(|input| kept(args.out.as_deref(), input.keys).1);
-    let all: Vec<Missing> = keys
-        .map(|(key, ..)| Missing {
+        .flat_map(|input| kept(args.out.as_deref(), input.cells).1);
+    let all: Vec<Missing> = cells
+        .map(|Cell { key, .. }| Missing {
             name: key.name(),
             key,
         })
@@ -315,19 +315,16 @@ fn policies(list: &str) -> Result<Vec<PolicyDraft>, Fail> {
 }
 
 /// The cells of an input that are measured already, and those that are not.
-fn kept<T>(
-    dir: Option<&Path>,
-    keys: Vec<(CellKey, PolicyDraft, T)>,
-) -> (Vec<CellResult>, Vec<(CellKey, PolicyDraft, T)>) {
+fn kept(dir: Option<&Path>, cells: Vec<Cell>) -> (Vec<CellResult>, Vec<Cell>) {
     let (mut there, mut missing) = (Vec::new(), Vec::new());
-    for (key, policy, on) in keys {
+    for cell in cells {
         // A file that is broken, or of another key, is measured anew.
         let found = dir
-            .and_then(|dir| read(&file(dir, &key)))
-            .filter(|cell| cell.key == key && cell.schema == sweep::SCHEMA);
+            .and_then(|dir| read(&file(dir, &cell.key)))
+            .filter(|found| found.key == cell.key && found.schema == sweep::SCHEMA);
         match found {
-            Some(cell) => there.push(cell),
-            None => missing.push((key, policy, on)),
+            Some(found) => there.push(found),
+            None => missing.push(cell),
         }
     }
     (there, missing)
@@ -355,20 +352,22 @@ fn missing(
     results: &mut Vec<CellResult>,
 ) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
     let (mut cells, mut shared) = (Vec::new(), Vec::new());
-    for (input, Input { reads, keys }) in inputs.into_iter().enumerate() {
-        let (there, missing) = kept(args.out.as_deref(), keys);
+    for (
+        input,
+        Input {
+            reads,
+            cells: asked,
+        },
+    ) in inputs.into_iter().enumerate()
+    {
+        let (there, missing) = kept(args.out.as_deref(), asked);
         results.extend(there);
         shared.push(Mutex::new(Shared {
             reads,
             left: missing.len(),
             loaded: None,
         }));
-        cells.extend(missing.into_iter().map(|(key, policy, on)| Cell {
-            key,
-            input,
-            policy,
-            on,
-        }));
+        cells.extend(missing.into_iter().map(|cell| Cell { input, ..cell }));
     }
     (cells, shared)
 }

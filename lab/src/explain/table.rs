@@ -4,11 +4,11 @@
 //! Never: a number that is not in [`Explained`]. What does not fit is summed, and its number given.
 
 use super::share::Share;
-use super::{Explained, File, Stream};
+use super::{Explained, File, Other, Recorded, Stream};
 use crate::replay::Mode;
 use crate::report::RowKind;
-use foreread_report::number::{self, TIE, count, cut, or_dash, percent, printable, three, wrap};
-use foreread_report::table::TextTable;
+use foreread_report::block::{self, Block, Column, Table};
+use foreread_report::number::{self, TIE, count, cut, or_dash, plural, printable, three, wrap};
 use foreread_report::width;
 use foreread_sim::stats::ALPHA;
 
@@ -54,37 +54,37 @@ fn contains(name: &str, pattern: &str) -> bool {
 /// The explanation as text; ends with a newline.
 #[must_use]
 pub fn render(explained: &Explained, view: &View) -> String {
-    let mut lines = wrap(&title(explained), width::columns());
-    lines.push(String::new());
-    lines.extend(wrap(&format!("{}.", explained.verdict), width::columns()));
-    if let Some(auto) = &explained.auto {
-        lines.extend(wrap(
-            &format!("{} at its farthest: {}.", explained.policy, auto.words),
-            width::columns(),
-        ));
-    }
+    let mut blocks = vec![
+        Block::Text(title(explained)),
+        Block::Gap,
+        Block::Text(format!("{}.", explained.verdict)),
+    ];
+    blocks.extend(explained.auto.as_ref().map(|auto| {
+        Block::Text(format!(
+            "{} at its farthest: {}.",
+            explained.policy, auto.words
+        ))
+    }));
     let shown: Vec<&File> = explained
         .files
         .iter()
         .filter(|f| view.shows(&f.name))
         .collect();
-    lines.push(String::new());
-    lines.extend(files(explained, &shown, view));
-    lines.push(String::new());
-    let told = shown
-        .iter()
-        .filter(|f| f.share.demand_reads > 0)
-        .take(WORST_FILES.min(view.rows));
-    told.for_each(|file| lines.extend(streams(file)));
-    lines.extend(recorded(explained));
+    blocks.extend([Block::Gap, Block::Table(files(explained, &shown, view))]);
+    blocks.push(Block::Lines(vec![LEGEND.to_string()]));
+    blocks.extend([Block::Text(explained.total.decisions.words()), Block::Gap]);
+    let told = shown.iter().filter(|f| f.share.demand_reads > 0);
+    let told = told.take(WORST_FILES.min(view.rows));
+    blocks.extend(told.map(|file| Block::Lines(streams(file))));
+    if let Some(recorded) = &explained.recorded {
+        blocks.extend([Block::Text(in_words(recorded)), Block::Gap]);
+    }
     if !explained.others.is_empty() {
-        lines.extend(others(explained, view.details));
-        lines.push(String::new());
+        blocks.extend(others(explained, view.details));
+        blocks.push(Block::Gap);
     }
-    for note in &explained.notes {
-        lines.extend(wrap(&format!("Note: {note}."), width::columns()));
-    }
-    lines.join("\n") + "\n"
+    blocks.extend(explained.notes.iter().cloned().map(Block::Note));
+    block::text(blocks, width::columns(), false)
 }
 
 fn title(e: &Explained) -> String {
@@ -108,10 +108,6 @@ fn title(e: &Explained) -> String {
         e.seed,
         number::span_s(e.time_s, None)
     )
-}
-
-fn grid(header: &[&str], left: &[usize], rows: Vec<Vec<String>>) -> Vec<String> {
-    TextTable::new(left).head(header).rows(rows).lines()
 }
 
 /// In a column: what is less than a hundredth is not nothing, and not a power of ten.
@@ -164,78 +160,65 @@ fn tail(name: &str) -> String {
         .collect()
 }
 
-fn files(explained: &Explained, shown: &[&File], view: &View) -> Vec<String> {
-    let header = [
-        "\nfile",
-        "\nreads",
-        "\nMB",
-        "\nstreams",
-        "\npattern",
-        "hit\n%",
-        "late\n%",
-        "RA\nMB",
-        "un-\nused",
-        "stall\ns",
-    ];
-    let row = |name: String, streams: u64, pattern: String, share: &Share| {
-        let part = |n: u64| {
-            or_dash(
-                foreread_sim::stats::ratio(n as f64, share.demand_reads as f64),
-                percent,
-            )
-        };
-        vec![
+/// A file, or several together.
+struct FileRow {
+    name: String,
+    streams: u64,
+    pattern: String,
+    share: Share,
+}
+
+impl FileRow {
+    fn of_all(files: &[&File], name: String) -> FileRow {
+        let mut share = Share::default();
+        files.iter().for_each(|f| share.add(&f.share));
+        FileRow {
             name,
-            count(share.demand_reads),
-            mb(share.demand_bytes),
-            count(streams),
-            pattern,
-            part(share.hits),
-            part(share.late_hits),
-            mb(share.ra_bytes),
-            mb(share.in_vain_bytes()),
-            seconds(share.stall_ns),
-        ]
+            streams: files.iter().map(|f| f.stream_count()).sum(),
+            pattern: String::new(),
+            share,
+        }
+    }
+}
+
+type FileColumn<'a> = Column<'a, FileRow>;
+
+fn files(explained: &Explained, shown: &[&File], view: &View) -> Table {
+    let part = |of: fn(&Share) -> u64| {
+        move |row: &FileRow| number::share(Some(of(&row.share)), Some(row.share.demand_reads))
     };
-    let in_all = |files: &[&File]| {
-        let mut sum = Share::default();
-        files.iter().for_each(|f| sum.add(&f.share));
-        (files.iter().map(|f| f.stream_count()).sum(), sum)
+    let columns = vec![
+        FileColumn::new("\nfile", |row| row.name.clone()).left(),
+        FileColumn::new("\nreads", |row| count(row.share.demand_reads)),
+        FileColumn::new("\nMB", |row| mb(row.share.demand_bytes)),
+        FileColumn::new("\nstreams", |row| count(row.streams)),
+        FileColumn::new("\npattern", |row| row.pattern.clone()).left(),
+        FileColumn::new("hit\n%", part(|share| share.hits)),
+        FileColumn::new("late\n%", part(|share| share.late_hits)),
+        FileColumn::new("RA\nMB", |row| mb(row.share.ra_bytes)),
+        FileColumn::new("un-\nused", |row| mb(row.share.in_vain_bytes())),
+        FileColumn::new("stall\ns", |row| seconds(row.share.stall_ns)),
+    ];
+    let of_file = |f: &&File| FileRow {
+        pattern: f.pattern.words.clone(),
+        ..FileRow::of_all(&[*f], tail(&f.name))
     };
-    let of_file = |f: &&File| {
-        row(
-            tail(&f.name),
-            f.stream_count(),
-            f.pattern.words.clone(),
-            &f.share,
-        )
-    };
-    let mut rows: Vec<Vec<String>> = shown.iter().take(view.rows).map(of_file).collect();
-    let rest: Vec<&File> = shown.iter().skip(view.rows).copied().collect();
-    let hidden: Vec<&File> = explained
-        .files
-        .iter()
-        .filter(|f| !view.shows(&f.name))
-        .collect();
-    for (files, what) in [(&rest, "more"), (&hidden, "not asked for")] {
+    let mut rows: Vec<FileRow> = shown.iter().take(view.rows).map(of_file).collect();
+    let all: Vec<&File> = explained.files.iter().collect();
+    let hidden = all.iter().filter(|f| !view.shows(&f.name));
+    let rest = shown.iter().skip(view.rows).copied().collect();
+    for (files, what) in [
+        (rest, "more"),
+        (hidden.copied().collect::<Vec<_>>(), "not asked for"),
+    ] {
         if !files.is_empty() {
-            let (streams, sum) = in_all(files);
-            rows.push(row(
-                format!("{} {what}", files.len()),
-                streams,
-                String::new(),
-                &sum,
-            ));
+            rows.push(FileRow::of_all(&files, format!("{} {what}", files.len())));
         }
     }
     if rows.len() > 1 {
-        let (streams, sum) = in_all(&explained.files.iter().collect::<Vec<_>>());
-        rows.push(row("all".to_string(), streams, String::new(), &sum));
+        rows.push(FileRow::of_all(&all, "all".to_string()));
     }
-    let mut lines = grid(&header, &[0, 4], rows);
-    lines.push(LEGEND.to_string());
-    lines.extend(wrap(&explained.total.decisions.words(), width::columns()));
-    lines
+    Table::new("", columns, &rows)
 }
 
 /// What the columns are.
@@ -249,13 +232,6 @@ impl File {
 }
 
 fn streams(file: &File) -> Vec<String> {
-    let plural = |n: u64, one: &str| {
-        if n == 1 {
-            format!("1 {one}")
-        } else {
-            format!("{} {one}s", count(n))
-        }
-    };
     let mut facts = vec![
         place(file.size_bytes),
         plural(file.opens, "open description"),
@@ -345,33 +321,22 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
         format!("stall {}{TIE}s", seconds(share.stall_ns))
     };
     format!(
-        "{}{step}{open} from {}: {} {}, {}, {met}{ahead}, {stall}: {}: {}",
+        "{}{step}{open} from {}: {}, {}, {met}{ahead}, {stall}: {}: {}",
         s.shape,
         place(s.from),
-        count(share.demand_reads),
-        if share.demand_reads == 1 {
-            "read"
-        } else {
-            "reads"
-        },
+        plural(share.demand_reads, "read"),
         amount(share.demand_bytes),
         if s.because.on { "on" } else { "off" },
         s.because.words
     )
 }
 
-fn recorded(explained: &Explained) -> Vec<String> {
-    let Some(recorded) = &explained.recorded else {
-        return Vec::new();
-    };
-    let part = or_dash(
-        foreread_sim::stats::ratio(recorded.wanted_bytes as f64, recorded.ra_bytes as f64),
-        percent,
-    );
+fn in_words(recorded: &Recorded) -> String {
+    let part = number::share(Some(recorded.wanted_bytes), Some(recorded.ra_bytes));
     let most = recorded.files.first().map_or_else(String::new, |f| {
         format!(", most of it ({}) in {}", amount(f.ra_bytes), tail(&f.name))
     });
-    let text = format!(
+    format!(
         "The recorded system itself read ahead {}, {}{most}; {part} % of these bytes are among the reads of the \
          trace.",
         if recorded.ra_ops == 1 {
@@ -380,74 +345,54 @@ fn recorded(explained: &Explained) -> Vec<String> {
             format!("{} times", count(recorded.ra_ops))
         },
         amount(recorded.ra_bytes)
-    );
-    let mut lines = wrap(&text, width::columns());
-    lines.push(String::new());
-    lines
+    )
 }
 
-/// The column of [`others`] with the interval of the ratio.
-const INTERVAL: usize = 3;
+type OtherColumn<'a> = Column<'a, Other>;
 
-fn others(explained: &Explained, details: bool) -> Vec<String> {
+fn others(explained: &Explained, details: bool) -> Vec<Block> {
     let by = if explained.mode.as_deref().and_then(Mode::of_json) == Some(Mode::Open) {
         "wait\ns"
     } else {
         "time\ns"
     };
-    let mut header = vec![
-        "\n  policy",
-        by,
-        "to\nthis",
-        "\n95 %",
-        "stall\ns",
-        "read\nMB",
-        "RA\nMB",
-        "un-\nused",
-    ];
-    let rows = explained.others.iter().map(|o| {
-        let mark = if o.explained { "* " } else { "  " };
+    let span = |s| number::span_s(s, None);
+    let interval = |o: &Other| {
         let interval = o.ratio_ci95.filter(|_| !o.explained);
-        let mut cells = vec![
-            format!("{mark}{}", o.policy),
-            or_dash(o.time_s, |s| number::span_s(s, None)),
-            or_dash(o.ratio, number::times),
-            interval.map_or_else(String::new, |[low, high]| {
-                format!("{}-{}", three(low), three(high))
-            }),
-            or_dash(o.stall_s, |s| number::span_s(s, None)),
-            or_dash(o.source_bytes, mb),
-            or_dash(o.ra_bytes, mb),
-            or_dash(o.in_vain_bytes, mb),
-        ];
-        if !details {
-            cells.remove(INTERVAL);
-        }
-        cells
-    });
-    let mut lines = vec![format!(
+        interval.map_or_else(String::new, |[low, high]| {
+            format!("{}-{}", three(low), three(high))
+        })
+    };
+    let columns = vec![
+        OtherColumn::new("\n  policy", |o| o.policy.clone()).left(),
+        OtherColumn::new(by, move |o| or_dash(o.time_s, span)),
+        OtherColumn::new("to\nthis", |o| or_dash(o.ratio, number::times)),
+        OtherColumn::new("\n95 %", interval).on(details, true),
+        OtherColumn::new("stall\ns", move |o| or_dash(o.stall_s, span)),
+        OtherColumn::new("read\nMB", |o| or_dash(o.source_bytes, mb)),
+        OtherColumn::new("RA\nMB", |o| or_dash(o.ra_bytes, mb)),
+        OtherColumn::new("un-\nused", |o| or_dash(o.in_vain_bytes, mb)),
+    ];
+    let mut table = Table::new("", columns, &explained.others);
+    let mark = |o: &Other| if o.explained { '*' } else { ' ' };
+    table.marks = explained.others.iter().map(mark).collect();
+    let head = format!(
         "The same reads under other policies ({} runs of each, * is this one):",
         explained.other_runs
-    )];
-    let rows: Vec<Vec<String>> = rows.collect();
-    if !details {
-        header.remove(INTERVAL);
-    }
-    lines.extend(grid(&header, &[0], rows));
+    );
+    let mut blocks = vec![Block::Lines(vec![head]), Block::Table(table)];
     if details && explained.others.iter().any(|o| o.differs.is_some()) {
-        let text = format!(
+        blocks.push(Block::Text(format!(
             "Statistics: paired t tests of the runs, Holm's correction over all pairs of rows, alpha {ALPHA}. 95 %: \
              interval of the ratio, by bootstrap over the pairs of runs."
-        );
-        lines.extend(wrap(&text, width::columns()));
+        )));
     }
     if explained.others.iter().any(|o| o.kind == RowKind::Kernel) {
-        lines.push(
-            "kernel: through the page cache, at the device's read_ahead_kb; it has no counters."
-                .to_string(),
-        );
+        let kernel =
+            "kernel: through the page cache, at the device's read_ahead_kb; it has no counters.";
+        blocks.push(Block::Lines(vec![kernel.to_string()]));
     }
-    lines
+    blocks
 }
 
 #[cfg(test)]

@@ -2,16 +2,18 @@
 //!
 //! Measured points have markers and intervals; the model's line is dashed and has neither.
 
-use super::{Pattern, Point, Probe, Spread, Tried};
+use super::{Pattern, Point, Probe, Spread, Tried, table as text};
+use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
-use foreread_report::number::{self, or_dash};
+use foreread_report::number::{self, or_dash, three};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
-use foreread_report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about};
+use foreread_report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about, fact};
 
-/// The page of a probe.
+type PointColumn<'a> = Column<'a, Point>;
+type TriedColumn<'a> = Column<'a, Tried>;
+
 #[must_use]
 pub fn page(of: &Probe) -> String {
-    let fact = |name: &str, value: String| (name.to_string(), value);
     let mut facts = vec![
         fact("foreread", of.foreread.clone()),
         fact("read", of.source_about.clone()),
@@ -32,10 +34,13 @@ pub fn page(of: &Probe) -> String {
         title: format!("Probe of {}", of.source),
         lead: (WHAT_TO_DO, of.advice.findings.clone()),
         facts,
-        sections: vec![settings(of), measured(of), fit(of)],
-        json: String::new(),
+        sections: vec![
+            block::section("What to set", text::pastes(of)),
+            measured(of),
+            fit(of),
+        ],
     };
-    page.with_values(json::pretty(of)).to_html()
+    page.to_html(&json::pretty(of))
 }
 
 fn measured(of: &Probe) -> Section {
@@ -45,7 +50,7 @@ fn measured(of: &Probe) -> Section {
         title: "What was measured".to_string(),
         notes: of.notes.clone(),
         figures,
-        grids: vec![bests(of), points(of)],
+        grids: vec![bests(of), points(of).grid()],
         ..Section::default()
     }
 }
@@ -75,40 +80,39 @@ fn lines<'a>(
     x: fn(&Point) -> f64,
     plateau: Option<f64>,
 ) -> Vec<Curve> {
-    let sorted = |mut points: Vec<CurvePoint>| {
-        points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        points
-    };
-    let measured = sorted(
-        points
-            .clone()
-            .map(|p| at(x(p), p.throughput_mb_s))
-            .collect(),
-    );
+    let measured = points.clone().map(|p| at(x(p), p.throughput_mb_s));
     let model = points.filter_map(|p| {
-        p.model_mb_s.map(|y| CurvePoint {
+        let y = p.model_mb_s?;
+        Some(CurvePoint {
             x: x(p),
             y,
             interval: [y, y],
             marked: false,
         })
     });
-    let model = Curve {
-        name: format!("{name}, model"),
-        points: sorted(model.collect()),
-        twin: true,
-        plateau: None,
-    };
     let line = Curve {
-        name: name.to_string(),
-        points: measured,
-        twin: false,
         plateau,
+        ..curve(name.to_string(), measured)
+    };
+    let model = Curve {
+        twin: true,
+        ..curve(format!("{name}, model"), model)
     };
     [line, model]
         .into_iter()
         .filter(|l| !l.points.is_empty())
         .collect()
+}
+
+/// A line from the lowest `x` to the highest.
+fn curve(name: String, points: impl Iterator<Item = CurvePoint>) -> Curve {
+    let mut points: Vec<CurvePoint> = points.collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    Curve {
+        name,
+        points,
+        ..Curve::default()
+    }
 }
 
 fn ticks<'a>(points: impl Iterator<Item = &'a Point>, x: fn(&Point) -> u64) -> Vec<(f64, String)> {
@@ -173,16 +177,9 @@ fn by_size(of: &Probe) -> Figure {
 fn by_latency(of: &Probe) -> Figure {
     let single = || of.points.iter().filter(|p| p.depth == 1);
     let line = |pattern: Pattern| {
-        let points = single()
-            .filter(|p| p.pattern == pattern)
-            .map(|p| at(p.request_bytes as f64, p.latency_us));
-        let mut points: Vec<CurvePoint> = points.collect();
-        points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        Curve {
-            name: name(pattern).to_string(),
-            points,
-            ..Curve::default()
-        }
+        let points = single().filter(|p| p.pattern == pattern);
+        let points = points.map(|p| at(p.request_bytes as f64, p.latency_us));
+        curve(name(pattern).to_string(), points)
     };
     let lines = PATTERNS
         .map(line)
@@ -245,44 +242,30 @@ fn by_depth(of: &Probe) -> Option<Figure> {
     (!deep.is_empty()).then(figure)
 }
 
-fn points(of: &Probe) -> Grid {
-    let heads = [
-        "order",
-        "request",
-        "depth",
-        "MB/s",
-        "from",
-        "to",
-        "model MB/s",
-        "error %",
-        "median us",
-        "p99 us",
-        "reads",
+fn points(of: &Probe) -> Table {
+    let rate = |p: &Point| p.throughput_mb_s;
+    let columns = vec![
+        PointColumn::new("order", |p| name(p.pattern).to_string()),
+        PointColumn::new("request", |p| number::size(p.request_bytes)),
+        PointColumn::new("depth", |p| p.depth.to_string()),
+        PointColumn::new("MB/s", move |p| three(rate(p).median)),
+        PointColumn::new("from", move |p| three(rate(p).low)),
+        PointColumn::new("to", move |p| three(rate(p).high)),
+        PointColumn::new("model MB/s", |p| or_dash(p.model_mb_s, three)),
+        PointColumn::new("error %", |p| {
+            or_dash(p.error, |e| format!("{:+.1}", e * 100.0))
+        }),
+        PointColumn::new("median us", |p| three(p.latency_us.median)),
+        PointColumn::new("p99 us", |p| or_dash(p.latency_p99_us, three)),
+        PointColumn::new("reads", |p| p.reads.to_string()),
     ];
-    let line = |p: &Point| {
-        let Spread { median, low, high } = p.throughput_mb_s;
-        vec![
-            name(p.pattern).to_string(),
-            number::size(p.request_bytes),
-            p.depth.to_string(),
-            number::three(median),
-            number::three(low),
-            number::three(high),
-            or_dash(p.model_mb_s, number::three),
-            or_dash(p.error, |e| format!("{:+.1}", e * 100.0)),
-            number::three(p.latency_us.median),
-            or_dash(p.latency_p99_us, number::three),
-            p.reads.to_string(),
-        ]
-    };
     let caption = format!(
         "Every point ({}): medians of the rounds, and their quartiles",
         of.points.len()
     );
-    Grid {
-        folded: true,
-        ..Grid::new(caption, heads).with(of.points.iter().map(line))
-    }
+    let mut table = Table::new(caption, columns, &of.points);
+    table.folded = true;
+    table
 }
 
 fn bests(of: &Probe) -> Grid {
@@ -304,64 +287,24 @@ fn bests(of: &Probe) -> Grid {
     Grid::new("Summary", ["", "value"]).with(rows)
 }
 
-fn settings(of: &Probe) -> Section {
-    let copies = of
-        .advice
-        .settings
-        .iter()
-        .map(|s| [s.place.clone(), s.text.clone(), s.why.clone()])
-        .collect();
-    Section {
-        title: "What to set".to_string(),
-        copies,
-        ..Section::default()
-    }
-}
-
 fn fit(of: &Probe) -> Section {
     let percent = |e: f64| format!("{:.1}", e * 100.0);
-    let line = |t: &Tried| {
-        vec![
-            t.form.clone(),
-            t.parameters.to_string(),
-            percent(t.median_error),
-            percent(t.worst_error),
-            or_dash(t.left_out_error, percent),
-            (if t.chosen { "chosen" } else { "" }).to_string(),
-        ]
-    };
-    let heads = [
-        "form",
-        "figures fitted",
-        "median error %",
-        "worst error %",
-        "error % when left out",
-        "",
+    let columns = vec![
+        TriedColumn::new("form", |t| t.form.clone()),
+        TriedColumn::new("figures fitted", |t| t.parameters.to_string()),
+        TriedColumn::new("median error %", move |t| percent(t.median_error)),
+        TriedColumn::new("worst error %", move |t| percent(t.worst_error)),
+        TriedColumn::new("error % when left out", move |t| {
+            or_dash(t.left_out_error, percent)
+        }),
+        TriedColumn::new("", |t| (if t.chosen { "chosen" } else { "" }).to_string()),
     ];
-    let mut grid =
-        Grid::new("Every form that was tried", heads).with(of.fit.tried.iter().map(line));
-    grid.strong = (0..of.fit.tried.len())
-        .filter(|i| of.fit.tried[*i].chosen)
-        .collect();
-    let mut text = vec![format!(
-        "{}: {}. {}",
-        of.fit.kind, of.fit.figures, of.fit.reason
-    )];
-    if !of.fit.holds {
-        let error = percent(of.fit.median_error);
-        text.insert(
-            0,
-            format!(
-                "Low confidence: the storage behaved irregularly (typical error {error} %). Repeat when it is idle."
-            ),
-        );
-    }
-    Section {
-        title: "The model".to_string(),
-        text,
-        grids: vec![grid],
-        ..Section::default()
-    }
+    let tried = &of.fit.tried;
+    let mut table = Table::new("Every form that was tried", columns, tried);
+    table.strong = (0..tried.len()).filter(|i| tried[*i].chosen).collect();
+    let mut blocks = text::model(of);
+    blocks.push(Block::Table(table));
+    block::section("The model", blocks)
 }
 
 /// A size as drives are sold: a power of two where it is one, else GB of 10^9 bytes.

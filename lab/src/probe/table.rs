@@ -8,41 +8,43 @@
 //! Never: asks whether there is a terminal.
 
 use super::{Pattern, Point, Probe, Setting};
-use foreread_report::number::{or_dash, size, three, wrap};
+use foreread_report::block::{self, Block};
+use foreread_report::number::{or_dash, size, three};
 use foreread_report::table::TextTable;
 use foreread_report::width;
 
 /// Widest line, in characters.
 const MAX_WIDTH: usize = 80;
 
-fn columns() -> usize {
-    width::columns().min(MAX_WIDTH)
-}
-
 /// The probe as text; ends with a newline.
 #[must_use]
 pub fn render(probe: &Probe) -> String {
-    let mut lines = wrap(&title(probe), columns());
-    lines.push(String::new());
-    for finding in &probe.advice.findings {
-        lines.extend(wrap(&format!("- {finding}."), columns()));
-    }
-    lines.extend(probe.advice.settings.iter().flat_map(paste));
-    lines.push(String::new());
-    lines.push("One read at a time, MB/s (quartiles) and the model's error:".to_string());
-    lines.extend(shallow(probe));
+    let mut blocks = vec![Block::Screen(title(probe)), Block::Gap];
+    let findings = probe.advice.findings.iter();
+    blocks.extend(findings.map(|finding| Block::Screen(format!("- {finding}."))));
+    blocks.extend(pastes(probe));
+    let one = "One read at a time, MB/s (quartiles) and the model's error:";
+    blocks.extend([Block::Gap, Block::Lines(vec![one.to_string()])]);
+    blocks.push(Block::Lines(shallow(probe)));
     if probe.points.iter().any(|p| p.depth > 1) {
-        lines.push(String::new());
-        lines.push("Several at once, MB/s and the model's error:".to_string());
-        lines.extend(deep(probe));
+        let several = "Several at once, MB/s and the model's error:";
+        blocks.extend([Block::Gap, Block::Lines(vec![several.to_string()])]);
+        blocks.push(Block::Lines(deep(probe)));
     }
-    lines.push(String::new());
-    lines.extend(model(probe));
-    lines.extend(confidence(probe));
-    for note in &probe.notes {
-        lines.extend(wrap(&format!("Note: {note}."), columns()));
-    }
-    lines.join("\n") + "\n"
+    blocks.push(Block::Gap);
+    blocks.extend(model(probe));
+    blocks.extend(probe.notes.iter().cloned().map(Block::Note));
+    block::text(blocks, width::columns().min(MAX_WIDTH), false)
+}
+
+/// What to set, to be pasted as it is.
+pub(super) fn pastes(probe: &Probe) -> impl Iterator<Item = Block> {
+    let paste = |s: &Setting| Block::Paste {
+        place: s.place.clone(),
+        text: s.text.clone(),
+        why: s.why.clone(),
+    };
+    probe.advice.settings.iter().map(paste)
 }
 
 fn title(probe: &Probe) -> String {
@@ -161,45 +163,26 @@ fn deep(probe: &Probe) -> Vec<String> {
     grid(rows)
 }
 
-fn model(probe: &Probe) -> Vec<String> {
+/// The model, how far it is off, and what one that misses too many points is worth.
+pub(super) fn model(probe: &Probe) -> Vec<Block> {
     let fit = &probe.fit;
     let holds = if fit.holds { "" } else { " (low confidence)" };
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
-    let mut lines = wrap(
-        &format!("Model{holds}: {}: {}.", fit.kind, fit.figures),
-        columns(),
-    );
-    let errors = format!(
-        "Model error: {} in the median, {} at worst; {}. A cache hit costs the host {} ns for each KiB.",
-        percent(fit.median_error),
-        percent(fit.worst_error),
-        fit.reason,
-        three(probe.host_ns_per_kib.median)
-    );
-    lines.extend(wrap(&errors, columns()));
-    lines
-}
-
-/// What a model that misses too many points is worth.
-fn confidence(probe: &Probe) -> Vec<String> {
-    let fit = &probe.fit;
-    if fit.holds {
-        return Vec::new();
+    let mut text = vec![
+        format!("Model{holds}: {}: {}.", fit.kind, fit.figures),
+        format!(
+            "Model error: {} in the median, {} at worst; {}. A cache hit costs the host {} ns for each KiB.",
+            percent(fit.median_error),
+            percent(fit.worst_error),
+            fit.reason,
+            three(probe.host_ns_per_kib.median)
+        ),
+    ];
+    if !fit.holds {
+        text.push(format!(
+            "Low confidence: the storage behaved irregularly (typical error {:.0} %). Repeat when it is idle.",
+            fit.median_error * 100.0
+        ));
     }
-    let text = format!(
-        "Low confidence: the storage behaved irregularly (typical error {:.0} %). Repeat when it is idle.",
-        fit.median_error * 100.0
-    );
-    wrap(&text, columns())
-}
-
-fn paste(setting: &Setting) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    lines.extend(wrap(
-        &format!("{}: {}", setting.place, setting.why),
-        columns(),
-    ));
-    // Not wrapped: it is to be pasted as it is.
-    lines.extend(setting.text.lines().map(|l| format!("    {l}")));
-    lines
+    text.into_iter().map(Block::Text).collect()
 }

@@ -16,7 +16,6 @@ pub const SCHEMA: &str = "foreread.compare/1";
 /// One table: one workload on one source under several policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread that measured.
     pub foreread: String,
@@ -71,12 +70,9 @@ fn by_time() -> String {
     "time_s".to_string()
 }
 
-/// Two rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// One policy.
     pub a: String,
-    /// The other.
     pub b: String,
     /// Mean time of `b` / mean time of `a`.
     pub ratio: Option<f64>,
@@ -203,6 +199,13 @@ pub struct Row {
 }
 
 impl Report {
+    /// Pairs of rows that were tested.
+    #[must_use]
+    pub fn tests(&self) -> usize {
+        let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
+        tested.count()
+    }
+
     /// The row of no readahead, that the others are measured against.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {

@@ -7,10 +7,13 @@
 mod verdict;
 
 use super::row::{Report, Row};
+use super::table;
+use foreread_report::block::{self, Block};
 use foreread_report::chart::{self, Chart, Panel, Point};
 use foreread_report::json;
 use foreread_report::number::{self, or_dash};
 use foreread_report::width;
+use foreread_sim::stats::ALPHA;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -19,7 +22,6 @@ pub const SCHEMA: &str = "foreread.vary/1";
 /// One workload on one source under several policies, at several values of one parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// [`SCHEMA`].
     pub schema: String,
     /// The workload, as it was asked for, without the parameter that varies.
     pub workload: String,
@@ -63,7 +65,16 @@ impl Varied {
         }
     }
 
-    fn labels(&self) -> Vec<String> {
+    /// The values, if all are numbers.
+    pub(super) fn numbers(&self) -> Option<Vec<f64>> {
+        let number = |value: &Value| match value {
+            Value::Number(number) => Some(*number as f64),
+            Value::Word(_) => None,
+        };
+        self.values.iter().map(number).collect()
+    }
+
+    pub(super) fn labels(&self) -> Vec<String> {
         self.values.iter().map(|v| self.label(v)).collect()
     }
 }
@@ -79,47 +90,32 @@ impl Series {
     /// the notes; with `details` how the marks were found. Ends with a newline.
     #[must_use]
     pub fn render(&self, details: bool) -> String {
-        let mut lines = number::wrap(&self.verdict(), width::columns());
-        lines.push(String::new());
-        lines.extend(number::wrap(
-            &format!("{}: {}", self.title(), self.how()),
-            width::columns(),
-        ));
-        lines.push(String::new());
-        lines.extend(self.block(&["s", "ratio", "MB/s"], times));
-        lines.extend(self.block(&["read MB", "read ampl."], |_, row| {
-            let mb = |bytes: u64| number::three(bytes as f64 / number::MB);
+        let source = |_: &Report, row: &Row| {
             vec![
-                or_dash(row.source_bytes, mb),
+                number::mb(row.source_bytes),
                 or_dash(row.overfetch, number::three),
             ]
-        }));
-        lines.extend(number::wrap(self.legend(), width::columns()));
-        lines
-            .push("s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.".into());
-        lines.push("read ampl.: read amplification, bytes read / distinct bytes asked for.".into());
-        lines.extend(
-            self.notes()
-                .iter()
-                .flat_map(|note| number::wrap(&format!("Note: {note}."), width::columns())),
-        );
-        let statistics = self.statistics().filter(|_| details);
-        lines.extend(
-            statistics
-                .iter()
-                .flat_map(|line| number::wrap(line, width::columns())),
-        );
-        lines.join("\n") + "\n"
+        };
+        let mut blocks = vec![
+            Block::Screen(self.verdict()),
+            Block::Gap,
+            Block::Screen(format!("{}: {}", self.title(), self.how())),
+            Block::Gap,
+            Block::Lines(self.block(&["s", "ratio", "MB/s"], times)),
+            Block::Lines(self.block(&["read MB", "read ampl."], source)),
+            Block::Screen(self.legend().to_string()),
+            Block::Lines(LEGEND.map(ToString::to_string).into()),
+        ];
+        blocks.extend(self.notes().into_iter().map(Block::Note));
+        let alpha = self.reports.first().map_or(ALPHA, |report| report.alpha);
+        let statistics = table::statistics(self.tests(), " in a row", alpha);
+        blocks.extend(statistics.filter(|_| details));
+        block::text(blocks, width::columns(), false)
     }
 
     /// The series as a picture.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        let number = |value: &Value| match value {
-            Value::Number(number) => Some(*number as f64),
-            Value::Word(_) => None,
-        };
-        let numbers: Option<Vec<f64>> = self.vary.values.iter().map(number).collect();
         let points = |of: &dyn Fn(&Row) -> Option<Point>| -> Vec<Vec<Option<Point>>> {
             (0..self.policies.len())
                 .map(|i| {
@@ -142,7 +138,10 @@ impl Series {
             note: self.how() + bars,
             x_title: format!("{}: {}{unit}", self.vary.key, self.vary.about),
             // Words stand in the order they were asked for, at equal distances.
-            x: numbers.unwrap_or_else(|| (0..self.vary.values.len()).map(|i| i as f64).collect()),
+            x: self
+                .vary
+                .numbers()
+                .unwrap_or_else(|| (0..self.vary.values.len()).map(|i| i as f64).collect()),
             x_labels: self.vary.labels(),
             lines: self.policies.clone(),
             panels: vec![
@@ -173,10 +172,7 @@ impl Series {
                 .then_some(first)
                 .filter(|text| !text.is_empty())
         };
-        let runs = |r: &Report| match r.runs {
-            1 => "1 run at each value".to_string(),
-            n => format!("{n} runs at each value"),
-        };
+        let runs = |r: &Report| format!("{} at each value", number::plural(r.runs.into(), "run"));
         let parts = [
             same(&|r| r.source_about.clone()),
             same(&runs),
@@ -189,8 +185,7 @@ impl Series {
 
     /// The most pairs that were tested in a row.
     fn tests(&self) -> usize {
-        let tests = |r: &Report| r.comparisons.iter().filter(|c| c.p_value.is_some()).count();
-        self.reports.iter().map(tests).max().unwrap_or(0)
+        self.reports.iter().map(Report::tests).max().unwrap_or(0)
     }
 
     fn legend(&self) -> &'static str {
@@ -198,20 +193,6 @@ impl Series {
             0 => "Nothing is marked: no test was possible.",
             _ => "In each row: * fastest, = tied for fastest (differences within noise).",
         }
-    }
-
-    /// How the marks were found, for the readers that check it.
-    fn statistics(&self) -> Option<String> {
-        let (most, report) = (self.tests(), self.reports.first()?);
-        let pairs = if most == 1 {
-            "1 pair".to_string()
-        } else {
-            format!("{most} pairs")
-        };
-        (most > 0).then(|| {
-            let alpha = report.alpha;
-            format!("Statistics: paired t tests of the runs, Holm's correction over {pairs} in a row, alpha {alpha}.")
-        })
     }
 
     /// What holds at every value, then what holds at some, with the value.
@@ -276,11 +257,9 @@ impl Series {
 
 /// Time, ratio to none and throughput, behind the mark of the fastest.
 fn times(report: &Report, row: &Row) -> Vec<String> {
-    let mark = match (report.best.contains(&row.policy), report.best.len()) {
-        _ if report.rows.len() < 2 => "",
-        (true, 1) => "* ",
-        (true, _) => "= ",
-        (false, _) => "",
+    let mark = match table::mark(report, row) {
+        ' ' => String::new(),
+        mark => format!("{mark} "),
     };
     vec![
         format!(
@@ -310,7 +289,7 @@ pub(super) fn throughput(row: &Row) -> Option<Point> {
 }
 
 /// Bytes from the source: a mean that is reported without an interval.
-fn source(row: &Row) -> Option<Point> {
+pub(super) fn source(row: &Row) -> Option<Point> {
     let value = row.source_bytes? as f64 / number::MB;
     Some(Point {
         value,
@@ -348,6 +327,12 @@ fn column(name: &str, heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
         .map(|line| format!("{line:>widest$}"))
         .collect()
 }
+
+/// What the columns are.
+const LEGEND: [&str; 2] = [
+    "s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.",
+    "read ampl.: read amplification, bytes read / distinct bytes asked for.",
+];
 
 /// Most notes on single values; more is not read.
 const MAX_NOTES: usize = 4;

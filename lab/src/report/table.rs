@@ -1,19 +1,12 @@
-//! A report as a table for the terminal, at most as wide as [`width::columns`].
+//! A report as blocks: its table, the legend, the limits and the notes, for the terminal and for the page.
 //!
-//! Where there is no room for all columns those that matter least are left out, and a line names them.
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
 use super::row::{Report, Row, Time};
-use foreread_report::number::{self, TIE, or_dash};
-use foreread_report::table::TextTable;
+use super::series::throughput;
+use foreread_report::block::{self, Block, Column, Table};
+use foreread_report::number::{self, TIE, count, latency_us, mb, or_dash, share, three};
 use foreread_report::width;
-use foreread_sim::stats::ratio;
-
-/// Width that a policy with its parameters always has before it is broken into lines: what is left of 100 columns when
-/// all others are full. It gets more where they are not.
-const POLICY_WIDTH: usize = 16;
-/// Columns in the order in which they are left out where there is no room.
-const LEFT_OUT_FIRST: [usize; 11] = [4, 6, 5, 9, 11, 7, 10, 12, 8, 3, 2];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
@@ -23,25 +16,6 @@ pub struct Style {
     pub details: bool,
 }
 
-const HEADER: [&str; 13] = [
-    "\n  policy",
-    "time\ns ±95%",
-    "vs\nnone",
-    "\nMB/s",
-    "RA\nops",
-    "RA\nMB",
-    "read\nops",
-    "read\nMB",
-    "hit\n%",
-    "late\n%",
-    "un-\nused",
-    "read\nampl.",
-    "\np99",
-];
-
-/// Which column gives way to money where there are prices: throughput, which is the size over the time. JSON has both.
-const MONEY_AT: usize = 3;
-
 /// The report as text: a title, the table, the legend, the limits, the notes, with details the tests. Ends with a newline.
 #[must_use]
 pub fn render(report: &Report, style: Style) -> String {
@@ -49,34 +23,18 @@ pub fn render(report: &Report, style: Style) -> String {
 }
 
 fn render_in(report: &Report, style: Style, width: usize) -> String {
-    let mut lines = number::wrap(&title(report), width);
-    lines.push(String::new());
-    let (grid, left_out) = grid(report, style, width);
-    lines.extend(grid);
-    lines.push(String::new());
-    lines.extend(
-        legend(report)
-            .iter()
-            .flat_map(|line| number::wrap(line, width)),
-    );
-    lines.extend(
-        limits(report)
-            .iter()
-            .flat_map(|line| number::wrap(line, width)),
-    );
-    if !left_out.is_empty() {
-        let text = format!(
-            "No room for: {}. A wider terminal or --json shows them.",
-            left_out.join(", ")
-        );
-        lines.extend(number::wrap(&text, width));
-    }
-    for note in &report.notes {
-        lines.extend(number::wrap(&format!("Note: {note}."), width));
-    }
-    let statistics = statistics(report).filter(|_| style.details);
-    lines.extend(statistics.iter().flat_map(|line| number::wrap(line, width)));
-    lines.join("\n") + "\n"
+    block::text(blocks(report, style.details), width, style.bold)
+}
+
+pub(crate) fn blocks(report: &Report, details: bool) -> Vec<Block> {
+    let table = Block::Table(rows(report));
+    let mut blocks = vec![Block::Screen(title(report)), Block::Gap, table, Block::Gap];
+    blocks.extend(legend(report).map(Block::Screen));
+    blocks.extend(limits(report).into_iter().map(Block::Text));
+    blocks.push(Block::NoRoom);
+    blocks.extend(report.notes.iter().cloned().map(Block::Note));
+    blocks.extend(statistics(report.tests(), "", report.alpha).filter(|_| details));
+    blocks
 }
 
 fn title(report: &Report) -> String {
@@ -85,11 +43,7 @@ fn title(report: &Report) -> String {
     } else {
         format!(" ({})", report.source_about)
     };
-    let runs = if report.runs == 1 {
-        "1 run".to_string()
-    } else {
-        format!("{} runs", report.runs)
-    };
+    let runs = number::plural(report.runs.into(), "run");
     let (cache, page) = (
         number::size(report.cache_bytes),
         number::size(report.page_bytes),
@@ -100,114 +54,73 @@ fn title(report: &Report) -> String {
     )
 }
 
-/// The table, with as much room for the policies as the other columns leave; and the columns that found none.
-fn grid(report: &Report, style: Style, width: usize) -> (Vec<String>, Vec<String>) {
-    let mut columns: Vec<usize> = (0..HEADER.len()).collect();
-    let widest = |columns: &[usize]| {
-        let narrow = grid_of(report, Style::default(), POLICY_WIDTH, columns);
-        narrow.iter().map(|l| l.chars().count()).max().unwrap_or(0)
+pub(super) type RowColumn<'a> = Column<'a, Row>;
+
+/// Where there are prices they take the place of the throughput, which is the size over the time.
+pub(super) fn columns(report: &Report) -> Vec<RowColumn<'_>> {
+    let (money, waits) = (report.price.is_some(), by_latency(report));
+    let (judged, unit) = if waits {
+        ("wait\nms ±95%", 1e3)
+    } else {
+        ("time\ns ±95%", 1.0)
     };
-    let mut left_out = Vec::new();
-    for out in LEFT_OUT_FIRST {
-        if widest(&columns) <= width {
-            break;
-        }
-        columns.retain(|column| *column != out);
-        left_out.push(
-            header(report)[out]
-                .trim()
-                .replace("un-\n", "un")
-                .replace('\n', " "),
-        );
+    let span = |time: &Time, unit: f64| {
+        let half = (time.runs.len() > 1).then(|| (time.ci95[1] - time.ci95[0]) / 2.0);
+        number::span_s(time.mean * unit, half.map(|half| half * unit))
+    };
+    let rate = move |row: &Row| {
+        let point = throughput(row).filter(|_| report.runs > 1)?;
+        Some(point.interval.map(finite).join(" to "))
+    };
+    let mut columns = vec![
+        RowColumn::new("\n  policy", |row| row.policy.clone()).left(),
+        RowColumn::new(judged, move |row| or_dash(row.judged(), |t| span(t, unit))),
+        RowColumn::new("time s ±95%", move |row| {
+            or_dash(row.time_s.as_ref(), |t| span(t, 1.0))
+        })
+        .on(false, waits),
+        RowColumn::new("vs\nnone", |row| or_dash(row.ratio_to_none, number::times)).rank(11),
+        RowColumn::new("\nMB/s", |row| or_dash(row.throughput_mb_s, three))
+            .on(!money, true)
+            .rank(10),
+        RowColumn::new("MB/s 95 %", move |row| or_dash(rate(row), |text| text)).on(false, true),
+        RowColumn::new("RA\nops", |row| or_dash(row.ra_ops, count)).rank(1),
+        RowColumn::new("RA\nMB", |row| mb(row.ra_bytes)).rank(3),
+        RowColumn::new("read\nops", |row| or_dash(row.source_reads, count)).rank(2),
+        RowColumn::new("read\nMB", |row| mb(row.source_bytes)).rank(6),
+        RowColumn::new("hit\n%", |row| share(row.hits, row.demand_reads)).rank(9),
+        RowColumn::new("late\n%", |row| share(row.late_hits, row.demand_reads)).rank(4),
+        RowColumn::new("miss\n%", |row| share(row.misses, row.demand_reads)).on(false, true),
+        RowColumn::new("un-\nused", |row| share(row.unused_bytes, row.ra_bytes))
+            .page("unused %")
+            .rank(7),
+        RowColumn::new("read\nampl.", |row| or_dash(row.overfetch, three))
+            .page("read amplification")
+            .rank(5),
+        RowColumn::new("p50", |row| or_dash(row.p50_us, latency_us)).on(false, true),
+        RowColumn::new("\np99", |row| or_dash(row.p99_us, latency_us)).rank(8),
+    ];
+    if money {
+        let usd = RowColumn::new("USD\na run", |row| or_dash(row.usd, number::money));
+        columns.insert(5, usd.rank(10));
     }
-    // The column of the policies may be narrower than it is allowed to be, so the room is tried, not reckoned.
-    let fits = |policy: &usize| {
-        let lines = grid_of(report, Style::default(), *policy, &columns);
-        lines.iter().all(|line| line.chars().count() <= width)
-    };
-    let room = width.saturating_sub(widest(&columns));
-    let policy = (POLICY_WIDTH..=POLICY_WIDTH + room)
-        .rev()
-        .find(fits)
-        .unwrap_or(POLICY_WIDTH);
-    (grid_of(report, style, policy, &columns), left_out)
+    columns
 }
 
-fn header(report: &Report) -> [&'static str; 13] {
-    let mut header = HEADER;
-    if by_latency(report) {
-        header[1] = "wait\nms ±95%";
-    }
-    if report.price.is_some() {
-        header[MONEY_AT] = "USD\na run";
-    }
-    header
+fn finite(rate: f64) -> String {
+    or_dash(Some(rate).filter(|rate| rate.is_finite()), three)
 }
 
-fn grid_of(report: &Report, style: Style, policy_width: usize, columns: &[usize]) -> Vec<String> {
-    let header = header(report);
-    let mut grid = TextTable::new([0]).head(columns.iter().map(|&column| header[column]));
-    // How many lines each row takes, to find the best one's again.
-    let mut heights = Vec::new();
-    for row in &report.rows {
-        let cells = cells(report, row, policy_width);
-        heights.push(cells[0].lines().count());
-        grid.add(columns.iter().map(|&column| &cells[column]));
-    }
-    let mut lines = grid.lines();
-    if let (true, Some(best)) = (style.bold, sole_best(report)) {
-        let before = 2 + heights[..best].iter().sum::<usize>();
-        for line in lines.iter_mut().skip(before).take(heights[best]) {
-            *line = format!("\x1b[1m{line}\x1b[0m");
-        }
-    }
-    lines
-}
-
-/// The row that a corrected test calls the fastest, if one is.
-fn sole_best(report: &Report) -> Option<usize> {
-    match &report.best[..] {
-        [one] if report.rows.len() > 1 => report.rows.iter().position(|r| r.policy == *one),
-        _ => None,
-    }
-}
-
-fn cells(report: &Report, row: &Row, policy_width: usize) -> Vec<String> {
-    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
-    let count = |n: Option<u64>| or_dash(n, number::count);
-    let part = |a: Option<u64>, b: Option<u64>| {
-        or_dash(
-            a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)),
-            number::percent,
-        )
-    };
-    let time = |t: &Time| {
-        let half = (t.runs.len() > 1).then(|| (t.ci95[1] - t.ci95[0]) / 2.0);
-        let unit = if by_latency(report) { 1e3 } else { 1.0 };
-        number::span_s(t.mean * unit, half.map(|half| half * unit))
-    };
-    vec![
-        policy_lines(mark(report, row), &row.policy, policy_width),
-        or_dash(row.judged(), time),
-        or_dash(row.ratio_to_none, number::times),
-        match report.price {
-            Some(_) => or_dash(row.usd, number::money),
-            None => or_dash(row.throughput_mb_s, number::three),
-        },
-        count(row.ra_ops),
-        mb(row.ra_bytes),
-        count(row.source_reads),
-        mb(row.source_bytes),
-        part(row.hits, row.demand_reads),
-        part(row.late_hits, row.demand_reads),
-        part(row.unused_bytes, row.ra_bytes),
-        or_dash(row.overfetch, number::three),
-        or_dash(row.p99_us, number::latency_us),
-    ]
+pub(super) fn rows(report: &Report) -> Table {
+    let caption = "Means of the runs. MB = 10^6 bytes; RA: readahead";
+    let mut table = Table::new(caption, columns(report), &report.rows);
+    table.marks = report.rows.iter().map(|row| mark(report, row)).collect();
+    table.strong = Vec::from_iter(table.marks.iter().position(|mark| *mark == '*'));
+    table
 }
 
 /// `*` for the fastest, `=` for those that share the first place, blank for the rest.
-fn mark(report: &Report, row: &Row) -> char {
+pub(super) fn mark(report: &Report, row: &Row) -> char {
     match (report.best.contains(&row.policy), report.best.len()) {
         _ if report.rows.len() < 2 => ' ',
         (true, 1) => '*',
@@ -216,27 +129,7 @@ fn mark(report: &Report, row: &Row) -> char {
     }
 }
 
-/// The name after its mark, broken behind `:` and `,` where it is too long.
-fn policy_lines(mark: char, policy: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for part in policy.split_inclusive([':', ',']) {
-        let line = lines.last_mut().expect("there is one from the start");
-        if !line.is_empty() && line.chars().count() + part.chars().count() > width {
-            lines.push(String::new());
-        }
-        let mut line = lines.last_mut().expect("there is one from the start");
-        for letter in part.chars() {
-            if line.chars().count() == width {
-                lines.push(String::new());
-                line = lines.last_mut().expect("just pushed");
-            }
-            line.push(letter);
-        }
-    }
-    format!("{mark} {}", lines.join("\n  "))
-}
-
-fn legend(report: &Report) -> Vec<String> {
+fn legend(report: &Report) -> [String; 3] {
     let marks = match report.best.len() {
         0 => "Nothing is marked: no test was possible".to_string(),
         1 => "* fastest".to_string(),
@@ -247,7 +140,7 @@ fn legend(report: &Report) -> Vec<String> {
     } else {
         "time"
     };
-    vec![
+    [
         format!("{marks}. MB = 10^6 bytes."),
         format!(
             "{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."
@@ -258,22 +151,12 @@ fn legend(report: &Report) -> Vec<String> {
 }
 
 /// How the marks were found, for the readers that check it.
-fn statistics(report: &Report) -> Option<String> {
-    let tests = report
-        .comparisons
-        .iter()
-        .filter(|c| c.p_value.is_some())
-        .count();
-    let pairs = if tests == 1 {
-        "1 pair".to_string()
-    } else {
-        format!("{tests} pairs")
-    };
+pub(super) fn statistics(tests: usize, among: &str, alpha: f64) -> Option<Block> {
+    let pairs = number::plural(tests as u64, "pair");
     (tests > 0).then(|| {
-        format!(
-            "Statistics: paired t tests of the runs, Holm's correction over {pairs}, alpha {}.",
-            report.alpha
-        )
+        Block::Screen(format!(
+            "Statistics: paired t tests of the runs, Holm's correction over {pairs}{among}, alpha {alpha}."
+        ))
     })
 }
 
@@ -283,7 +166,7 @@ fn by_latency(report: &Report) -> bool {
 }
 
 /// What no row can beat, how much of what can be gained each row gains, and what the money is.
-fn limits(report: &Report) -> Vec<String> {
+pub(super) fn limits(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(bound), Some(device), Some(readers)) = (
         report.bound_s,

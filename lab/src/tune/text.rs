@@ -5,8 +5,9 @@
 //! Never: a figure that is not in [`Tuned`].
 
 use super::{Chosen, Gain, MIN_GAIN, OnDisk, Tuned};
+use crate::report;
 use crate::report::table::Style;
-use crate::report::{self};
+use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use foreread_report::width;
 
@@ -185,11 +186,7 @@ fn why(chosen: &Chosen) -> String {
 }
 
 fn of_disk(one: &OnDisk) -> String {
-    let files = if one.files == 1 {
-        "1 file".to_string()
-    } else {
-        format!("{} files", number::count(one.files))
-    };
+    let files = number::plural(one.files, "file");
     let time = one
         .time_s
         .map_or_else(String::new, |time| format!(", {} s", span_s(time, None)));
@@ -199,21 +196,15 @@ fn of_disk(one: &OnDisk) -> String {
 /// All of it; ends with a newline.
 #[must_use]
 pub fn render(tuned: &Tuned, style: Style) -> String {
-    let mut lines = wrap(&tuned.verdict, width::columns());
+    let mut blocks = vec![Block::Screen(tuned.verdict.clone())];
     for setting in &tuned.settings {
-        lines.push(String::new());
-        lines.push(format!("{}:", setting.place));
-        setting
-            .text
-            .lines()
-            .for_each(|line| lines.push(format!("    {line}")));
-        lines.extend(
-            wrap(&setting.why, width::columns() - 2)
-                .iter()
-                .map(|line| format!("  {line}")),
-        );
+        let mut lines = vec![String::new(), format!("{}:", setting.place)];
+        lines.extend(setting.text.lines().map(|line| format!("    {line}")));
+        let why = wrap(&setting.why, width::columns() - 2);
+        lines.extend(why.iter().map(|line| format!("  {line}")));
+        blocks.push(Block::Lines(lines));
     }
-    lines.push(String::new());
+    blocks.push(Block::Gap);
     if let Some(probe) = &tuned.probe {
         let typical = number::percent(probe.fit.median_error);
         let worst = number::percent(probe.fit.worst_error);
@@ -224,20 +215,15 @@ pub fn render(tuned: &Tuned, style: Style) -> String {
                 "low confidence: it behaved irregularly (typical error {typical} %, worst {worst} %)"
             )
         };
-        let text = format!(
+        blocks.push(Block::Screen(format!(
             "Storage: {} ({}), {}; {error}.",
             probe.source, probe.source_about, probe.fit.figures
-        );
-        lines.extend(wrap(&text, width::columns()));
-        tuned
-            .chosen
-            .iter()
-            .for_each(|chosen| lines.extend(wrap(&why(chosen), width::columns())));
-        lines.push(String::new());
+        )));
+        blocks.extend(tuned.chosen.iter().map(|chosen| Block::Screen(why(chosen))));
+        blocks.push(Block::Gap);
     }
-    lines.push(report::render(&tuned.report, style).trim_end().to_string());
-    for note in tuned.probe.iter().flat_map(|probe| &probe.notes) {
-        lines.extend(wrap(&format!("Note: {note}."), width::columns()));
-    }
-    lines.join("\n") + "\n"
+    blocks.extend(report::table::blocks(&tuned.report, style.details));
+    let notes = tuned.probe.iter().flat_map(|probe| &probe.notes);
+    blocks.extend(notes.cloned().map(Block::Note));
+    block::text(blocks, width::columns(), style.bold)
 }

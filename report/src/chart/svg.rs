@@ -90,7 +90,6 @@ impl Svg {
         svg
     }
 
-    /// The whole picture.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.0.push_str("</svg>\n");

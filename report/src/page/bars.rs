@@ -34,7 +34,6 @@ pub struct BarKind {
 #[derive(Clone, Debug, Default)]
 pub struct Bar {
     pub name: String,
-    /// The figure in words.
     pub figure: String,
     /// How long each kind is.
     pub parts: Vec<f64>,
@@ -55,7 +54,6 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// The bars as SVG.
     pub fn draw(&self) -> String {
         let legend = if self.kinds.len() > 1 {
             18.0 * self.kinds.len() as f64

@@ -31,7 +31,6 @@ pub struct CurvePoint {
     pub y: f64,
     /// Ends of the interval of `y`; both are `y` where there is none.
     pub interval: [f64; 2],
-    /// It has a marker.
     pub marked: bool,
 }
 
@@ -47,7 +46,6 @@ pub struct Curve {
     pub plateau: Option<f64>,
 }
 
-/// The axis of `y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Axis {
     /// From zero to a little above the highest point and end of an interval.
@@ -56,7 +54,6 @@ pub enum Axis {
     Log { least: f64, most: f64 },
 }
 
-/// A plot.
 pub struct Curves {
     pub title: String,
     pub about: String,
@@ -73,7 +70,6 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// The plot as SVG.
     pub fn draw(&self) -> String {
         let legend = if self.lines.len() > 1 {
             self.lines.len()

@@ -73,9 +73,8 @@ pub fn write(results: &Results) -> String {
             .map(|(name, value)| (name.to_string(), value))
             .collect(),
         sections,
-        json: String::new(),
     };
-    page.with_values(json::write(results, &keep)).to_html()
+    page.to_html(&json::write(results, &keep))
 }
 
 /// A sentence for each judged policy.

@@ -5,13 +5,14 @@
 use super::map;
 use crate::report::MappedRun;
 use crate::report::row::{Report, Row, to_json};
+use crate::report::table::{self, RowColumn};
 use crate::report::{advise, by_source};
-use foreread_report::number::{self, or_dash};
+use foreread_report::block::{self, Block, Table};
+use foreread_report::number::{self, latency_us, mb, or_dash};
 use foreread_report::page::bars::{Bar, BarKind, Bars, Fill};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, decades};
-use foreread_report::page::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about};
+use foreread_report::page::{Figure, Grid, Maps, Page, Section, WHAT_TO_DO, about, fact};
 use foreread_sim::simulator::outcomes::Cell;
-use foreread_sim::stats::ratio;
 
 /// Spans of time in the table under the maps.
 const SPANS: usize = 8;
@@ -37,9 +38,8 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
         ),
         facts: reports.first().map_or_else(Vec::new, |r| facts(r, alone)),
         sections: sections.collect(),
-        json: String::new(),
     };
-    page.with_values(to_json(reports)).to_html()
+    page.to_html(&to_json(reports))
 }
 
 fn title(report: &Report) -> String {
@@ -47,7 +47,6 @@ fn title(report: &Report) -> String {
 }
 
 fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
-    let fact = |name: &str, value: String| (name.to_string(), value);
     let mut facts = vec![
         fact("foreread", report.foreread.clone()),
         fact("seed", report.seed.to_string()),
@@ -63,7 +62,6 @@ fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
 }
 
 fn measured(report: &Report) -> Vec<(String, String)> {
-    let fact = |name: &str, value: String| (name.to_string(), value);
     let mut facts = vec![
         fact("runs of each", report.runs.to_string()),
         fact("cache", number::size(report.cache_bytes)),
@@ -83,48 +81,32 @@ fn measured(report: &Report) -> Vec<(String, String)> {
 
 /// A report. `alone`: the head of the page says what it was measured on.
 fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
-    let facts: Vec<String> = measured(report)
-        .iter()
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect();
-    let mut text = if alone {
-        Vec::new()
-    } else {
-        vec![format!("Measured: {}.", facts.join("; "))]
-    };
-    text.push(verdict(report));
-    if let Some(bound) = report.bound_s {
-        text.push(format!(
-            "Lower bound: no run can take less than {} s here.",
-            number::span_s(bound, None)
-        ));
+    let mut blocks = Vec::new();
+    let mut name = "What was measured".to_string();
+    if !alone {
+        let facts: Vec<String> = measured(report)
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        blocks.push(Block::Page(format!("Measured: {}.", facts.join("; "))));
+        name = title(report);
     }
-    let mut figures = vec![times(report)];
-    figures.extend(bytes(report));
-    figures.extend(latency(report));
-    let mut grids = vec![rows(report), rest(report)];
-    let maps = (!runs.is_empty()).then(|| maps(report, runs));
-    if maps.is_some() {
-        grids.push(spans(runs));
-    } else {
-        text.push(
-            "There is no map of the reads: only a simulated run is seen read by read.".to_string(),
-        );
+    blocks.push(Block::Page(verdict(report)));
+    blocks.extend(table::limits(report).into_iter().map(Block::Text));
+    blocks.extend(report.notes.iter().cloned().map(Block::Note));
+    blocks.push(Block::Figure(times(report)));
+    blocks.extend(bytes(report).map(Block::Figure));
+    blocks.extend(latency(report).map(Block::Figure));
+    blocks.extend([table::rows(report), rest(report)].map(Block::Table));
+    if runs.is_empty() {
+        let none = "There is no map of the reads: only a simulated run is seen read by read.";
+        blocks.push(Block::Page(none.to_string()));
+        return block::section(name, blocks);
     }
-    let title = if alone {
-        "What was measured".to_string()
-    } else {
-        title(report)
-    };
-    Section {
-        title,
-        text,
-        notes: report.notes.clone(),
-        figures,
-        maps,
-        grids,
-        ..Section::default()
-    }
+    blocks.push(Block::Maps(maps(report, runs)));
+    let mut section = block::section(name, blocks);
+    section.grids.push(spans(runs));
+    section
 }
 
 /// Which rows may claim to be the fastest.
@@ -370,97 +352,24 @@ fn spans(maps: &[MappedRun]) -> Grid {
     grid
 }
 
-/// The table of the terminal.
-fn rows(report: &Report) -> Grid {
-    let money = report.price.is_some();
-    let mut heads = vec![
-        "policy",
-        "time s ±95 %",
-        "vs none",
-        "MB/s",
-        "RA MB",
-        "read MB",
-        "hit %",
-        "late %",
-        "miss %",
-    ];
-    heads.extend(["unused %", "read amplification"]);
-    heads.extend(money.then_some("USD"));
-    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
-    let part = |a: Option<u64>, b: Option<u64>| {
-        or_dash(
-            a.zip(b).and_then(|(a, b)| ratio(a as f64, b as f64)),
-            number::percent,
-        )
-    };
-    let line = |row: &Row| {
-        let time = row.time_s.as_ref();
-        let half = time
-            .filter(|t| t.runs.len() > 1)
-            .map(|t| (t.ci95[1] - t.ci95[0]) / 2.0);
-        let mut cells = vec![
-            if report.best.contains(&row.policy) {
-                format!("{} (fastest)", row.policy)
-            } else {
-                row.policy.clone()
-            },
-            or_dash(time, |t| number::span_s(t.mean, half)),
-            or_dash(row.ratio_to_none, number::times),
-            or_dash(row.throughput_mb_s, number::three),
-            mb(row.ra_bytes),
-            mb(row.source_bytes),
-            part(row.hits, row.demand_reads),
-            part(row.late_hits, row.demand_reads),
-            part(row.misses, row.demand_reads),
-            part(row.unused_bytes, row.ra_bytes),
-            or_dash(row.overfetch, number::three),
-        ];
-        cells.extend(money.then(|| or_dash(row.usd, number::money)));
-        cells
-    };
-    let mut grid = Grid::new("Means of the runs. MB = 10^6 bytes; RA: readahead", heads)
-        .with(report.rows.iter().map(line));
-    let best = |row: &Row| report.best.len() == 1 && report.best.contains(&row.policy);
-    grid.strong = (0..report.rows.len())
-        .filter(|i| best(&report.rows[*i]))
-        .collect();
-    grid
-}
-
 /// Latencies, and the bytes by what became of them.
-fn rest(report: &Report) -> Grid {
-    let heads = [
-        "policy",
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-        "max",
-        "demand MB",
-        "used MB",
-        "unused MB",
-        "not used so far MB",
-    ];
-    let mb = |bytes: Option<u64>| or_dash(bytes, |b| number::three(b as f64 / number::MB));
-    let line = |row: &Row| {
-        let latencies = [row.p50_us, row.p95_us, row.p99_us, row.p999_us, row.max_us];
-        let demand = row
-            .source_bytes
-            .zip(row.ra_bytes)
-            .map(|(all, ahead)| all.saturating_sub(ahead));
-        let mut cells = vec![row.policy.clone()];
-        cells.extend(latencies.map(|us| or_dash(us, number::latency_us)));
-        cells.extend(
-            [
-                demand,
-                row.used_bytes,
-                row.unused_bytes,
-                row.unresolved_bytes,
-            ]
-            .map(mb),
-        );
-        cells
+fn rest(report: &Report) -> Table {
+    let demand = |row: &Row| {
+        let all = row.source_bytes.zip(row.ra_bytes);
+        all.map(|(all, ahead)| all.saturating_sub(ahead))
     };
-    Grid::new("Latencies, and bytes by what became of them", heads)
-        .with(report.rows.iter().map(line))
+    let columns = vec![
+        RowColumn::new("policy", |row| row.policy.clone()),
+        RowColumn::new("p50", |row| or_dash(row.p50_us, latency_us)),
+        RowColumn::new("p95", |row| or_dash(row.p95_us, latency_us)),
+        RowColumn::new("p99", |row| or_dash(row.p99_us, latency_us)),
+        RowColumn::new("p99.9", |row| or_dash(row.p999_us, latency_us)),
+        RowColumn::new("max", |row| or_dash(row.max_us, latency_us)),
+        RowColumn::new("demand MB", move |row| mb(demand(row))),
+        RowColumn::new("used MB", |row| mb(row.used_bytes)),
+        RowColumn::new("unused MB", |row| mb(row.unused_bytes)),
+        RowColumn::new("not used so far MB", |row| mb(row.unresolved_bytes)),
+    ];
+    let caption = "Latencies, and bytes by what became of them";
+    Table::new(caption, columns, &report.rows)
 }

@@ -31,7 +31,6 @@ fn kind(cell: &Cell) -> Option<usize> {
         .max_by_key(|i| (counts[*i], *i))
 }
 
-/// The map as SVG.
 pub fn draw(title: &str, about: &str, map: &OutcomeMap) -> String {
     let height = ROWS as f64 * CELL;
     let bottom = TOP + height;

@@ -3,16 +3,17 @@
 //! Never: a plateau of a parameter that is a word, or of a line without a slope.
 
 use crate::report::row::Row;
-use crate::report::series::{Series, Value};
-use foreread_report::number::{self, or_dash};
+use crate::report::series::{Series, source, throughput};
+use crate::report::table;
+use foreread_report::block::Table;
+use foreread_report::chart::Point;
+use foreread_report::number;
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves, plateau};
-use foreread_report::page::{Figure, Grid, Page, Section, about};
+use foreread_report::page::{Figure, Grid, Page, Section, about, fact};
 
-/// The page of a series.
 #[must_use]
 pub fn series(series: &Series) -> String {
     let first = series.reports.first();
-    let fact = |name: &str, value: String| (name.to_string(), value);
     let page = Page {
         title: series.title(),
         lead: ("Result", plateaus(series)),
@@ -30,42 +31,32 @@ pub fn series(series: &Series) -> String {
             ),
         ],
         sections: vec![section(series)],
-        json: String::new(),
     };
-    page.with_values(series.to_json()).to_html()
+    page.to_html(&series.to_json())
 }
 
 /// The place of a value on the axis: words are in the order of the command line.
 fn places(series: &Series) -> Vec<f64> {
-    let number = |value: &Value| match value {
-        Value::Number(number) => Some(*number as f64),
-        Value::Word(_) => None,
-    };
-    let numbers: Option<Vec<f64>> = series.vary.values.iter().map(number).collect();
-    numbers.unwrap_or_else(|| (1..=series.vary.values.len()).map(|i| i as f64).collect())
-}
-
-fn is_numeric(series: &Series) -> bool {
-    series
-        .vary
-        .values
-        .iter()
-        .all(|v| matches!(v, Value::Number(_)))
+    let order = || (1..=series.vary.values.len()).map(|i| i as f64).collect();
+    series.vary.numbers().unwrap_or_else(order)
 }
 
 /// A line for each policy.
-fn lines(series: &Series, of: impl Fn(&Row) -> Option<CurvePoint>, marked: bool) -> Vec<Curve> {
+fn lines(series: &Series, of: fn(&Row) -> Option<Point>, marked: bool) -> Vec<Curve> {
     let places = places(series);
     let line = |(i, name): (usize, &String)| {
         let at = |(n, x): (usize, &f64)| {
+            let point = of(series.reports.get(n)?.rows.get(i)?)?;
             Some(CurvePoint {
                 x: *x,
-                ..of(series.reports.get(n)?.rows.get(i)?)?
+                y: point.value,
+                interval: point.interval,
+                marked: true,
             })
         };
         let mut points: Vec<CurvePoint> = places.iter().enumerate().filter_map(at).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let plateau = (marked && is_numeric(series))
+        let plateau = (marked && series.vary.numbers().is_some())
             .then(|| plateau(&points))
             .flatten();
         Curve {
@@ -76,27 +67,6 @@ fn lines(series: &Series, of: impl Fn(&Row) -> Option<CurvePoint>, marked: bool)
         }
     };
     series.policies.iter().enumerate().map(line).collect()
-}
-
-/// Throughput, with the interval that the time's gives.
-fn throughput(row: &Row) -> Option<CurvePoint> {
-    let point = crate::report::series::throughput(row)?;
-    Some(CurvePoint {
-        x: 0.0,
-        y: point.value,
-        interval: point.interval,
-        marked: true,
-    })
-}
-
-fn source(row: &Row) -> Option<CurvePoint> {
-    let mb = row.source_bytes? as f64 / number::MB;
-    Some(CurvePoint {
-        x: 0.0,
-        y: mb,
-        interval: [mb, mb],
-        marked: true,
-    })
 }
 
 /// A sentence for each policy that has a plateau.
@@ -123,12 +93,7 @@ fn plateaus(series: &Series) -> Vec<String> {
 }
 
 fn section(series: &Series) -> Section {
-    let labels: Vec<String> = series
-        .vary
-        .values
-        .iter()
-        .map(|v| series.vary.label(v))
-        .collect();
+    let labels = series.vary.labels();
     let unit = if series.vary.bytes {
         ", bytes (K = 1024)"
     } else {
@@ -143,7 +108,7 @@ fn section(series: &Series) -> Section {
             y_title: y_title.to_string(),
             x_show: number::three,
             x_ticks: places.iter().copied().zip(labels.iter().cloned()).collect(),
-            log: is_numeric(series),
+            log: series.vary.numbers().is_some(),
             y: Axis::Zero,
             lines,
         };
@@ -178,7 +143,7 @@ fn section(series: &Series) -> Section {
         "There is no map of the reads: compare at one value draws one.".to_string(),
     ];
     let grids = (0..series.policies.len())
-        .map(|i| grid(series, i, &labels))
+        .filter_map(|i| grid(series, i, &labels))
         .collect();
     Section {
         title: "Over the values".into(),
@@ -191,50 +156,19 @@ fn section(series: &Series) -> Section {
 }
 
 /// The rows of a policy at every value.
-fn grid(series: &Series, policy: usize, labels: &[String]) -> Grid {
-    let heads = [
-        series.vary.key.as_str(),
-        "MB/s",
-        "from",
-        "to",
-        "mean s",
-        "vs none",
-        "read MB",
-        "read amplification",
-        "p50",
-        "p99",
-    ];
-    let line = |(label, report): (&String, &crate::report::Report)| {
-        let row = report.rows.get(policy)?;
-        let rate = throughput(row);
-        let mut cells = vec![if report.best.contains(&row.policy) {
-            format!("{label} (fastest)")
+fn grid(series: &Series, policy: usize, labels: &[String]) -> Option<Grid> {
+    let columns = table::columns(series.reports.first()?);
+    let rows = series.reports.iter().filter_map(|r| r.rows.get(policy));
+    let caption = format!("{}, MB/s with 95 % intervals", series.policies[policy]);
+    let mut grid = Table::new(caption, columns, rows).grid();
+    grid.heads[0].clone_from(&series.vary.key);
+    for ((cells, label), report) in grid.rows.iter_mut().zip(labels).zip(&series.reports) {
+        let best = if report.best.contains(&cells[0]) {
+            " (fastest)"
         } else {
-            label.clone()
-        }];
-        cells.extend(
-            [
-                rate.map(|r| r.y),
-                rate.map(|r| r.interval[0]),
-                rate.map(|r| r.interval[1]),
-            ]
-            .map(|v| or_dash(v.filter(|v| v.is_finite()), number::three)),
-        );
-        cells.push(or_dash(row.time_s.as_ref(), |t| {
-            number::span_s(t.mean, None)
-        }));
-        cells.push(or_dash(row.ratio_to_none, number::times));
-        cells.push(or_dash(row.source_bytes, |b| {
-            number::three(b as f64 / number::MB)
-        }));
-        cells.push(or_dash(row.overfetch, number::three));
-        cells.extend([row.p50_us, row.p99_us].map(|us| or_dash(us, number::latency_us)));
-        Some(cells)
-    };
-    let rows = labels.iter().zip(&series.reports).filter_map(line);
-    Grid::new(
-        format!("{}, MB/s with 95 % intervals", series.policies[policy]),
-        heads,
-    )
-    .with(rows)
+            ""
+        };
+        cells[0] = format!("{label}{best}");
+    }
+    Some(grid)
 }

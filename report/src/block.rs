@@ -1,0 +1,291 @@
+//! A result as a list of blocks, with two renderers: text for the terminal and a section of a page.
+//!
+//! ```text
+//!   [Text, Table, Note, Paste, Figure ...] ──► text     lines no wider than the terminal
+//!                                          └─► section  sentences, drawings and tables of HTML
+//! ```
+//! A table is described once, by its columns: each has its head, its cells and where it is shown.
+
+use crate::number::wrap;
+use crate::page::{Figure, Grid, Maps, Section};
+use crate::table::TextTable;
+
+/// Width that the first column of a table that is fitted always has before it is broken into lines.
+const FIRST_WIDTH: usize = 16;
+
+/// A part of a result.
+pub enum Block {
+    /// Sentences.
+    Text(String),
+    /// Sentences for the terminal alone, and for the page alone.
+    Screen(String),
+    Page(String),
+    /// Lines of the terminal that are not broken.
+    Lines(Vec<String>),
+    /// An empty line of the terminal.
+    Gap,
+    Note(String),
+    /// Something to copy, with where it belongs and why.
+    Paste {
+        place: String,
+        text: String,
+        why: String,
+    },
+    Table(Table),
+    /// Where the terminal says which columns of the table before had no room.
+    NoRoom,
+    Figure(Figure),
+    Maps(Maps),
+}
+
+/// The blocks as text. Ends with a newline.
+#[must_use]
+pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
+    let (mut lines, mut left_out) = (Vec::new(), Vec::new());
+    for block in blocks {
+        match block {
+            Block::Text(text) | Block::Screen(text) => lines.extend(wrap(&text, width)),
+            Block::Lines(more) => lines.extend(more),
+            Block::Gap => lines.push(String::new()),
+            Block::Note(note) => lines.extend(wrap(&format!("Note: {note}."), width)),
+            Block::Paste { place, text, why } => {
+                lines.push(String::new());
+                lines.extend(wrap(&format!("{place}: {why}"), width));
+                lines.extend(text.lines().map(|line| format!("    {line}")));
+            }
+            Block::Table(table) => {
+                let (table, out) = table.lines(width, bold);
+                lines.extend(table);
+                left_out.extend(out);
+            }
+            Block::NoRoom if left_out.is_empty() => {}
+            Block::NoRoom => {
+                let names = left_out.join(", ");
+                let text = format!("No room for: {names}. A wider terminal or --json shows them.");
+                lines.extend(wrap(&text, width));
+            }
+            Block::Page(_) | Block::Figure(_) | Block::Maps(_) => {}
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The blocks as a section of a page.
+#[must_use]
+pub fn section(title: impl Into<String>, blocks: impl IntoIterator<Item = Block>) -> Section {
+    let mut section = Section {
+        title: title.into(),
+        ..Section::default()
+    };
+    for block in blocks {
+        match block {
+            Block::Text(text) | Block::Page(text) => section.text.push(text),
+            Block::Note(note) => section.notes.push(note),
+            Block::Paste { place, text, why } => section.copies.push([place, text, why]),
+            Block::Table(table) => section.grids.push(table.grid()),
+            Block::Figure(figure) => section.figures.push(figure),
+            Block::Maps(maps) => section.maps = Some(maps),
+            Block::Screen(_) | Block::Lines(_) | Block::Gap | Block::NoRoom => {}
+        }
+    }
+    section
+}
+
+/// A column of a table of `R`.
+pub struct Column<'a, R> {
+    head: Head,
+    cell: Box<dyn Fn(&R) -> String + 'a>,
+}
+
+#[derive(Clone)]
+struct Head {
+    /// In lines for the terminal: `un-\nused`.
+    text: String,
+    /// On the page, where it is not the same in one line.
+    page: Option<&'static str>,
+    on_screen: bool,
+    on_page: bool,
+    is_left: bool,
+    /// The terminal leaves out the lowest first.
+    rank: Option<u8>,
+}
+
+impl Head {
+    fn on_page(&self) -> String {
+        let line = || self.text.trim().replace("-\n", "").replace('\n', " ");
+        self.page.map_or_else(line, ToString::to_string)
+    }
+}
+
+impl<'a, R> Column<'a, R> {
+    pub fn new(text: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Column<'a, R> {
+        let head = Head {
+            text: text.into(),
+            page: None,
+            on_screen: true,
+            on_page: true,
+            is_left: false,
+            rank: None,
+        };
+        let cell = Box::new(cell);
+        Column { head, cell }
+    }
+
+    /// A column of words.
+    #[must_use]
+    pub fn left(mut self) -> Column<'a, R> {
+        self.head.is_left = true;
+        self
+    }
+
+    #[must_use]
+    pub fn page(mut self, name: &'static str) -> Column<'a, R> {
+        self.head.page = Some(name);
+        self
+    }
+
+    #[must_use]
+    pub fn on(mut self, screen: bool, page: bool) -> Column<'a, R> {
+        (self.head.on_screen, self.head.on_page) = (screen, page);
+        self
+    }
+
+    #[must_use]
+    pub fn rank(mut self, rank: u8) -> Column<'a, R> {
+        self.head.rank = Some(rank);
+        self
+    }
+}
+
+/// A table. The first column names the rows.
+#[derive(Clone, Default)]
+pub struct Table {
+    /// Over it on the page.
+    pub caption: String,
+    heads: Vec<Head>,
+    rows: Vec<Vec<String>>,
+    /// A sign before the name of each row; `*` and `=` are the fastest.
+    pub marks: Vec<char>,
+    pub strong: Vec<usize>,
+    /// Behind its caption on the page.
+    pub folded: bool,
+}
+
+impl Table {
+    pub fn new<'r, R: 'r>(
+        caption: impl Into<String>,
+        columns: Vec<Column<'_, R>>,
+        rows: impl IntoIterator<Item = &'r R>,
+    ) -> Table {
+        let row = |row| columns.iter().map(|column| (column.cell)(row)).collect();
+        Table {
+            caption: caption.into(),
+            rows: rows.into_iter().map(row).collect(),
+            heads: columns.into_iter().map(|column| column.head).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// Its lines and the columns that had no room. The first column has as much room as the others leave.
+    fn lines(&self, width: usize, bold: bool) -> (Vec<String>, Vec<String>) {
+        let mut columns: Vec<usize> = (0..self.heads.len())
+            .filter(|column| self.heads[*column].on_screen)
+            .collect();
+        let widest = |columns: &[usize], first| {
+            let lines = self.drawn(columns, first, false);
+            lines.iter().map(|l| l.chars().count()).max().unwrap_or(0)
+        };
+        let mut ranked: Vec<usize> = columns.clone();
+        ranked.retain(|column| self.heads[*column].rank.is_some());
+        ranked.sort_by_key(|column| self.heads[*column].rank);
+        if ranked.is_empty() {
+            return (self.drawn(&columns, usize::MAX, bold), Vec::new());
+        }
+        let mut left_out = Vec::new();
+        for out in ranked {
+            if widest(&columns, FIRST_WIDTH) <= width {
+                break;
+            }
+            columns.retain(|column| *column != out);
+            let head = self.heads[out].text.trim();
+            left_out.push(head.replace("-\n", "").replace('\n', " "));
+        }
+        // The first column may be narrower than it is allowed to be, so the room is tried, not reckoned.
+        let room = width.saturating_sub(widest(&columns, FIRST_WIDTH));
+        let first = (FIRST_WIDTH..=FIRST_WIDTH + room)
+            .rev()
+            .find(|first| widest(&columns, *first) <= width)
+            .unwrap_or(FIRST_WIDTH);
+        (self.drawn(&columns, first, bold), left_out)
+    }
+
+    fn drawn(&self, columns: &[usize], first_width: usize, bold: bool) -> Vec<String> {
+        let heads = columns.iter().map(|&column| &self.heads[column].text);
+        let left: Vec<usize> = (0..columns.len())
+            .filter(|n| self.heads[columns[*n]].is_left)
+            .collect();
+        let mut grid = TextTable::new(left).head(heads.clone());
+        // How many lines each row takes, to find the strong ones' again.
+        let mut heights = Vec::new();
+        for (n, row) in self.rows.iter().enumerate() {
+            let mut cells: Vec<String> =
+                columns.iter().map(|&column| row[column].clone()).collect();
+            if let Some(mark) = self.marks.get(n) {
+                cells[0] = format!("{mark} {}", broken(&cells[0], first_width));
+            }
+            heights.push(cells[0].lines().count());
+            grid.add(cells);
+        }
+        let mut lines = grid.lines();
+        let head = heads.map(|head| head.lines().count()).max().unwrap_or(0);
+        for &strong in self.strong.iter().filter(|_| bold) {
+            let before = head + heights[..strong].iter().sum::<usize>();
+            for line in lines.iter_mut().skip(before).take(heights[strong]) {
+                *line = format!("\x1b[1m{line}\x1b[0m");
+            }
+        }
+        lines
+    }
+
+    /// The table of a page.
+    #[must_use]
+    pub fn grid(&self) -> Grid {
+        let shown = |column: &usize| self.heads[*column].on_page;
+        let columns: Vec<usize> = (0..self.heads.len()).filter(shown).collect();
+        let heads = columns.iter().map(|column| self.heads[*column].on_page());
+        let row = |(n, row): (usize, &Vec<String>)| {
+            let mut cells: Vec<String> =
+                columns.iter().map(|&column| row[column].clone()).collect();
+            if self.marks.get(n).is_some_and(|mark| *mark != ' ') {
+                cells[0] += " (fastest)";
+            }
+            cells
+        };
+        Grid {
+            strong: self.strong.clone(),
+            folded: self.folded,
+            ..Grid::new(self.caption.clone(), heads)
+        }
+        .with(self.rows.iter().enumerate().map(row))
+    }
+}
+
+/// A name, broken behind `:` and `,` where it is too long.
+fn broken(name: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for part in name.split_inclusive([':', ',']) {
+        let line = lines.last_mut().expect("there is one from the start");
+        if !line.is_empty() && line.chars().count().saturating_add(part.chars().count()) > width {
+            lines.push(String::new());
+        }
+        let mut line = lines.last_mut().expect("there is one from the start");
+        for letter in part.chars() {
+            if line.chars().count() == width {
+                lines.push(String::new());
+                line = lines.last_mut().expect("just pushed");
+            }
+            line.push(letter);
+        }
+    }
+    lines.join("\n  ")
+}
