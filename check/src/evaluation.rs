@@ -18,6 +18,7 @@
 //! | `cells.rs` | the 290 cells of `baseline`, the fractional and the full design, which workloads are predictable |
 //! | `workloads.rs` | workloads that only this evaluation has, beside those of [`foreread_sim::workload`] |
 //! | `devices.rs` | devices whose figures change while they work, beside the presets |
+//! | `drawn.rs` | devices drawn at random by a seed, for the validation set |
 //! | `opponents.rs` | published settings, three policies that adapt, imitations |
 //! | `watcher.rs` | what is read off a run while it goes on: bytes held, start-up, flaps |
 //! | `measure.rs` | one run |
@@ -30,6 +31,7 @@
 
 pub mod cells;
 pub mod devices;
+pub mod drawn;
 pub mod measure;
 pub mod opponents;
 pub mod schedule;

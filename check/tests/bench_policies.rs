@@ -17,7 +17,8 @@ fn options(judged: &str) -> BenchOptions {
         design: Design::Fractional,
         judged: vec![judged.to_string()],
         only: vec![CellFilter::parse("fsspec-seq-64K")],
-        trace: None,
+        recordings: Vec::new(),
+        draw: 1,
         threads: 2,
         runs_file: None,
         build: "one".to_string(),
@@ -60,6 +61,8 @@ fn the_json_has_every_key_of_its_schema() {
         "stall_s",
         "best",
         "ratio",
+        "worst_seed",
+        "lean_ratio",
         "lost",
     ];
     for cell in cells {
@@ -300,7 +303,7 @@ fn files_and_names_that_do_not_fit_are_refused() {
 #[test]
 fn a_trace_has_its_own_cells() {
     let mut options = options("auto");
-    options.trace = Some(Arc::new(trace()));
+    options.recordings = vec![Arc::new(trace())];
     options.only = vec![CellFilter::parse("@nvme"), CellFilter::parse("@usb-cruzer")];
     let results = run(&options);
     let json = json(&results);

@@ -45,8 +45,10 @@ pub struct BenchOptions {
     pub judged: Vec<String>,
     /// Only cells that one of these names; empty: all.
     pub only: Vec<CellFilter>,
-    /// A recorded workload instead of those of the design.
-    pub trace: Option<Arc<Replay>>,
+    /// Recorded workloads instead of those of the design; of the design `validation`, which has no others, all of them.
+    pub recordings: Vec<Arc<Replay>>,
+    /// Seed of the devices that `validation` draws.
+    pub draw: u64,
     /// How many runs at once.
     pub threads: usize,
     /// Where finished runs are kept.
@@ -234,9 +236,17 @@ pub fn run(
     }
     let cells = cells(options)?;
     let keys = schedule::keys(&cells, options.design, &options.judged);
-    let measure = |key: &Key| match &options.trace {
-        Some(replay) => measure::measure_workload(key, &replay.workload),
-        None => measure::measure(key),
+    let recorded: BTreeMap<&str, &Replay> = options
+        .recordings
+        .iter()
+        .map(|replay| (replay.workload.name.as_str(), &**replay))
+        .collect();
+    let measure = |key: &Key| {
+        let name = key.cell.workload.strip_prefix(TRACE).unwrap_or_default();
+        match recorded.get(name) {
+            Some(replay) => measure::measure_workload(key, &replay.workload),
+            None => measure::measure(key),
+        }
     };
     let mut file = options
         .runs_file
@@ -275,10 +285,16 @@ pub fn run(
     failed.map_or_else(|| Ok(results(options, &keys, &runs)), Err)
 }
 
+/// The cells of the options.
 fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
-    let mut cells = match &options.trace {
-        Some(replay) => options.design.cells_of_trace(&replay.workload.name),
-        None => options.design.cells(),
+    let names = options
+        .recordings
+        .iter()
+        .map(|replay| replay.workload.name.as_str());
+    let mut cells = if options.recordings.is_empty() {
+        options.design.cells()
+    } else {
+        options.design.cells_of_traces(names, options.draw)
     };
     if let Some(filter) = options
         .only
@@ -297,11 +313,20 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
 }
 
 fn header(options: &BenchOptions) -> RunsHeader {
-    let trace = options.trace.as_ref().map(|replay| {
-        let mut digest = Digest::default();
+    let mut digest = Digest::default();
+    for replay in &options.recordings {
         write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
-        format!("{} {:016x}", replay.workload.name, digest.0)
-    });
+    }
+    let trace = match (options.design, &options.recordings[..]) {
+        (_, []) => None,
+        (Design::Validation, all) => Some(format!(
+            "{} recordings on the draw {} {:016x}",
+            all.len(),
+            options.draw,
+            digest.0
+        )),
+        (_, all) => Some(format!("{} {:016x}", all[0].workload.name, digest.0)),
+    };
     RunsHeader::new(options.design, trace, options.build.clone())
 }
 
@@ -347,16 +372,18 @@ fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Fig
     let targets = options
         .judged
         .iter()
-        .map(|policy| (policy.clone(), targets::targets(&report, policy)))
+        .map(|policy| {
+            (
+                policy.clone(),
+                targets::targets(&report, policy, options.design),
+            )
+        })
         .collect();
     let done = keys.iter().filter(|key| runs.contains_key(*key)).count();
     let cells = [all.len() - open.len(), all.len()];
     Results {
         design: options.design,
-        trace: options
-            .trace
-            .as_ref()
-            .map(|replay| replay.workload.name.clone()),
+        trace: trace_name(options),
         judged: options.judged.clone(),
         runs: [done, keys.len()],
         cells,
@@ -364,6 +391,14 @@ fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Fig
         places,
         targets,
         notes: notes(options, [done, keys.len()], cells, &all),
+    }
+}
+
+/// The name of the one recording that was asked for.
+fn trace_name(options: &BenchOptions) -> Option<String> {
+    match (options.design, &options.recordings[..]) {
+        (Design::Validation, _) => None,
+        (_, all) => all.first().map(|replay| replay.workload.name.clone()),
     }
 }
 
@@ -380,7 +415,15 @@ fn notes(
             runs[0], runs[1], cells[0], cells[1]
         ));
     }
-    let Some(replay) = &options.trace else {
+    if options.design == Design::Validation {
+        notes.push(format!(
+            "{} recordings, each on two devices that no other has, drawn from seed {} (--draw)",
+            options.recordings.len(),
+            options.draw
+        ));
+        return notes;
+    }
+    let Some(replay) = options.recordings.first() else {
         return notes;
     };
     notes.extend(replay.notes.iter().cloned());
@@ -414,7 +457,8 @@ mod tests {
             design: Design::Baseline,
             judged: vec!["auto".to_string()],
             only: vec![CellFilter::parse("sequential:depth=4@rbd")],
-            trace: None,
+            recordings: Vec::new(),
+            draw: 1,
             threads: 1,
             runs_file: None,
             build: String::new(),

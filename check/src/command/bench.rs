@@ -54,6 +54,8 @@ pub enum BenchCells {
     Fractional,
     /// Every combination of those, every policy, 10 seeds: takes hours
     Full,
+    /// Recorded programs, each on 2 devices drawn at random; 24 seeds, 12 opponents
+    Validation,
 }
 
 /// Policies beside each other in many cells, lost cells first
@@ -72,7 +74,7 @@ Examples:
   foreread bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
     /// Which cells [default: fractional]
-    #[arg(long, value_name = "DESIGN", conflicts_with = "full")]
+    #[arg(long, alias = "design", value_name = "DESIGN", conflicts_with = "full")]
     pub cells: Option<BenchCells>,
     /// The same as --cells full
     #[arg(long)]
@@ -85,8 +87,16 @@ pub struct BenchPoliciesArgs {
     /// Run a recorded workload on each device and cache instead
     ///
     /// A trace in any known format, replayed as 'foreread compare' replays it by default.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "recordings")]
     pub trace: Option<PathBuf>,
+    /// The recordings of --cells validation
+    ///
+    /// A folder with index.csv, as check/record-programs makes it.
+    #[arg(long, value_name = "FOLDER", default_value = "check/recordings")]
+    pub recordings: PathBuf,
+    /// Seed of the devices of --cells validation
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub draw: u64,
     /// The policy to judge [default: auto]
     ///
     /// May be given several times. The opponents are those of the design.

@@ -21,6 +21,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+/// The largest list of recordings that is read: a line has 100 bytes.
+const MAX_INDEX_BYTES: u64 = 1 << 20;
+
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     let mut outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
@@ -43,7 +46,8 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             .iter()
             .map(|text| CellFilter::parse(text))
             .collect(),
-        trace: args.trace.as_deref().map(trace).transpose()?,
+        recordings: recordings(args)?,
+        draw: args.draw,
         threads: args.threads.map_or_else(processors, usize::from),
         runs_file: resume,
         build: build(),
@@ -83,8 +87,32 @@ fn design(args: &BenchPoliciesArgs) -> Design {
         _ if args.full => Design::Full,
         Some(BenchCells::Baseline) => Design::Baseline,
         Some(BenchCells::Full) => Design::Full,
+        Some(BenchCells::Validation) => Design::Validation,
         Some(BenchCells::Fractional) | None => Design::Fractional,
     }
+}
+
+/// The recorded workloads that were asked for.
+fn recordings(args: &BenchPoliciesArgs) -> Result<Vec<Arc<Replay>>, Fail> {
+    if design(args) != Design::Validation {
+        return args.trace.iter().map(|path| trace(path)).collect();
+    }
+    let folder = &args.recordings;
+    let index = folder.join("index.csv");
+    let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES).map_err(|error| {
+        Fail::input(
+            "cannot read the list of recordings",
+            format!("{}: {error}", index.display()),
+            "name their folder with --recordings; check/record-programs makes one",
+        )
+    })?;
+    let mut names: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').next_back())
+        .collect();
+    names.sort_unstable();
+    names.iter().map(|name| trace(&folder.join(name))).collect()
 }
 
 /// The recorded workload of a file.

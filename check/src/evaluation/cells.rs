@@ -7,11 +7,13 @@
 //! ```text
 //!   fractional:  workload i  on devices  (3 i + 5 j) mod 12, j = 0, 1, 2     cache 256M where i + j is even, else 16M
 //! ```
+//! `validation` has the recordings of `check/recordings`, each on two devices that no other has, drawn from a seed.
+//!
 //! 12 devices and steps of 5 from 3 i: the three are different, and a device's neighbours in the list go to other workloads.
 //!
 //! Weights: every cell counts once in the geometric means. Source of the lists: issue 18 and its evaluation plan.
 
-use super::{devices, opponents, workloads};
+use super::{devices, drawn, opponents, workloads};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -24,6 +26,8 @@ pub enum Design {
     Fractional,
     /// All combinations.
     Full,
+    /// Recorded programs on devices that are drawn at random: no constant is chosen on them.
+    Validation,
 }
 
 /// A workload on a device with a cache.
@@ -103,6 +107,9 @@ const PREDICTABLE: [&str; 7] = [
 /// Devices of a fractional design for each workload.
 const DEVICES_A_WORKLOAD: usize = 3;
 
+/// Drawn devices for each recording: 120 recordings meet 240 devices.
+const DEVICES_A_RECORDING: usize = 2;
+
 impl Cell {
     /// Whether the reads of its workload can be predicted, committed beforehand: what the share of the oracle's gain is of.
     #[must_use]
@@ -120,7 +127,12 @@ impl Cell {
 
 impl Design {
     /// Every design.
-    pub const ALL: [Design; 3] = [Design::Baseline, Design::Fractional, Design::Full];
+    pub const ALL: [Design; 4] = [
+        Design::Baseline,
+        Design::Fractional,
+        Design::Full,
+        Design::Validation,
+    ];
 
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -128,10 +140,11 @@ impl Design {
             Design::Baseline => "baseline",
             Design::Fractional => "fractional",
             Design::Full => "full",
+            Design::Validation => "validation",
         }
     }
 
-    /// Its cells, those that do not fit their device left out.
+    /// Its cells of workloads that are made, those that do not fit their device left out.
     #[must_use]
     pub fn cells(self) -> Vec<Cell> {
         let mut workloads: Vec<&str> = BASELINE_WORKLOADS.to_vec();
@@ -141,15 +154,33 @@ impl Design {
             Design::Baseline => all(&BASELINE_WORKLOADS, &devices),
             Design::Full => all(&workloads, &devices),
             Design::Fractional => fraction(&workloads, &devices),
+            Design::Validation => Vec::new(),
         };
         cells.retain(|c| workloads::fits(&c.workload, &c.device));
         cells
     }
 
-    /// A recorded workload on each of its devices with each cache.
+    /// Recorded workloads on each of its devices with each cache, or each on devices that no other has, drawn from the seed `draw`.
     #[must_use]
-    pub(crate) fn cells_of_trace(self, name: &str) -> Vec<Cell> {
-        all(&[&format!("{TRACE}{name}")], &self.devices())
+    pub(crate) fn cells_of_traces<'a>(
+        self,
+        names: impl IntoIterator<Item = &'a str>,
+        draw: u64,
+    ) -> Vec<Cell> {
+        let names = names.into_iter().map(|name| format!("{TRACE}{name}"));
+        if self != Design::Validation {
+            return names
+                .flat_map(|name| all(&[&name], &self.devices()))
+                .collect();
+        }
+        let on_drawn = |(i, name): (usize, String)| {
+            (0..DEVICES_A_RECORDING).filter_map(move |j| {
+                let device = drawn::name(draw, i * DEVICES_A_RECORDING + j);
+                let (_, cache) = drawn::find(&device)?;
+                Some(cell(&name, &device, cache))
+            })
+        };
+        names.enumerate().flat_map(on_drawn).collect()
     }
 
     fn devices(self) -> Vec<&'static str> {
@@ -167,6 +198,7 @@ impl Design {
             Design::Baseline => (vec![1], vec![4]),
             Design::Fractional => (vec![1], vec![4, 5]),
             Design::Full => ((1..=3).collect(), (4..=10).collect()),
+            Design::Validation => ((1..=3).collect(), (4..=27).collect()),
         }
     }
 
@@ -177,6 +209,7 @@ impl Design {
             Design::Baseline => &opponents::TWELVE,
             Design::Fractional => &opponents::EIGHT,
             Design::Full => return opponents::all(),
+            Design::Validation => &opponents::VALIDATION,
         };
         names.iter().map(|name| (*name).to_string()).collect()
     }
@@ -229,7 +262,7 @@ mod tests {
     /// A name chosen by a user makes no cell predictable.
     #[test]
     fn a_trace_is_on_each_device_of_the_design() {
-        let cells = |design: Design| design.cells_of_trace("sequential");
+        let cells = |design: Design| design.cells_of_traces(["sequential"], 1);
         assert_eq!(
             (
                 cells(Design::Baseline).len(),
@@ -242,6 +275,30 @@ mod tests {
                 .iter()
                 .all(|c| c.workload == "trace:sequential" && !c.predictable())
         );
+    }
+
+    /// Each recording has two devices that no other has, and other ones with another seed.
+    #[test]
+    fn no_two_recordings_share_a_device() {
+        let cells = |draw| Design::Validation.cells_of_traces(["a", "b"], draw);
+        let devices = |draw| {
+            cells(draw)
+                .into_iter()
+                .map(|c| c.device)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            devices(5),
+            ["drawn-5-0", "drawn-5-1", "drawn-5-2", "drawn-5-3"]
+        );
+        assert!(devices(5).iter().all(|device| !devices(6).contains(device)));
+        assert!(
+            cells(5)
+                .iter()
+                .all(|c| devices::find(&c.device).is_ok() && !c.predictable())
+        );
+        let (choose, judge) = Design::Validation.seeds();
+        assert!(judge.len() == 24 && choose.iter().all(|seed| !judge.contains(seed)));
     }
 
     /// Ten minutes hold 3,000 runs; every workload and every device is there.

@@ -99,7 +99,10 @@ pub fn find(name: &str) -> Result<DeviceChoice, SpecError> {
             })
         }
         _ => Ok(DeviceChoice {
-            preset: *presets::find(name)?,
+            preset: match super::drawn::find(name) {
+                Some((preset, _)) => preset,
+                None => *presets::find(name)?,
+            },
             change: Change::Never,
         }),
     }

@@ -40,6 +40,22 @@ pub(crate) const EIGHT: [&str; 8] = [
     "peer-mountpoint-s3",
 ];
 
+/// Opponents of the validation: the settings that people use, those that adapt, and the imitation that wins most often.
+pub const VALIDATION: [&str; 12] = [
+    "none",
+    "linux-2.6.23",
+    "linux-3.12",
+    "linux-6.18",
+    "linux-6.18:max=512K",
+    "linux-6.18:max=4M",
+    "linux-6.18:max=64M",
+    "rbd-plain",
+    "amp",
+    "zfetch",
+    "read-stream",
+    "peer-mountpoint-s3",
+];
+
 /// Maxima that every published policy with a `max` is also run at.
 const MAXIMA: [&str; 4] = ["128K", "512K", "4M", "64M"];
 
@@ -80,6 +96,7 @@ mod tests {
         let listed = TWELVE
             .iter()
             .chain(&EIGHT)
+            .chain(&VALIDATION)
             .map(|n| (*n).to_string())
             .chain(names.clone());
         for name in listed {

@@ -9,8 +9,8 @@
 //! A target whose cells were not run has no value and is neither met nor missed. Source of the targets: issue 18. Those of live
 //! sources are not here: a simulation cannot judge them.
 
-use super::Cell;
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, is_judged};
+use super::{Cell, Design};
 use std::collections::BTreeMap;
 
 /// A target, and what the runs say.
@@ -59,6 +59,8 @@ impl Target {
     }
 }
 
+/// A policy may take so much longer than no readahead.
+const MAX_BESIDE_NONE: f64 = 1.02;
 /// Reads that cannot be predicted: readahead must not cost anything there.
 const UNPREDICTABLE: [&str; 3] = ["random", "dense-random", "processes"];
 /// The recorded workloads of [Crume 2014] that a target is about, and the device that they were measured on.
@@ -69,8 +71,99 @@ fn recorded(row: &Row) -> bool {
     RECORDED.contains(&row.cell.workload.as_str()) && row.cell.device == RECORDED_ON
 }
 
+/// The targets of `policy` in a design.
 #[must_use]
-pub fn targets(report: &Report, policy: &str) -> Vec<Target> {
+pub fn targets(report: &Report, policy: &str, design: Design) -> Vec<Target> {
+    match design {
+        Design::Validation => of_validation(report, policy),
+        _ => of_workloads(report, policy),
+    }
+}
+
+/// Those on recorded programs and drawn devices. Source: spec of `auto`, section 7, and issue 41.
+fn of_validation(report: &Report, policy: &str) -> Vec<Target> {
+    let view = View::of(report, policy);
+    let total = report.totals.iter().find(|t| t.policy == policy);
+    let all = |_: &Row| true;
+    let share_of =
+        |count: usize| (!view.own.is_empty()).then(|| count as f64 / view.own.len() as f64);
+    let slower = view
+        .own
+        .iter()
+        .filter(|row| view.time(row, "none") > Some(MAX_BESIDE_NONE));
+    let lost = view
+        .own
+        .iter()
+        .filter(|row| row.ratio > Some(MAX_RATIO))
+        .count();
+    vec![
+        Target::at_most(
+            "geometric mean against the best that reads as much, or 1.25",
+            0.75,
+            total.and_then(|t| t.mean_ratio),
+        ),
+        Target::at_most(
+            "share of the cells that are slower than it by over 5 %",
+            0.08,
+            share_of(lost),
+        ),
+        Target::worst(
+            "worst cell against it",
+            1.15,
+            view.worst(&all, &|r| r.ratio),
+        ),
+        Target::worst(
+            "worst seed of a cell",
+            1.15,
+            view.worst(&all, &|r| r.worst_seed),
+        ),
+        Target::at_most(
+            "geometric mean against linux-6.18:max=512K",
+            0.85,
+            view.mean(&|row| view.time(row, "linux-6.18:max=512K")),
+        ),
+        Target::at_most(
+            "bytes read beside linux-6.18:max=512K",
+            1.0,
+            view.mean(&|row| view.bytes(row, "linux-6.18:max=512K")),
+        ),
+        Target::at_most(
+            "geometric mean against linux-6.18:max=4M",
+            0.9,
+            view.mean(&|row| view.time(row, "linux-6.18:max=4M")),
+        ),
+        Target::at_most(
+            "bytes read beside linux-6.18:max=4M",
+            1.0,
+            view.mean(&|row| view.bytes(row, "linux-6.18:max=4M")),
+        ),
+        Target::at_most(
+            "read amplification, geometric mean",
+            1.15,
+            total.and_then(|t| t.overfetch),
+        ),
+        Target::worst(
+            "read amplification, worst cell",
+            1.3,
+            view.worst(&all, &|r| r.figures.overfetch),
+        ),
+        Target::at_most(
+            "cells slower than none by over 2 %",
+            0.0,
+            share_of(0).map(|_| slower.count() as f64),
+        ),
+        Target {
+            at_least: true,
+            ..Target::at_most(
+                "share of the oracle's logarithmic gain",
+                0.35,
+                total.and_then(|t| t.oracle_share),
+            )
+        },
+    ]
+}
+
+fn of_workloads(report: &Report, policy: &str) -> Vec<Target> {
     let view = View::of(report, policy);
     let total = report.totals.iter().find(|t| t.policy == policy);
     let unpredictable = |row: &Row| UNPREDICTABLE.contains(&row.cell.workload.as_str());
@@ -210,6 +303,20 @@ impl<'a> View<'a> {
         Some(row.figures.time_s / self.row(&row.cell, policy)?.figures.time_s)
     }
 
+    fn bytes(&self, row: &Row, policy: &str) -> Option<f64> {
+        Some(row.figures.overfetch? / self.row(&row.cell, policy)?.figures.overfetch?)
+    }
+
+    /// The geometric mean over the cells.
+    fn mean(&self, value: &dyn Fn(&Row) -> Option<f64>) -> Option<f64> {
+        let logs: Vec<f64> = self
+            .own
+            .iter()
+            .filter_map(|row| Some(value(row)?.ln()))
+            .collect();
+        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    }
+
     fn p99(&self, row: &Row) -> Option<f64> {
         let other = self
             .row(&row.cell, "none")?
@@ -275,7 +382,7 @@ mod tests {
             }
         }
         let report = verdict::report(&runs, Design::Baseline);
-        let targets = targets(&report, "auto");
+        let targets = targets(&report, "auto", Design::Baseline);
         let find = |what: &str| {
             targets
                 .iter()

@@ -9,6 +9,9 @@
 //! ```
 //! Example: best of the cell 2.0 s, the policy 2.2 s, none 8 s, oracle 1.6 s. Ratio 1.1, lost; share ln(3.64) / ln(5) = 0.80.
 //!
+//! In the design `validation` an opponent may read as much as the judged policy did in the cell, or 1.25, whichever is more: a policy that pays
+//! with bytes is compared with others that do. The ratio against the best within 1.25 is given beside it.
+//!
 //! The unrestricted best, chosen on the judging seeds themselves, is given beside it: it may read any number of useless bytes,
 //! and is what the totals of `baseline` are of.
 
@@ -50,6 +53,10 @@ pub struct Row {
     pub best: Option<String>,
     /// Against it.
     pub ratio: Option<f64>,
+    /// The worst seed's ratio against it.
+    pub worst_seed: Option<f64>,
+    /// Against the best within [`MAX_OVERFETCH`], where a policy that reads more is compared with others that do.
+    pub lean_ratio: Option<f64>,
     /// 95 % interval of the ratio, not corrected for the number of cells; none with one judging seed.
     pub ratio_ci95: Option<[f64; 2]>,
     /// The best of all on the same seeds, and the ratio against it.
@@ -69,6 +76,9 @@ pub struct Total {
     /// Geometric mean and worst of [`Row::unrestricted_ratio`].
     pub mean: f64,
     pub worst: f64,
+    /// Geometric means of [`Row::ratio`] and of [`Row::lean_ratio`].
+    pub mean_ratio: Option<f64>,
+    pub mean_lean_ratio: Option<f64>,
     /// Geometric mean against [`ONE_SETTING`], and without strided and backward.
     pub against_one: Option<f64>,
     /// The latter.
@@ -114,16 +124,24 @@ pub fn report(runs: &Runs, design: Design) -> Report {
             runs,
             cell,
             judge: &judge,
+            design,
         };
-        let best = best(&view, &opponents, &choose, MAX_OVERFETCH);
+        let within = |most| best(&view, &opponents, &choose, most);
+        let lean = within(MAX_OVERFETCH);
         let open = best_of(&opponents, |p| view.log_time(p, &judge));
-        rows.extend(
-            policies
-                .iter()
-                .filter_map(|policy| row(&view, policy, best.clone(), open.clone())),
-        );
+        rows.extend(policies.iter().filter_map(|policy| {
+            let peers = Peers {
+                best: match design {
+                    Design::Validation => within(MAX_OVERFETCH.max(view.overfetch(policy, &judge))),
+                    _ => lean.clone(),
+                },
+                lean: lean.clone(),
+                open: open.clone(),
+            };
+            row(&view, policy, peers)
+        }));
     }
-    mark_lost(&mut rows, runs, &judge);
+    mark_lost(&mut rows, runs, &judge, design);
     let totals = totals(&rows);
     rows.sort_by(|a, b| {
         b.lost.cmp(&a.lost).then(if a.lost {
@@ -156,6 +174,7 @@ struct View<'a> {
     runs: &'a Runs,
     cell: &'a Cell,
     judge: &'a [u64],
+    design: Design,
 }
 
 impl View<'_> {
@@ -212,22 +231,37 @@ fn best(view: &View<'_>, opponents: &[String], seeds: &[u64], most: f64) -> Opti
     })
 }
 
-fn row(
-    view: &View<'_>,
-    policy: &str,
+/// The opponents that a policy is compared with in a cell: within the limit of the design, within [`MAX_OVERFETCH`], without a limit.
+struct Peers {
     best: Option<String>,
-    unrestricted: Option<String>,
-) -> Option<Row> {
+    lean: Option<String>,
+    open: Option<String>,
+}
+
+fn row(view: &View<'_>, policy: &str, peers: Peers) -> Option<Row> {
+    let Peers {
+        best,
+        lean,
+        open: unrestricted,
+    } = peers;
     let log = |p: &str| view.log_time(p, view.judge);
     let own = log(policy).or_else(|| view.log_time(policy, &view.judge[..1]))?;
-    let ratio = |other: &Option<String>| other.as_deref().and_then(log).map(|t| (own - t).exp());
-    let (ratio, unrestricted_ratio) = (ratio(&best), ratio(&unrestricted));
+    let against = |other: &Option<String>| other.as_deref().and_then(log).map(|t| (own - t).exp());
+    let (ratio, lean_ratio) = (against(&best), against(&lean));
+    let unrestricted_ratio = against(&unrestricted);
+    let worst_seed = best.as_deref().and_then(|best| {
+        let pairs = view.log_times(policy).into_iter().zip(view.log_times(best));
+        pairs
+            .map(|(own, other)| (own - other).exp())
+            .max_by(f64::total_cmp)
+    });
     let share = || {
         let first = |p| view.log_time(p, &view.judge[..1]);
         let gain = first("none")? - first(ORACLE)?;
         Some((first("none")? - first(policy)?) / gain).filter(|s| gain >= MIN_GAIN && s.is_finite())
     };
-    let oracle_share = share().filter(|_| view.cell.predictable());
+    let oracle_share =
+        share().filter(|_| view.cell.predictable() || view.design == Design::Validation);
     let figures = average(view, policy, own);
     let ratio_ci95 = best
         .as_deref()
@@ -238,6 +272,8 @@ fn row(
         figures,
         best,
         ratio,
+        worst_seed,
+        lean_ratio,
         ratio_ci95: ratio_ci95.map(|ends| ends.map(f64::exp)),
         unrestricted,
         unrestricted_ratio,
@@ -274,7 +310,7 @@ fn average(view: &View<'_>, policy: &str, log_time: f64) -> Figures {
 }
 
 /// Rows are lost for each policy by itself: Holm's correction is over its cells.
-fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
+fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64], design: Design) {
     let mut of_policy: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, row) in rows
         .iter()
@@ -290,6 +326,7 @@ fn mark_lost(rows: &mut [Row], runs: &Runs, judge: &[u64]) {
                 runs,
                 cell: &row.cell,
                 judge,
+                design,
             };
             let best = view.log_times(row.best.as_deref()?);
             let limit = best
@@ -328,6 +365,10 @@ fn totals(rows: &[Row]) -> Vec<Total> {
                 .collect();
             (!logs.is_empty()).then(|| mean(&logs).exp())
         };
+        let geometric = |ratio: &dyn Fn(&Row) -> Option<f64>| {
+            let logs: Vec<f64> = rows.iter().filter_map(|r| Some(ratio(r)?.ln())).collect();
+            (!logs.is_empty()).then(|| mean(&logs).exp())
+        };
         let shares: Vec<f64> = rows.iter().filter_map(|r| r.oracle_share).collect();
         let fetched: Vec<f64> = rows
             .iter()
@@ -338,6 +379,8 @@ fn totals(rows: &[Row]) -> Vec<Total> {
             policy: (*policy).to_string(),
             mean: mean(&open).exp(),
             worst: open.iter().copied().fold(f64::MIN, f64::max).exp(),
+            mean_ratio: geometric(&|r| r.ratio),
+            mean_lean_ratio: geometric(&|r| r.lean_ratio),
             against_one: against(&|_| true),
             against_one_less: against(&|r| !r.cell.strided_or_backward()),
             worst_ratio: rows.iter().filter_map(|r| r.ratio).max_by(f64::total_cmp),
@@ -389,6 +432,58 @@ mod tests {
             }
         }
         runs
+    }
+
+    /// A policy that reads twice the bytes is compared with the fastest that reads as much, and beside it with the lean one.
+    #[test]
+    fn validation_compares_policies_at_equal_bytes() {
+        let one = runs(&[
+            ("none", [8.0; 3], 1.0),
+            ("linux-6.18:max=4M", [2.0; 3], 1.9),
+            ("linux-6.18", [4.0; 3], 1.1),
+            (JUDGED, [3.0; 3], 2.0),
+        ]);
+        let mut all = Runs::new();
+        for (key, figures) in one.into_iter().filter(|(key, _)| key.seed == 1) {
+            let seeds = (1..=27).filter(|seed| key.policy != JUDGED || *seed > 3);
+            all.extend(seeds.map(|seed| {
+                (
+                    Key {
+                        seed,
+                        ..key.clone()
+                    },
+                    figures.clone(),
+                )
+            }));
+        }
+        let worst = Key {
+            policy: JUDGED.to_string(),
+            seed: 9,
+            ..all.keys().next().expect("a run").clone()
+        };
+        all.get_mut(&worst).expect("a run").time_s = 6.0;
+        let report = report(&all, Design::Validation);
+        let row = |policy: &str| {
+            report
+                .rows
+                .iter()
+                .find(|r| r.policy == policy)
+                .expect("a row")
+        };
+        let judged = row(JUDGED);
+        assert_eq!(judged.best.as_deref(), Some("linux-6.18:max=4M"));
+        assert!((judged.worst_seed.expect("a ratio") - 3.0).abs() < 1e-9);
+        assert!(judged.ratio > Some(1.5) && judged.lean_ratio < Some(0.8));
+        assert_eq!(row("none").best.as_deref(), Some("linux-6.18"));
+        let total = report
+            .totals
+            .iter()
+            .find(|t| t.policy == JUDGED)
+            .expect("a total");
+        assert_eq!(
+            (total.mean_ratio, total.mean_lean_ratio),
+            (judged.ratio, judged.lean_ratio)
+        );
     }
 
     /// The fastest on the choosing seed reads too much; the next one is the best and is judged on other seeds.

@@ -13,7 +13,7 @@
 use super::reason::reason;
 use super::{Results, cell_name};
 use crate::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
-use crate::evaluation::{Row, Target};
+use crate::evaluation::{Design, Row, Target};
 use foreread_report::number::{self, or_dash, three};
 use foreread_report::table::TextTable;
 use foreread_sim::limits::ORACLE;
@@ -231,17 +231,24 @@ pub fn notes(results: &Results) -> Vec<String> {
     } else {
         "with one seed: no test"
     };
+    let (more, shared) = match results.design {
+        Design::Validation => (
+            ", or as much as the judged policy did there",
+            "all cells that have an oracle",
+        ),
+        _ => ("", "predictable workloads"),
+    };
     let mut notes = vec![
         format!(
             "A cell is lost where a policy takes more than {MAX_RATIO} times as long as the best opponent, {tested}. The best \
-             opponent fetches at most {MAX_OVERFETCH} times the demanded bytes; it is chosen on {}, and all are judged on {}. \
+             opponent fetches at most {MAX_OVERFETCH} times the demanded bytes{more}; it is chosen on {}, and all are judged on {}. \
              'Without a limit' is the best of all on the judging seeds, whatever it fetches.",
             seeds(&choose),
             seeds(&judge)
         ),
         format!(
             "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: ln(none / policy) / ln(none / oracle), \
-             mean over predictable workloads. Times are of the simulator."
+             mean over {shared}. Times are of the simulator."
         ),
     ];
     notes.extend(results.notes.iter().map(|note| format!("Note: {note}.")));

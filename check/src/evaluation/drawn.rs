@@ -1,0 +1,181 @@
+//! Devices drawn at random: what no constant can have been fitted to.
+//!
+//! ```text
+//!   drawn-SEED-N ──► keyed random numbers ──► a network, in three of four cases                a cache of 16M to 1G
+//!                                         └─► a disk with an arm, in one of four
+//! ```
+//! Each figure is drawn evenly over the logarithm of its range: latency 0.05 to 300 ms, its 99th percentile 1.5 to 30 times that, one
+//! connection 5 to 2,000 MB/s, the link that all share from one connection's rate (at least 20 MB/s) to 5,000, 1 to 128 requests at
+//! once, and with even odds no limit of requests a second or one of 100 to 10,000. A disk has 3,600 to 15,000 turns a minute, 30 to
+//! 300 MB/s at its outer edge, and a queue of 1 to 32.
+//!
+//! Example: `drawn-1-0` is the first device of seed 1. The same name is the same device in every run and on every machine.
+//! Source: spec of `auto`, section 7; the ranges are those that users report of stores, exports and disks.
+
+use foreread_sim::device::hdd::{HddModel, Seek, TrackRates};
+use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
+use foreread_sim::device::presets::{self, Model, Preset};
+use foreread_sim::device::throttle::Throttle;
+use foreread_sim::rng::{Rng, mix};
+
+/// What the name of a drawn device begins with.
+const PREFIX: &str = "drawn-";
+const MB_PER_S: f64 = 1e6;
+const MS: f64 = 1e6;
+
+/// The name of a device.
+#[must_use]
+pub fn name(seed: u64, n: usize) -> String {
+    format!("{PREFIX}{seed}-{n}")
+}
+
+/// The device of this name and the bytes of the cache before it; none if the name is none of a drawn one.
+#[must_use]
+pub fn find(name: &str) -> Option<(Preset, u64)> {
+    let (seed, n) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let (seed, n) = (seed.parse::<u64>().ok()?, n.parse::<u64>().ok()?);
+    let mut rng = Rng::new(mix(mix(seed) ^ n));
+    let mut draw = |least: f64, most: f64| (least.ln() + (most / least).ln() * rng.unit()).exp();
+    let cache = 1
+        << draw(16.0 * f64::from(1 << 20), 1024.0 * f64::from(1 << 20))
+            .log2()
+            .round() as u32;
+    let is_disk = draw(1.0, 16.0) < 2.0;
+    let preset = if is_disk {
+        disk(&mut draw)
+    } else {
+        network(&mut draw)
+    };
+    Some((preset, cache))
+}
+
+fn network(draw: &mut impl FnMut(f64, f64) -> f64) -> Preset {
+    let rtt_ns = draw(0.05, 300.0) * MS;
+    let tail = draw(1.5, 30.0);
+    let connection = draw(5.0, 2_000.0);
+    let link = draw(connection.max(20.0), 5_000.0);
+    let connections = draw(1.0, 128.0).round() as u32;
+    let is_limited = draw(1.0, 4.0) < 2.0;
+    let requests_per_s = draw(100.0, 10_000.0) as u64;
+    // Limits of requests as the engine has them for storage of this kind: NBD and RBD below a millisecond or two, objects above.
+    let like = if rtt_ns < 2.0 * MS {
+        "rbd"
+    } else {
+        "object-near"
+    };
+    let like = presets::find(like).expect("a preset of ours");
+    Preset {
+        name: "drawn",
+        connections,
+        throttle: is_limited.then_some(Throttle {
+            requests_per_s,
+            request_bytes: u64::MAX,
+            burst_requests: requests_per_s / 2,
+        }),
+        model: Model::Net(NetModel {
+            rtt_ns: rtt_ns as u64,
+            rtt_p99_ns: Some((rtt_ns * tail) as u64),
+            connection_bytes_per_s: (connection * MB_PER_S) as u64,
+            link_bytes_per_s: (link * MB_PER_S) as u64,
+            connections,
+            chunk_bytes: Some(CHUNK_BYTES),
+        }),
+        ..*like
+    }
+}
+
+fn disk(draw: &mut impl FnMut(f64, f64) -> f64) -> Preset {
+    let like = presets::find("hdd-7200").expect("a preset of ours");
+    let Model::Hdd(model) = like.model else {
+        unreachable!("a disk with an arm")
+    };
+    let slower = draw(0.5, 2.0);
+    let outer = draw(30.0, 300.0) * MB_PER_S;
+    let queue_depth = draw(1.0, 32.0).round() as u32;
+    Preset {
+        name: "drawn",
+        connections: queue_depth,
+        model: Model::Hdd(HddModel {
+            rpm: draw(3_600.0, 15_000.0) as u32,
+            seek: Seek {
+                settle_ns: (model.seek.settle_ns as f64 * slower) as u64,
+                root_ns: (model.seek.root_ns as f64 * slower) as u64,
+                full_ns: (model.seek.full_ns as f64 * slower) as u64,
+                ..model.seek
+            },
+            bytes_per_s: TrackRates {
+                outer: outer as u64,
+                inner: (outer / 2.0) as u64,
+            },
+            queue_depth,
+            ..model
+        }),
+        ..*like
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_device_and_the_ranges_are_reached() {
+        let all: Vec<(Preset, u64)> = (0..400).filter_map(|n| find(&name(7, n))).collect();
+        assert_eq!(all.len(), 400);
+        assert_eq!(
+            format!("{:?}", find("drawn-7-3")),
+            format!("{:?}", find("drawn-7-3"))
+        );
+        assert_ne!(
+            format!("{:?}", find("drawn-7-3")),
+            format!("{:?}", find("drawn-8-3"))
+        );
+        let disks = all
+            .iter()
+            .filter(|(preset, _)| matches!(preset.model, Model::Hdd(_)));
+        assert!((70..130).contains(&disks.count()), "one of four");
+        let nets: Vec<NetModel> = all
+            .iter()
+            .filter_map(|(preset, _)| match preset.model {
+                Model::Net(net) => Some(net),
+                _ => None,
+            })
+            .collect();
+        let limited = all.iter().filter(|(preset, _)| preset.throttle.is_some());
+        assert!((100..200).contains(&limited.count()), "half of them");
+        for net in &nets {
+            let tail = net.rtt_p99_ns.expect("drawn") as f64 / net.rtt_ns as f64;
+            assert!((50_000..=300_000_000).contains(&net.rtt_ns) && (1.49..=30.1).contains(&tail));
+            assert!((1..=128).contains(&net.connections));
+            assert!(
+                net.link_bytes_per_s >= net.connection_bytes_per_s
+                    && (20_000_000..=5_000_000_000).contains(&net.link_bytes_per_s)
+            );
+        }
+        let slow = nets.iter().filter(|net| net.rtt_ns > 100_000_000).count();
+        let fast = nets.iter().filter(|net| net.rtt_ns < 200_000).count();
+        assert!(slow > 20 && fast > 20, "{slow} slow, {fast} fast");
+        assert!(
+            all.iter()
+                .all(|(_, cache)| cache.is_power_of_two() && (16 << 20..=1 << 30).contains(cache))
+        );
+        assert!(
+            all.iter().any(|(_, cache)| *cache == 16 << 20)
+                && all.iter().any(|(_, cache)| *cache == 1 << 30)
+        );
+    }
+
+    #[test]
+    fn other_names_are_no_drawn_devices() {
+        for name in [
+            "rbd",
+            "drawn-",
+            "drawn-1",
+            "drawn-x-1",
+            "drawn-1-x",
+            "drawn-1-2-3",
+        ] {
+            assert!(find(name).is_none(), "{name}");
+        }
+    }
+}
