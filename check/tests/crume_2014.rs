@@ -238,7 +238,7 @@ mod margins {
     use foreread_check::reproduce::published::crume_2014::{
         PublishedRow, SIGMAS, STRATEGIES, WORKLOADS,
     };
-    use foreread_sim::stats::{ALPHA, Published, holm, z_test};
+    use foreread_sim::stats::{ALPHA, PublishedMean, holm, z_test};
 
     fn near(got: f64, want: f64, within: f64) {
         assert!(
@@ -248,8 +248,8 @@ mod margins {
     }
 
     /// A published time of [Crume 2014] and its margin.
-    fn published(line: &PublishedRow) -> Published {
-        Published {
+    fn published(line: &PublishedRow) -> PublishedMean {
+        PublishedMean {
             mean: line.time_s,
             margin: line.margin_s,
         }
@@ -332,7 +332,7 @@ mod margins {
         near(at(0, 1, 2), 0.0012, 0.0001);
         near(at(1, 2, 3), 0.0008, 0.0001);
         near(at(0, 2, 3), 3e-5, 0.5e-5);
-        let bare = Published {
+        let bare = PublishedMean {
             mean: 1.0,
             margin: 0.0,
         };

@@ -6,8 +6,8 @@ use foreread_check::reproduce::{
 };
 use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
-use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, Tried};
-use foreread_lab::report::series::{Series, Value, Varied};
+use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, TriedForm};
+use foreread_lab::report::series::{Series, Value, VariedParameter};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
@@ -164,7 +164,7 @@ fn series(word: &str) -> Made {
         schema: "foreread.vary/1".to_string(),
         workload: word.to_string(),
         policies: vec!["none".to_string(), word.to_string()],
-        vary: Varied {
+        vary: VariedParameter {
             key: "policy.max".to_string(),
             about: "the largest window".to_string(),
             bytes: true,
@@ -235,7 +235,7 @@ fn probed(word: &str) -> Made {
         points.extend([4096, 65_536, 1 << 20].map(|bytes| point(pattern, bytes, 1)));
         points.extend([2, 8].map(|depth| point(pattern, 65_536, depth)));
     }
-    let tried = Tried {
+    let tried = TriedForm {
         form: word.to_string(),
         parameters: 2,
         worst_error: 0.0625,

@@ -10,7 +10,7 @@
 use crate::fail::{Fail, one_line};
 use crate::traces;
 use foreread_history::workloads;
-use foreread_lab::replay::{self, Loaded, Mode, Replay};
+use foreread_lab::replay::{self, LoadedTrace, Mode, Replay};
 use foreread_report::names;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -156,7 +156,7 @@ pub fn ready_of(
         only: args.only.map(str::to_string),
         files,
     };
-    let mut loaded: Loaded = replay::load(&path.display().to_string(), import, &part)?;
+    let mut loaded: LoadedTrace = replay::load(&path.display().to_string(), import, &part)?;
     // Errors name the path; tables and advice, which repeat the name, use the file's name alone.
     loaded.name = called(path);
     Ok(Replay::of(&Arc::new(loaded), args.mode, args.think)?)

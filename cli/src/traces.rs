@@ -8,7 +8,7 @@ use crate::progress::Bar;
 use foreread_os::output::AtomicFile;
 use foreread_report::number::count;
 use foreread_report::progress::Progress;
-use foreread_trace::format::{Exported, Output};
+use foreread_trace::format::{ExportReport, Output};
 use foreread_trace::open::{Watch, open_watched};
 use foreread_trace::{Import, Item, Items, TraceError};
 use std::collections::BTreeMap;
@@ -66,8 +66,8 @@ impl Iterator for Moving {
 /// Has `write` fill `out`, or stdout.
 pub fn written(
     to: &Path,
-    write: impl FnOnce(Output) -> Result<Exported, TraceError>,
-) -> Result<Exported, Fail> {
+    write: impl FnOnce(Output) -> Result<ExportReport, TraceError>,
+) -> Result<ExportReport, Fail> {
     if to == Path::new("-") {
         if std::io::stdout().is_terminal() {
             return Err(Fail::input(

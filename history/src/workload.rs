@@ -14,7 +14,7 @@ mod mmap_console;
 mod mmap_desktop;
 
 use foreread_core::policy::SpecError;
-use foreread_sim::workload::{self, Chosen, Info};
+use foreread_sim::workload::{self, Info, WorkloadChoice};
 
 /// Reads of programs, from small devices and through maps [Wu 2010a, 2010b].
 static PROGRAMS: &[&Info] = &[&blkid::INFO, &mmap_desktop::INFO, &mmap_console::INFO];
@@ -38,6 +38,6 @@ pub fn workloads() -> Vec<&'static Info> {
 ///
 /// # Errors
 /// Those of [`workload::parse_among`].
-pub fn parse_workload(text: &str) -> Result<Chosen, SpecError> {
+pub fn parse_workload(text: &str) -> Result<WorkloadChoice, SpecError> {
     workload::parse_among(text, &workloads())
 }

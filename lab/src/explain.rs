@@ -31,7 +31,7 @@ pub use decisions::Decisions;
 pub use others::Other;
 pub use pattern::Pattern;
 pub use reason::Because;
-pub use recorded::Recorded;
+pub use recorded::RecordedReadahead;
 pub use share::Share;
 pub use streams::Shape;
 pub use table::{View, render};
@@ -68,7 +68,7 @@ pub struct ExplainOptions {
 
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Explained {
+pub struct ExplainReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread.
@@ -101,7 +101,7 @@ pub struct Explained {
     /// Its files, the longest stall first.
     pub files: Vec<File>,
     /// What the recorded system had read ahead. Null where the trace says nothing of it.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedReadahead>,
     /// The same reads under other policies, and under this one, in pairs. Empty where none were asked for.
     pub others: Vec<Other>,
     /// Runs of each of them.
@@ -153,7 +153,10 @@ pub struct Stream {
 ///
 /// # Errors
 /// The plan cannot be carried out, or the parts are not the whole.
-pub fn explain(asked: &ExplainOptions, progress: &mut dyn Progress) -> Result<Explained, Failure> {
+pub fn explain(
+    asked: &ExplainOptions,
+    progress: &mut dyn Progress,
+) -> Result<ExplainReport, Failure> {
     let plan = &asked.plan;
     progress.stage(&format!("replaying under {}", asked.policy));
     let looked = compare::watched::run(plan, asked.policy.clone(), watcher::Watcher::new)?;

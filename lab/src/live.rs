@@ -316,13 +316,13 @@ pub fn kernel(path: &Path, workload: &Workload) -> Result<RunResult, LiveError> 
 }
 
 fn result(
-    timed: Timed,
+    timed: TimedRun,
     stats: Stats,
     workload: &Workload,
     page_bytes: u64,
     kernel: bool,
 ) -> RunResult {
-    let Timed {
+    let TimedRun {
         time,
         latency,
         late_p99_ns,
@@ -339,7 +339,7 @@ fn result(
 }
 
 /// Wall-clock time of a run, the latency of each read, and how late they were issued, where that was measured.
-struct Timed {
+struct TimedRun {
     time: Duration,
     latency: Histogram<u64>,
     late_p99_ns: Option<u64>,
@@ -373,7 +373,7 @@ fn kernel_advice(advice: Advice) -> rustix::fs::Advice {
 }
 
 /// Carries out every job, a thread for each request that a job keeps going.
-fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveError> {
+fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     if needs_pacing(workload) {
         return run_paced(workload, target);
     }
@@ -388,7 +388,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveEr
     {
         // A single reader needs no extra thread, and none is timed.
         let latency = lane(job, next, target)?;
-        return Ok(Timed {
+        return Ok(TimedRun {
             time: began.elapsed(),
             latency,
             late_p99_ns: None,
@@ -419,7 +419,7 @@ fn run_jobs(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveEr
         }
         Ok::<_, LiveError>(all)
     })?;
-    Ok(Timed {
+    Ok(TimedRun {
         time: began.elapsed(),
         latency,
         late_p99_ns: None,
@@ -443,7 +443,7 @@ fn needs_pacing(workload: &Workload) -> bool {
 }
 
 /// Carries out jobs that pause or wait. Timed jobs fail if the reader was too late.
-fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveError> {
+fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<TimedRun, LiveError> {
     let paced::PacedTimes {
         time,
         latency,
@@ -458,7 +458,7 @@ fn run_paced(workload: &Workload, target: &ReadCalls<'_>) -> Result<Timed, LiveE
             p50_us: p50_ns / 1000,
         });
     }
-    Ok(Timed {
+    Ok(TimedRun {
         time,
         latency,
         late_p99_ns: Some(late_ns),

@@ -157,12 +157,12 @@ pub struct Fit {
     /// Root mean square error of the request sizes that the figures were fitted without. Null where it was not tried.
     pub left_out_error: Option<f64>,
     /// Every form that was tried, the simplest first.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<TriedForm>,
 }
 
 /// A form that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct TriedForm {
     /// What it is: `disk, 2 slopes`.
     pub form: String,
     /// Figures that were fitted.

@@ -20,11 +20,11 @@ mod scans;
 
 use foreread_os::failure::Failure;
 use foreread_sim::workload::{Job, Link, Request, Workload};
-use load::{Kept, What};
+use load::{KeptRecord, What};
 use std::sync::Arc;
 
 pub use layout::{LayoutError, bases, laid_out};
-pub use load::{Loaded, MAX_RECORDS, Part, ReadOfFile, Recorded, load};
+pub use load::{LoadedTrace, MAX_RECORDS, Part, ReadOfFile, RecordedAhead, load};
 
 /// Reads of one open description that are outstanding at once in mode open; what comes on top waits, and is counted as
 /// waiting since its time.
@@ -95,7 +95,7 @@ pub struct Replay {
     /// What a reader of its figures must know, a sentence each.
     pub notes: Vec<String>,
     /// What it was made of.
-    pub loaded: Arc<Loaded>,
+    pub loaded: Arc<LoadedTrace>,
 }
 
 impl Replay {
@@ -104,7 +104,7 @@ impl Replay {
     /// # Errors
     /// The trace does not tell what the mode needs.
     pub fn of(
-        loaded: &Arc<Loaded>,
+        loaded: &Arc<LoadedTrace>,
         mode: Option<Mode>,
         think: Option<f64>,
     ) -> Result<Replay, Failure> {
@@ -113,8 +113,8 @@ impl Replay {
         let factor = factor(loaded, mode_used, think)?;
         let made = match mode_used {
             Mode::Asap | Mode::Closed => lanes::jobs(loaded, mode_used, factor.unwrap_or(0.0)),
-            Mode::Open => lanes::Made::plain(timed(loaded)),
-            Mode::Deps => lanes::Made::plain(dependent(loaded, factor.unwrap_or(1.0))?),
+            Mode::Open => lanes::ReplayJobs::plain(timed(loaded)),
+            Mode::Deps => lanes::ReplayJobs::plain(dependent(loaded, factor.unwrap_or(1.0))?),
         };
         let files = loaded.files.clone();
         let workload = Workload {
@@ -145,7 +145,7 @@ impl Replay {
 }
 
 /// The best mode that a trace allows, and why.
-fn best(loaded: &Loaded) -> (Mode, &'static str) {
+fn best(loaded: &LoadedTrace) -> (Mode, &'static str) {
     match () {
         () if loaded.has_deps => (Mode::Deps, "the trace says what each record waits for"),
         () if loaded.has_ends && loaded.is_program() => (
@@ -164,7 +164,7 @@ fn best(loaded: &Loaded) -> (Mode, &'static str) {
 }
 
 /// The factor on pauses, where the mode has any.
-fn factor(loaded: &Loaded, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, Failure> {
+fn factor(loaded: &LoadedTrace, mode: Mode, asked: Option<f64>) -> Result<Option<f64>, Failure> {
     let refuse = |what: &str, remedy: &str| {
         let place = format!("{}, mode {}", loaded.name, mode.name());
         Err(Failure::input(what, place, remedy))
@@ -213,7 +213,7 @@ fn scaled(ns: u64, factor: f64) -> u64 {
 }
 
 /// A job for each open description, with every request at its time.
-fn timed(loaded: &Loaded) -> Vec<Job> {
+fn timed(loaded: &LoadedTrace) -> Vec<Job> {
     let mut of_open: Vec<Option<u32>> = vec![None; loaded.opens.len() * 2];
     let mut jobs: Vec<Job> = Vec::new();
     for record in loaded.records.iter() {
@@ -241,7 +241,7 @@ fn timed(loaded: &Loaded) -> Vec<Job> {
 }
 
 /// A job for each record, that begins when what it waits for has happened. What is passed over happens at once.
-fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, Failure> {
+fn dependent(loaded: &LoadedTrace, factor: f64) -> Result<Vec<Job>, Failure> {
     let mut earliest: Vec<u64> = Vec::with_capacity(loaded.records.len());
     let mut jobs = Vec::with_capacity(loaded.records.len());
     let inferred = if loaded.has_deps {
@@ -280,7 +280,7 @@ fn dependent(loaded: &Loaded, factor: f64) -> Result<Vec<Job>, Failure> {
     Ok(jobs)
 }
 
-impl Kept {
+impl KeptRecord {
     /// What it becomes, without a pause: one request, of a touch one for each of its pages; none for what is passed over.
     fn requests(&self) -> impl Iterator<Item = Request> {
         let one = match self.what {
@@ -303,7 +303,7 @@ impl Kept {
     }
 
     /// A job with its own open description.
-    fn job(&self, loaded: &Loaded, requests: Vec<Request>) -> Job {
+    fn job(&self, loaded: &LoadedTrace, requests: Vec<Request>) -> Job {
         let file = loaded.opens[self.open as usize];
         Job {
             executable: self.executable,

@@ -104,7 +104,7 @@ pub struct Table {
     /// What no run can be below, run by run; empty on a file.
     pub bounds: Vec<Bound>,
     /// How a replayed trace kept time; nothing for workloads of ours.
-    pub pace: Option<Paced>,
+    pub pace: Option<ReplayPace>,
     /// The rows, in the order they are shown in.
     pub policies: Vec<PolicyRuns>,
     /// Maps of the first run of each policy, where they were asked for and a model was measured.
@@ -124,7 +124,7 @@ impl Table {
 
 /// How a replay keeps time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paced {
+pub struct ReplayPace {
     /// How its reads are timed.
     pub mode: Mode,
     /// The factor on recorded pauses; none where pauses take no part.

@@ -20,7 +20,7 @@ mod storage;
 mod text;
 
 pub use maxima::{Maxima, maxima};
-pub use storage::{Chosen, OnDisk, StorageFound, find};
+pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
@@ -48,7 +48,7 @@ pub struct TuneOptions {
     /// Where the files live: a model, taken as it is, or a file or block device, which is probed.
     pub storage: CompareOn,
     /// Why it is this one, where it was found by the trace.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<WorkloadChoice>,
     /// Only part of the trace is used, as the user asked for.
     pub partial: bool,
     /// How long a probe may take, in seconds.
@@ -57,7 +57,7 @@ pub struct TuneOptions {
 
 /// Everything that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tuned {
+pub struct TuneReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// Version of foreread.
@@ -68,7 +68,7 @@ pub struct Tuned {
     pub storage: String,
     /// Why it is this one. Null where it was named.
     #[serde(default)]
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<WorkloadChoice>,
     /// What was measured of it. Null for a model.
     pub probe: Option<Probe>,
     /// Today: the kernel's policy at the present setting.
@@ -154,7 +154,7 @@ fn probed(
 ///
 /// # Errors
 /// The storage cannot be measured, or the reads cannot be compared.
-pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, Failure> {
+pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneReport, Failure> {
     let storage = &asked.storage;
     let (probe, preset) = match storage.preset().filter(|_| storage.is_simulated()) {
         Some(preset) => (None, preset),
@@ -184,7 +184,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<Tuned, F
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
-    let mut tuned = Tuned {
+    let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         trace: report.workload.clone(),

@@ -5,7 +5,9 @@
 use foreread_core::event::Advice;
 use foreread_history::policies;
 use foreread_lab::compare::{self, ComparePlan, OracleRow};
-use foreread_lab::explain::{Decisions, ExplainOptions, Explained, Stream, View, explain, render};
+use foreread_lab::explain::{
+    Decisions, ExplainOptions, ExplainReport, Stream, View, explain, render,
+};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
@@ -52,7 +54,7 @@ fn pages(pages: impl IntoIterator<Item = u64>) -> ComparePlan {
     plan(&[("/data/file", 64 << 20)], records)
 }
 
-fn under(plan: &ComparePlan, policy: &str, against: &[&str]) -> Explained {
+fn under(plan: &ComparePlan, policy: &str, against: &[&str]) -> ExplainReport {
     let draft = |text: &str| foreread_history::parse(text).expect(text);
     let against = against.iter().map(|text| draft(text)).collect();
     let asked = ExplainOptions {
@@ -163,7 +165,7 @@ fn the_parts_are_the_row_of_compare() {
 }
 
 /// Files are the whole, and streams (with what hints brought) are their file.
-fn adds_up(explained: &Explained, what: &str) {
+fn adds_up(explained: &ExplainReport, what: &str) {
     let mut all = foreread_lab::explain::Share::default();
     for file in &explained.files {
         let mut sum = file.by_hints;
@@ -212,7 +214,7 @@ fn belongs_to_it(stream: &Stream, what: &str) {
     );
 }
 
-fn words(explained: &Explained, file: usize) -> (&str, &str) {
+fn words(explained: &ExplainReport, file: usize) -> (&str, &str) {
     let file = &explained.files[file];
     (&file.pattern.words, &file.streams[0].because.words)
 }
@@ -548,7 +550,7 @@ fn the_json_has_the_promised_keys() {
         assert!(stream.get(key).is_some(), "{key} is missing");
     }
     assert_eq!(stream["because"]["on"].as_bool(), Some(true));
-    let back: Explained = serde_json::from_value(json).expect("what was written can be read");
+    let back: ExplainReport = serde_json::from_value(json).expect("what was written can be read");
     assert_eq!(back, explained);
 }
 

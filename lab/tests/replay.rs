@@ -5,7 +5,7 @@
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, ComparePlan, OracleRow};
-use foreread_lab::replay::{Loaded, MAX_OUTSTANDING, Mode, Part, Replay, load};
+use foreread_lab::replay::{LoadedTrace, MAX_OUTSTANDING, Mode, Part, Replay, load};
 use foreread_lab::report::{Report, table};
 use foreread_report::{progress::Silent, width};
 use foreread_sim::device::presets;
@@ -20,12 +20,12 @@ const PAGE: u64 = 4096;
 const PAGE_NS: u64 = 8_039_063;
 const MS: u64 = 1_000_000;
 
-fn trace(records: Vec<Record>) -> Arc<Loaded> {
+fn trace(records: Vec<Record>) -> Arc<LoadedTrace> {
     trace_of(records, 64 << 20)
 }
 
 /// The records, in files of this size.
-pub fn trace_of(records: Vec<Record>, file_bytes: u64) -> Arc<Loaded> {
+pub fn trace_of(records: Vec<Record>, file_bytes: u64) -> Arc<LoadedTrace> {
     let files = records.iter().map(|r| r.file).max().unwrap_or(0) + 1;
     let info = |n| {
         Item::File(FileInfo {
@@ -67,7 +67,7 @@ fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
     }
 }
 
-fn replay(loaded: &Arc<Loaded>, mode: Mode, think: Option<f64>) -> Replay {
+fn replay(loaded: &Arc<LoadedTrace>, mode: Mode, think: Option<f64>) -> Replay {
     Replay::of(loaded, Some(mode), think).expect("the trace has what the mode needs")
 }
 
@@ -99,7 +99,7 @@ fn ns(result: &RunResult) -> u64 {
     (result.time_s * 1e9).round() as u64
 }
 
-fn time(loaded: &Arc<Loaded>, mode: Mode, think: Option<f64>) -> u64 {
+fn time(loaded: &Arc<LoadedTrace>, mode: Mode, think: Option<f64>) -> u64 {
     ns(&simulate(&replay(loaded, mode, think)))
 }
 

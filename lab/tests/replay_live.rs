@@ -7,9 +7,9 @@ use foreread_core::machine::Config;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
-use foreread_lab::explain::{self, ExplainOptions, Explained, Share};
+use foreread_lab::explain::{self, ExplainOptions, ExplainReport, Share};
 use foreread_lab::live::{self, LiveError};
-use foreread_lab::replay::{Loaded, Mode, Replay, laid_out};
+use foreread_lab::replay::{LoadedTrace, Mode, Replay, laid_out};
 use foreread_lab::report::Report;
 use foreread_report::progress::Silent;
 use foreread_sim::device::presets;
@@ -32,7 +32,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn trace(records: Vec<Record>) -> Arc<Loaded> {
+fn trace(records: Vec<Record>) -> Arc<LoadedTrace> {
     trace_of(records, 2 << 20)
 }
 
@@ -47,7 +47,7 @@ fn read(thread: u32, page: u64, ms: (u64, u64)) -> Record {
     }
 }
 
-fn on_file(loaded: &Arc<Loaded>, mode: Mode) -> Workload {
+fn on_file(loaded: &Arc<LoadedTrace>, mode: Mode) -> Workload {
     let replay = Replay::of(loaded, Some(mode), None).expect("the trace has what the mode needs");
     laid_out(&replay.workload, SIZE).expect("the file is large enough")
 }
@@ -304,7 +304,7 @@ fn a_comparison_on_a_file() {
     );
 }
 
-fn explained(loaded: &Arc<Loaded>, on: CompareOn, policy: &str) -> Explained {
+fn explained(loaded: &Arc<LoadedTrace>, on: CompareOn, policy: &str) -> ExplainReport {
     let plan = ComparePlan {
         replay: Some(Arc::new(
             Replay::of(loaded, Some(Mode::Asap), None).expect("ready"),

@@ -5,7 +5,7 @@
 use foreread_lab::compare::{self, ComparePlan};
 use foreread_lab::replay::{Part, Replay, load};
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{TuneOptions, Tuned, find, render, tune};
+use foreread_lab::tune::{TuneOptions, TuneReport, find, render, tune};
 use foreread_report::progress::Silent;
 use foreread_trace::{FileInfo, Header, Import, Item, LeftOut, Level, Record};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn replay(name: &str, size: u64, reads: impl Iterator<Item = (u64, u64)>) -> Arc
     Arc::new(Replay::of(&loaded, None, None).expect("a mode fits"))
 }
 
-fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> Tuned {
+fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
     let replay = Some(replay("/data/file", 64 << 20, reads));
     let plan = ComparePlan {
         replay,
@@ -137,7 +137,7 @@ fn the_json_has_the_promised_keys() {
         json["report"]["schema"].as_str(),
         Some("foreread.compare/1")
     );
-    let back: Tuned = serde_json::from_value(json).expect("what was written can be read");
+    let back: TuneReport = serde_json::from_value(json).expect("what was written can be read");
     assert_eq!(back, tuned);
 }
 

@@ -25,7 +25,7 @@ use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
-use foreread_trace::follow::{Counts, Follow, Inherited, Learned, Names};
+use foreread_trace::follow::{Counts, Follow, LearnedFiles, Names, OpenBefore};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
@@ -50,7 +50,7 @@ pub const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 
 #[derive(Clone, Debug)]
 pub struct Before {
     pub thread: u32,
-    pub descriptors: Vec<Inherited>,
+    pub descriptors: Vec<OpenBefore>,
     /// Whose descriptors it shares instead.
     pub shares: Option<u32>,
     /// Its own events are not recorded.
@@ -130,7 +130,7 @@ impl Capture {
     /// The events cannot be read back, or are of more threads or descriptors than may be.
     pub fn understand(mut self, path: &Path) -> Result<Understood, TraceError> {
         let none: Names = Box::new(|_| FileInfo::default());
-        let mut first = self.steps(Learned::new(), none, LeftOut::default(), path)?;
+        let mut first = self.steps(LearnedFiles::new(), none, LeftOut::default(), path)?;
         let (mut out, mut events) = (VecDeque::new(), 0);
         while first.step(&mut out)? {
             out.clear();
@@ -226,7 +226,7 @@ impl Capture {
 
     fn steps(
         &self,
-        known: Learned,
+        known: LearnedFiles,
         names: Names,
         left_out: LeftOut,
         path: &Path,

@@ -11,7 +11,7 @@ use foreread::Advice;
 use foreread::front::observe::{Observer, PassedRequest, RequestKind};
 use foreread_trace::check::{MAX_FILES, MAX_NAME_BYTES};
 use foreread_trace::error::{TraceError, TracePosition};
-use foreread_trace::format::{Exported, Output};
+use foreread_trace::format::{ExportReport, Output};
 use foreread_trace::order::{MAX_RECORDS_DISORDER, Sorter, TooLate};
 use foreread_trace::{FileInfo, Header, Item, Lacks, LeftOut, Level, Op, Record, own};
 use std::collections::{HashMap, VecDeque};
@@ -71,7 +71,7 @@ impl Recorder {
             let left_out = LeftOut::default();
             let taken = TraceAssembly::new(queue, since, left_out.clone());
             match own::write(&header, Box::new(taken), &left_out, output) {
-                Ok(Exported { records, .. }) => Ok(RecordingCounts {
+                Ok(ExportReport { records, .. }) => Ok(RecordingCounts {
                     records,
                     left_out: left_out.so_far(),
                 }),

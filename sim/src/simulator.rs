@@ -28,7 +28,7 @@ use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
 use hdrhistogram::Histogram;
-use mapped::Mapped;
+use mapped::MappedPages;
 use outcomes::{OutcomeMap, Outcomes};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -63,7 +63,7 @@ struct Sim<'a> {
     machine: Machine,
     scheduler: JobScheduler<'a>,
     slots: Vec<Slot>,
-    mapped: Mapped,
+    mapped: MappedPages,
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
@@ -154,7 +154,7 @@ impl<'a> Sim<'a> {
             machine: Machine::new(setup.config, setup.policy.clone()),
             scheduler: JobScheduler::new(&setup.workload.jobs),
             slots: Vec::new(),
-            mapped: Mapped::default(),
+            mapped: MappedPages::default(),
             wakes: BinaryHeap::new(),
             latency: crate::stats::latency_histogram(),
             arrivals: Vec::new(),

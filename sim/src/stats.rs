@@ -92,7 +92,7 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
 
 /// A mean as it was published: with a margin of error and without the runs behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Published {
+pub struct PublishedMean {
     pub mean: f64,
     /// The margin: this many standard errors to each side.
     pub margin: f64,
@@ -101,7 +101,7 @@ pub struct Published {
 /// The chance of two published means at least this different if there were no difference: a two-sided z test.
 /// `sigmas` is how many standard errors a margin holds (3 for "99.7 % confidence"). The runs count as
 /// independent, since pairs are not published. Undefined when neither has a margin.
-pub fn z_test(a: Published, b: Published, sigmas: f64) -> Option<f64> {
+pub fn z_test(a: PublishedMean, b: PublishedMean, sigmas: f64) -> Option<f64> {
     let error = a.margin.hypot(b.margin) / sigmas;
     let z = (a.mean - b.mean) / error;
     z.is_finite()

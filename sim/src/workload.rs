@@ -53,14 +53,14 @@ pub struct Info {
 
 /// A workload and the values of all its parameters.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct WorkloadChoice {
     pub info: &'static Info,
     /// The values of `info.params`, in their order.
     pub values: Vec<u64>,
     text: String,
 }
 
-impl Chosen {
+impl WorkloadChoice {
     /// The requests, on a file of `size` bytes, or on files of this many together.
     pub fn build(&self, size: u64, seed: u64) -> Result<Workload, SpecError> {
         let mut workload = (self.info.build)(&self.values, size, seed)?;
@@ -70,25 +70,25 @@ impl Chosen {
 }
 
 /// As it was written.
-impl std::fmt::Display for Chosen {
+impl std::fmt::Display for WorkloadChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::fmt::Debug for Chosen {
+impl std::fmt::Debug for WorkloadChoice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {:?}", self.text, self.values)
     }
 }
 
 /// Reads `NAME:key=value,...` of a workload of [`ALL`].
-pub fn parse(text: &str) -> Result<Chosen, SpecError> {
+pub fn parse(text: &str) -> Result<WorkloadChoice, SpecError> {
     parse_among(text, ALL)
 }
 
 /// Reads `NAME:key=value,...` of a workload of this list, for a program that adds workloads.
-pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecError> {
+pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<WorkloadChoice, SpecError> {
     let spec = Spec::parse(text)?;
     let Some(info) = list.iter().copied().find(|i| i.name == spec.name) else {
         return Err(SpecError::UnknownName {
@@ -96,7 +96,7 @@ pub fn parse_among(text: &str, list: &[&'static Info]) -> Result<Chosen, SpecErr
             known: list.iter().map(|i| i.name).collect(),
         });
     };
-    Ok(Chosen {
+    Ok(WorkloadChoice {
         info,
         values: spec.values(info.params)?,
         text: text.to_string(),

@@ -17,7 +17,7 @@ pub const MAX_NAME_BYTES: usize = 4096;
 pub const MAX_AFTER: usize = 1 << 10;
 
 /// Passes on items that are as they have to be, and ends at the first that is not.
-pub struct Checked {
+pub struct CheckedItems {
     items: Items,
     path: PathBuf,
     files: u64,
@@ -26,11 +26,11 @@ pub struct Checked {
     ended: bool,
 }
 
-impl Checked {
+impl CheckedItems {
     /// Looks at `items`, that are read from `path`.
     #[must_use]
-    pub fn new(items: Items, path: &Path) -> Checked {
-        Checked {
+    pub fn new(items: Items, path: &Path) -> CheckedItems {
+        CheckedItems {
             items,
             path: path.to_path_buf(),
             files: 0,
@@ -119,7 +119,7 @@ impl Checked {
 
 const DAMAGED: &str = "the file is damaged or of another format; see --format";
 
-impl Iterator for Checked {
+impl Iterator for CheckedItems {
     type Item = Result<Item, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -142,7 +142,7 @@ mod tests {
 
     fn first_error(items: Vec<Item>) -> String {
         let items: Items = Box::new(items.into_iter().map(Ok));
-        let all: Vec<_> = Checked::new(items, Path::new("t")).collect();
+        let all: Vec<_> = CheckedItems::new(items, Path::new("t")).collect();
         match all.last() {
             Some(Err(error)) => error.to_string(),
             _ => String::new(),

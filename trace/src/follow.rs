@@ -22,7 +22,7 @@ mod touch;
 pub use state::O_DIRECT;
 
 use crate::error::Fault;
-use crate::order::Held;
+use crate::order::HeldRecords;
 use crate::{FileInfo, Flags, Item, LeftOut, Op, Record};
 use call::Call;
 use event::{CLONE_FILES, CLONE_VM, Event, FileKey, What};
@@ -38,13 +38,13 @@ const MAPPING: u32 = 1 << 31;
 const BY_KERNEL: u32 = 1 << 30;
 
 /// Which file each open description turned out to be, by its number.
-pub type Learned = HashMap<u32, FileKey>;
+pub type LearnedFiles = HashMap<u32, FileKey>;
 /// What a file is called, and how large it is.
 pub type Names = Box<dyn Fn(FileKey) -> FileInfo + Send>;
 
 /// A descriptor that was open before the first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub struct OpenBefore {
     /// Its number.
     pub descriptor: i32,
     /// Its file, where it is one.
@@ -113,9 +113,9 @@ pub struct Follow {
     places: Vec<FileKey>,
     /// Files that the page cache was asked for: their reads are always seen there.
     paged: HashSet<u32>,
-    pub(super) held: Held<Option<Record>>,
-    known: Learned,
-    learned: Learned,
+    pub(super) held: HeldRecords<Option<Record>>,
+    known: LearnedFiles,
+    learned: LearnedFiles,
     names: Names,
     ignored: Option<u32>,
     base_ns: Option<u64>,
@@ -138,7 +138,7 @@ const NO_HINT: &str = "hints of files that were not read, and hints without mean
 impl Follow {
     /// Follows with what is `known` from the first time; `names` gives the names of files.
     #[must_use]
-    pub fn new(known: Learned, names: Names, left_out: LeftOut) -> Follow {
+    pub fn new(known: LearnedFiles, names: Names, left_out: LeftOut) -> Follow {
         Follow {
             tables: Tables::default(),
             spaces: Spaces::default(),
@@ -149,9 +149,9 @@ impl Follow {
             files: HashMap::new(),
             places: Vec::new(),
             paged: HashSet::new(),
-            held: Held::default(),
+            held: HeldRecords::default(),
             known,
-            learned: Learned::new(),
+            learned: LearnedFiles::new(),
             names,
             ignored: None,
             base_ns: None,
@@ -167,7 +167,7 @@ impl Follow {
     ///
     /// # Errors
     /// There are too many.
-    pub fn inherit(&mut self, thread: u32, all: &[Inherited], ignored: bool) -> Result<(), Fault> {
+    pub fn inherit(&mut self, thread: u32, all: &[OpenBefore], ignored: bool) -> Result<(), Fault> {
         self.tables.begin(thread)?;
         self.spaces.begin(thread);
         if ignored {
@@ -203,7 +203,7 @@ impl Follow {
 
     /// What was learned, for the second time.
     #[must_use]
-    pub fn learned(self) -> (Learned, Vec<FileKey>, Counts) {
+    pub fn learned(self) -> (LearnedFiles, Vec<FileKey>, Counts) {
         (self.learned, self.places, self.counts)
     }
 

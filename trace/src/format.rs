@@ -68,7 +68,7 @@ impl Pairs {
 pub type ImportFn = fn(Vec<Input>, Pairs) -> Result<Import, TraceError>;
 
 /// Writes a trace: what holds for it, the keys of `--format`, its items, and where to.
-pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<Exported, TraceError>;
+pub type ExportFn = fn(&Header, Pairs, Items, Output) -> Result<ExportReport, TraceError>;
 
 /// Where a trace is written to.
 pub struct Output {
@@ -80,7 +80,7 @@ pub struct Output {
 
 /// What an exporter did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportReport {
     /// Records written.
     pub records: u64,
     /// What the format cannot say and was left out or changed, with how often ("hints", 3).

@@ -7,7 +7,7 @@ use super::catalog;
 use super::format::{Format, Pairs};
 use super::input::Input;
 use super::own;
-use super::{Import, check::Checked};
+use super::{Import, check::CheckedItems};
 use std::io::Cursor;
 use std::path::Path;
 
@@ -69,7 +69,7 @@ fn read(format: &Format, pairs: Pairs, data: &[u8]) -> Result<Outcome, String> {
         Ok(import) => import,
         Err(error) => return Ok(Outcome::Refused(error.to_string())),
     };
-    let mut items = Checked::new(items, path);
+    let mut items = CheckedItems::new(items, path);
     let mut taken = 0;
     loop {
         match items.next() {

@@ -4,7 +4,7 @@
 //! file, or a byte skipped without being counted.
 
 use super::error::{TraceError, TracePosition};
-use super::unpack::{Unpacked, unpack};
+use super::unpack::{PlainStream, unpack};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl Input {
     /// They cannot be read.
     pub fn of(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Input, TraceError> {
         let io = |error: std::io::Error| TraceError::io(path, TracePosition::Whole, &error);
-        let Unpacked { plain, packed } = unpack(bytes).map_err(|error| match error.kind() {
+        let PlainStream { plain, packed } = unpack(bytes).map_err(|error| match error.kind() {
             // It names the compression and the command that unpacks it.
             std::io::ErrorKind::Unsupported => {
                 let what = error.to_string();

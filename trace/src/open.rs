@@ -8,7 +8,7 @@
 
 use super::Import;
 use super::catalog;
-use super::check::Checked;
+use super::check::CheckedItems;
 use super::error::{TraceError, TracePosition};
 use super::format::{Format, Pairs};
 use super::input::{Input, opened};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const MAX_INPUTS: usize = 4096;
 
 /// Opens the trace in `paths`, in the format that is named (`NAME` or `NAME:key=value,...`), or in the one that it
-/// looks like. Its items have passed [`Checked`].
+/// looks like. Its items have passed [`CheckedItems`].
 ///
 /// # Errors
 /// A file cannot be read, the format is not known or would be a guess, or the importer refuses what it sees first.
@@ -96,7 +96,7 @@ pub fn read(mut inputs: Vec<Input>, format: Option<&str>) -> Result<Import, Trac
     } = import(inputs, pairs)?;
     Ok(Import {
         header,
-        items: Box::new(Checked::new(items, &path)),
+        items: Box::new(CheckedItems::new(items, &path)),
         left_out,
     })
 }
@@ -150,7 +150,7 @@ impl Watch {
         let again = file.try_clone().map_err(io)?;
         Input::of(
             path,
-            Box::new(Watched {
+            Box::new(StreamWithWatch {
                 file,
                 watch: self.clone(),
             }),
@@ -159,12 +159,12 @@ impl Watch {
     }
 }
 
-struct Watched {
+struct StreamWithWatch {
     file: File,
     watch: Watch,
 }
 
-impl Read for Watched {
+impl Read for StreamWithWatch {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         let got = self.file.read(buf)?;
         self.watch.0.fetch_add(got as u64, Ordering::Relaxed);

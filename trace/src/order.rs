@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A [`Sorter`] is for what is written a little out of order: events of several CPUs in one file, or, by [`by_start`],
-//! records that were written when they ended. [`Held`] is for records whose end is a later entry of the trace: they keep
+//! records that were written when they ended. [`HeldRecords`] is for records whose end is a later entry of the trace: they keep
 //! the place of their start until it is known. Never: more entries than the limits say, or an entry lost (one that is
 //! too late is an error).
 
@@ -27,37 +27,37 @@ pub const MAX_HELD: usize = 1 << 16;
 pub struct Sorter<T> {
     most: usize,
     /// What came in order, so that a sorted trace costs next to nothing.
-    queue: VecDeque<Entry<T>>,
-    late: BinaryHeap<Entry<T>>,
+    queue: VecDeque<QueuedItem<T>>,
+    late: BinaryHeap<QueuedItem<T>>,
     pushed: u64,
     latest: u64,
 }
 
-struct Entry<T> {
+struct QueuedItem<T> {
     at: u64,
     number: u64,
     what: T,
 }
 
-impl<T> Entry<T> {
+impl<T> QueuedItem<T> {
     /// The earliest is the greatest; of equals, the first one that came.
     fn key(&self) -> std::cmp::Reverse<(u64, u64)> {
         std::cmp::Reverse((self.at, self.number))
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for QueuedItem<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
-impl<T> Eq for Entry<T> {}
-impl<T> PartialOrd for Entry<T> {
+impl<T> Eq for QueuedItem<T> {}
+impl<T> PartialOrd for QueuedItem<T> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<T> Ord for Entry<T> {
+impl<T> Ord for QueuedItem<T> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
@@ -100,7 +100,7 @@ impl<T> Sorter<T> {
         if at < self.latest {
             return Err(TooLate);
         }
-        let entry = Entry {
+        let entry = QueuedItem {
             at,
             number: self.pushed,
             what,
@@ -229,7 +229,7 @@ impl Iterator for ByStart {
 }
 
 /// Records in the order of their starts, some of them still without their end.
-pub struct Held<T> {
+pub struct HeldRecords<T> {
     slots: VecDeque<Slot<T>>,
     /// The ticket of the front.
     first: u64,
@@ -241,16 +241,16 @@ enum Slot<T> {
     Gone,
 }
 
-impl<T> Default for Held<T> {
+impl<T> Default for HeldRecords<T> {
     fn default() -> Self {
-        Held {
+        HeldRecords {
             slots: VecDeque::new(),
             first: 0,
         }
     }
 }
 
-impl<T> Held<T> {
+impl<T> HeldRecords<T> {
     /// Takes a record that is to stand here; the ticket finds it again.
     pub fn open(&mut self, what: T) -> u64 {
         self.slots.push_back(Slot::Open(what));
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn held_records_leave_in_the_order_of_their_starts() {
-        let mut held = Held::default();
+        let mut held = HeldRecords::default();
         let tickets: Vec<u64> = (0..4).map(|i| held.open(i)).collect();
         held.done(tickets[1], |what| *what += 10);
         assert_eq!(held.next(false), None);
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn too_many_held_push_the_front_out() {
-        let mut held = Held::default();
+        let mut held = HeldRecords::default();
         for i in 0..MAX_HELD {
             held.open(i);
         }

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex};
 
 /// The bytes that were written so far.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<Vec<u8>>>);
+pub struct SharedBytes(Arc<Mutex<Vec<u8>>>);
 
-impl Shared {
+impl SharedBytes {
     /// A copy of them.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().expect("whole").clone()
     }
 }
 
-impl Write for Shared {
+impl Write for SharedBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("whole").extend_from_slice(bytes);
         Ok(bytes.len())

@@ -30,7 +30,7 @@ const UNREAD: &[(&[u8], &str, &str)] = &[
 ];
 
 /// What is inside, and whether it was wrapped.
-pub struct Unpacked {
+pub struct PlainStream {
     /// The plain bytes.
     pub plain: Box<dyn Read + Send>,
     /// They were compressed.
@@ -41,7 +41,7 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// The first bytes cannot be read, or are those of a compression that is not read here.
-pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Unpacked> {
+pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<PlainStream> {
     let mut head = Vec::new();
     (&mut bytes).take(HEAD_BYTES).read_to_end(&mut head)?;
     if let Some((_, name, command)) = UNREAD.iter().find(|(magic, ..)| head.starts_with(magic)) {
@@ -59,7 +59,7 @@ pub fn unpack(mut bytes: Box<dyn Read + Send>) -> io::Result<Unpacked> {
         Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(whole, true, MAX_XZ_KIB)),
         Compression::Zstd => zstd_reader(whole)?,
     };
-    Ok(Unpacked {
+    Ok(PlainStream {
         plain,
         packed: kind != Compression::Plain,
     })

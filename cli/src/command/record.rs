@@ -114,7 +114,7 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         event_ns: trace.event_ns,
         drain_cpu_seconds,
     };
-    let told = Told::of(&trace, lost, spent, &out, off.as_ref());
+    let told = RecordSummary::of(&trace, lost, spent, &out, off.as_ref());
     let Understood {
         header,
         items,
@@ -175,7 +175,7 @@ struct Spent {
 }
 
 /// What is printed at the end.
-struct Told {
+struct RecordSummary {
     counts: foreread_trace::follow::Counts,
     files: u64,
     nameless: u64,
@@ -188,15 +188,15 @@ struct Told {
     out: PathBuf,
 }
 
-impl Told {
+impl RecordSummary {
     fn of(
         trace: &Understood,
         lost: u64,
         spent: Spent,
         out: &Path,
         off: Option<&SwitchedOff>,
-    ) -> Told {
-        Told {
+    ) -> RecordSummary {
+        RecordSummary {
             counts: trace.counts,
             files: trace.files,
             nameless: trace.nameless,

@@ -91,12 +91,12 @@ const MAX_CELL_BYTES: u64 = 1 << 20;
 
 /// A trace or a workload, and what was found of it.
 struct Input {
-    reads: Requested,
+    reads: SweepInput,
     cells: Vec<Cell>,
 }
 
 /// What an argument names.
-enum Requested {
+enum SweepInput {
     Workload(String),
     Trace(PathBuf),
     /// A trace that is not a file here.
@@ -104,14 +104,14 @@ enum Requested {
 }
 
 /// What the missing cells of one input share.
-struct Shared {
-    reads: Requested,
+struct InputProgress {
+    reads: SweepInput,
     /// Cells that have not begun.
     left: usize,
     loaded: Option<SweepReads>,
 }
 
-impl Shared {
+impl InputProgress {
     /// What the next cell reads. The last one takes it along.
     fn next(&mut self) -> Result<SweepReads, Fail> {
         let reads = match self.loaded.take() {
@@ -260,18 +260,18 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
 }
 
 /// What an argument names, and the bytes of its file.
-fn requested(text: &OsString) -> Result<(Requested, u64), Fail> {
+fn requested(text: &OsString) -> Result<(SweepInput, u64), Fail> {
     let name = SourceName::from(text.clone());
     if foreread::source::is_remote(&name) {
         let source = foreread::source::open(&name)?;
-        return Ok((Requested::Remote(name), source.size()));
+        return Ok((SweepInput::Remote(name), source.size()));
     }
     match reads::parse(Some(text))? {
         RequestedReads::Trace(path) => {
             let bytes = std::fs::metadata(&path).map_or(0, |meta| meta.len());
-            Ok((Requested::Trace(path), bytes))
+            Ok((SweepInput::Trace(path), bytes))
         }
-        RequestedReads::Workload(name) => Ok((Requested::Workload(name), 0)),
+        RequestedReads::Workload(name) => Ok((SweepInput::Workload(name), 0)),
         RequestedReads::Usual => Err(Fail::input("no trace is named", "''", "name one")),
     }
 }
@@ -350,7 +350,7 @@ fn missing(
     args: &SweepArgs,
     inputs: Vec<Input>,
     results: &mut Vec<CellResult>,
-) -> (Vec<Cell>, Vec<Mutex<Shared>>) {
+) -> (Vec<Cell>, Vec<Mutex<InputProgress>>) {
     let (mut cells, mut shared) = (Vec::new(), Vec::new());
     for (
         input,
@@ -362,7 +362,7 @@ fn missing(
     {
         let (there, missing) = kept(args.out.as_deref(), asked);
         results.extend(there);
-        shared.push(Mutex::new(Shared {
+        shared.push(Mutex::new(InputProgress {
             reads,
             left: missing.len(),
             loaded: None,
@@ -372,11 +372,11 @@ fn missing(
     (cells, shared)
 }
 
-fn load(reads: &Requested) -> Result<SweepReads, Fail> {
+fn load(reads: &SweepInput) -> Result<SweepReads, Fail> {
     match reads {
-        Requested::Trace(path) => loaded(path),
-        Requested::Remote(name) => loaded(fetched(name)?.path()),
-        Requested::Workload(name) => Ok(SweepReads::Workload(name.clone())),
+        SweepInput::Trace(path) => loaded(path),
+        SweepInput::Remote(name) => loaded(fetched(name)?.path()),
+        SweepInput::Workload(name) => Ok(SweepReads::Workload(name.clone())),
     }
 }
 

@@ -18,7 +18,7 @@ use foreread::source::SourceName;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, Chosen, TuneOptions};
+use foreread_lab::tune::{self, TuneOptions, WorkloadChoice};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program;
@@ -326,7 +326,7 @@ fn found(
     trace: &Path,
     part: &Part<'_>,
     replay: Arc<Replay>,
-) -> Result<(CompareOn, Option<Chosen>, Arc<Replay>), Fail> {
+) -> Result<(CompareOn, Option<WorkloadChoice>, Arc<Replay>), Fail> {
     let found = tune::find(&replay)?;
     let all_there = replay
         .loaded

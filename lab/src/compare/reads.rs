@@ -6,17 +6,17 @@ use super::targets::Description;
 use super::{CompareError, ComparePlan, SPAN_BYTES, USUAL_WORKLOADS};
 use crate::live;
 use crate::replay::{Replay, laid_out};
-use crate::report::Paced;
+use crate::report::ReplayPace;
 use foreread_history::parse_workload;
 use foreread_report::number;
-use foreread_sim::workload::{Chosen, Workload};
+use foreread_sim::workload::{Workload, WorkloadChoice};
 use std::borrow::Cow;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 pub enum Reads {
     /// A workload of ours, with values for all its parameters.
-    Named(Chosen),
+    Named(WorkloadChoice),
     Trace(Arc<Replay>),
 }
 
@@ -129,11 +129,11 @@ impl Reads {
     }
 
     /// How a replay keeps time.
-    pub fn pace(&self) -> Option<Paced> {
+    pub fn pace(&self) -> Option<ReplayPace> {
         let Reads::Trace(replay) = self else {
             return None;
         };
-        Some(Paced {
+        Some(ReplayPace {
             mode: replay.mode,
             think: replay.think,
         })

@@ -23,7 +23,7 @@ use super::{
     REMOTE_SECONDS, Reads, SCRATCH_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
-use crate::report::Paced;
+use crate::report::ReplayPace;
 use foreread::eventlog::{ReplayError, check_log_among};
 use foreread::source::{Defaults, Source, SourceName};
 use foreread::{Limits, Readahead, Storage};
@@ -237,7 +237,7 @@ pub trait Target {
     fn rows(
         &self,
         _plan: &ComparePlan,
-        _pace: Option<Paced>,
+        _pace: Option<ReplayPace>,
         _unset: PageSize,
     ) -> (Vec<Row>, Option<&'static str>) {
         (Vec::new(), None)

@@ -12,7 +12,7 @@ use super::reads::{self, Reads};
 use super::{Case, CompareError, ComparePlan, chosen, targets};
 use crate::replay::{Mode, Replay};
 use crate::report::Report;
-use crate::report::series::{SCHEMA, Series, Value, Varied};
+use crate::report::series::{SCHEMA, Series, Value, VariedParameter};
 use foreread_core::notation::Spec;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, SpecError, Unit};
@@ -21,7 +21,7 @@ use foreread_history::{parse_workload, peer};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_report::names;
 use foreread_report::progress::Progress;
-use foreread_sim::workload::Chosen;
+use foreread_sim::workload::WorkloadChoice;
 use std::sync::Arc;
 
 /// Most values: a table that is still read, and a line that still has points.
@@ -38,7 +38,7 @@ const THINK: &str = "think";
 #[derive(Clone, Debug)]
 pub struct Vary {
     base: ComparePlan,
-    varied: Varied,
+    varied: VariedParameter,
     /// A plan and its workload for each value.
     plans: Vec<(ComparePlan, Reads)>,
 }
@@ -175,7 +175,9 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
             targets[0].describe().name,
             n + 1
         );
-        reports.push(Report::of(&case.run(&mut Named { progress, name })?));
+        reports.push(Report::of(
+            &case.run(&mut NamedProgress { progress, name })?,
+        ));
     }
     Ok(vary.series(reports))
 }
@@ -225,10 +227,10 @@ struct VaryRequest<'a> {
     texts: Vec<&'a str>,
 }
 
-type Found = (Varied, Vec<(ComparePlan, Reads)>);
+type VariedPlans = (VariedParameter, Vec<(ComparePlan, Reads)>);
 
 impl VaryRequest<'_> {
-    fn of_workload(&self, chosen: &Chosen) -> Result<Found, VaryError> {
+    fn of_workload(&self, chosen: &WorkloadChoice) -> Result<VariedPlans, VaryError> {
         let Some((i, param)) = find(chosen.info.params, self.key) else {
             return self.unknown();
         };
@@ -251,7 +253,7 @@ impl VaryRequest<'_> {
         Ok((self.varied(param.help, param.unit, values), plans))
     }
 
-    fn of_think(&self, replay: &Replay) -> Result<Found, VaryError> {
+    fn of_think(&self, replay: &Replay) -> Result<VariedPlans, VaryError> {
         let mut plans = Vec::new();
         let mut values = Vec::new();
         for text in &self.texts {
@@ -277,7 +279,7 @@ impl VaryRequest<'_> {
         ))
     }
 
-    fn of_cache(&self) -> Result<Found, VaryError> {
+    fn of_cache(&self) -> Result<VariedPlans, VaryError> {
         if self.plan.cache_bytes.is_some() {
             return usage("cache is set twice: --cache and --vary cache; leave --cache out");
         }
@@ -306,7 +308,7 @@ impl VaryRequest<'_> {
         Ok((self.varied("size of the cache", Unit::Bytes, values), plans))
     }
 
-    fn of_policies(&self, key: &str) -> Result<Found, VaryError> {
+    fn of_policies(&self, key: &str) -> Result<VariedPlans, VaryError> {
         let policies = chosen(self.plan);
         let Some((_, param)) = policies.iter().find_map(|p| find(p.info.params, key)) else {
             return self.unknown();
@@ -384,9 +386,9 @@ impl VaryRequest<'_> {
         })
     }
 
-    fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> Varied {
+    fn varied(&self, about: &str, unit: Unit, values: Vec<Value>) -> VariedParameter {
         let bytes = matches!(unit, Unit::Bytes | Unit::Capped);
-        Varied {
+        VariedParameter {
             key: self.key.to_string(),
             about: about.to_string(),
             bytes,
@@ -432,12 +434,12 @@ fn naming(error: CompareError, at: &str) -> CompareError {
 }
 
 /// Progress that says which value it is.
-struct Named<'a> {
+struct NamedProgress<'a> {
     progress: &'a mut dyn Progress,
     name: String,
 }
 
-impl Progress for Named<'_> {
+impl Progress for NamedProgress<'_> {
     fn stage(&mut self, _text: &str) {
         self.progress.stage(&self.name);
     }

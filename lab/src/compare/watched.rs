@@ -18,7 +18,7 @@ use foreread_sim::workload::Workload;
 
 /// A run, and what it was made with.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct WatchedRun {
     pub result: RunResult,
     pub policy: PolicySpec,
     /// In the notation of `--on`.
@@ -53,7 +53,7 @@ pub fn run<W: Watch>(
     plan: &ComparePlan,
     policy: PolicyDraft,
     watch: impl FnOnce(&Scene<'_>) -> W,
-) -> Result<(Watched, W), CompareError> {
+) -> Result<(WatchedRun, W), CompareError> {
     let plan = &ComparePlan {
         policies: vec![policy.clone()],
         runs: Some(1),
@@ -88,7 +88,7 @@ pub fn run<W: Watch>(
         bases,
     });
     let result = target.watch(policy, &case.nth_run(&workload, 0), &mut watch)?;
-    let watched = Watched {
+    let watched = WatchedRun {
         result,
         policy: policy.policy.clone(),
         source: place.name.clone(),

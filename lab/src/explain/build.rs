@@ -5,13 +5,13 @@
 
 use super::pattern::{Pattern, Tally, at_once};
 use super::reason::{Because, Context};
-use super::recorded::Recorded;
+use super::recorded::RecordedReadahead;
 use super::share::Share;
 use super::streams::{MIN_READS, Shape, StreamSummary};
 use super::watcher::{Reasons, Watcher};
-use super::{AutoState, Explained, File, SCHEMA, Stream};
+use super::{AutoState, ExplainReport, File, SCHEMA, Stream};
 use crate::compare::ComparePlan;
-use crate::compare::watched::Watched;
+use crate::compare::watched::WatchedRun;
 use crate::report::RowKind;
 use foreread_core::policy::PolicySpec;
 use foreread_os::failure::Failure;
@@ -31,8 +31,8 @@ struct Part {
 /// The whole of it but for the other policies.
 pub(super) fn explained(
     plan: &ComparePlan,
-    (looked, mut seen): (Watched, Watcher),
-) -> Result<Explained, Failure> {
+    (looked, mut seen): (WatchedRun, Watcher),
+) -> Result<ExplainReport, Failure> {
     seen.finish();
     let names = |file: usize| match &plan.replay {
         Some(replay) => replay.loaded.names.get(file).cloned().unwrap_or_default(),
@@ -58,7 +58,7 @@ pub(super) fn explained(
             f.share.demand_bytes,
         ))
     });
-    Ok(Explained {
+    Ok(ExplainReport {
         schema: SCHEMA.to_string(),
         foreread: env!("CARGO_PKG_VERSION").to_string(),
         trace,
@@ -77,7 +77,10 @@ pub(super) fn explained(
         total,
         auto: seen.tuning.map(AutoState::from),
         files,
-        recorded: plan.replay.as_ref().and_then(|replay| Recorded::of(replay)),
+        recorded: plan
+            .replay
+            .as_ref()
+            .and_then(|replay| RecordedReadahead::of(replay)),
         others: Vec::new(),
         other_runs: 0,
         verdict: String::new(),

@@ -3,7 +3,7 @@
 //! The rows are those of `compare`: paired runs, Holm's correction. A difference is spoken of only where that test calls
 //! it one. Never: a limit as a choice.
 
-use super::{ExplainOptions, Explained, OTHER_RUNS};
+use super::{ExplainOptions, ExplainReport, OTHER_RUNS};
 use crate::compare::{self, ComparePlan, OracleRow};
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Report, Row, RowKind};
@@ -43,7 +43,7 @@ pub struct Other {
 
 /// Measures them and draws the conclusion.
 pub(super) fn add(
-    explained: &mut Explained,
+    explained: &mut ExplainReport,
     asked: &ExplainOptions,
     progress: &mut dyn Progress,
 ) -> Result<(), Failure> {
@@ -113,7 +113,7 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
 }
 
 /// Without others.
-fn alone(explained: &Explained) -> String {
+fn alone(explained: &ExplainReport) -> String {
     let total = &explained.total;
     if total.ra_bytes == 0 {
         return format!("{} read nothing ahead", explained.policy);
@@ -129,7 +129,7 @@ fn alone(explained: &Explained) -> String {
 }
 
 /// In one sentence: the best of the others if it is better, and what readahead is worth here at all.
-fn verdict(explained: &Explained) -> String {
+fn verdict(explained: &ExplainReport) -> String {
     let choices = || explained.others.iter().filter(|o| !o.limit && !o.explained);
     if choices().all(|o| o.differs.is_none()) {
         return format!(
@@ -194,7 +194,7 @@ fn verdict(explained: &Explained) -> String {
     }
 }
 
-fn gain(explained: &Explained, best: &Other) -> String {
+fn gain(explained: &ExplainReport, best: &Other) -> String {
     let ours = explained.others.iter().find(|o| o.explained);
     let bytes = ours
         .and_then(|o| o.source_bytes)
@@ -219,7 +219,7 @@ fn gain(explained: &Explained, best: &Other) -> String {
 }
 
 /// The oracle's time, in words.
-fn limit(explained: &Explained) -> String {
+fn limit(explained: &ExplainReport) -> String {
     let limit = explained
         .others
         .iter()
@@ -257,7 +257,7 @@ mod tests {
             in_vain_bytes: None,
         };
         let empty = || String::new();
-        verdict(&Explained {
+        verdict(&ExplainReport {
             schema: empty(),
             foreread: empty(),
             trace: empty(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The recorded system's readahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
+pub struct RecordedReadahead {
     /// Reads flagged as readahead.
     pub ra_ops: u64,
     /// Their bytes.
@@ -32,10 +32,10 @@ pub struct RecordedFile {
     pub wanted_bytes: u64,
 }
 
-impl Recorded {
+impl RecordedReadahead {
     /// What the trace says; nothing where no record is flagged.
     #[must_use]
-    pub fn of(replay: &Replay) -> Option<Recorded> {
+    pub fn of(replay: &Replay) -> Option<RecordedReadahead> {
         let loaded = &replay.loaded;
         if loaded.recorded.is_empty() {
             return None;
@@ -65,7 +65,7 @@ impl Recorded {
                 read.offset.saturating_add(read.len),
             );
         }
-        let mut all = Recorded::default();
+        let mut all = RecordedReadahead::default();
         for (number, mut file) in files
             .into_iter()
             .enumerate()

@@ -1,10 +1,10 @@
 //! The explanation for people: a head line, a table of files, the streams of the worst of them with their reasons, what
 //! other policies would have done, and one sentence. At most 100 columns wide.
 //!
-//! Never: a number that is not in [`Explained`]. What does not fit is summed, and its number given.
+//! Never: a number that is not in [`ExplainReport`]. What does not fit is summed, and its number given.
 
 use super::share::Share;
-use super::{Explained, File, Other, Recorded, Stream};
+use super::{ExplainReport, File, Other, RecordedReadahead, Stream};
 use crate::replay::Mode;
 use crate::report::RowKind;
 use foreread_report::block::{self, Block, Column, Table};
@@ -53,7 +53,7 @@ fn contains(name: &str, pattern: &str) -> bool {
 
 /// The explanation as text; ends with a newline.
 #[must_use]
-pub fn render(explained: &Explained, view: &View) -> String {
+pub fn render(explained: &ExplainReport, view: &View) -> String {
     let mut blocks = vec![
         Block::Text(title(explained)),
         Block::Gap,
@@ -87,7 +87,7 @@ pub fn render(explained: &Explained, view: &View) -> String {
     block::text(blocks, width::columns(), false)
 }
 
-fn title(e: &Explained) -> String {
+fn title(e: &ExplainReport) -> String {
     let about = if e.source_about.is_empty() {
         String::new()
     } else {
@@ -183,7 +183,7 @@ impl FileRow {
 
 type FileColumn<'a> = Column<'a, FileRow>;
 
-fn files(explained: &Explained, shown: &[&File], view: &View) -> Table {
+fn files(explained: &ExplainReport, shown: &[&File], view: &View) -> Table {
     let part = |of: fn(&Share) -> u64| {
         move |row: &FileRow| number::share(Some(of(&row.share)), Some(row.share.demand_reads))
     };
@@ -331,7 +331,7 @@ fn of_stream(s: &Stream, with_open: bool) -> String {
     )
 }
 
-fn in_words(recorded: &Recorded) -> String {
+fn in_words(recorded: &RecordedReadahead) -> String {
     let part = number::share(Some(recorded.wanted_bytes), Some(recorded.ra_bytes));
     let most = recorded.files.first().map_or_else(String::new, |f| {
         format!(", most of it ({}) in {}", amount(f.ra_bytes), tail(&f.name))
@@ -350,7 +350,7 @@ fn in_words(recorded: &Recorded) -> String {
 
 type OtherColumn<'a> = Column<'a, Other>;
 
-fn others(explained: &Explained, details: bool) -> Vec<Block> {
+fn others(explained: &ExplainReport, details: bool) -> Vec<Block> {
     let by = if explained.mode.as_deref().and_then(Mode::of_json) == Some(Mode::Open) {
         "wait\ns"
     } else {

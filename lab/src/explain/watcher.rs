@@ -443,9 +443,9 @@ mod tests {
     use foreread_sim::workload::{Job, Workload};
 
     /// A machine that is looked on, and the fetches it has asked for.
-    struct Looked(Machine, Watcher, Vec<FetchId>);
+    struct WatchedMachine(Machine, Watcher, Vec<FetchId>);
 
-    impl Looked {
+    impl WatchedMachine {
         fn tell(&mut self, event: Event) {
             self.1.event(&event);
             self.0.handle(Nanos(0), event);
@@ -476,7 +476,7 @@ mod tests {
             bases: Vec::new(),
         });
         let policy = PolicySpec::parse("linux-6.18:max=128K").expect("a policy");
-        let mut looked = Looked(
+        let mut looked = WatchedMachine(
             Machine::new(Config::new(page, 1 << 20), policy),
             watcher,
             Vec::new(),

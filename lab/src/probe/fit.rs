@@ -13,7 +13,7 @@
 
 use super::forms::{self, DeviceKind, Shape};
 use super::measure::ROUNDS;
-use super::{Fit, Point, Spread, Tried, grid, virt};
+use super::{Fit, Point, Spread, TriedForm, grid, virt};
 use foreread_sim::device::array::Overhead;
 use foreread_sim::device::custom::{ArrayFile, DiskFile, LanesFile, ModelFile};
 use foreread_sim::device::disk::Slope;
@@ -36,7 +36,7 @@ const DEPTH_GAINS: f64 = 1.10;
 const NOISY: f64 = 0.10;
 
 /// A form with its errors.
-struct Candidate {
+struct FitCandidate {
     shape: Shape,
     worst: f64,
     median: f64,
@@ -52,11 +52,11 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
     // A source that delivers a read in parts is not a device that has all bytes at once, if the other form holds.
     let net: Family = vec![Box::new(forms::net)];
     let parts = if in_parts && several {
-        best_of(&net, &all).filter(Candidate::holds)
+        best_of(&net, &all).filter(FitCandidate::holds)
     } else {
         None
     };
-    let mut found: Vec<Candidate> = match parts {
+    let mut found: Vec<FitCandidate> = match parts {
         Some(net) => vec![net],
         None => families(several)
             .iter()
@@ -64,16 +64,16 @@ pub(super) fn fit(points: &[Point], in_parts: bool) -> Option<(Shape, Fit)> {
             .collect(),
     };
     found.sort_by_key(|c| c.shape.parameters);
-    let predicted = |c: &Candidate| c.left_out.unwrap_or(c.rms);
+    let predicted = |c: &FitCandidate| c.left_out.unwrap_or(c.rms);
     let best = found.iter().map(predicted).min_by(f64::total_cmp)?;
     let noise = noise(points);
-    let near = |c: &&Candidate| predicted(c) <= best * NEARLY.0 + NEARLY.1;
+    let near = |c: &&FitCandidate| predicted(c) <= best * NEARLY.0 + NEARLY.1;
     let least = found.iter().map(|c| c.rms).min_by(f64::total_cmp)?;
     let own =
-        |c: &&Candidate| c.rms <= least * NEARLY.0 + NEARLY.1.min(noise + 0.002) + noise / 2.0;
+        |c: &&FitCandidate| c.rms <= least * NEARLY.0 + NEARLY.1.min(noise + 0.002) + noise / 2.0;
     let at = (found.iter().position(|c| near(&c) && own(&c) && c.holds()))
         .or_else(|| found.iter().position(|c| near(&c) && c.holds()))
-        .or_else(|| found.iter().position(Candidate::holds))
+        .or_else(|| found.iter().position(FitCandidate::holds))
         .or_else(|| found.iter().position(|c| near(&c)))?;
     let tried = found
         .iter()
@@ -185,7 +185,7 @@ fn gain(points: &[&Point]) -> f64 {
 }
 
 /// The one of a family that fits best, with its predictions.
-fn best_of(family: &Family, points: &[&Point]) -> Option<Candidate> {
+fn best_of(family: &Family, points: &[&Point]) -> Option<FitCandidate> {
     let scored = family.iter().filter_map(|fitter| {
         let shape = fitter(points)?;
         let rms = rms(errors(&shape, points));
@@ -199,7 +199,7 @@ fn best_of(family: &Family, points: &[&Point]) -> Option<Candidate> {
         .zip(errors(&shape, points))
         .filter(|(p, e)| is_missed(p, *e))
         .count();
-    Some(Candidate {
+    Some(FitCandidate {
         worst: *absolute.last()?,
         median: absolute[absolute.len() / 2],
         rms: rms_all,
@@ -259,13 +259,13 @@ fn noise(points: &[Point]) -> f64 {
     spreads.get(spreads.len() / 2).map_or(0.0, |s| s / 2.0)
 }
 
-impl Candidate {
+impl FitCandidate {
     fn holds(&self) -> bool {
         self.missed <= MAX_MISSED
     }
 
-    fn tried(&self, chosen: bool) -> Tried {
-        Tried {
+    fn tried(&self, chosen: bool) -> TriedForm {
+        TriedForm {
             form: self.shape.name(),
             parameters: self.shape.parameters,
             worst_error: self.worst,
@@ -276,7 +276,7 @@ impl Candidate {
     }
 }
 
-fn reason(found: &[Candidate], at: usize, noise: f64) -> String {
+fn reason(found: &[FitCandidate], at: usize, noise: f64) -> String {
     let percent = |part: f64| format!("{:.1} %", part * 100.0);
     let chosen = &found[at];
     if !chosen.holds() && noise > NOISY {

@@ -60,7 +60,7 @@ pub(super) trait Station {
     }
 }
 
-pub(super) struct Measured {
+pub(super) struct MeasuredPoints {
     pub points: Vec<Point>,
     pub in_parts: bool,
     pub seconds: f64,
@@ -79,7 +79,7 @@ pub(super) fn measure(
     station: &mut dyn Station,
     seconds: f64,
     progress: &mut dyn Progress,
-) -> Result<Measured, Failure> {
+) -> Result<MeasuredPoints, Failure> {
     let tasks = grid::tasks(station.span());
     if tasks.is_empty() {
         return Err(too_small(station.span()));
@@ -167,14 +167,14 @@ impl Rounds {
         reads * bytes as f64 / rate.max(1.0) <= seconds * MAX_OF_TIME
     }
 
-    fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> Measured {
+    fn points(mut self, tasks: &[Task], seconds: f64, left_out: usize) -> MeasuredPoints {
         let in_parts = self.slices.values().flatten().any(|s| s.in_parts);
         let mut points: Vec<Point> = tasks
             .iter()
             .filter_map(|task| point(*task, &self.slices.remove(task)?))
             .collect();
         points.sort_by_key(|p| (p.pattern != Pattern::Sequential, p.depth, p.request_bytes));
-        Measured {
+        MeasuredPoints {
             points,
             in_parts,
             seconds,

@@ -2,7 +2,7 @@
 //!
 //! Measured points have markers and intervals; the model's line is dashed and has neither.
 
-use super::{Pattern, Point, Probe, Spread, Tried, table as text};
+use super::{Pattern, Point, Probe, Spread, TriedForm, table as text};
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
 use foreread_report::number::{self, or_dash, three};
@@ -10,7 +10,7 @@ use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
 use foreread_report::page::{Figure, Grid, Page, Section, WHAT_TO_DO, about, fact};
 
 type PointColumn<'a> = Column<'a, Point>;
-type TriedColumn<'a> = Column<'a, Tried>;
+type TriedColumn<'a> = Column<'a, TriedForm>;
 
 #[must_use]
 pub fn page(of: &Probe) -> String {

@@ -2,7 +2,7 @@
 //!
 //! Never: prints, or writes a file.
 
-use super::measure::{Measured, ROUNDS, Station, measure, too_small};
+use super::measure::{MeasuredPoints, ROUNDS, Station, measure, too_small};
 use super::virt::OnModel;
 use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live};
 use crate::compare::CompareOn;
@@ -93,10 +93,10 @@ pub(super) fn cached(place: &str) -> Failure {
 fn found(
     station: &dyn Station,
     about: About,
-    measured: Measured,
+    measured: MeasuredPoints,
     host: Spread,
 ) -> Result<ProbeOutcome, Failure> {
-    let Measured {
+    let MeasuredPoints {
         mut points,
         in_parts,
         seconds,

@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "foreread.verify/1";
 const TIE: f64 = 0.005;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verified {
+pub struct VerifyReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// The real source.
@@ -85,7 +85,7 @@ pub fn verify(
     runs: Option<u32>,
     size_bytes: Option<u64>,
     progress: &mut dyn Progress,
-) -> Result<Verified, CompareError> {
+) -> Result<VerifyReport, CompareError> {
     // Before minutes are spent on the source.
     custom::find(model)?;
     let policies = policies(settings::present(&path));
@@ -121,7 +121,7 @@ fn policies(readahead: Option<u64>) -> Vec<PolicyDraft> {
 
 /// Holds reports of the same workloads beside each other.
 #[must_use]
-pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
+pub fn compared(real: &[Report], simulated: &[Report]) -> VerifyReport {
     let (mut rows, mut pairs, mut undecided) = (Vec::new(), Vec::new(), 0);
     for (real, simulated) in real
         .iter()
@@ -173,7 +173,7 @@ pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
     let mut errors: Vec<f64> = rows.iter().map(|r: &VerifiedRow| r.error.abs()).collect();
     errors.sort_by(f64::total_cmp);
     let name = |of: &[Report]| of.first().map_or_else(String::new, |r| r.source.clone());
-    Verified {
+    VerifyReport {
         schema: SCHEMA.to_string(),
         source: name(real),
         model: name(simulated),
@@ -186,7 +186,7 @@ pub fn compared(real: &[Report], simulated: &[Report]) -> Verified {
     }
 }
 
-impl Verified {
+impl VerifyReport {
     /// For the terminal; ends with a newline.
     #[must_use]
     pub fn render(&self) -> String {

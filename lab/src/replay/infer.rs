@@ -12,13 +12,13 @@
 //!   e                 ├──┤    waits for c alone, which had waited for a and b
 //! ```
 
-use super::load::Kept;
+use super::load::KeptRecord;
 use foreread_trace::After;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// For each record, in their order, what it waits for: ends, with the time from there to its start.
-pub fn waits(records: &[Kept]) -> Vec<Vec<After>> {
+pub fn waits(records: &[KeptRecord]) -> Vec<Vec<After>> {
     let mut waits: Vec<Vec<After>> = Vec::with_capacity(records.len());
     let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     // Ended, and no record that waited for it has.
@@ -49,9 +49,9 @@ mod tests {
     use super::super::load::What;
     use super::*;
 
-    fn kept(&(start, end): &(u64, u64)) -> Kept {
+    fn kept(&(start, end): &(u64, u64)) -> KeptRecord {
         let (start_ns, end_ns) = (Some(start), Some(end));
-        Kept {
+        KeptRecord {
             what: What::Read,
             open: 0,
             thread: 0,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn of(times: &[(u64, u64)]) -> Vec<Vec<(u64, u64)>> {
-        let records: Vec<Kept> = times.iter().map(kept).collect();
+        let records: Vec<KeptRecord> = times.iter().map(kept).collect();
         let pairs = |all: &Vec<After>| {
             all.iter()
                 .map(|after| (after.record, after.delay_ns))

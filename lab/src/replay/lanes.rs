@@ -8,7 +8,7 @@
 //!
 //! Never: more reads outstanding than were recorded.
 
-use super::load::{Kept, Loaded, What};
+use super::load::{KeptRecord, LoadedTrace, What};
 use super::{Mode, scaled};
 use foreread_sim::workload::Job;
 use std::cmp::Reverse;
@@ -16,16 +16,16 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 /// Jobs, and how much of the trace overlapped.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct ReplayJobs {
     pub jobs: Vec<Job>,
     /// Readers with several reads outstanding, and the most that one of them keeps going.
     pub overlap: Option<(u64, u64)>,
 }
 
-impl Made {
+impl ReplayJobs {
     /// Jobs whose overlap is not of their making.
-    pub fn plain(jobs: Vec<Job>) -> Made {
-        Made {
+    pub fn plain(jobs: Vec<Job>) -> ReplayJobs {
+        ReplayJobs {
             jobs,
             overlap: None,
         }
@@ -33,13 +33,13 @@ impl Made {
 }
 
 /// The jobs of mode asap or closed.
-pub fn jobs(loaded: &Loaded, mode: Mode, factor: f64) -> Made {
+pub fn jobs(loaded: &LoadedTrace, mode: Mode, factor: f64) -> ReplayJobs {
     let pauses = Pauses {
         mode,
         factor,
         first_ns: loaded.first_ns,
     };
-    let mut made = Made::default();
+    let mut made = ReplayJobs::default();
     for lane in lanes(loaded) {
         let depths = depths(&lane);
         let usual = depths.get(depths.len() / 2).copied().unwrap_or(1);
@@ -68,9 +68,9 @@ pub fn jobs(loaded: &Loaded, mode: Mode, factor: f64) -> Made {
 }
 
 /// The records of each reader, in their order.
-fn lanes(loaded: &Loaded) -> Vec<Vec<&Kept>> {
+fn lanes(loaded: &LoadedTrace) -> Vec<Vec<&KeptRecord>> {
     let mut numbers = HashMap::new();
-    let mut lanes: Vec<Vec<&Kept>> = Vec::new();
+    let mut lanes: Vec<Vec<&KeptRecord>> = Vec::new();
     for record in loaded.records.iter().filter(|r| r.what != What::Nothing) {
         let key = if loaded.header.lacks.threads {
             record.open
@@ -89,7 +89,7 @@ fn lanes(loaded: &Loaded) -> Vec<Vec<&Kept>> {
 
 /// How many of a reader's reads were outstanding when each one was issued, itself among them, sorted. Empty where the
 /// trace does not say.
-fn depths(lane: &[&Kept]) -> Vec<u64> {
+fn depths(lane: &[&KeptRecord]) -> Vec<u64> {
     let mut ends = BinaryHeap::new();
     let mut depths = Vec::new();
     for record in lane.iter().filter(|r| !matches!(r.what, What::Hint(_))) {
@@ -107,8 +107,8 @@ fn depths(lane: &[&Kept]) -> Vec<u64> {
 }
 
 /// The records of a reader as chains without overlap: each goes on the chain whose latest read had ended last before it.
-fn parts<'a>(lane: &[&'a Kept]) -> Vec<Vec<&'a Kept>> {
-    let mut parts: Vec<Vec<&Kept>> = Vec::new();
+fn parts<'a>(lane: &[&'a KeptRecord]) -> Vec<Vec<&'a KeptRecord>> {
+    let mut parts: Vec<Vec<&KeptRecord>> = Vec::new();
     // Chains by the end of their latest read.
     let mut idle: BTreeSet<(u64, usize)> = BTreeSet::new();
     for &record in lane {
@@ -131,7 +131,7 @@ fn parts<'a>(lane: &[&'a Kept]) -> Vec<Vec<&'a Kept>> {
 }
 
 /// When a record was over. A hint takes no time.
-fn end_ns(record: &Kept) -> u64 {
+fn end_ns(record: &KeptRecord) -> u64 {
     record.end_ns.or(record.start_ns).unwrap_or(0)
 }
 
@@ -144,7 +144,7 @@ struct Pauses {
 
 impl Pauses {
     /// Before a record that follows `before`, or is the first of its chain: then since the trace began.
-    fn before(&self, record: &Kept, before: Option<&Kept>) -> u64 {
+    fn before(&self, record: &KeptRecord, before: Option<&KeptRecord>) -> u64 {
         let Some(start) = record.start_ns.filter(|_| self.factor > 0.0) else {
             return 0;
         };
@@ -159,16 +159,23 @@ impl Pauses {
 }
 
 /// Records one after the other: a job for each run of them through the same open description.
-fn chain(loaded: &Loaded, records: &[&Kept], pauses: &Pauses, depth: u64, jobs: &mut Vec<Job>) {
-    let mut last: Option<(&Kept, u32)> = None;
+fn chain(
+    loaded: &LoadedTrace,
+    records: &[&KeptRecord],
+    pauses: &Pauses,
+    depth: u64,
+    jobs: &mut Vec<Job>,
+) {
+    let mut last: Option<(&KeptRecord, u32)> = None;
     for &record in records {
         let mut requests = record.requests();
         let Some(mut request) = requests.next() else {
             continue;
         };
         request.think_ns = pauses.before(record, last.map(|(before, _)| before));
-        let same =
-            |before: &Kept| (before.open, before.executable) == (record.open, record.executable);
+        let same = |before: &KeptRecord| {
+            (before.open, before.executable) == (record.open, record.executable)
+        };
         let number = match last {
             Some((before, job)) if same(before) => job,
             _ => {

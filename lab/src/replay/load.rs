@@ -28,9 +28,9 @@ pub enum What {
 
 /// A record, as far as a replay needs it.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct KeptRecord {
     pub what: What,
-    /// An index into [`Loaded::opens`].
+    /// An index into [`LoadedTrace::opens`].
     pub open: u32,
     pub thread: u32,
     pub offset: u64,
@@ -64,8 +64,8 @@ pub struct Counts {
 
 /// A recorded read that was readahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// An index into [`Loaded::files`].
+pub struct RecordedAhead {
+    /// An index into [`LoadedTrace::files`].
     pub file: u32,
     /// First byte.
     pub offset: u64,
@@ -77,7 +77,7 @@ pub struct Recorded {
 
 /// A trace in memory.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedTrace {
     /// As it was named.
     pub name: String,
     pub header: Header,
@@ -86,10 +86,10 @@ pub struct Loaded {
     /// What the trace calls each of them.
     pub names: Vec<String>,
     /// The readahead records of the trace, in its order.
-    pub recorded: Vec<Recorded>,
+    pub recorded: Vec<RecordedAhead>,
     /// The file of each open description.
     pub opens: Vec<u32>,
-    pub(super) records: Vec<Kept>,
+    pub(super) records: Vec<KeptRecord>,
     pub counts: Counts,
     /// When the first record that is replayed began.
     pub first_ns: u64,
@@ -131,11 +131,16 @@ pub struct ReadOfFile {
 ///
 /// # Errors
 /// The trace's own, more than [`MAX_RECORDS`], nothing that could be replayed, or times that are too far apart.
-pub fn load(name: &str, import: Import, part: &Part) -> Result<Loaded, TraceError> {
+pub fn load(name: &str, import: Import, part: &Part) -> Result<LoadedTrace, TraceError> {
     load_at_most(MAX_RECORDS, name, import, part)
 }
 
-fn load_at_most(most: u64, name: &str, import: Import, part: &Part) -> Result<Loaded, TraceError> {
+fn load_at_most(
+    most: u64,
+    name: &str,
+    import: Import,
+    part: &Part,
+) -> Result<LoadedTrace, TraceError> {
     let mut loading = Loading::default();
     for item in import.items {
         match item? {
@@ -176,14 +181,14 @@ struct Loading {
     sizes: Vec<(Option<u64>, u64)>,
     names: Vec<String>,
     /// By files of the trace.
-    recorded: Vec<Recorded>,
+    recorded: Vec<RecordedAhead>,
     demands: u64,
     /// Of each file of the trace: whether it is replayed.
     wanted: Vec<bool>,
     /// Open descriptions by the trace's number and the file.
     opens: HashMap<(u32, u32), u32>,
     files_of_opens: Vec<u32>,
-    records: Vec<Kept>,
+    records: Vec<KeptRecord>,
     counts: Counts,
 }
 
@@ -217,7 +222,7 @@ impl Loading {
         let wanted = self.wanted.get(file as usize).is_some_and(|wanted| *wanted);
         let is_metadata = flags.has(Flags::METADATA);
         if wanted && op == Op::Read && flags.has(Flags::AHEAD) && !is_metadata {
-            self.recorded.push(Recorded {
+            self.recorded.push(RecordedAhead {
                 file,
                 offset,
                 len,
@@ -251,7 +256,7 @@ impl Loading {
             self.files_of_opens.push(file);
         }
         let executable = flags.has(Flags::EXECUTABLE);
-        self.records.push(Kept {
+        self.records.push(KeptRecord {
             what,
             open: number,
             thread,
@@ -265,7 +270,7 @@ impl Loading {
         Ok(())
     }
 
-    fn finish(mut self, name: &str, header: Header) -> Result<Loaded, TraceError> {
+    fn finish(mut self, name: &str, header: Header) -> Result<LoadedTrace, TraceError> {
         self.clip();
         self.counts.cut_scans =
             super::scans::read_through(&mut self.records, super::scans::MAX_PAGES);
@@ -273,7 +278,7 @@ impl Loading {
         if !has_deps {
             self.records.retain(|r| r.what != What::Nothing);
         }
-        let demands = |r: &&Kept| matches!(r.what, What::Read | What::Touch);
+        let demands = |r: &&KeptRecord| matches!(r.what, What::Read | What::Touch);
         if !self.records.iter().any(|r| demands(&r)) {
             let Counts {
                 writes,
@@ -313,7 +318,7 @@ impl Loading {
         }
         let (records, counts, recorded) = (self.records, self.counts, self.recorded);
         let name = name.to_string();
-        Ok(Loaded {
+        Ok(LoadedTrace {
             name,
             header,
             files,
@@ -396,8 +401,8 @@ impl Loading {
     }
 }
 
-impl Loaded {
-    /// What was read of each file, in the order of [`Loaded::names`].
+impl LoadedTrace {
+    /// What was read of each file, in the order of [`LoadedTrace::names`].
     #[must_use]
     pub fn read_of_files(&self) -> Vec<ReadOfFile> {
         let mut files = vec![ReadOfFile::default(); self.files.len()];
@@ -458,7 +463,7 @@ mod tests {
         })
     }
 
-    fn loaded(items: Vec<Item>) -> Loaded {
+    fn loaded(items: Vec<Item>) -> LoadedTrace {
         load("t", import(items, Level::Program), &Part::default()).expect("readable")
     }
 
@@ -567,7 +572,7 @@ mod tests {
         // The readahead of the kernel is of the file alone, behind its one read.
         assert_eq!(
             all.recorded,
-            [Recorded {
+            [RecordedAhead {
                 file: 0,
                 offset: 4096 * 21,
                 len: 4096,

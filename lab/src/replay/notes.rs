@@ -2,14 +2,14 @@
 //!
 //! Never: a figure of a run.
 
-use super::load::{Counts, Loaded};
+use super::load::{Counts, LoadedTrace};
 use super::{MAX_OUTSTANDING, Mode};
 use foreread_trace::Level;
 
 /// All of it, a sentence each. `why`: why the mode was chosen if the user named none; `overlap` is how many readers
 /// keep several reads going, and how many at most.
 pub fn all(
-    loaded: &Loaded,
+    loaded: &LoadedTrace,
     mode: Mode,
     think: Option<f64>,
     why: Option<&str>,
@@ -86,7 +86,7 @@ fn in_words(mode: Mode, think: Option<f64>) -> String {
     }
 }
 
-fn readers(loaded: &Loaded, overlap: Option<(u64, u64)>) -> Vec<String> {
+fn readers(loaded: &LoadedTrace, overlap: Option<(u64, u64)>) -> Vec<String> {
     let mut notes = Vec::new();
     let lacks = loaded.header.lacks;
     if lacks.threads {
@@ -160,7 +160,7 @@ fn left_out(counts: &Counts) -> Vec<String> {
     notes
 }
 
-fn sizes(loaded: &Loaded) -> Option<String> {
+fn sizes(loaded: &LoadedTrace) -> Option<String> {
     match (loaded.counts.unsized_files, loaded.files.len()) {
         (0, _) => None,
         (1, 1) => Some(

@@ -12,7 +12,7 @@
 //! pages at random is therefore not taken for one that reads 64 KiB at each. What this does not see: a scan from the end
 //! to the start, and a scan by threads that each take a part smaller than what is mapped at once.
 
-use super::load::{Kept, What};
+use super::load::{KeptRecord, What};
 use foreread_sim::workload::Workload;
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ pub const MAX_PAGES: u64 = 1 << 22;
 
 /// Sets the length of each touch to what was read; gives how many had to be left with a page, as there are more than
 /// `most` pages in all.
-pub fn read_through(records: &mut [Kept], most: u64) -> u64 {
+pub fn read_through(records: &mut [KeptRecord], most: u64) -> u64 {
     let page = Workload::PAGE_BYTES;
     // Of each mapping: the latest faults that no other has gone on with, by their first byte.
     let mut tails: HashMap<u32, BTreeMap<u64, usize>> = HashMap::new();
@@ -80,7 +80,7 @@ mod tests {
 
     /// First page and mapped pages of each fault of one mapping; gives how many pages were read of each.
     fn read(faults: &[(u64, u64)], most: u64) -> (Vec<u64>, u64) {
-        let touch = |&(first, pages): &(u64, u64)| Kept {
+        let touch = |&(first, pages): &(u64, u64)| KeptRecord {
             what: What::Touch,
             open: 0,
             thread: 0,
@@ -91,7 +91,7 @@ mod tests {
             executable: false,
             after: Vec::new(),
         };
-        let mut records: Vec<Kept> = faults.iter().map(touch).collect();
+        let mut records: Vec<KeptRecord> = faults.iter().map(touch).collect();
         let left = read_through(&mut records, most);
         (records.iter().map(|r| r.len / 4096).collect(), left)
     }

@@ -27,14 +27,14 @@ pub struct Series {
     pub workload: String,
     /// The policies in the order of the rows, as they were asked for, without the parameter that varies.
     pub policies: Vec<String>,
-    pub vary: Varied,
+    pub vary: VariedParameter,
     /// The report of each value.
     pub reports: Vec<Report>,
 }
 
 /// A parameter and the values it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Varied {
+pub struct VariedParameter {
     /// The parameter in the notation of `--vary`.
     pub key: String,
     /// What it is, for people.
@@ -54,7 +54,7 @@ pub enum Value {
     Word(String),
 }
 
-impl Varied {
+impl VariedParameter {
     /// A value as people write it: `16K`, `4`, `on`.
     #[must_use]
     pub fn label(&self, value: &Value) -> String {
@@ -381,7 +381,7 @@ mod tests {
             schema: SCHEMA.to_string(),
             workload: reports[0].workload.clone(),
             policies: reports[0].rows.iter().map(|r| r.policy.clone()).collect(),
-            vary: Varied {
+            vary: VariedParameter {
                 key: "cache".to_string(),
                 about: "size of the cache".to_string(),
                 bytes: true,

@@ -2,7 +2,7 @@
 //!
 //! Never: text for what gains nothing.
 
-use super::{TuneOptions, Tuned};
+use super::{TuneOptions, TuneReport};
 use crate::probe::Setting;
 use foreread_os::host::Host;
 use foreread_os::host::devices::disk_setting;
@@ -13,7 +13,7 @@ use std::path::Path;
 const NAMED: usize = 3;
 
 /// Everything there is to paste.
-pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
+pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting> {
     let path = asked.storage.path();
     let mut all = Vec::new();
     all.extend(kernel(tuned, path, asked));
@@ -22,7 +22,7 @@ pub(super) fn for_paste(tuned: &Tuned, asked: &TuneOptions) -> Vec<Setting> {
     all
 }
 
-fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
+fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
     let gain = tuned.kernel.as_ref()?;
     let kib = gain.max_bytes? / 1024;
     let device = path.and_then(|path| Host::here().device_of(path).ok());
@@ -40,7 +40,7 @@ fn kernel(tuned: &Tuned, path: Option<&Path>, asked: &TuneOptions) -> Option<Set
 }
 
 /// How much of what the storage serves the figures are about.
-fn reach(tuned: &Tuned, partial: bool) -> String {
+fn reach(tuned: &TuneReport, partial: bool) -> String {
     let mut said = String::new();
     let part = |share: Option<f64>, of: &str| {
         share
@@ -71,7 +71,7 @@ fn reach(tuned: &Tuned, partial: bool) -> String {
     said
 }
 
-fn hint(tuned: &Tuned) -> Option<Setting> {
+fn hint(tuned: &TuneReport) -> Option<Setting> {
     let gain = tuned.hint.as_ref()?;
     let named: Vec<&str> = tuned
         .hint_files
@@ -94,7 +94,7 @@ fn hint(tuned: &Tuned) -> Option<Setting> {
     })
 }
 
-fn ours(tuned: &Tuned, path: Option<&Path>) -> Option<Setting> {
+fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
     let source = path.map_or_else(
         || "SOURCE".to_string(),

@@ -33,14 +33,14 @@ const MAX_ENTRIES: usize = 20_000;
 pub struct StorageFound {
     pub path: PathBuf,
     /// Why it is this one.
-    pub chosen: Chosen,
+    pub chosen: WorkloadChoice,
     /// The names of the files that are on it.
     pub names: BTreeSet<String>,
 }
 
 /// Why a storage was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct WorkloadChoice {
     /// The disk with all that was read of it.
     pub disk: OnDisk,
     /// Part of all bytes that were read. Null without bytes.
@@ -153,7 +153,7 @@ pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     };
     let bytes: u64 = all().map(|sum| sum.bytes).sum();
     let time_s: f64 = all().filter_map(|sum| sum.time_s).sum();
-    let chosen = Chosen {
+    let chosen = WorkloadChoice {
         bytes_share: foreread_sim::stats::ratio(first.sum.bytes as f64, bytes as f64),
         time_share: first
             .sum

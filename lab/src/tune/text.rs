@@ -2,9 +2,9 @@
 //!
 //! Example: "Set the kernel's readahead to 8 MiB: reads take 1.7 s instead of 26.3 s (15 times faster)."
 //!
-//! Never: a figure that is not in [`Tuned`].
+//! Never: a figure that is not in [`TuneReport`].
 
-use super::{Chosen, Gain, MIN_GAIN, OnDisk, Tuned};
+use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice};
 use crate::report;
 use crate::report::table::Style;
 use foreread_report::block::{self, Block};
@@ -31,7 +31,7 @@ pub(super) fn in_words(gain: &Gain) -> String {
 }
 
 /// In a few sentences: what to do and what it gains, or that nothing is worth doing.
-pub(super) fn verdict(tuned: &Tuned) -> String {
+pub(super) fn verdict(tuned: &TuneReport) -> String {
     let tested = tuned.report.comparisons.iter().any(|c| c.p_value.is_some());
     if !tested {
         return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
@@ -61,7 +61,7 @@ pub(super) fn verdict(tuned: &Tuned) -> String {
 }
 
 /// What can be done. First those nearly as good as the best, the easiest to set before the others.
-fn ways(tuned: &Tuned) -> Vec<(String, &Gain)> {
+fn ways(tuned: &TuneReport) -> Vec<(String, &Gain)> {
     let mut ways: Vec<(String, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| {
         let max = gain
@@ -110,7 +110,7 @@ fn uncapitalised(text: &str) -> String {
 }
 
 /// Nothing gains: either readahead costs time, or it is as good as it gets.
-fn no_way(tuned: &Tuned) -> String {
+fn no_way(tuned: &TuneReport) -> String {
     let today = format!(
         "today's readahead of {}{}",
         size_in_words(tuned.today_bytes),
@@ -133,7 +133,7 @@ fn no_way(tuned: &Tuned) -> String {
 }
 
 /// A warning about a model that is far off the measurements.
-fn doubt(tuned: &Tuned) -> String {
+fn doubt(tuned: &TuneReport) -> String {
     let fit = tuned
         .probe
         .as_ref()
@@ -148,7 +148,7 @@ fn doubt(tuned: &Tuned) -> String {
 }
 
 /// Why a storage was chosen, and what else was read.
-fn why(chosen: &Chosen) -> String {
+fn why(chosen: &WorkloadChoice) -> String {
     let share = |share: Option<f64>| {
         share.map_or_else(
             || "all".to_string(),
@@ -195,7 +195,7 @@ fn of_disk(one: &OnDisk) -> String {
 
 /// All of it; ends with a newline.
 #[must_use]
-pub fn render(tuned: &Tuned, style: Style) -> String {
+pub fn render(tuned: &TuneReport, style: Style) -> String {
     let mut blocks = vec![Block::Screen(tuned.verdict.clone())];
     for setting in &tuned.settings {
         let mut lines = vec![String::new(), format!("{}:", setting.place)];

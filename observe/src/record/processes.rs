@@ -6,7 +6,7 @@ use super::Before;
 use super::names::place_of_open;
 use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
-use foreread_trace::follow::Inherited;
+use foreread_trace::follow::OpenBefore;
 use foreread_trace::follow::event::FileKey;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,7 +15,7 @@ use std::fs;
 /// dup), and nothing in /proc says so. What moves one then moves the other unseen.
 pub(super) fn unsure(before: &mut [Before]) {
     let mut times: HashMap<(FileKey, u64), u32> = HashMap::new();
-    let key = |one: &Inherited| one.place.zip(one.position);
+    let key = |one: &OpenBefore| one.place.zip(one.position);
     for key in before
         .iter()
         .flat_map(|one| &one.descriptors)
@@ -31,7 +31,7 @@ pub(super) fn unsure(before: &mut [Before]) {
 }
 
 /// What a process has open, without what an exec would close where it is our own.
-pub(super) fn descriptors_of(pid: &str) -> Vec<Inherited> {
+pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     let mut found = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -60,7 +60,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<Inherited> {
         }
         let place = place_of_open(&entry.path()).map(|(place, _)| place);
         let position = of("pos:").and_then(|text| text.parse().ok());
-        found.push(Inherited {
+        found.push(OpenBefore {
             descriptor,
             place,
             position,

@@ -7,7 +7,7 @@ use super::Capture;
 use super::active::{RecordOptions, Target, start};
 use super::names::place_of;
 use foreread_core::event::Advice;
-use foreread_trace::follow::Learned;
+use foreread_trace::follow::LearnedFiles;
 use foreread_trace::follow::call::ENTRIES;
 use foreread_trace::formats::step::Step;
 use foreread_trace::{FileInfo, Item, LeftOut, Op};
@@ -176,7 +176,7 @@ fn done(captured: &Capture, folder: &Path) -> Vec<FileAccess> {
             }
         })
     };
-    let follow = |learned: Learned| {
+    let follow = |learned: LearnedFiles| {
         let mut steps = captured
             .steps(learned, names(), LeftOut::default(), folder)
             .expect("few");
@@ -184,7 +184,7 @@ fn done(captured: &Capture, folder: &Path) -> Vec<FileAccess> {
         while steps.step(&mut out).expect("they are there") {}
         (out, steps.follow.learned().0)
     };
-    let (_, learned) = follow(Learned::new());
+    let (_, learned) = follow(LearnedFiles::new());
     let (mut named, mut all) = (Vec::new(), Vec::new());
     for item in follow(learned).0 {
         match item {

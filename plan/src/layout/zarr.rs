@@ -33,7 +33,7 @@ pub struct ZarrFile {
 
 /// The files of the arrays that are asked for, metadata first.
 pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
-    let mut found = Found::default();
+    let mut found = ZarrContent::default();
     found.folder(store, "", None, 0)?;
     if found.metadata.is_empty() {
         return Err(LayoutError::damaged(
@@ -56,14 +56,14 @@ pub fn zarr(store: &Path, names: &Names) -> Result<Vec<ZarrFile>, LayoutError> {
 }
 
 #[derive(Default)]
-struct Found {
+struct ZarrContent {
     metadata: Vec<ZarrFile>,
     /// With the place in the array.
     chunks: Vec<(Vec<u64>, ZarrFile)>,
     account: Account,
 }
 
-impl Found {
+impl ZarrContent {
     /// Looks through a folder. `array` is the array that it belongs to, and how many folders below the store its root is.
     fn folder(
         &mut self,

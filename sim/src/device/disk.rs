@@ -107,14 +107,14 @@ impl DiskModel {
 #[derive(Debug)]
 pub struct Disk {
     model: DiskModel,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<TimedCommand>,
     /// When the last command of the queue will end.
     free_ns: u64,
 }
 
 /// A command whose time is fixed, because nothing overtakes: it begins when the one before it ends.
 #[derive(Debug)]
-struct Queued {
+struct TimedCommand {
     command: Command,
     start_ns: u64,
     arrived_bytes: u64,
@@ -148,7 +148,7 @@ impl Device for Disk {
     fn submit(&mut self, now_ns: u64, command: Command) {
         let start_ns = self.free_ns.max(now_ns);
         self.free_ns = start_ns.saturating_add(self.model.time_ns(command.len));
-        self.queue.push_back(Queued {
+        self.queue.push_back(TimedCommand {
             command,
             start_ns,
             arrived_bytes: 0,

@@ -18,9 +18,9 @@ use super::disk::{Disk, DiskModel};
 use super::hdd::{Hdd, HddModel};
 use super::lanes::{Lanes, LanesModel};
 use super::net::{Net, NetModel};
-use super::sliced::Sliced;
+use super::sliced::SlicedArray;
 use super::ssd::{Ssd, SsdModel};
-use super::throttle::{Throttle, Throttled};
+use super::throttle::{Throttle, ThrottledDevice};
 use foreread_core::policy::spec::SpecError;
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl Preset {
         let device = self.build_model(seed);
         match self.throttle {
             None => device,
-            Some(throttle) => Box::new(Throttled::new(device, throttle)),
+            Some(throttle) => Box::new(ThrottledDevice::new(device, throttle)),
         }
     }
 
@@ -81,7 +81,7 @@ impl Preset {
             Model::Hdd(model) => Box::new(Hdd::new(model, seed)),
             Model::Array(model) => match model.slices {
                 None => Box::new(Array::new(model)),
-                Some(slices) => Box::new(Sliced::new(model, slices)),
+                Some(slices) => Box::new(SlicedArray::new(model, slices)),
             },
             Model::Ssd(model) => Box::new(Ssd::new(model, seed)),
             Model::Net(model) => Box::new(Net::new(model, seed)),

@@ -62,7 +62,7 @@ struct Turn {
 }
 
 #[derive(Debug)]
-pub struct Sliced {
+pub struct SlicedArray {
     model: ArrayModel,
     slices: Slices,
     /// The commands of each reader, in the order of their turns; the reader is the file.
@@ -72,9 +72,9 @@ pub struct Sliced {
     running: Option<(u64, Command)>,
 }
 
-impl Sliced {
-    pub fn new(model: ArrayModel, slices: Slices) -> Sliced {
-        Sliced {
+impl SlicedArray {
+    pub fn new(model: ArrayModel, slices: Slices) -> SlicedArray {
+        SlicedArray {
             model,
             slices,
             queues: VecDeque::new(),
@@ -149,7 +149,7 @@ impl Sliced {
     }
 }
 
-impl Device for Sliced {
+impl Device for SlicedArray {
     fn submit(&mut self, now_ns: u64, command: Command) {
         match self
             .queues
@@ -210,7 +210,7 @@ mod tests {
     /// Two readers with 200 commands each: 101 of the first, then 101 of the second, then the rest.
     #[test]
     fn a_reader_keeps_the_array_for_its_slice() {
-        let mut sliced = Sliced::new(MODEL, Slices::CFQ);
+        let mut sliced = SlicedArray::new(MODEL, Slices::CFQ);
         for id in 0..400 {
             sliced.submit(0, Command::new(id, (id % 2) as u32, 0, 4096));
         }
@@ -228,7 +228,7 @@ mod tests {
     /// A reader that comes back at once keeps its turn; one that stays away loses it after 8 ms.
     #[test]
     fn the_array_idles_for_the_reader_whose_turn_it_is() {
-        let mut sliced = Sliced::new(MODEL, Slices::CFQ);
+        let mut sliced = SlicedArray::new(MODEL, Slices::CFQ);
         let command = |id, file| Command::new(id, file, 0, 4096);
         let mut out = Vec::new();
         sliced.submit(0, command(0, 0));

@@ -36,7 +36,7 @@ fn is_any_length(bytes: &u64) -> bool {
     *bytes == any_length()
 }
 
-pub struct Throttled {
+pub struct ThrottledDevice {
     inner: Box<dyn Device>,
     waiting: VecDeque<Command>,
     interval_ns: u64,
@@ -47,12 +47,12 @@ pub struct Throttled {
     full_ns: u64,
 }
 
-impl Throttled {
-    pub fn new(inner: Box<dyn Device>, throttle: Throttle) -> Throttled {
+impl ThrottledDevice {
+    pub fn new(inner: Box<dyn Device>, throttle: Throttle) -> ThrottledDevice {
         let interval_ns = 1_000_000_000 / throttle.requests_per_s;
         let burst_ns = (throttle.burst_requests - 1).saturating_mul(interval_ns);
         let request_bytes = throttle.request_bytes;
-        Throttled {
+        ThrottledDevice {
             inner,
             waiting: VecDeque::new(),
             interval_ns,
@@ -78,7 +78,7 @@ impl Throttled {
     }
 }
 
-impl Device for Throttled {
+impl Device for ThrottledDevice {
     fn submit(&mut self, now_ns: u64, command: Command) {
         self.waiting.push_back(command);
         self.release(now_ns);
@@ -115,7 +115,7 @@ mod tests {
             connections: 64,
             chunk_bytes: None,
         };
-        let mut device = Throttled::new(Box::new(Net::new(model, 0)), throttle);
+        let mut device = ThrottledDevice::new(Box::new(Net::new(model, 0)), throttle);
         let commands: Vec<_> = kib.iter().map(|kib| (0, 0, kib << 10)).collect();
         let ends = ends_of(&mut device, 0, &commands);
         ends.iter().map(|at| (at - model.rtt_ns) / US).collect()

@@ -30,7 +30,7 @@ use crate::device::Device;
 use crate::device::presets::Preset;
 use crate::scheduler::JobScheduler;
 use crate::simulator::RunResult;
-use crate::simulator::mapped::Mapped;
+use crate::simulator::mapped::MappedPages;
 use crate::simulator::{self, copy_ns};
 use crate::stats::latency_histogram;
 use crate::workload::{Request, RequestKind, Workload};
@@ -205,7 +205,7 @@ struct ExtentState {
 
 /// The request of a slot of the scheduler.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct RequestSlot {
     job: u32,
     request: usize,
     /// The touch it is at.
@@ -218,12 +218,12 @@ struct Slot {
     /// Since when it waits; nothing while it copies or thinks.
     waiting_since: Option<u64>,
     waited_ns: u64,
-    met: Met,
+    met: ReadOutcome,
 }
 
 /// The worst that a request has met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Met {
+enum ReadOutcome {
     #[default]
     Hit,
     Late,
@@ -248,8 +248,8 @@ struct Oracle<'a> {
     future: Future,
     states: Vec<ExtentState>,
     scheduler: JobScheduler<'a>,
-    slots: Vec<Slot>,
-    mapped: Mapped,
+    slots: Vec<RequestSlot>,
+    mapped: MappedPages,
     /// Absent extents that will be wanted, by their next use.
     absent: BTreeSet<(u32, u32)>,
     /// The same by their places, and the extent behind the latest fetch.
@@ -301,7 +301,7 @@ impl<'a> Oracle<'a> {
             absent_bytes: future.extents.iter().map(Extent::len).sum(),
             scheduler: JobScheduler::new(&setup.workload.jobs),
             slots: Vec::new(),
-            mapped: Mapped::default(),
+            mapped: MappedPages::default(),
             max_idle_events: MAX_STEPS_PER_EXTENT * (1 + future.extents.len() as u64),
             setup,
             rule,

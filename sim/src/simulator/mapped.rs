@@ -12,11 +12,11 @@
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub struct Mapped {
+pub struct MappedPages {
     tables: BTreeMap<(u32, u32), Vec<u64>>,
 }
 
-impl Mapped {
+impl MappedPages {
     /// Whether a touch of this page is none of the machine's business.
     pub fn has(&self, file: u32, open: u32, page: u64) -> bool {
         let word = self
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_mapping_has_its_own_pages() {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedPages::default();
         assert!(!mapped.has(1, 1, 0));
         mapped.map(1, 1, 70);
         mapped.map(1, 2, 70);

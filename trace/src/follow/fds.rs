@@ -30,7 +30,7 @@ pub struct Description {
 #[derive(Default)]
 pub struct Tables {
     threads: HashMap<u32, u32>,
-    tables: HashMap<u32, Table>,
+    tables: HashMap<u32, DescriptorTable>,
     /// Each with how many descriptors it has.
     open: HashMap<u32, (Description, u32)>,
     next_table: u32,
@@ -39,7 +39,7 @@ pub struct Tables {
 }
 
 #[derive(Default)]
-struct Table {
+struct DescriptorTable {
     users: u32,
     descriptors: HashMap<i32, Descriptor>,
 }
@@ -92,7 +92,7 @@ impl Tables {
         }
         self.tables.insert(
             self.next_table,
-            Table {
+            DescriptorTable {
                 users: 1,
                 descriptors,
             },
@@ -177,7 +177,7 @@ impl Tables {
         }
     }
 
-    fn own(&mut self, thread: u32) -> Option<&mut Table> {
+    fn own(&mut self, thread: u32) -> Option<&mut DescriptorTable> {
         self.tables.get_mut(self.threads.get(&thread)?)
     }
 

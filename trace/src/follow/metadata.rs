@@ -11,7 +11,7 @@
 use super::PAGE_BYTES;
 use super::event::FileKey;
 use crate::Record;
-use crate::order::Held;
+use crate::order::HeldRecords;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ struct Wait {
 #[derive(Default)]
 pub(super) struct Waits(HashMap<u32, Wait>);
 
-type Slots = Held<Option<Record>>;
+type Slots = HeldRecords<Option<Record>>;
 
 impl Waits {
     /// Whether these pages follow those that the thread has begun to read; then they are of that read.
@@ -79,7 +79,7 @@ fn finish(wait: &Wait, end_ns: Option<u64>, held: &mut Slots) {
 mod tests {
     use super::*;
     use crate::follow::event::{Event, What};
-    use crate::follow::{Follow, Learned};
+    use crate::follow::{Follow, LearnedFiles};
     use crate::{FileInfo, Flags, Item, LeftOut, Op};
     use std::collections::VecDeque;
 
@@ -88,7 +88,7 @@ mod tests {
     fn pages_that_follow_one_another_are_one_read_until_the_thread_goes_on() {
         let place = |ino| FileKey { dev: 3, ino };
         let mut follow = Follow::new(
-            Learned::new(),
+            LearnedFiles::new(),
             Box::new(|_| FileInfo::default()),
             LeftOut::default(),
         );

@@ -15,7 +15,7 @@ use super::event::FileKey;
 use super::{Counts, PAGE_BYTES};
 use crate::Record;
 use crate::check::MAX_END;
-use crate::order::Held;
+use crate::order::HeldRecords;
 use std::collections::{BTreeMap, HashMap};
 
 /// Pages that are mapped around a fault at most: the kernel's `fault_around_bytes`, unless it was changed.
@@ -77,7 +77,7 @@ impl Folios {
     }
 }
 
-type Slots = Held<Option<Record>>;
+type Slots = HeldRecords<Option<Record>>;
 
 impl Touches {
     pub fn address(&mut self, thread: u32, address: u64) {

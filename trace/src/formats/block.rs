@@ -13,7 +13,7 @@
 
 use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::format::Pairs;
-use super::super::order::Held;
+use super::super::order::HeldRecords;
 use super::super::{FileInfo, Flags, Header, Item, Lacks, LeftOut, Level, Op, Record};
 use super::scan;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -83,7 +83,7 @@ impl Event {
 
 /// Which action makes a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestAction {
     /// Q.
     Queue,
     /// D.
@@ -101,14 +101,14 @@ pub fn wanted(
     format: &str,
     path: &Path,
     first: &[Action],
-) -> Result<Wanted, TraceError> {
+) -> Result<RequestAction, TraceError> {
     let asked = scan::choice(pairs, "action", &["Q", "D"], path)?;
     pairs.finish(path, format, &["action"])?;
     match asked {
-        Some(0) => Ok(Wanted::Queue),
-        Some(_) => Ok(Wanted::Issue),
-        None if first.contains(&Action::Queue) => Ok(Wanted::Queue),
-        None if first.contains(&Action::Issue) => Ok(Wanted::Issue),
+        Some(0) => Ok(RequestAction::Queue),
+        Some(_) => Ok(RequestAction::Issue),
+        None if first.contains(&Action::Queue) => Ok(RequestAction::Queue),
+        None if first.contains(&Action::Issue) => Ok(RequestAction::Issue),
         None => {
             let what = "neither queued (Q) nor issued (D) requests at the beginning";
             Err(TraceError::new(
@@ -121,12 +121,12 @@ pub fn wanted(
     }
 }
 
-pub fn header(format: &str, wanted: Wanted) -> Header {
+pub fn header(format: &str, wanted: RequestAction) -> Header {
     let note = match wanted {
-        Wanted::Queue => {
+        RequestAction::Queue => {
             "requests as they were queued (Q); an end is the completion, so time in the queue is in it"
         }
-        Wanted::Issue => {
+        RequestAction::Issue => {
             "requests as they were issued to the device (D), merged or split; an end is the completion"
         }
     };
@@ -136,7 +136,7 @@ pub fn header(format: &str, wanted: Wanted) -> Header {
         offset_unit: "512 B sectors".to_string(),
         lacks: Lacks {
             opens: true,
-            threads: wanted == Wanted::Issue,
+            threads: wanted == RequestAction::Issue,
             ..Lacks::default()
         },
         level: Level::BelowCache,
@@ -155,9 +155,9 @@ struct Open {
 
 /// Turns events in order of time into records in order of time.
 pub struct Requests {
-    wanted: Wanted,
+    wanted: RequestAction,
     devices: HashMap<Device, u32>,
-    held: Held<Record>,
+    held: HeldRecords<Record>,
     open: BTreeMap<Key, Open>,
     remaps: VecDeque<(Device, u64)>,
     left_out: LeftOut,
@@ -169,11 +169,11 @@ const FAR: Fault = (
 );
 
 impl Requests {
-    pub fn new(wanted: Wanted, left_out: LeftOut) -> Requests {
+    pub fn new(wanted: RequestAction, left_out: LeftOut) -> Requests {
         Requests {
             wanted,
             devices: HashMap::new(),
-            held: Held::default(),
+            held: HeldRecords::default(),
             open: BTreeMap::new(),
             remaps: VecDeque::new(),
             left_out,
@@ -183,12 +183,12 @@ impl Requests {
     /// Takes the next event; what may leave goes to `out`.
     pub fn event(&mut self, event: &Event, out: &mut VecDeque<Item>) -> Result<(), Fault> {
         match (event.action, self.wanted) {
-            (Action::Queue, Wanted::Queue) | (Action::Issue, Wanted::Issue) => {
+            (Action::Queue, RequestAction::Queue) | (Action::Issue, RequestAction::Issue) => {
                 self.request(event, out)?
             }
             (Action::Complete { failed }, _) => self.complete(event, failed)?,
-            (Action::Requeue, Wanted::Issue) => self.requeue(event),
-            (Action::Remap { from }, Wanted::Queue) if self.devices.contains_key(&from) => {
+            (Action::Requeue, RequestAction::Issue) => self.requeue(event),
+            (Action::Remap { from }, RequestAction::Queue) if self.devices.contains_key(&from) => {
                 self.remaps.push_back((event.device, event.sector));
                 if self.remaps.len() > MAX_REMAPS {
                     self.remaps.pop_front();
@@ -244,7 +244,7 @@ impl Requests {
         });
         let record = Record {
             op,
-            thread: if self.wanted == Wanted::Queue {
+            thread: if self.wanted == RequestAction::Queue {
                 event.pid
             } else {
                 0

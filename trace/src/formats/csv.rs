@@ -71,7 +71,7 @@ fn detect(head: &[u8]) -> Fit {
 fn names(line: &[u8], delimiter: u8) -> Option<Vec<String>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let mut quoted = read::Quoted::new(delimiter);
+    let mut quoted = read::QuotedRows::new(delimiter);
     let names: Option<Vec<String>> = quoted
         .split(line)
         .ok()?

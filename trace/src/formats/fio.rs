@@ -14,7 +14,7 @@
 //! Never: names with spaces, empty requests (fio 3.33 ends its replay at one), or a time that is not in the log.
 
 use super::super::error::{Fault, TraceError, TracePosition};
-use super::super::format::{Exported, Fit, Format, Output, Pairs};
+use super::super::format::{ExportReport, Fit, Format, Output, Pairs};
 use super::super::input::Input;
 use super::super::{
     FileInfo, Flags, Header, Import, Item, Items, Lacks, LeftOut, Level, Op, Record,
@@ -267,7 +267,7 @@ fn export(
     mut pairs: Pairs,
     items: Items,
     to: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     let versions = if header.lacks.starts {
         ["2", "3"]
     } else {
@@ -275,7 +275,7 @@ fn export(
     };
     let version = versions[scan::choice(&mut pairs, "version", &versions, &to.path)?.unwrap_or(0)];
     pairs.finish(&to.path, FORMAT.name, &["version"])?;
-    let mut log = Writer {
+    let mut log = FioWriter {
         path: to.path,
         to: BufWriter::new(to.to),
         timed: version == "3",
@@ -283,7 +283,7 @@ fn export(
         shift: None,
         names: Names::default(),
         files: Vec::new(),
-        done: Exported::default(),
+        done: ExportReport::default(),
     };
     log.put(format_args!("fio version {version} iolog"))?;
     for item in items {
@@ -295,7 +295,7 @@ fn export(
     log.finish()
 }
 
-struct Writer {
+struct FioWriter {
     path: std::path::PathBuf,
     to: BufWriter<Box<dyn Write + Send>>,
     /// Version 3.
@@ -307,10 +307,10 @@ struct Writer {
     names: Names,
     /// The name of each file; those with the same name are the same for fio.
     files: Vec<String>,
-    done: Exported,
+    done: ExportReport,
 }
 
-impl Writer {
+impl FioWriter {
     fn refuse(&self, what: impl Into<String>, remedy: &str) -> TraceError {
         TraceError::new(
             &self.path,
@@ -455,7 +455,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Exported, TraceError> {
+    fn finish(mut self) -> Result<ExportReport, TraceError> {
         let mut closed = Names::default();
         for name in std::mem::take(&mut self.files) {
             if closed.get(name.as_bytes()).is_none() {

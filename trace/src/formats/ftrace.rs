@@ -18,7 +18,7 @@ use super::scan;
 use super::step::{self, Lines};
 use crate::follow::call::ENTRIES;
 use crate::follow::event::{Event, FileKey, What};
-use crate::follow::{Follow, Learned, PAGE_BYTES};
+use crate::follow::{Follow, LearnedFiles, PAGE_BYTES};
 use std::collections::VecDeque;
 
 pub static FORMAT: Format = Format {
@@ -70,7 +70,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     };
     step::import(inputs, &pairs, header, |left_out| {
         let follow = Follow::new(
-            Learned::new(),
+            LearnedFiles::new(),
             Box::new(FileKey::nameless),
             left_out.clone(),
         );

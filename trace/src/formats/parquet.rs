@@ -49,7 +49,7 @@ pub static FORMAT: Format = Format {
 #[cfg(not(feature = "parquet"))]
 mod absent {
     use crate::error::{TraceError, TracePosition};
-    use crate::format::{Exported, Output, Pairs};
+    use crate::format::{ExportReport, Output, Pairs};
     use crate::input::Input;
     use crate::{Header, Import, Items};
     use std::path::Path;
@@ -68,7 +68,12 @@ mod absent {
         Err(refuse(inputs.first().map_or(Path::new("-"), Input::path)))
     }
 
-    pub fn export(_: &Header, _: Pairs, _: Items, output: Output) -> Result<Exported, TraceError> {
+    pub fn export(
+        _: &Header,
+        _: Pairs,
+        _: Items,
+        output: Output,
+    ) -> Result<ExportReport, TraceError> {
         Err(refuse(&output.path))
     }
 }

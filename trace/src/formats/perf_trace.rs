@@ -20,7 +20,7 @@ use super::super::{Header, Import, Item, Lacks, LeftOut, Level};
 use super::scan;
 use super::step::{self, Lines};
 use super::strace::Strace;
-use super::strace::{Entry, Stamp};
+use super::strace::{Stamp, StraceEntry};
 use super::table::decimal_ns;
 use std::collections::VecDeque;
 
@@ -300,7 +300,7 @@ impl Lines for PerfTrace {
         if matches!(name, b"exit" | b"exit_group") {
             return self
                 .calls
-                .entry(line.thread, at_ns, Entry::Gone, out)
+                .entry(line.thread, at_ns, StraceEntry::Gone, out)
                 .map(|()| true);
         }
         let Some((_, arguments)) = CALLS.iter().find(|(call, _)| call.as_bytes() == name) else {
@@ -317,13 +317,13 @@ impl Lines for PerfTrace {
             return Ok(true);
         }
         let entry = match line.returned {
-            None => Entry::Begun(name, &text),
+            None => StraceEntry::Begun(name, &text),
             Some(returned) => {
                 write_outcome(returned, line.took_ns, &mut text);
                 if line.arguments.is_some() {
-                    Entry::Call(name, &text)
+                    StraceEntry::Call(name, &text)
                 } else {
-                    Entry::Resumed(name, &text)
+                    StraceEntry::Resumed(name, &text)
                 }
             }
         };

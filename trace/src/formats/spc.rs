@@ -4,7 +4,7 @@
 
 use super::table::SECTOR;
 use crate::error::TracePosition;
-use crate::format::{Exported, Output, Pairs};
+use crate::format::{ExportReport, Output, Pairs};
 use crate::{Header, Item, Items, LeftOut, Op, TraceError};
 use std::io::{BufWriter, Write};
 
@@ -15,7 +15,7 @@ pub fn export(
     pairs: Pairs,
     items: Items,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     pairs.finish(&output.path, "spc", &[])?;
     let mut to = BufWriter::with_capacity(1 << 16, output.to);
     let (mut all, mut written) = (0, 0);
@@ -69,7 +69,7 @@ pub fn export(
     }
     to.flush()
         .map_err(|error| TraceError::not_written(&output.path, &error))?;
-    Ok(Exported {
+    Ok(ExportReport {
         records: written,
         left_out: left_out.so_far(),
     })

@@ -18,7 +18,7 @@ use super::super::error::{Fault, TraceError, TracePosition};
 use super::super::follow::fds::Tables;
 use super::super::format::{Fit, Format, Pairs};
 use super::super::input::{Input, MAX_LINE_BYTES};
-use super::super::order::Held;
+use super::super::order::HeldRecords;
 use super::super::{Header, Import, Item, Lacks, LeftOut, Level, Record};
 use super::scan::{self, Names};
 use super::step::{self, Lines, Text};
@@ -28,7 +28,7 @@ pub(super) use clock::Stamp;
 use numbers::{Numbers, announcement};
 use std::collections::{HashMap, VecDeque};
 use text::Arguments;
-pub(super) use text::Entry;
+pub(super) use text::StraceEntry;
 
 pub static FORMAT: Format = Format {
     name: "strace",
@@ -53,7 +53,7 @@ const NO_DAY: &str = "its date is unknown: strace wrote times of day (-tt or -t)
 const SECONDS: &str = "calls of one second have one time: strace wrote whole seconds (-t)";
 
 /// The first lines that have a call, a signal or an end.
-fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
+fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, StraceEntry<'_>)> {
     let lines = scan::whole_lines(head).map(<[u8]>::trim_ascii_end);
     let of_strace = |line: &&[u8]| {
         line.is_empty() || line.starts_with(b"strace: ") || announcement(line).is_some()
@@ -68,7 +68,7 @@ fn entries(head: &[u8]) -> impl Iterator<Item = (text::Prefix<'_>, Entry<'_>)> {
 
 fn detect(head: &[u8]) -> Fit {
     let fits = |(_, entry)| match entry {
-        Entry::Call(_, text) => Arguments::of(text)
+        StraceEntry::Call(_, text) => Arguments::of(text)
             .and_then(|arguments| arguments.outcome())
             .is_some(),
         _ => true,
@@ -98,7 +98,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
             .unwrap_or_default()
             .contains(&b'.');
     let took = |(_, entry)| match entry {
-        Entry::Call(_, text) | Entry::Resumed(_, text) => Arguments::of(text)
+        StraceEntry::Call(_, text) | StraceEntry::Resumed(_, text) => Arguments::of(text)
             .and_then(|a| a.outcome())
             .is_some_and(|o| o.took_ns.is_some()),
         _ => false,
@@ -139,7 +139,7 @@ fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
 }
 
 /// A call of which the beginning is there.
-struct Unfinished {
+struct UnfinishedCall {
     call: Call,
     text: Vec<u8>,
     at_ns: u64,
@@ -174,10 +174,10 @@ pub(super) struct Strace {
     next_file: u32,
     /// An open may show no name (perf), so a descriptor's number is not the name of one file.
     pub(super) opens_unnamed: bool,
-    unfinished: HashMap<u32, Unfinished>,
+    unfinished: HashMap<u32, UnfinishedCall>,
     unfinished_bytes: usize,
     /// Records in the order of their calls; nothing where a call is still unfinished.
-    held: Held<Option<Record>>,
+    held: HeldRecords<Option<Record>>,
     left_out: LeftOut,
 }
 
@@ -217,7 +217,7 @@ impl Strace {
             opens_unnamed: false,
             unfinished: HashMap::new(),
             unfinished_bytes: 0,
-            held: Held::default(),
+            held: HeldRecords::default(),
             left_out,
         }
     }
@@ -237,7 +237,7 @@ impl Strace {
         };
         let entry = text::entry(prefix.rest).ok_or(CUT)?;
         let thread = self.numbers.thread(prefix.pid);
-        if entry == Entry::Gone {
+        if entry == StraceEntry::Gone {
             self.numbers.gone(thread);
         }
         self.entry(thread, at_ns, entry, out)
@@ -248,21 +248,21 @@ impl Strace {
         &mut self,
         thread: u32,
         at_ns: u64,
-        entry: Entry<'_>,
+        entry: StraceEntry<'_>,
         out: &mut VecDeque<Item>,
     ) -> Result<(), Fault> {
-        if !self.tables.knows(thread) && entry != Entry::Gone {
+        if !self.tables.knows(thread) && entry != StraceEntry::Gone {
             self.first_seen(thread)?;
         }
         match entry {
-            Entry::Call(name, text) => self.whole(thread, name, text, at_ns, out)?,
-            Entry::Begun(name, text) => self.begun(thread, name, text, at_ns)?,
-            Entry::Resumed(name, text) => self.resumed(thread, name, text, at_ns, out)?,
-            Entry::Gone => {
+            StraceEntry::Call(name, text) => self.whole(thread, name, text, at_ns, out)?,
+            StraceEntry::Begun(name, text) => self.begun(thread, name, text, at_ns)?,
+            StraceEntry::Resumed(name, text) => self.resumed(thread, name, text, at_ns, out)?,
+            StraceEntry::Gone => {
                 self.abandon(thread);
                 self.tables.exit(thread);
             }
-            Entry::Other => {}
+            StraceEntry::Other => {}
         }
         self.leave(false, out);
         Ok(())
@@ -279,7 +279,7 @@ impl Strace {
 
     /// A thread may be seen before the call that began it returns: then its parent is one whose call is unfinished.
     fn first_seen(&mut self, thread: u32) -> Result<(), Fault> {
-        let beginning = |u: &&mut Unfinished| u.call == Call::Clone && !u.begun;
+        let beginning = |u: &&mut UnfinishedCall| u.call == Call::Clone && !u.begun;
         let mut parents = self
             .unfinished
             .iter_mut()
@@ -335,7 +335,7 @@ impl Strace {
         let ticket = call.is_data().then(|| self.held.open(None));
         self.unfinished.insert(
             thread,
-            Unfinished {
+            UnfinishedCall {
                 call,
                 text: text.to_vec(),
                 at_ns,

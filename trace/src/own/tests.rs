@@ -5,14 +5,14 @@ use super::*;
 use crate::error::TraceError;
 use crate::format::Output;
 use crate::input::Input;
-use crate::test_bytes::Shared;
+use crate::test_bytes::SharedBytes;
 use crate::{After, FileInfo, Flags, Header, Item, Items, Lacks, LeftOut, Level, Op, Record, open};
 use foreread_core::event::Advice;
 use foreread_sim::rng::Rng;
 use std::path::Path;
 
 fn written(header: &Header, items: Vec<Item>, left_out: &LeftOut) -> Result<Vec<u8>, TraceError> {
-    let to = Shared::default();
+    let to = SharedBytes::default();
     let output = Output {
         path: "t.frt".into(),
         to: Box::new(to.clone()),

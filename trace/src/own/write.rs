@@ -5,9 +5,9 @@
 use super::codec::{CodecState, put};
 use super::head::{BLOCK, BlockHead, DONE, End, to_json};
 use super::{MAGIC, MAX_BLOCK_BYTES, MAX_BLOCK_ITEMS, MAX_JSON_BYTES};
-use crate::check::Checked;
+use crate::check::CheckedItems;
 use crate::error::TraceError;
-use crate::format::{Exported, Output, Pairs};
+use crate::format::{ExportReport, Output, Pairs};
 use crate::{Header, Item, Items, LeftOut};
 
 /// A block is closed when it has this many bytes: the largest item still fits (1024 dependencies, 20 bytes each).
@@ -21,7 +21,7 @@ pub fn export(
     pairs: Pairs,
     items: Items,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     write(header, items, &LeftOut::default(), output)
 }
@@ -32,12 +32,12 @@ pub fn write(
     items: Items,
     left_out: &LeftOut,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     let mut writer = Writer::new(output)?;
     writer.header(header)?;
     // The limits of the format are those of the check.
     let path = writer.output.path.clone();
-    for item in Checked::new(items, &path) {
+    for item in CheckedItems::new(items, &path) {
         writer.item(&item?)?;
     }
     writer.finish(left_out)
@@ -157,7 +157,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(mut self, left_out: &LeftOut) -> Result<Exported, TraceError> {
+    fn finish(mut self, left_out: &LeftOut) -> Result<ExportReport, TraceError> {
         if self.items > 0 {
             self.block()?;
         }
@@ -191,7 +191,7 @@ impl Writer {
         } else {
             Vec::new()
         };
-        Ok(Exported {
+        Ok(ExportReport {
             records: self.records,
             left_out,
         })

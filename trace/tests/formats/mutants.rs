@@ -5,7 +5,7 @@
 
 use foreread_sim::rng::Rng;
 use foreread_trace::catalog::{self, ALL};
-use foreread_trace::check::Checked;
+use foreread_trace::check::CheckedItems;
 use foreread_trace::error::{TraceError, TracePosition};
 use foreread_trace::format::{Fit, Format, Pairs};
 use foreread_trace::fuzz::{Outcome, by_name, one, sealed};
@@ -286,7 +286,7 @@ fn an_undamaged_fixture_is_read_from_its_bytes() {
         let input = Input::open(&root.join(&name)).expect("a file");
         let import = format.import.expect("it has a fixture");
         let by_path = match import(vec![input], pairs)
-            .map(|import| Checked::new(import.items, &root).collect::<Result<Vec<_>, _>>())
+            .map(|import| CheckedItems::new(import.items, &root).collect::<Result<Vec<_>, _>>())
         {
             Ok(Ok(items)) => Some(items.len() as u64),
             Err(_) | Ok(Err(_)) => None,

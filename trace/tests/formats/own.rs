@@ -1,7 +1,7 @@
 //! The example in `docs/trace-format.md`, byte for byte: it is a trace, it means what the page says, and a golden file
 //! that every later version of foreread has to read the same.
 
-use super::bytes::Shared;
+use super::bytes::SharedBytes;
 use foreread_core::event::Advice;
 use foreread_trace::format::{Output, Pairs};
 use foreread_trace::input::Input;
@@ -76,7 +76,7 @@ fn example() -> (Header, Vec<Item>) {
 
 fn written() -> Vec<u8> {
     let (header, items) = example();
-    let to = Shared::default();
+    let to = SharedBytes::default();
     let items: Items = Box::new(items.into_iter().map(Ok));
     let output = Output {
         path: "t".into(),

@@ -5,7 +5,7 @@
 
 use super::traces::fixture;
 use foreread_trace::catalog;
-use foreread_trace::check::Checked;
+use foreread_trace::check::CheckedItems;
 use foreread_trace::input::Input;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn speed(name: &str, bytes: &[u8], expected: u64) {
         let (format, pairs) = catalog::parse(name, path).expect("a format");
         let began = busy_seconds();
         let import = format.import.expect("read")(vec![input], pairs).expect("a trace");
-        let items = Checked::new(import.items, path)
+        let items = CheckedItems::new(import.items, path)
             .inspect(|item| assert!(item.is_ok(), "{item:?}"))
             .count() as u64;
         rates.push(expected as f64 / (busy_seconds() - began) / 1e6);

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
-use super::bytes::Shared;
+use super::bytes::SharedBytes;
 use foreread_trace::catalog;
-use foreread_trace::check::Checked;
+use foreread_trace::check::CheckedItems;
 use foreread_trace::format::Output;
 use foreread_trace::input::Input;
 use foreread_trace::{FileInfo, Flags, Header, Item, Items, Op, Record};
@@ -75,7 +75,7 @@ pub fn read(format: &str, inputs: Vec<Input>) -> Read {
         Err(error) => return none(error.to_string()),
     };
     let (mut items, mut error) = (Vec::new(), None);
-    for item in Checked::new(import.items, &path) {
+    for item in CheckedItems::new(import.items, &path) {
         match item {
             Ok(item) => items.push(item),
             Err(e) => error = Some(e.to_string()),
@@ -119,7 +119,7 @@ pub type Written = (Vec<u8>, Vec<(&'static str, u64)>);
 
 /// Writes items as `format`; what was written, or the line that it was refused with.
 pub fn write(format: &str, header: &Header, items: &[Item]) -> Result<Written, String> {
-    let to = Shared::default();
+    let to = SharedBytes::default();
     let path = Path::new("out");
     let (format, pairs) = catalog::parse(format, path).map_err(|e| e.to_string())?;
     let owned: Items = Box::new(

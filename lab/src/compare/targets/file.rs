@@ -6,7 +6,7 @@ use crate::compare::{
     CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES,
 };
 use crate::live::{self, LiveError, Scratch};
-use crate::report::{Paced, RowKind};
+use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
 use foreread_os::open::look;
@@ -135,7 +135,7 @@ impl Target for OnFile {
     fn rows(
         &self,
         _plan: &ComparePlan,
-        _pace: Option<Paced>,
+        _pace: Option<ReplayPace>,
         unset: PageSize,
     ) -> (Vec<Row>, Option<&'static str>) {
         let kernel = Row {

@@ -4,7 +4,7 @@ use super::{CompareOn, Description, NameError, Run, Target, TargetName, model_be
 use crate::compare::rows::{OnPage, ReadBy, Row};
 use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
-use crate::report::{Paced, RowKind};
+use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
@@ -107,7 +107,7 @@ impl Target for Model {
     fn rows(
         &self,
         plan: &ComparePlan,
-        pace: Option<Paced>,
+        pace: Option<ReplayPace>,
         unset: PageSize,
     ) -> (Vec<Row>, Option<&'static str>) {
         if plan.oracle == OracleRow::Usual && !plan.policies.is_empty() {

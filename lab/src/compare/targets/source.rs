@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[cfg(feature = "rbd")]
 use {
     crate::live::librbd,
-    crate::report::{Paced, RowKind},
+    crate::report::{ReplayPace, RowKind},
     foreread_core::units::PageSize,
 };
 
@@ -87,7 +87,7 @@ impl Target for OnSource {
     fn rows(
         &self,
         _plan: &ComparePlan,
-        _pace: Option<Paced>,
+        _pace: Option<ReplayPace>,
         unset: PageSize,
     ) -> (Vec<Row>, Option<&'static str>) {
         if self.name.scheme() != "rbd" {

@@ -10,7 +10,7 @@
 //!
 //! This file starts no fetch: it lists what readers ask for, and `fetches.rs` takes that list first.
 
-use super::{ExtentPlace, Met, Oracle, Slot};
+use super::{ExtentPlace, Oracle, ReadOutcome, RequestSlot};
 use crate::limits::future::Extent;
 use crate::scheduler::{Issue, Step};
 use crate::simulator::copy_ns;
@@ -79,7 +79,7 @@ impl<'a> Oracle<'a> {
     ) {
         self.idle_events = 0;
         if self.slots.len() <= slot as usize {
-            self.slots.resize(slot as usize + 1, Slot::default());
+            self.slots.resize(slot as usize + 1, RequestSlot::default());
         }
         self.slots[slot as usize].job = job;
         let touch = self.future.first_touch(job, number);
@@ -88,7 +88,8 @@ impl<'a> Oracle<'a> {
             return self.scheduler.skip(now, slot);
         }
         let s = &mut self.slots[slot as usize];
-        (s.request, s.touch, s.issued_at, s.waited_ns, s.met) = (number, touch, now, 0, Met::Hit);
+        (s.request, s.touch, s.issued_at, s.waited_ns, s.met) =
+            (number, touch, now, 0, ReadOutcome::Hit);
         let (start, end) = self.range(slot);
         if start >= end {
             return self.end(now, slot, 0);
@@ -106,15 +107,15 @@ impl<'a> Oracle<'a> {
             let bytes = self.future.extents[extent as usize].len();
             let state = &mut self.states[extent as usize];
             let met = match state.place {
-                ExtentPlace::Present => Met::Hit,
-                ExtentPlace::Flying => Met::Late,
-                ExtentPlace::Absent => Met::Miss,
+                ExtentPlace::Present => ReadOutcome::Hit,
+                ExtentPlace::Flying => ReadOutcome::Late,
+                ExtentPlace::Absent => ReadOutcome::Miss,
             };
             if std::mem::take(&mut state.ahead) {
                 self.stats.used_bytes += bytes;
-                self.stats.late_bytes += if met == Met::Late { bytes } else { 0 };
+                self.stats.late_bytes += if met == ReadOutcome::Late { bytes } else { 0 };
             }
-            if met == Met::Miss {
+            if met == ReadOutcome::Miss {
                 state.asked = true;
                 self.asked.push_back(extent);
             }
@@ -129,7 +130,7 @@ impl<'a> Oracle<'a> {
 
     /// Copies what is there of the extent the reader is at, or waits for it.
     pub(super) fn go_on(&mut self, now: u64, slot: u32) {
-        let Slot { touch, at, .. } = self.slots[slot as usize];
+        let RequestSlot { touch, at, .. } = self.slots[slot as usize];
         let (start, end) = self.range(slot);
         let extent = self.future.extent_of(touch);
         let Extent {
@@ -177,7 +178,7 @@ impl<'a> Oracle<'a> {
 
     /// A part has been copied: on to the rest, the next extent, or the end.
     fn copied(&mut self, now: u64, slot: u32) {
-        let Slot {
+        let RequestSlot {
             touch,
             copied_to: at,
             ..
@@ -205,9 +206,9 @@ impl<'a> Oracle<'a> {
             self.stats.demand_bytes += bytes;
             self.stats.stall_ns += s.waited_ns;
             match s.met {
-                Met::Hit => self.stats.hits += 1,
-                Met::Late => self.stats.late_hits += 1,
-                Met::Miss => self.stats.misses += 1,
+                ReadOutcome::Hit => self.stats.hits += 1,
+                ReadOutcome::Late => self.stats.late_hits += 1,
+                ReadOutcome::Miss => self.stats.misses += 1,
             }
         }
         self.scheduler.served(now, slot);

@@ -114,7 +114,7 @@ const DOUBTFUL: &[&str] = &[
     "sectors",
 ];
 
-enum Known {
+enum ColumnUse {
     Role(Role, u64),
     /// It would matter, but in which unit?
     Doubt,
@@ -126,19 +126,19 @@ fn meant(list: &[Meaning], name: &str) -> Option<Role> {
     meaning.map(|(role, _)| *role)
 }
 
-fn known(name: &str) -> Known {
+fn known(name: &str) -> ColumnUse {
     let name = name.trim().to_ascii_lowercase();
     if let Some(role) = meant(PLAIN, &name) {
-        return Known::Role(role, 1);
+        return ColumnUse::Role(role, 1);
     }
     if meant(TIMED, &name).is_some() || DOUBTFUL.contains(&name.as_str()) {
-        return Known::Doubt;
+        return ColumnUse::Doubt;
     }
     let (stem, unit) = name.rsplit_once('_').unwrap_or((&name, ""));
     let unit = TIMES.iter().find(|(known, _)| *known == unit);
     match (meant(TIMED, stem), unit) {
-        (Some(role), Some((_, unit))) => Known::Role(role, *unit),
-        _ => Known::No,
+        (Some(role), Some((_, unit))) => ColumnUse::Role(role, *unit),
+        _ => ColumnUse::No,
     }
 }
 
@@ -182,9 +182,9 @@ impl Columns {
             .filter(|(at, _)| self.0[*at].is_none())
         {
             match known(name) {
-                Known::Role(role, unit) => found.push((at, role, unit)),
-                Known::Doubt => found.extend(timed(name).map(|(role, unit)| (at, role, unit))),
-                Known::No => {}
+                ColumnUse::Role(role, unit) => found.push((at, role, unit)),
+                ColumnUse::Doubt => found.extend(timed(name).map(|(role, unit)| (at, role, unit))),
+                ColumnUse::No => {}
             }
         }
         // An end or a length needs a start, and one says what the other does.
@@ -227,14 +227,14 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
     let mut columns = Columns(vec![None; names.len()]);
     for (at, name) in names.iter().enumerate() {
         match known(name) {
-            Known::Role(role, unit) => columns.put(at, role, unit)?,
-            Known::Doubt => {
+            ColumnUse::Role(role, unit) => columns.put(at, role, unit)?,
+            ColumnUse::Doubt => {
                 return Err(format!(
                     "column '{}' does not say its unit",
                     name.escape_debug()
                 ));
             }
-            Known::No => {}
+            ColumnUse::No => {}
         }
     }
     columns.whole()
@@ -244,7 +244,7 @@ pub fn by_names(names: &[String]) -> Result<Columns, String> {
 pub fn fit(names: &[String]) -> Fit {
     let matters = names
         .iter()
-        .filter(|name| !matches!(known(name), Known::No))
+        .filter(|name| !matches!(known(name), ColumnUse::No))
         .count();
     match by_names(names) {
         Ok(_) => Fit::Sure,
@@ -302,7 +302,7 @@ pub fn by_keys(
         let at = names.iter().position(|name| *name == wanted).or(by_number);
         let at = at.ok_or_else(|| refuse(format!("no column '{wanted}'"), &remedy(names)))?;
         let own = match known(&names[at]) {
-            Known::Role(known, unit) if known == *role => Some(unit),
+            ColumnUse::Role(known, unit) if known == *role => Some(unit),
             _ => None,
         };
         let unit = match role {

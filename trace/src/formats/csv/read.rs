@@ -95,7 +95,7 @@ pub struct Table {
     /// Lines of a row that goes on.
     pub pending: Vec<u8>,
     /// What splits rows with quotes, once there was one.
-    pub quoted: Option<Box<Quoted>>,
+    pub quoted: Option<Box<QuotedRows>>,
 }
 
 impl Lines for Table {
@@ -117,7 +117,7 @@ impl Lines for Table {
             let mut quoted = self
                 .quoted
                 .take()
-                .unwrap_or_else(|| Box::new(Quoted::new(self.delimiter)));
+                .unwrap_or_else(|| Box::new(QuotedRows::new(self.delimiter)));
             self.row(quoted.split(&row)?, out)?;
             row.clear();
             (self.pending, self.quoted) = (row, Some(quoted));
@@ -141,16 +141,16 @@ impl Lines for Table {
 }
 
 /// Splits rows that have quotes. It is kept, since making the tables of its parser takes as long as a thousand fields.
-pub struct Quoted {
+pub struct QuotedRows {
     parser: csv_core::Reader,
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Quoted {
-    pub fn new(delimiter: u8) -> Quoted {
+impl QuotedRows {
+    pub fn new(delimiter: u8) -> QuotedRows {
         let parser = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
-        Quoted {
+        QuotedRows {
             parser,
             bytes: Vec::new(),
             ends: Vec::new(),

@@ -11,7 +11,7 @@
 
 use super::read::{flag_names, op_name};
 use crate::error::TraceError;
-use crate::format::{Exported, Output, Pairs};
+use crate::format::{ExportReport, Output, Pairs};
 use crate::{After, FileInfo, Header, Item, Items, Lacks, LeftOut, Record};
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ pub fn export(
     pairs: Pairs,
     items: Items,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     let path = output.path;
     let mut writer = Writer {
@@ -78,7 +78,7 @@ pub fn export(
         .to
         .flush()
         .map_err(|error| TraceError::not_written(&path, &error))?;
-    Ok(Exported {
+    Ok(ExportReport {
         records,
         left_out: left_out.so_far(),
     })

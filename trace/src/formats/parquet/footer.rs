@@ -22,7 +22,7 @@ pub const MAX_GROUPS: u64 = 1 << 20;
 
 /// Why a list of contents is not given to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum FooterRefusal {
     /// It is not in the form that the format describes.
     Damaged,
     Deep,
@@ -30,10 +30,10 @@ pub enum Refused {
     Groups,
 }
 
-pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
-    let mut from = BufReader::new(file.try_clone().map_err(|_| Refused::Damaged)?);
+pub fn check(file: &File, start: u64, len: u64) -> Result<(), FooterRefusal> {
+    let mut from = BufReader::new(file.try_clone().map_err(|_| FooterRefusal::Damaged)?);
     from.seek(SeekFrom::Start(start))
-        .map_err(|_| Refused::Damaged)?;
+        .map_err(|_| FooterRefusal::Damaged)?;
     let mut footer = Compact::new(&mut from, len);
     let head = |footer: &mut Compact<'_>| {
         footer.expect(0, 1, I32)?;
@@ -41,7 +41,7 @@ pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
         footer.expect(1, 2, LIST)?;
         footer.list().filter(|(_, kind)| *kind == STRUCT)
     };
-    let (elements, _) = head(&mut footer).ok_or(Refused::Damaged)?;
+    let (elements, _) = head(&mut footer).ok_or(FooterRefusal::Damaged)?;
     schema(&mut footer, elements)?;
     let groups = |footer: &mut Compact<'_>| {
         footer.expect(2, 3, I64)?;
@@ -49,27 +49,27 @@ pub fn check(file: &File, start: u64, len: u64) -> Result<(), Refused> {
         footer.expect(3, 4, LIST)?;
         footer.list().filter(|(_, kind)| *kind == STRUCT)
     };
-    let (groups, _) = groups(&mut footer).ok_or(Refused::Damaged)?;
+    let (groups, _) = groups(&mut footer).ok_or(FooterRefusal::Damaged)?;
     if groups > MAX_GROUPS {
-        Err(Refused::Groups)
+        Err(FooterRefusal::Groups)
     } else {
         Ok(())
     }
 }
 
 /// Reads the elements of the schema, which stand in the order of a walk through the tree, and follows the walk.
-fn schema(footer: &mut Compact<'_>, elements: u64) -> Result<(), Refused> {
+fn schema(footer: &mut Compact<'_>, elements: u64) -> Result<(), FooterRefusal> {
     if elements > MAX_ELEMENTS {
-        return Err(Refused::Wide);
+        return Err(FooterRefusal::Wide);
     }
     // Of each group that is open, how many children are still to come.
     let mut open: Vec<u64> = Vec::new();
     for _ in 0..elements {
-        let children = element(footer).ok_or(Refused::Damaged)?;
+        let children = element(footer).ok_or(FooterRefusal::Damaged)?;
         let children = u64::try_from(children)
             .ok()
             .filter(|n| *n < elements)
-            .ok_or(Refused::Damaged)?;
+            .ok_or(FooterRefusal::Damaged)?;
         if let Some(left) = open.last_mut() {
             *left -= 1;
         }
@@ -77,7 +77,7 @@ fn schema(footer: &mut Compact<'_>, elements: u64) -> Result<(), Refused> {
             open.push(children);
         }
         if open.len() >= MAX_LEVELS {
-            return Err(Refused::Deep);
+            return Err(FooterRefusal::Deep);
         }
         while open.last() == Some(&0) {
             open.pop();
@@ -154,7 +154,7 @@ mod tests {
     use std::io::Write;
 
     /// A list of contents whose schema has elements with this many children each.
-    fn footer(children: &[i64], groups: u64) -> Result<(), Refused> {
+    fn footer(children: &[i64], groups: u64) -> Result<(), FooterRefusal> {
         let varint = |mut n: u64| {
             let mut bytes = Vec::new();
             while n > 0x7f {
@@ -183,7 +183,7 @@ mod tests {
         let chain = |levels: usize| [vec![1; levels - 1], vec![0]].concat();
         assert_eq!(footer(&chain(2), 0), Ok(()));
         assert_eq!(footer(&chain(MAX_LEVELS), 0), Ok(()));
-        assert_eq!(footer(&chain(MAX_LEVELS + 1), 0), Err(Refused::Deep));
+        assert_eq!(footer(&chain(MAX_LEVELS + 1), 0), Err(FooterRefusal::Deep));
         // A deep group behind one that has ended, and columns behind a deep group.
         assert_eq!(
             footer(&[&[3, 0][..], &chain(MAX_LEVELS - 1), &[0]].concat(), 0),
@@ -191,20 +191,26 @@ mod tests {
         );
         assert_eq!(
             footer(&[&[3, 0][..], &chain(MAX_LEVELS), &[0]].concat(), 0),
-            Err(Refused::Deep)
+            Err(FooterRefusal::Deep)
         );
         assert_eq!(
             footer(&[3, 0], 0),
-            Err(Refused::Damaged),
+            Err(FooterRefusal::Damaged),
             "room for children that are not there"
         );
-        assert_eq!(footer(&[i64::from(i32::MAX), 0], 0), Err(Refused::Damaged));
-        assert_eq!(footer(&[-1, 0], 0), Err(Refused::Damaged));
+        assert_eq!(
+            footer(&[i64::from(i32::MAX), 0], 0),
+            Err(FooterRefusal::Damaged)
+        );
+        assert_eq!(footer(&[-1, 0], 0), Err(FooterRefusal::Damaged));
         assert_eq!(
             footer(&vec![0; MAX_ELEMENTS as usize + 1], 0),
-            Err(Refused::Wide)
+            Err(FooterRefusal::Wide)
         );
         assert_eq!(footer(&chain(2), MAX_GROUPS), Ok(()));
-        assert_eq!(footer(&chain(2), MAX_GROUPS + 1), Err(Refused::Groups));
+        assert_eq!(
+            footer(&chain(2), MAX_GROUPS + 1),
+            Err(FooterRefusal::Groups)
+        );
     }
 }

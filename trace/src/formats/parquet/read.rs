@@ -3,7 +3,7 @@
 //! Never: a column of lists or structures, or a group or page that is larger than it may be.
 
 use super::columns::{SCHEMA_VERSION, op};
-use super::footer::{self, Refused};
+use super::footer::{self, FooterRefusal};
 use super::pages;
 use super::quiet::quiet;
 use crate::check::MAX_END;
@@ -100,7 +100,7 @@ pub fn import(inputs: Vec<Input>, pairs: Pairs) -> Result<Import, TraceError> {
     let header = header(about, &columns);
     let sort = columns[AFTER].is_none() && columns[START].is_some();
     let groups = reader.metadata().num_row_groups();
-    let table = Table {
+    let table = ParquetTable {
         path: path.clone(),
         file,
         reader,
@@ -151,10 +151,10 @@ fn check(mut file: &File, path: &Path) -> Result<(), TraceError> {
     }
     let alone = "write the columns of the trace alone";
     footer::check(file, len - 8 - footer, footer).map_err(|refused| match refused {
-        Refused::Damaged => damaged(),
-        Refused::Deep => refuse(path, "a schema that is nested more than 32 deep", alone),
-        Refused::Wide => refuse(path, "a schema of more than 4096 columns and groups", alone),
-        Refused::Groups => refuse(
+        FooterRefusal::Damaged => damaged(),
+        FooterRefusal::Deep => refuse(path, "a schema that is nested more than 32 deep", alone),
+        FooterRefusal::Wide => refuse(path, "a schema of more than 4096 columns and groups", alone),
+        FooterRefusal::Groups => refuse(
             path,
             "more than 1048576 row groups",
             "write it with larger row groups",
@@ -239,7 +239,7 @@ fn header(about: &FileMetaData, columns: &Columns) -> Header {
     }
 }
 
-struct Column {
+struct ParquetColumn {
     reader: ColumnReader,
     nullable: bool,
     known: Vec<i16>,
@@ -250,7 +250,7 @@ struct Column {
     at: usize,
 }
 
-impl Column {
+impl ParquetColumn {
     fn fill(&mut self) -> Result<usize, String> {
         self.known.clear();
         self.ints.clear();
@@ -299,11 +299,11 @@ impl Column {
 }
 
 struct Group {
-    columns: [Option<Column>; NAMES.len()],
+    columns: [Option<ParquetColumn>; NAMES.len()],
     left: u64,
 }
 
-struct Table {
+struct ParquetTable {
     path: PathBuf,
     file: File,
     reader: SerializedFileReader<File>,
@@ -315,7 +315,7 @@ struct Table {
     rows: u64,
 }
 
-impl Step for Table {
+impl Step for ParquetTable {
     fn step(&mut self, out: &mut VecDeque<Item>) -> Result<bool, TraceError> {
         if self.open.is_none() {
             if self.group == self.groups {
@@ -355,7 +355,7 @@ impl Step for Table {
     }
 }
 
-impl Table {
+impl ParquetTable {
     fn error(&self, what: String) -> TraceError {
         let remedy = "the file is damaged, or its columns mean something else";
         TraceError::new(
@@ -391,7 +391,7 @@ impl Table {
                 .map_err(|error| one_line(&error))?;
             let nullable = chunk.column_descr().max_def_level() > 0;
             let (known, ints, longs, texts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            *column = Some(Column {
+            *column = Some(ParquetColumn {
                 reader,
                 nullable,
                 known,

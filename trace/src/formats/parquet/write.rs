@@ -4,7 +4,7 @@
 
 use super::columns::{SCHEMA, SCHEMA_VERSION, code};
 use crate::error::{TraceError, TracePosition};
-use crate::format::{Exported, Output, Pairs};
+use crate::format::{ExportReport, Output, Pairs};
 use crate::formats::csv::write::after_text;
 use crate::{FileInfo, Header, Item, Items, Record};
 use ::parquet::basic::{Compression, ZstdLevel};
@@ -35,7 +35,7 @@ pub fn export(
     pairs: Pairs,
     items: Items,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
     let path = output.path;
     let mut records = 0;
@@ -69,7 +69,7 @@ pub fn export(
             .map_err(|error| failed(&path, records, &error))?;
     }
     to.close().map_err(|error| failed(&path, records, &error))?;
-    Ok(Exported {
+    Ok(ExportReport {
         records,
         left_out: Vec::new(),
     })

@@ -13,7 +13,7 @@
 
 use super::read::BANNER;
 use crate::error::{TraceError, TracePosition};
-use crate::format::{Exported, Output, Pairs};
+use crate::format::{ExportReport, Output, Pairs};
 use crate::{After, Header, Item, Items, Op, Record};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufWriter, Write};
@@ -30,9 +30,9 @@ pub fn export(
     pairs: Pairs,
     items: Items,
     output: Output,
-) -> Result<Exported, TraceError> {
+) -> Result<ExportReport, TraceError> {
     pairs.finish(&output.path, super::FORMAT.name, &[])?;
-    let mut writer = Writer::new(output);
+    let mut writer = RbdReplayWriter::new(output);
     writer.put(BANNER)?;
     for item in items {
         match item? {
@@ -47,7 +47,7 @@ struct Thread {
     latest: Option<u64>,
 }
 
-struct Writer {
+struct RbdReplayWriter {
     path: std::path::PathBuf,
     to: BufWriter<Box<dyn Write + Send>>,
     names: Vec<String>,
@@ -65,9 +65,9 @@ struct Writer {
     left_out: BTreeMap<&'static str, u64>,
 }
 
-impl Writer {
-    fn new(output: Output) -> Writer {
-        Writer {
+impl RbdReplayWriter {
+    fn new(output: Output) -> RbdReplayWriter {
+        RbdReplayWriter {
             path: output.path,
             to: BufWriter::with_capacity(1 << 16, output.to),
             names: Vec::new(),
@@ -253,7 +253,7 @@ impl Writer {
         *self.left_out.entry(reason).or_default() += 1;
     }
 
-    fn finish(mut self) -> Result<Exported, TraceError> {
+    fn finish(mut self) -> Result<ExportReport, TraceError> {
         for thread in std::mem::take(&mut self.threads).into_keys() {
             let id = self.id()?;
             self.entry(1, id, thread, &[], &[])?;
@@ -262,7 +262,7 @@ impl Writer {
             .flush()
             .map_err(|error| TraceError::not_written(&self.path, &error))?;
         let records = self.records - self.left_out.get("hints").copied().unwrap_or(0);
-        Ok(Exported {
+        Ok(ExportReport {
             records,
             left_out: self.left_out.into_iter().collect(),
         })

@@ -67,7 +67,7 @@ fn number_and_name(text: &[u8]) -> Option<u32> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum StraceEntry<'a> {
     /// A call and what follows its parenthesis.
     Call(&'a [u8], &'a [u8]),
     /// A call that is shown up to here, for now.
@@ -81,17 +81,17 @@ pub enum Entry<'a> {
 }
 
 /// What a line is about; nothing where it is none of strace.
-pub fn entry(rest: &[u8]) -> Option<Entry<'_>> {
+pub fn entry(rest: &[u8]) -> Option<StraceEntry<'_>> {
     if let Some(resumed) = rest.strip_prefix(b"<... ") {
         let end = resumed.iter().position(|b| *b == b'>')?;
         let name = resumed[..end].strip_suffix(b" resumed")?;
-        return Some(Entry::Resumed(name, &resumed[end + 1..]));
+        return Some(StraceEntry::Resumed(name, &resumed[end + 1..]));
     }
     if rest.starts_with(b"+++ exited") || rest.starts_with(b"+++ killed") {
-        return Some(Entry::Gone);
+        return Some(StraceEntry::Gone);
     }
     if rest.starts_with(b"+++ ") || rest.starts_with(b"--- ") {
-        return Some(Entry::Other);
+        return Some(StraceEntry::Other);
     }
     let paren = rest
         .iter()
@@ -101,8 +101,8 @@ pub fn entry(rest: &[u8]) -> Option<Entry<'_>> {
     }
     let (name, text) = (&rest[..paren], &rest[paren + 1..]);
     Some(match text.strip_suffix(b"<unfinished ...>") {
-        Some(begun) => Entry::Begun(name, begun.trim_ascii_end()),
-        None => Entry::Call(name, text),
+        Some(begun) => StraceEntry::Begun(name, begun.trim_ascii_end()),
+        None => StraceEntry::Call(name, text),
     })
 }
 
@@ -383,20 +383,20 @@ mod tests {
     fn entries() {
         assert_eq!(
             entry(b"read(3, x) = 1"),
-            Some(Entry::Call(b"read", b"3, x) = 1"))
+            Some(StraceEntry::Call(b"read", b"3, x) = 1"))
         );
         assert_eq!(
             entry(b"read(3,  <unfinished ...>"),
-            Some(Entry::Begun(b"read", b"3,"))
+            Some(StraceEntry::Begun(b"read", b"3,"))
         );
         assert_eq!(
             entry(b"<... read resumed>\"\", 1) = 0"),
-            Some(Entry::Resumed(b"read", b"\"\", 1) = 0"))
+            Some(StraceEntry::Resumed(b"read", b"\"\", 1) = 0"))
         );
-        assert_eq!(entry(b"+++ exited with 0 +++"), Some(Entry::Gone));
+        assert_eq!(entry(b"+++ exited with 0 +++"), Some(StraceEntry::Gone));
         assert_eq!(
             entry(b"--- SIGCHLD {si_signo=SIGCHLD} ---"),
-            Some(Entry::Other)
+            Some(StraceEntry::Other)
         );
         assert_eq!(
             (entry(b"rea"), entry(b"(3)"), entry(b"")),
