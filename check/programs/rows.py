@@ -206,7 +206,7 @@ program("database", "sqlite-check", "sqlite3",
         make=(sqlite(15000), sqlite(200000, last="DELETE FROM t WHERE id % 3 = 0;")),
         before="cp $IN/a.db .", run=("sqlite3 a.db 'PRAGMA integrity_check'", "sqlite3 a.db VACUUM"))
 UNPRIVILEGED = "setpriv --reuid=65534 --regid=65534 --clear-groups /usr/lib/postgresql/15/bin/"
-POSTGRES = f"""chmod 777 .; mkdir pg; chown 65534:65534 pg; chmod 700 pg
+POSTGRES = f"""mkdir pg; chown 65534:65534 pg; chmod 700 pg
 {UNPRIVILEGED}initdb -D $IN/pg -N -U postgres --locale=C -A trust >/dev/null
 {UNPRIVILEGED}postgres --single -D $IN/pg -j postgres <<'E'
 CREATE TABLE t AS SELECT i AS id, i * 7919 % 1000 AS shop, (i::bigint * 104729 % 50000)::int AS item, md5(i::text) AS note FROM generate_series(1, ROWS) i;

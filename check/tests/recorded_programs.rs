@@ -1,7 +1,7 @@
 //! The recordings of programs in `check/recordings`: every row of the index has its trace, with the counts that the row gives, and
 //! no name in it says where it was recorded.
 //!
-//! Example: the row `search,ripgrep,a,...,2721,166,...` needs `ripgrep-a.frt` with 2,721 reads and 166 faults, and names such as
+//! Example: the row `search,ripgrep,a,...,2721,157,...` needs `ripgrep-a.frt` with 2,721 reads and 157 faults, and names such as
 //! `input-a/t/x.c` or `usr/bin/rg`, never a path that begins with a slash. The recordings are made again by `check/record-programs`.
 
 use foreread_trace::{Flags, Item, Op};

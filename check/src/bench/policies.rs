@@ -132,6 +132,8 @@ pub struct Results {
     places: BTreeMap<Cell, BTreeMap<String, usize>>,
     targets: Vec<(String, Vec<Target>)>,
     notes: Vec<String>,
+    /// Options that choose the same cells again.
+    repeated_by: String,
 }
 
 impl Results {
@@ -147,13 +149,14 @@ impl Results {
         let over = &self.report.over_credit;
         let first = over.first()?;
         Some(format!(
-            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread bench policies --only \
+            "more wasted than the credit allows: {} of {} runs, first {} in {}, seed {}; 'foreread bench policies{} --only \
              {}@{}' repeats it",
             over.len(),
             self.runs[0],
             first.policy,
             cell_name(&first.cell),
             first.seed,
+            self.repeated_by,
             first.cell.workload,
             first.cell.device
         ))
@@ -390,6 +393,10 @@ fn results(options: &BenchOptions, keys: &[Key], runs: &BTreeMap<Key, Option<Fig
         report,
         places,
         targets,
+        repeated_by: match options.design {
+            Design::Validation => format!(" --cells validation --draw {}", options.draw),
+            design => format!(" --cells {}", design.name()),
+        },
         notes: notes(options, [done, keys.len()], cells, &all),
     }
 }

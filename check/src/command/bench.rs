@@ -70,7 +70,7 @@ pub enum BenchCells {
 #[command(after_help = "\
 Examples:
   foreread bench policies --resume runs.jsonl --html policies.html
-  foreread bench policies --cells baseline --policy linux-6.18:max=4M
+  foreread bench policies --cells validation --draw 7
   foreread bench policies --trace app.frt --only @nvme")]
 pub struct BenchPoliciesArgs {
     /// Which cells [default: fractional]
@@ -87,16 +87,16 @@ pub struct BenchPoliciesArgs {
     /// Run a recorded workload on each device and cache instead
     ///
     /// A trace in any known format, replayed as 'foreread compare' replays it by default.
-    #[arg(long, value_name = "FILE", conflicts_with = "recordings")]
+    #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// The recordings of --cells validation
+    /// The recordings of --cells validation [default: check/recordings]
     ///
     /// A folder with index.csv, as check/record-programs makes it.
-    #[arg(long, value_name = "FOLDER", default_value = "check/recordings")]
-    pub recordings: PathBuf,
-    /// Seed of the devices of --cells validation
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub draw: u64,
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    pub recordings: Option<PathBuf>,
+    /// Seed of the devices of --cells validation [default: 1]
+    #[arg(long, value_name = "SEED", hide_short_help = true)]
+    pub draw: Option<u64>,
     /// The policy to judge [default: auto]
     ///
     /// May be given several times. The opponents are those of the design.

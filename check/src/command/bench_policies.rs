@@ -15,6 +15,7 @@ use foreread_cli::signals;
 use foreread_lab::replay::Replay;
 use foreread_pagecache::program;
 use foreread_report::width;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -23,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The largest list of recordings that is read: a line has 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
+/// Where the recordings are in a clone.
+const RECORDINGS: &str = "check/recordings";
 
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
@@ -47,7 +50,7 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
             .map(|text| CellFilter::parse(text))
             .collect(),
         recordings: recordings(args)?,
-        draw: args.draw,
+        draw: args.draw.unwrap_or(1),
         threads: args.threads.map_or_else(processors, usize::from),
         runs_file: resume,
         build: build(),
@@ -95,24 +98,58 @@ fn design(args: &BenchPoliciesArgs) -> Design {
 /// The recorded workloads that were asked for.
 fn recordings(args: &BenchPoliciesArgs) -> Result<Vec<Arc<Replay>>, Fail> {
     if design(args) != Design::Validation {
+        if args.recordings.is_some() || args.draw.is_some() {
+            let remedy = "add --cells validation";
+            return Err(Fail::input(
+                "only the validation takes it",
+                "--recordings, --draw",
+                remedy,
+            ));
+        }
         return args.trace.iter().map(|path| trace(path)).collect();
     }
-    let folder = &args.recordings;
+    if args.trace.is_some() {
+        let remedy = "leave out --trace, or take another design";
+        return Err(Fail::input(
+            "the validation has its own traces",
+            "--trace",
+            remedy,
+        ));
+    }
+    let folder = args.recordings.as_deref().unwrap_or(Path::new(RECORDINGS));
     let index = folder.join("index.csv");
-    let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES).map_err(|error| {
-        Fail::input(
-            "cannot read the list of recordings",
-            format!("{}: {error}", index.display()),
-            "name their folder with --recordings; check/record-programs makes one",
-        )
-    })?;
-    let mut names: Vec<&str> = text
-        .lines()
-        .skip(1)
-        .filter_map(|line| line.split(',').next_back())
-        .collect();
-    names.sort_unstable();
+    let remedy = "name their folder with --recordings; check/record-programs makes one";
+    let refused = |what: &str, why: &dyn std::fmt::Display| {
+        Fail::input(what, format!("{}: {why}", index.display()), remedy)
+    };
+    let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES)
+        .map_err(|error| refused("cannot read the list of recordings", &error))?;
+    let names = traces_of(&text).map_err(|why| refused("no list of recordings", &why))?;
     names.iter().map(|name| trace(&folder.join(name))).collect()
+}
+
+/// The names in the column `trace` of an index, in their order: files of its folder, each once.
+fn traces_of(text: &str) -> Result<BTreeSet<&str>, String> {
+    let mut lines = text.lines();
+    let heads = lines.next().unwrap_or_default();
+    let Some(column) = heads.split(',').position(|head| head == "trace") else {
+        return Err("its first line has no column 'trace'".to_string());
+    };
+    let mut names = BTreeSet::new();
+    for (n, line) in lines.enumerate() {
+        let name = line.split(',').nth(column).unwrap_or_default();
+        let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+        if !is_plain || !names.insert(name) {
+            return Err(format!(
+                "line {}: '{name}' is not the name of one more file",
+                n + 2
+            ));
+        }
+    }
+    if names.is_empty() {
+        return Err("it lists no recording".to_string());
+    }
+    Ok(names)
 }
 
 /// The recorded workload of a file.
@@ -164,4 +201,29 @@ fn stopped_by_a_signal() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Fail> {
             .map_err(signals::no_handler)?;
     }
     Ok((stop, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::traces_of;
+
+    #[test]
+    fn an_index_names_files_of_its_folder_once() {
+        let index = |rows: &str| format!("kind,trace,reads\n{rows}");
+        let text = index("a,y.frt,1\nb,x.frt,2\n");
+        let names: Vec<&str> = traces_of(&text).expect("two").into_iter().collect();
+        assert_eq!(names, ["x.frt", "y.frt"]);
+        for rows in [
+            "",
+            "a,../x.frt,1\n",
+            "a,/x.frt,1\n",
+            "a,,1\n",
+            "\n",
+            "a,x,1\na,x,1\n",
+            "a,..,1\n",
+        ] {
+            assert!(traces_of(&index(rows)).is_err(), "{rows}");
+        }
+        assert!(traces_of("kind,reads\na,1\n").is_err() && traces_of("").is_err());
+    }
 }

@@ -10,7 +10,7 @@
 //! 300 MB/s at its outer edge, and a queue of 1 to 32.
 //!
 //! Example: `drawn-1-0` is the first device of seed 1. The same name is the same device in every run and on every machine.
-//! Source: spec of `auto`, section 7; the ranges are those that users report of stores, exports and disks.
+//! Source: general knowledge; the ranges are those that users report of stores, exports and disks.
 
 use foreread_sim::device::hdd::{HddModel, Seek, TrackRates};
 use foreread_sim::device::net::{CHUNK_BYTES, NetModel};
@@ -25,7 +25,7 @@ const MS: f64 = 1e6;
 
 /// The name of a device.
 #[must_use]
-pub fn name(seed: u64, n: usize) -> String {
+pub fn name(seed: u64, n: u64) -> String {
     format!("{PREFIX}{seed}-{n}")
 }
 
@@ -33,7 +33,8 @@ pub fn name(seed: u64, n: usize) -> String {
 #[must_use]
 pub fn find(name: &str) -> Option<(Preset, u64)> {
     let (seed, n) = name.strip_prefix(PREFIX)?.split_once('-')?;
-    let (seed, n) = (seed.parse::<u64>().ok()?, n.parse::<u64>().ok()?);
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
+    let (seed, n) = (number(seed)?, number(n)?);
     let mut rng = Rng::new(mix(mix(seed) ^ n));
     let mut draw = |least: f64, most: f64| (least.ln() + (most / least).ln() * rng.unit()).exp();
     let cache = 1
@@ -174,6 +175,7 @@ mod tests {
             "drawn-x-1",
             "drawn-1-x",
             "drawn-1-2-3",
+            "drawn-+1-2",
         ] {
             assert!(find(name).is_none(), "{name}");
         }

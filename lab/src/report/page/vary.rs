@@ -158,11 +158,14 @@ fn section(series: &Series) -> Section {
 /// The rows of a policy at every value.
 fn grid(series: &Series, policy: usize, labels: &[String]) -> Option<Grid> {
     let columns = table::columns(series.reports.first()?);
-    let rows = series.reports.iter().filter_map(|r| r.rows.get(policy));
+    let at_values = series.reports.iter().zip(labels);
+    let known = at_values.filter_map(|(r, label)| Some((r, label, r.rows.get(policy)?)));
+    let known: Vec<_> = known.collect();
+    let rows = known.iter().map(|(_, _, row)| *row);
     let caption = format!("{}, MB/s with 95 % intervals", series.policies[policy]);
     let mut grid = Table::new(caption, columns, rows).grid();
     grid.heads[0].clone_from(&series.vary.key);
-    for ((cells, label), report) in grid.rows.iter_mut().zip(labels).zip(&series.reports) {
+    for (cells, (report, label, _)) in grid.rows.iter_mut().zip(&known) {
         let best = if report.best.contains(&cells[0]) {
             " (fastest)"
         } else {
