@@ -89,6 +89,15 @@ struct Shared {
     bytes: AtomicU64,
 }
 
+/// Ends the readers however the test ends: one that fails shall say why at once, and not hang until it is ended.
+struct StopAtEnd<'a>(&'a Shared);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One read at a random place. True where it had bytes.
 fn read(reader: &Reader, rng: &mut Rng, shared: &Shared) -> bool {
     let (offset, len) = (rng.below(SIZE), 1 + rng.below(MAX_READ));
@@ -150,6 +159,7 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
     println!("seed {seed}");
     let begun = Instant::now();
     std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&shared);
         for thread in 0..THREADS {
             let reader = if thread % 2 == 0 {
                 direct.try_clone()
@@ -192,7 +202,6 @@ fn every_fault_costs_errors_and_no_wrong_byte() {
                 heals(reader, &mut rng, &shared, &all[nth], seed);
             }
         }
-        shared.stop.store(true, Ordering::Relaxed);
         println!("{} faults of {} kinds", seen.iter().sum::<u64>(), all.len());
     });
     let [reads, errors, bytes] =
