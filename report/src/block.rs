@@ -111,9 +111,13 @@ struct Head {
 }
 
 impl Head {
+    fn in_one_line(&self) -> String {
+        self.text.trim().replace("-\n", "").replace('\n', " ")
+    }
+
     fn on_page(&self) -> String {
-        let line = || self.text.trim().replace("-\n", "").replace('\n', " ");
-        self.page.map_or_else(line, ToString::to_string)
+        self.page
+            .map_or_else(|| self.in_one_line(), ToString::to_string)
     }
 }
 
@@ -207,8 +211,7 @@ impl Table {
                 break;
             }
             columns.retain(|column| *column != out);
-            let head = self.heads[out].text.trim();
-            left_out.push(head.replace("-\n", "").replace('\n', " "));
+            left_out.push(self.heads[out].in_one_line());
         }
         // The first column may be narrower than it is allowed to be, so the room is tried, not reckoned.
         let room = width.saturating_sub(widest(&columns, FIRST_WIDTH));

@@ -143,12 +143,7 @@ pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> b
 fn config(cell: &Cell, device: &devices::DeviceChoice, page: u64) -> Config {
     let page = PageSize::new(page)
         .unwrap_or_else(|| unreachable!("pages of workloads and policies are powers of two"));
-    let mut config = Config::new(page, cell.cache);
-    config.max_in_flight = device.preset.connections;
-    config.max_ahead_in_flight = device.preset.connections / 2;
-    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
-    config.max_fetch_bytes = device.preset.max_fetch_bytes;
-    config.bounded()
+    device.preset.config(page, cell.cache)
 }
 
 fn figures(result: &RunResult, watcher: &Watcher, latency_ns: u64) -> Figures {

@@ -21,7 +21,9 @@ use super::net::{Net, NetModel};
 use super::sliced::SlicedArray;
 use super::ssd::{Ssd, SsdModel};
 use super::throttle::{Throttle, ThrottledDevice};
+use foreread_core::machine::Config;
 use foreread_core::policy::spec::SpecError;
+use foreread_core::units::PageSize;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
@@ -66,6 +68,17 @@ pub enum Model {
 }
 
 impl Preset {
+    /// The limits of an engine that reads from it: as many requests in flight as it takes, half of them ahead.
+    #[must_use]
+    pub fn config(&self, page: PageSize, cache_bytes: u64) -> Config {
+        let mut config = Config::new(page, cache_bytes);
+        config.max_in_flight = self.connections;
+        config.max_ahead_in_flight = self.connections / 2;
+        config.max_short_ahead_in_flight = config.max_ahead_in_flight;
+        config.max_fetch_bytes = self.max_fetch_bytes;
+        config.bounded()
+    }
+
     /// An idle device of this kind, whose random numbers (if any) come from `seed`.
     pub fn build(&self, seed: u64) -> Box<dyn Device> {
         let device = self.build_model(seed);

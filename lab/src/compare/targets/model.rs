@@ -6,7 +6,6 @@ use crate::compare::{CompareError, ComparePlan, MODEL_RUNS, OracleRow};
 use crate::replay::Mode;
 use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
-use foreread_core::machine::Config;
 use foreread_core::units::PageSize;
 use foreread_sim::device::custom;
 use foreread_sim::device::presets::Preset;
@@ -60,16 +59,6 @@ pub(super) struct Model {
     pub(super) about: Description,
 }
 
-/// The cache of a run on a model.
-pub(super) fn config(preset: &Preset, page: PageSize, cache_bytes: u64) -> Config {
-    let mut config = Config::new(page, cache_bytes);
-    config.max_in_flight = preset.connections;
-    config.max_ahead_in_flight = preset.connections / 2;
-    config.max_short_ahead_in_flight = config.max_ahead_in_flight;
-    config.max_fetch_bytes = preset.max_fetch_bytes;
-    config.bounded()
-}
-
 impl Model {
     pub(super) fn new(preset: &'static Preset) -> Model {
         let (name, about) = (format!("model:{}", preset.name), preset.summary.to_string());
@@ -93,7 +82,7 @@ impl Model {
         simulator::Setup {
             workload: run.workload,
             policy,
-            config: config(self.preset, page, run.cache_bytes),
+            config: self.preset.config(page, run.cache_bytes),
             host_ns_per_kib: self.preset.host_ns_per_kib,
         }
     }
@@ -134,7 +123,7 @@ impl Target for Model {
     fn run_own(&self, row: &Row, run: &Run<'_>) -> Result<Option<RunResult>, CompareError> {
         Ok(oracle::run(&oracle::Setup {
             workload: run.workload,
-            config: config(self.preset, row.page, run.cache_bytes),
+            config: self.preset.config(row.page, run.cache_bytes),
             preset: self.preset,
             seed: run.seed,
             bound: run.bound.unwrap_or_default(),
@@ -142,7 +131,7 @@ impl Target for Model {
     }
 
     fn bound(&self, page: PageSize, run: &Run<'_>) -> Option<Bound> {
-        let config = config(self.preset, page, run.cache_bytes);
+        let config = self.preset.config(page, run.cache_bytes);
         Some(Bound::of_run(run.workload, self.preset, &config, run.seed))
     }
 

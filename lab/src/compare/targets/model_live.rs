@@ -1,8 +1,6 @@
 //! A device model that really sleeps, read by the engine: a new one for each run, as the simulator has.
 
-use super::{
-    CompareOn, Description, NameError, Run, Target, TargetName, engine, model, model_behind,
-};
+use super::{CompareOn, Description, NameError, Run, Target, TargetName, engine, model_behind};
 use crate::compare::CompareError;
 use crate::compare::rows::OnPage;
 use crate::live;
@@ -58,7 +56,7 @@ impl Target for SleepingModel {
     /// readahead in flight.
     fn run(&self, policy: OnPage<'_>, run: &Run<'_>) -> Result<RunResult, CompareError> {
         let source = live::ModelLive::new(self.preset, run.workload.files[0], run.seed);
-        let config = model::config(self.preset, policy.page, run.cache_bytes);
+        let config = self.preset.config(policy.page, run.cache_bytes);
         let limits = Limits {
             max_fetch_bytes: Some(config.max_fetch_bytes),
             max_in_flight: config.max_in_flight,
