@@ -606,6 +606,28 @@ fn a_changed_etag_in_a_reply_is_a_change() {
     ));
 }
 
+/// An answer without an ETag names a version that any other of its size would be, so it counts for no answer that has one.
+#[test]
+fn a_version_accepted_without_an_etag_is_not_the_one_with_an_etag() {
+    let server = serve(MIB);
+    server.lie(Lie::NoEtag, u64::MAX);
+    let object = open(&server);
+    read_right(&object, 0, 4096);
+    server.honest();
+    server.replace(
+        Mem::generated(MIB, |at, buf| testing::fill(buf, at, 1)),
+        Some("\"two\""),
+        None,
+    );
+    assert!(matches!(
+        read(&object, 4096, 4096),
+        Err(SourceError::Changed { .. })
+    ));
+    assert_eq!(object.accept(), MIB);
+    let bytes = read(&object, 4096, 4096).expect("the new version");
+    testing::check(&bytes, 4096, 1).expect("its bytes");
+}
+
 /// Replaced between two requests of one body: the rest is not taken from the new version.
 #[test]
 fn a_broken_body_does_not_go_on_in_another_version() {

@@ -448,7 +448,9 @@ fn head(
         ),
     }
     match (&object.etag, lie) {
-        (Some(_), Some(Lie::OtherEtag)) => line("ETag", "\"other\"".to_string()),
+        (Some(etag), Some(Lie::OtherEtag)) => {
+            line("ETag", format!("\"other than {}\"", etag.replace('"', "")));
+        }
         (Some(etag), lie) if lie != Some(&Lie::NoEtag) => line("ETag", etag.clone()),
         _ => {}
     }
