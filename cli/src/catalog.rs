@@ -9,8 +9,9 @@ use crate::out;
 use foreread_core::policy::capacity::Cap;
 use foreread_core::policy::spec::decimal;
 use foreread_core::policy::{Param, Unit};
+use foreread_report::block::{self, Block, Table};
 use foreread_report::json;
-use foreread_report::number::{size, wrap};
+use foreread_report::number::size;
 use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -117,50 +118,24 @@ impl ParamEntry {
 }
 
 fn to_text(entries: &[Entry]) -> String {
-    let mut text = String::new();
+    let mut blocks = Vec::new();
     for (n, entry) in entries.iter().enumerate() {
-        if n > 0 {
-            text.push('\n');
-        }
-        text.push_str(&entry.name);
-        text.push('\n');
-        let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
+        blocks.extend((n > 0).then_some(Block::Gap));
         let from = (!entry.origin.is_empty()).then(|| format!("Origin: {}.", entry.origin));
-        for sentence in [entry.summary.clone()]
-            .into_iter()
-            .chain(from)
-            .chain(facts)
-            .filter(|s| !s.is_empty())
-        {
-            for line in wrap(&sentence, width::columns().min(WIDTH) - 2) {
-                text.push_str(&format!("  {line}\n"));
-            }
-        }
-        text.push_str(&params_text(entry.params));
+        let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
+        let sentences = [entry.summary.clone()].into_iter().chain(from).chain(facts);
+        let sentences = sentences.filter(|s| !s.is_empty()).map(Block::Text);
+        let param = |p: &Param| [format!("{}={}", p.key, p.default), range(p), p.help.into()];
+        let params = Table::of_cells(entry.params.iter().map(param))
+            .left()
+            .wide();
+        blocks.extend([
+            Block::line(&entry.name),
+            Block::Indented(2, sentences.collect()),
+            Block::Indented(4, vec![Block::Table(params)]),
+        ]);
     }
-    text
-}
-
-/// One line for each parameter, in columns: `key=default  range  help`.
-fn params_text(params: &[Param]) -> String {
-    let rows: Vec<[String; 2]> = params
-        .iter()
-        .map(|p| [format!("{}={}", p.key, p.default), range(p)])
-        .collect();
-    let width = |column: usize| {
-        rows.iter()
-            .map(|r| r[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let (first, second) = (width(0), width(1));
-    let line = |(row, param): (&[String; 2], &Param)| {
-        format!(
-            "    {:first$}  {:second$}  {}\n",
-            row[0], row[1], param.help
-        )
-    };
-    rows.iter().zip(params).map(line).collect()
+    block::text(blocks, width::columns().min(WIDTH), false)
 }
 
 fn range(param: &Param) -> String {

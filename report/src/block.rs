@@ -32,16 +32,35 @@ pub enum Block {
         why: String,
     },
     Table(Table),
+    /// Blocks with this many spaces before each line of the terminal.
+    Indented(usize, Vec<Block>),
     /// Where the terminal says which columns of the table before had no room.
     NoRoom,
     Figure(Figure),
     Maps(Maps),
 }
 
+impl Block {
+    /// A line of the terminal that is not broken.
+    pub fn line(text: impl Into<String>) -> Block {
+        Block::Lines(vec![text.into()])
+    }
+}
+
 /// The blocks as text. Ends with a newline.
 #[must_use]
 pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -> String {
-    let (mut lines, mut left_out) = (Vec::new(), Vec::new());
+    let blocks = blocks.into_iter().collect();
+    text_lines(blocks, width, bold, &mut Vec::new()).join("\n") + "\n"
+}
+
+fn text_lines(
+    blocks: Vec<Block>,
+    width: usize,
+    bold: bool,
+    left_out: &mut Vec<String>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
     for block in blocks {
         match block {
             Block::Text(text) | Block::Screen(text) => lines.extend(wrap(&text, width)),
@@ -58,6 +77,10 @@ pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -
                 lines.extend(table);
                 left_out.extend(out);
             }
+            Block::Indented(spaces, blocks) => {
+                let inner = text_lines(blocks, width.saturating_sub(spaces), bold, left_out);
+                lines.extend(inner.iter().map(|line| format!("{:spaces$}{line}", "")));
+            }
             Block::NoRoom if left_out.is_empty() => {}
             Block::NoRoom => {
                 let names = left_out.join(", ");
@@ -67,7 +90,7 @@ pub fn text(blocks: impl IntoIterator<Item = Block>, width: usize, bold: bool) -
             Block::Page(_) | Block::Figure(_) | Block::Maps(_) => {}
         }
     }
-    lines.join("\n") + "\n"
+    lines
 }
 
 /// The blocks as a section of a page.
@@ -77,18 +100,23 @@ pub fn section(title: impl Into<String>, blocks: impl IntoIterator<Item = Block>
         title: title.into(),
         ..Section::default()
     };
-    for block in blocks {
+    blocks.into_iter().for_each(|block| section.add(block));
+    section
+}
+
+impl Section {
+    fn add(&mut self, block: Block) {
         match block {
-            Block::Text(text) | Block::Page(text) => section.text.push(text),
-            Block::Note(note) => section.notes.push(note),
-            Block::Paste { place, text, why } => section.copies.push([place, text, why]),
-            Block::Table(table) => section.grids.push(table.grid()),
-            Block::Figure(figure) => section.figures.push(figure),
-            Block::Maps(maps) => section.maps = Some(maps),
+            Block::Text(text) | Block::Page(text) => self.text.push(text),
+            Block::Note(note) => self.notes.push(note),
+            Block::Paste { place, text, why } => self.copies.push([place, text, why]),
+            Block::Table(table) => self.grids.push(table.grid()),
+            Block::Figure(figure) => self.figures.push(figure),
+            Block::Maps(maps) => self.maps = Some(maps),
+            Block::Indented(_, blocks) => blocks.into_iter().for_each(|block| self.add(block)),
             Block::Screen(_) | Block::Lines(_) | Block::Gap | Block::NoRoom => {}
         }
     }
-    section
 }
 
 /// A column of a table of `R`.
@@ -173,6 +201,8 @@ pub struct Table {
     pub strong: Vec<usize>,
     /// Behind its caption on the page.
     pub folded: bool,
+    is_wide: bool,
+    is_broken: bool,
 }
 
 impl Table {
@@ -190,20 +220,50 @@ impl Table {
         }
     }
 
+    /// Rows of cells without heads.
+    pub fn of_cells<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>) -> Table {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let number = rows.first().map_or(0, |row| row.as_ref().len());
+        let column = |n: usize| Column::new("", move |row: &R| row.as_ref()[n].clone());
+        Table::new("", (0..number).map(column).collect(), &rows)
+    }
+
+    /// All of its columns are of words.
+    #[must_use]
+    pub fn left(mut self) -> Table {
+        self.heads.iter_mut().for_each(|head| head.is_left = true);
+        self
+    }
+
+    /// With two spaces between the columns of the terminal.
+    #[must_use]
+    pub fn wide(mut self) -> Table {
+        self.is_wide = true;
+        self
+    }
+
+    /// A cell for which the terminal has no room is broken into lines.
+    #[must_use]
+    pub fn broken(mut self) -> Table {
+        self.is_broken = true;
+        self
+    }
+
     /// Its lines and the columns that had no room. The first column has as much room as the others leave.
     fn lines(&self, width: usize, bold: bool) -> (Vec<String>, Vec<String>) {
         let mut columns: Vec<usize> = (0..self.heads.len())
             .filter(|column| self.heads[*column].on_screen)
             .collect();
         let widest = |columns: &[usize], first| {
-            let lines = self.drawn(columns, first, false);
+            let lines = self.drawn(columns, first, width, false);
             lines.iter().map(|l| l.chars().count()).max().unwrap_or(0)
         };
         let mut ranked: Vec<usize> = columns.clone();
         ranked.retain(|column| self.heads[*column].rank.is_some());
         ranked.sort_by_key(|column| self.heads[*column].rank);
         if ranked.is_empty() {
-            return (self.drawn(&columns, usize::MAX, bold), Vec::new());
+            let lines = self.drawn(&columns, usize::MAX, width, bold);
+            return (lines, Vec::new());
         }
         let mut left_out = Vec::new();
         for out in ranked {
@@ -219,15 +279,30 @@ impl Table {
             .rev()
             .find(|first| widest(&columns, *first) <= width)
             .unwrap_or(FIRST_WIDTH);
-        (self.drawn(&columns, first, bold), left_out)
+        (self.drawn(&columns, first, width, bold), left_out)
     }
 
-    fn drawn(&self, columns: &[usize], first_width: usize, bold: bool) -> Vec<String> {
+    fn drawn(
+        &self,
+        columns: &[usize],
+        first_width: usize,
+        width: usize,
+        bold: bool,
+    ) -> Vec<String> {
         let heads = columns.iter().map(|&column| &self.heads[column].text);
         let left: Vec<usize> = (0..columns.len())
             .filter(|n| self.heads[columns[*n]].is_left)
             .collect();
-        let mut grid = TextTable::new(left).head(heads.clone());
+        let mut grid = TextTable::new(left);
+        if heads.clone().any(|head| !head.is_empty()) {
+            grid = grid.head(heads.clone());
+        }
+        if self.is_wide {
+            grid = grid.wide();
+        }
+        if self.is_broken {
+            grid = grid.within(width);
+        }
         // How many lines each row takes, to find the strong ones' again.
         let mut heights = Vec::new();
         for (n, row) in self.rows.iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::out::{self, Outputs};
 use crate::traces;
 use clap::Subcommand;
 use foreread_lab::report::trace_info;
-use foreread_report::number::wrap;
+use foreread_report::block::{self, Block, Table};
 use foreread_report::width;
 use foreread_trace::catalog::ALL;
 use foreread_trace::format::Format;
@@ -100,27 +100,20 @@ fn to_json() -> String {
 }
 
 fn in_words() -> String {
-    let mut text = String::new();
+    let mut blocks = Vec::new();
     for format in ALL {
         let can = match (format.import.is_some(), format.export.is_some()) {
             (true, true) => "read and written",
             (true, false) => "read",
             _ => "written",
         };
-        text.push_str(&format!("{} ({can})\n", format.name));
-        wrap(format.summary, width::columns().min(WIDTH) - 2)
-            .iter()
-            .for_each(|line| text.push_str(&format!("  {line}\n")));
-        let width = format
-            .keys
-            .iter()
-            .map(|(key, _)| key.len())
-            .max()
-            .unwrap_or(0);
-        format
-            .keys
-            .iter()
-            .for_each(|(key, help)| text.push_str(&format!("    {key:width$}  {help}\n")));
+        let key = |(key, help): &(&str, &str)| [key, help].map(|text| (*text).to_string());
+        let keys = Table::of_cells(format.keys.iter().map(key)).left().wide();
+        blocks.extend([
+            Block::line(format!("{} ({can})", format.name)),
+            Block::Indented(2, vec![Block::Text(format.summary.to_string())]),
+            Block::Indented(4, vec![Block::Table(keys)]),
+        ]);
     }
-    text
+    block::text(blocks, width::columns().min(WIDTH), false)
 }
