@@ -7,7 +7,7 @@
 //! need not wait for each other between two traces. Never: measures in this thread.
 
 use crate::args::values::size;
-use crate::fail::Fail;
+use crate::fail::{Fail, one_line};
 use crate::out::{self, Outputs};
 use crate::policy_list;
 use crate::progress::Bar;
@@ -18,12 +18,14 @@ use foreread::{Options, Reader};
 use foreread_core::policy::PolicyDraft;
 use foreread_lab::sweep::{self, Cell, CellKey, CellResult, SweepReads};
 use foreread_os::open::read_small;
+use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
-use foreread_report::number::three;
+use foreread_report::number::{mb, or_dash, three};
 use foreread_report::progress::Progress;
+use foreread_report::width;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -395,39 +397,25 @@ fn loaded(path: &Path) -> Result<SweepReads, Fail> {
 
 /// A line a cell, and how fast it went.
 fn in_words(results: &[CellResult], measured: usize, seconds: f64) -> String {
-    let number = |value: Option<f64>| value.map_or_else(|| "-".to_string(), three);
-    let mut text = format!(
-        "{:>9} {:>6} {:>9} {:<22} {:<18} trace\n",
-        "time s", "ampl.", "cache MB", "policy", "device"
-    );
-    for cell in results {
-        let (time, cache) = (
-            number(cell.row.time_s.as_ref().map(|time| time.mean)),
-            three(cell.cache_bytes as f64 / 1e6),
-        );
-        let name = OsStr::new(&cell.key.trace).to_string_lossy();
-        text.push_str(&format!(
-            "{time:>9} {:>6} {cache:>9} {:<22} {:<18} {}\n",
-            number(cell.row.overfetch),
-            cell.key.policy,
-            cell.key.device,
-            crate::fail::one_line(&name)
-        ));
+    type CellColumn<'a> = Column<'a, CellResult>;
+    let columns = vec![
+        CellColumn::new("   time s", |c| {
+            or_dash(c.row.time_s.as_ref(), |time| three(time.mean))
+        }),
+        CellColumn::new(" ampl.", |c| or_dash(c.row.overfetch, three)),
+        CellColumn::new(" cache MB", |c| mb(Some(c.cache_bytes))),
+        CellColumn::new(format!("{:22}", "policy"), |c| c.key.policy.clone()).left(),
+        CellColumn::new(format!("{:18}", "device"), |c| c.key.device.clone()).left(),
+        CellColumn::new("trace", |c| one_line(&c.key.trace)).left(),
+    ];
+    let mut rate = format!("{measured} cells measured in {} s", three(seconds));
+    if measured > 0 && seconds > 0.0 {
+        rate += &format!(", {} an hour", three(measured as f64 * 3600.0 / seconds));
     }
     let old = results.len() - measured;
-    text.push_str(&format!(
-        "{measured} cells measured in {} s",
-        three(seconds)
-    ));
-    if measured > 0 && seconds > 0.0 {
-        text.push_str(&format!(
-            ", {} an hour",
-            three(measured as f64 * 3600.0 / seconds)
-        ));
+    if old > 0 {
+        rate += &format!("; {old} were there");
     }
-    text + &if old > 0 {
-        format!("; {old} were there\n")
-    } else {
-        "\n".to_string()
-    }
+    let table = Block::Table(Table::new("", columns, results));
+    block::text([table, Block::line(rate)], width::columns(), false)
 }
