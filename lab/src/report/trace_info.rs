@@ -2,6 +2,7 @@
 //!
 //! Never: a control character of the trace.
 
+use foreread_report::block::{self, Block, Table};
 use foreread_report::number::{count, latency_us, percent, printable, size, three, wrap};
 use foreread_report::width;
 use foreread_trace::info::{Count, Info, Summary};
@@ -9,91 +10,68 @@ use foreread_trace::info::{Count, Info, Summary};
 /// Widest line.
 const WIDTH: usize = 90;
 /// Width of the first column.
-const NAMES: usize = 11;
+const NAMES: usize = 10;
 
 /// Lines of text.
 #[must_use]
 pub fn render(info: &Info) -> String {
-    let mut lines: Vec<(&str, String)> = Vec::new();
-    lines.push((
-        "format",
-        format!(
-            "{}; times: {}; offsets: {}",
-            info.format, info.time_unit, info.offset_unit
+    let (format, times, offsets) = (&info.format, &info.time_unit, &info.offset_unit);
+    let mut facts = vec![
+        (
+            "format",
+            format!("{format}; times: {times}; offsets: {offsets}"),
         ),
-    ));
-    lines.push(("records", counts(info)));
+        ("records", counts(info)),
+    ];
     let known =
-        |n: Option<u64>, what: &str| n.map_or(String::new(), |n| format!(", {} {what}", count(n)));
-    lines.push((
-        "files",
-        count(info.files) + &known(info.opens, "opens") + &known(info.threads, "threads"),
-    ));
-    reads(info, &mut lines);
+        |n: Option<u64>, what| n.map_or(String::new(), |n| format!(", {} {what}", count(n)));
+    let (opens, threads) = (known(info.opens, "opens"), known(info.threads, "threads"));
+    facts.push(("files", count(info.files) + &opens + &threads));
+    reads(info, &mut facts);
     if let Some(ns) = info.span_ns {
         let reads = info.by_op.get("read").map_or(0, |c| c.records) as f64;
-        let rate = if ns > 0 {
-            format!(", {} reads/s", three(reads / (ns as f64 / 1e9)))
-        } else {
-            String::new()
-        };
-        lines.push(("time", format!("{}{rate}", time(ns))));
+        let rate = || format!(", {} reads/s", three(reads / (ns as f64 / 1e9)));
+        facts.push(("time", time(ns) + &when(ns > 0, rate)));
     }
-    lines.push((
-        "reach",
-        format!("{} over all files", megabytes(info.span_bytes)),
-    ));
+    let reach = format!("{} over all files", megabytes(info.span_bytes));
+    facts.push(("reach", reach));
     if let Some(s) = &info.read_latency_ns {
-        lines.push((
+        let [p50, p95, p99, max] = [s.p50, s.p95, s.p99, s.max].map(time);
+        facts.push((
             "latency",
-            format!(
-                "p50 {}, p95 {}, p99 {}, max {}",
-                time(s.p50),
-                time(s.p95),
-                time(s.p99),
-                time(s.max)
-            ),
+            format!("p50 {p50}, p95 {p95}, p99 {p99}, max {max}"),
         ));
     }
     if let Some(s) = &info.think_ns {
-        let overlapping = format!(
-            "; {} reads begin before the one before has ended",
-            count(info.overlapping)
-        );
-        let overlapping = if info.overlapping > 0 {
-            overlapping
-        } else {
-            String::new()
-        };
-        lines.push((
+        let [p50, p95, max] = [s.p50, s.p95, s.max].map(time);
+        let reads = count(info.overlapping);
+        let overlapping = || format!("; {reads} reads begin before the one before has ended");
+        let overlapping = when(info.overlapping > 0, overlapping);
+        facts.push((
             "think time",
-            format!(
-                "p50 {}, p95 {}, max {}{overlapping}",
-                time(s.p50),
-                time(s.p95),
-                time(s.max)
-            ),
+            format!("p50 {p50}, p95 {p95}, max {max}{overlapping}"),
         ));
     }
-    info.left_out
-        .iter()
-        .for_each(|(reason, n)| lines.push(("left out", format!("{} {reason}", count(*n)))));
-    info.notes
-        .iter()
-        .for_each(|note| lines.push(("note", note.clone())));
-    info.lacks
-        .iter()
-        .for_each(|lack| lines.push(("lacks", lack.clone())));
-    let mut text = String::new();
-    let mut before = "";
-    for (name, fact) in &lines {
-        for line in wrap(&printable(fact), width::columns().min(WIDTH) - NAMES) {
-            let shown = if before == *name { "" } else { name };
-            text.push_str(&format!("{shown:NAMES$}{line}\n"));
-            before = name;
-        }
-    }
-    text
+    let left_out = info.left_out.iter();
+    facts.extend(left_out.map(|(reason, n)| ("left out", format!("{} {reason}", count(*n)))));
+    facts.extend(info.notes.iter().map(|note| ("note", note.clone())));
+    facts.extend(info.lacks.iter().map(|lack| ("lacks", lack.clone())));
+    let (room, mut before) = (width::columns().min(WIDTH) - NAMES - 1, "");
+    let row = |(name, fact): &(&'static str, String)| {
+        let shown = if before == *name { "" } else { name };
+        before = name;
+        [
+            format!("{shown:NAMES$}"),
+            wrap(&printable(fact), room).join("\n"),
+        ]
+    };
+    let table = Table::of_cells(facts.iter().map(row)).left();
+    block::text([Block::Table(table)], WIDTH, false)
+}
+
+/// `text`, where it is to be said.
+fn when(said: bool, text: impl FnOnce() -> String) -> String {
+    if said { text() } else { String::new() }
 }
 
 fn counts(info: &Info) -> String {
@@ -106,93 +84,65 @@ fn counts(info: &Info) -> String {
         text = "none".to_string();
     }
     if info.ahead.records > 0 {
-        text.push_str(&format!(
-            "; of the reads {} are readahead of the recorded system",
-            count(info.ahead.records)
-        ));
+        let ahead = count(info.ahead.records);
+        text += &format!("; of the reads {ahead} are readahead of the recorded system");
     }
     if info.metadata.records > 0 {
         let (records, bytes) = (count(info.metadata.records), megabytes(info.metadata.bytes));
-        text.push_str(&format!(
-            "; of the reads {records} ({bytes}) are the file system's own data"
-        ));
+        text += &format!("; of the reads {records} ({bytes}) are the file system's own data");
     }
-    if info.dependent > 0 {
-        text.push_str(&format!("; {} wait for others", count(info.dependent)));
-    }
-    text
+    let waiting = || format!("; {} wait for others", count(info.dependent));
+    text + &when(info.dependent > 0, waiting)
 }
 
-fn reads(info: &Info, lines: &mut Vec<(&str, String)>) {
+fn reads(info: &Info, facts: &mut Vec<(&str, String)>) {
     let Some(sizes) = &info.read_bytes else {
         return;
     };
-    lines.push(("read size", sizes_text(sizes)));
-    if let Some(share) = info.sequential_share {
-        let text = format!(
-            "{} % of reads begin where an earlier one of the same open file ended",
-            percent(share)
-        );
-        lines.push(("sequential", text));
+    facts.push(("read size", sizes_text(sizes)));
+    if let Some(share) = info.sequential_share.map(percent) {
+        let text =
+            format!("{share} % of reads begin where an earlier one of the same open file ended");
+        facts.push(("sequential", text));
     }
-    let streams =
-        info.streams
-            .bytes
-            .as_ref()
-            .map_or("none of two reads or more".to_string(), |s| {
-                format!(
-                    "{} of two reads or more; {} each at the median, {} and {} reads at most",
-                    count(s.number),
-                    megabytes(s.p50),
-                    megabytes(s.max),
-                    count(info.streams.longest_reads)
-                )
-            });
-    let forgotten = format!("; {} were lost sight of", count(info.streams.forgotten));
-    lines.push((
+    let streams = info.streams.bytes.as_ref().map(|s| {
+        let [each, most] = [s.p50, s.max].map(megabytes);
+        let [number, longest] = [s.number, info.streams.longest_reads].map(count);
+        format!(
+            "{number} of two reads or more; {each} each at the median, {most} and {longest} reads at most"
+        )
+    });
+    let streams = streams.unwrap_or("none of two reads or more".to_string());
+    let forgotten = || format!("; {} were lost sight of", count(info.streams.forgotten));
+    facts.push((
         "streams",
-        streams
-            + if info.streams.forgotten > 0 {
-                &forgotten
-            } else {
-                ""
-            },
+        streams + &when(info.streams.forgotten > 0, forgotten),
     ));
-    if let Some(again) = info.reuse.again_share {
+    if let Some(again) = info.reuse.again_share.map(percent) {
         let followed = info.reuse.followed_share;
-        let estimate = format!(
-            " (estimated from {} % of all blocks)",
-            three(100.0 * followed)
-        );
-        let estimate = if followed < 1.0 {
-            estimate.as_str()
-        } else {
-            ""
+        let estimate = || {
+            format!(
+                " (estimated from {} % of all blocks)",
+                three(100.0 * followed)
+            )
         };
+        let estimate = when(followed < 1.0, estimate);
         let distinct = megabytes(info.reuse.distinct_bytes);
         let text = format!(
-            "{} % of what is read was read before; {distinct} are different",
-            percent(again)
+            "{again} % of what is read was read before; {distinct} are different{estimate}, by blocks of 4K"
         );
-        lines.push(("reuse", text + estimate + ", by blocks of 4K"));
+        facts.push(("reuse", text));
     }
 }
 
 fn sizes_text(s: &Summary) -> String {
-    let one = |(bytes, n): &(u64, u64)| {
-        format!(
-            "{} ({} %)",
-            size(*bytes),
-            percent(*n as f64 / s.number as f64)
-        )
-    };
+    let of_all = |n: u64| percent(n as f64 / s.number as f64);
+    let one = |&(bytes, n): &(u64, u64)| format!("{} ({} %)", size(bytes), of_all(n));
     let each: Vec<String> = s.commonest.iter().map(one).collect();
     let about = if s.exact { "" } else { " (rounded)" };
+    let [p50, p95, max] = [s.p50, s.p95, s.max].map(size);
     format!(
-        "p50 {}, p95 {}, max {}{about}; commonest {}",
-        size(s.p50),
-        size(s.p95),
-        size(s.max),
+        "p50 {p50}, p95 {p95}, max {max}{about}; commonest {}",
         each.join(", ")
     )
 }
