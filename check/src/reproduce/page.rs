@@ -5,9 +5,10 @@
 use super::score::Score;
 use super::{Reproduction, Role, Row, Table, text};
 use foreread_core::units::parse_size;
+use foreread_report::block::{self, Block, Column};
 use foreread_report::number::{self, or_dash};
 use foreread_report::page::curves::{Axis, Curve, CurvePoint, Curves};
-use foreread_report::page::{Figure, Grid, Page, Section, about};
+use foreread_report::page::{Figure, Page, Section, about};
 
 /// Fewer points than these make no curve.
 const MIN_POINTS: usize = 3;
@@ -80,57 +81,40 @@ fn section(table: &Table) -> Section {
             columns.push(&row.column);
         }
     });
-    let figures = columns
-        .iter()
-        .filter_map(|column| figure(table, column))
-        .collect();
-    Section {
-        title: format!("{} {}", table.citation(), table.table),
-        figures,
-        grids: vec![grid(table)],
-        ..Section::default()
-    }
+    let figures = columns.iter().filter_map(|column| figure(table, column));
+    let blocks = figures
+        .map(Block::Figure)
+        .chain([Block::Table(rows(table))]);
+    block::section(format!("{} {}", table.citation(), table.table), blocks)
 }
 
-fn grid(table: &Table) -> Grid {
-    let heads = [
-        "row",
-        "column",
-        "published",
-        "ours",
-        "error %",
-        "kind",
-        "ok",
-        "reason",
-        "id",
-    ];
-    let missed = |row: &Row| row.role == Role::Check && !row.ok;
-    let line = |row: &Row| {
-        vec![
-            row.label.clone(),
-            row.column.clone(),
-            // The longest printed figure has seven digits; means of printed seconds have no end.
-            or_dash(row.published, |v| short(v, 7)),
-            or_dash(row.ours, |v| short(v, 5)),
-            or_dash(row.error, |e| format!("{:+.1}", e * 100.0)),
-            row.kind.name().to_string(),
-            (if row.ok {
-                "yes"
-            } else if missed(row) {
-                "MISSED"
-            } else {
-                "no"
-            })
-            .to_string(),
-            row.reason.clone().unwrap_or_default(),
-            row.id.clone(),
-        ]
+fn rows(table: &Table) -> block::Table {
+    type RowColumn<'a> = Column<'a, Row>;
+    let is_missed = |row: &Row| row.role == Role::Check && !row.ok;
+    let ok = move |row: &Row| match row.ok {
+        true => "yes",
+        false if is_missed(row) => "MISSED",
+        false => "no",
     };
-    let mut grid = Grid::new("", heads).with(table.rows.iter().map(line));
-    grid.strong = (0..table.rows.len())
-        .filter(|i| missed(&table.rows[*i]))
+    let columns = vec![
+        RowColumn::new("row", |row| row.label.clone()),
+        RowColumn::new("column", |row| row.column.clone()),
+        // The longest printed figure has seven digits; means of printed seconds have no end.
+        RowColumn::new("published", |row| or_dash(row.published, |v| short(v, 7))),
+        RowColumn::new("ours", |row| or_dash(row.ours, |v| short(v, 5))),
+        RowColumn::new("error %", |row| {
+            or_dash(row.error, |e| format!("{:+.1}", e * 100.0))
+        }),
+        RowColumn::new("kind", |row| row.kind.name().to_string()),
+        RowColumn::new("ok", move |row| ok(row).to_string()),
+        RowColumn::new("reason", |row| row.reason.clone().unwrap_or_default()),
+        RowColumn::new("id", |row| row.id.clone()),
+    ];
+    let mut rows = block::Table::new("", columns, &table.rows);
+    rows.strong = (0..table.rows.len())
+        .filter(|i| is_missed(&table.rows[*i]))
         .collect();
-    grid
+    rows
 }
 
 /// A figure with this many digits.

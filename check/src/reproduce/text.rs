@@ -14,8 +14,8 @@
 
 use super::score::{self, Score};
 use super::{FigureKind, Reproduction, Role, Row, Table};
+use foreread_report::block::{self, Block, Column};
 use foreread_report::number;
-use foreread_report::table::TextTable;
 
 /// Widest line, in characters.
 pub const WIDTH: usize = 80;
@@ -26,38 +26,36 @@ const COLUMN: usize = 19;
 /// The verdict and the score, every table with its reasons, then the verdict again and the misses. Ends with a newline.
 #[must_use]
 pub fn render(done: &Reproduction) -> String {
-    let mut lines = number::wrap(&verdict(done), WIDTH);
-    lines.push(String::new());
-    lines.extend(score_grid(&done.score));
-    lines.push(String::new());
-    lines.extend(
-        done.score
-            .iter()
-            .map(|s| format!("{}: {}", s.kind.name(), s.kind.about())),
-    );
-    lines.extend(
-        done.score
-            .iter()
-            .filter_map(|s| Some(format!("{}: {}", s.kind.name(), s.effects_shown()?))),
-    );
-    lines.extend(by_paper(done));
-    lines.push(String::new());
+    let of_kind = |s: &Score, text| format!("{}: {text}", s.kind.name());
+    let about = done
+        .score
+        .iter()
+        .map(|s| of_kind(s, s.kind.about().to_string()));
+    let effects = done
+        .score
+        .iter()
+        .filter_map(|s| Some(of_kind(s, s.effects_shown()?)));
+    let mut blocks = vec![
+        Block::Text(verdict(done)),
+        Block::Gap,
+        Block::Table(score_table(&done.score)),
+        Block::Gap,
+        Block::Lines(about.chain(effects).collect()),
+    ];
+    blocks.extend(by_paper(done));
+    blocks.push(Block::Gap);
     for table in &done.tables {
-        lines.extend(number::wrap(
-            &format!("{} {}", table.citation(), table.table),
-            WIDTH,
-        ));
-        lines.extend(grid(table));
-        lines.extend(reasons(table));
-        lines.push(String::new());
+        blocks.push(Block::Text(format!("{} {}", table.citation(), table.table)));
+        blocks.push(Block::Table(rows(table)));
+        blocks.extend(reasons(table));
+        blocks.push(Block::Gap);
     }
-    if done.count(Role::Check) > 0 {
-        lines.extend(number::wrap(&verdict(done), WIDTH));
-    }
-    for (table, row) in done.missed() {
-        lines.extend(number::wrap(&missed(table, row), WIDTH));
-    }
-    lines.join("\n") + "\n"
+    blocks.extend((done.count(Role::Check) > 0).then(|| Block::Text(verdict(done))));
+    blocks.extend(
+        done.missed()
+            .map(|(table, row)| Block::Text(missed(table, row))),
+    );
+    block::text(blocks, WIDTH, false)
 }
 
 /// How many checks are met, and of those that are missed, how many are on record.
@@ -102,68 +100,46 @@ fn missed(table: &Table, row: &Row) -> String {
 }
 
 /// One line for each kind.
-fn score_grid(score: &[Score]) -> Vec<String> {
-    let heads = [
-        "kind",
-        "rows",
-        "ok",
-        "missed/off",
-        "sized",
-        "median",
-        "worst",
-    ]
-    .map(String::from);
-    let line = |s: &Score| {
-        let verdict = |count: usize| {
-            if s.kind == FigureKind::Shown {
-                "-".to_string()
-            } else {
-                count.to_string()
-            }
-        };
-        let (ok, missed) = (verdict(s.ok), verdict(s.missed));
-        let [median, worst] = [s.median_error, s.worst_error].map(|e| number::or_dash(e, unsigned));
-        [
-            s.kind.title().to_string(),
-            s.rows.to_string(),
-            ok,
-            missed,
-            s.sized.to_string(),
-            median,
-            worst,
-        ]
+fn score_table(score: &[Score]) -> block::Table {
+    type ScoreColumn<'a> = Column<'a, Score>;
+    let judged = |s: &Score, number: usize| {
+        let number = (s.kind != FigureKind::Shown).then_some(number);
+        number::or_dash(number, |number| number.to_string())
     };
-    TextTable::new([0])
-        .head(heads)
-        .rows(score.iter().map(line))
-        .lines()
+    let columns = vec![
+        ScoreColumn::new("kind", |s| s.kind.title().to_string()).left(),
+        ScoreColumn::new("rows", |s| s.rows.to_string()),
+        ScoreColumn::new("ok", move |s| judged(s, s.ok)),
+        ScoreColumn::new("missed/off", move |s| judged(s, s.missed)),
+        ScoreColumn::new("sized", |s| s.sized.to_string()),
+        ScoreColumn::new("median", |s| number::or_dash(s.median_error, unsigned)),
+        ScoreColumn::new("worst", |s| number::or_dash(s.worst_error, unsigned)),
+    ];
+    block::Table::new("", columns, score)
 }
 
-fn grid(table: &Table) -> Vec<String> {
-    let heads = ["row", "column", "published", "ours", "error", "kind", ""].map(String::from);
-    TextTable::new([0, 1, 5, 6])
-        .head(heads)
-        .rows(table.rows.iter().map(cells))
-        .lines()
+fn rows(table: &Table) -> block::Table {
+    type RowColumn<'a> = Column<'a, Row>;
+    let columns = vec![
+        RowColumn::new("row", |row| number::cut(&row.label, LABEL)).left(),
+        RowColumn::new("column", |row| number::cut(&row.column, COLUMN)).left(),
+        RowColumn::new("published", |row| number::or_dash(row.published, figure)),
+        RowColumn::new("ours", |row| number::or_dash(row.ours, figure)),
+        RowColumn::new("error", |row| number::or_dash(row.error, percent)),
+        RowColumn::new("kind", |row| row.kind.name().to_string()).left(),
+        RowColumn::new("", |row| mark(row).to_string()).left(),
+    ];
+    block::Table::new("", columns, &table.rows)
 }
 
-fn cells(row: &Row) -> [String; 7] {
-    let mark = match (row.kind, row.ok) {
+fn mark(row: &Row) -> &'static str {
+    match (row.kind, row.ok) {
         (FigureKind::Shown | FigureKind::Input, true) => "",
         (_, true) => "ok",
         (_, false) if row.known_miss => "missed",
         (kind, false) if kind.is_check() => "MISSED",
         (_, false) => "off",
-    };
-    [
-        number::cut(&row.label, LABEL),
-        number::cut(&row.column, COLUMN),
-        number::or_dash(row.published, figure),
-        number::or_dash(row.ours, figure),
-        number::or_dash(row.error, percent),
-        row.kind.name().to_string(),
-        mark.to_string(),
-    ]
+    }
 }
 
 /// Four significant digits, and whole numbers as they are.
@@ -195,7 +171,7 @@ fn unsigned(error: f64) -> String {
 }
 
 /// Each reason once, with the rows that it is for.
-fn reasons(table: &Table) -> Vec<String> {
+fn reasons(table: &Table) -> Vec<Block> {
     let mut seen: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in &table.rows {
         let Some(reason) = row.reason.as_deref() else {
@@ -215,9 +191,9 @@ fn reasons(table: &Table) -> Vec<String> {
             some(&labels, "; ")
         };
         let columns = some(&distinct(rows.iter().copied(), |row| &row.column), " and ");
-        number::wrap(&format!("- {labels} ({columns}): {reason}."), WIDTH)
+        Block::Text(format!("- {labels} ({columns}): {reason}."))
     };
-    seen.into_iter().flat_map(line).collect()
+    seen.into_iter().map(line).collect()
 }
 
 /// Each text once, in the order of the rows.
@@ -271,7 +247,7 @@ fn tally(score: &[Score]) -> String {
 }
 
 /// The summary of each paper where there are several.
-fn by_paper(done: &Reproduction) -> Vec<String> {
+fn by_paper(done: &Reproduction) -> Vec<Block> {
     let mut papers: Vec<&str> = done.tables.iter().map(Table::citation).collect();
     papers.dedup();
     let line = |paper: &str| {
@@ -281,12 +257,12 @@ fn by_paper(done: &Reproduction) -> Vec<String> {
                 .filter(|t| t.citation() == paper)
                 .flat_map(|t| &t.rows),
         );
-        number::wrap(&format!("{paper}: {}", tally(&score)), WIDTH)
+        Block::Text(format!("{paper}: {}", tally(&score)))
     };
     if papers.len() < 2 {
         Vec::new()
     } else {
-        papers.into_iter().flat_map(line).collect()
+        papers.into_iter().map(line).collect()
     }
 }
 
