@@ -6,13 +6,13 @@
 //! The page holds the JSON. Of a design with more than [`MAX_ROWS`] rows it holds those of judged policies and of best opponents, and
 //! says so; `--json` writes all of them.
 
-use super::text::{figures, notes, value, why};
+use super::text::{bound, notes, totals, value, why_lost};
 use super::{Results, cell_name, json};
-use crate::evaluation::verdict::Total;
 use crate::evaluation::{Cell, Row, Target};
-use foreread_report::number::{self, or_dash, three};
+use foreread_report::block::{self, Block, Column, Table};
+use foreread_report::number::{self, mb, or_dash, span_s, three};
 use foreread_report::page::heat::{self, HeatRow};
-use foreread_report::page::{Figure, Grid, Maps, Page, Section, about};
+use foreread_report::page::{Figure, Maps, Page, Section, about};
 use foreread_sim::limits::ORACLE;
 use std::collections::BTreeSet;
 
@@ -54,17 +54,17 @@ pub fn write(results: &Results) -> String {
         .map(|policy| lost(results, policy))
         .collect();
     sections.push(maps(results));
-    sections.push(Section {
-        title: "Targets and totals".to_string(),
-        notes,
-        grids: results
-            .targets
-            .iter()
-            .map(|(policy, t)| targets(policy, t))
-            .chain([totals(results)])
-            .collect(),
-        ..Section::default()
-    });
+    let all = &results.report.totals;
+    let mut totals = totals(all);
+    let is_judged = |i: &usize| results.judged.contains(&all[*i].policy);
+    totals.strong = (0..all.len()).filter(is_judged).collect();
+    let tables = results.targets.iter().map(|(policy, t)| targets(policy, t));
+    let mut section = block::section(
+        "Targets and totals",
+        tables.chain([totals]).map(Block::Table),
+    );
+    section.notes = notes;
+    sections.push(section);
     let page = Page {
         title: results.title(),
         lead: ("What the runs say", lead(results)),
@@ -104,84 +104,64 @@ fn lead(results: &Results) -> Vec<String> {
 fn lost(results: &Results, policy: &str) -> Section {
     let rows: Vec<&Row> = results.lost(policy).collect();
     let undecided = results.undecided(policy);
-    let mut text = Vec::new();
-    if rows.is_empty() {
-        text.push(format!(
-            "{policy} loses none of {} cells.",
-            results.cells[0]
-        ));
-    }
-    let mut grids: Vec<Grid> = rows.iter().map(|row| beside(results, row)).collect();
+    let none = || format!("{policy} loses none of {} cells.", results.cells[0]);
+    let mut blocks: Vec<Block> = rows
+        .is_empty()
+        .then(|| Block::Text(none()))
+        .into_iter()
+        .collect();
+    blocks.extend(rows.iter().map(|row| Block::Table(beside(results, row))));
     if !undecided.is_empty() {
-        let heads = ["cell", "ratio", "95 % from", "to", "best opponent"];
-        let line = |row: &&Row| {
-            let end = |i: usize| or_dash(row.ratio_ci95, |ends| three(ends[i]));
-            let best = row.best.clone().unwrap_or_default();
-            vec![
-                cell_name(&row.cell),
-                or_dash(row.ratio, number::times),
-                end(0),
-                end(1),
-                best,
-            ]
-        };
+        type RowColumn<'a> = Column<'a, Row>;
+        let end = |row: &Row, i: usize| or_dash(row.ratio_ci95, |ends| three(ends[i]));
+        let columns = vec![
+            RowColumn::new("cell", |row| cell_name(&row.cell)),
+            RowColumn::new("ratio", |row| or_dash(row.ratio, number::times)),
+            RowColumn::new("95 % from", move |row| end(row, 0)),
+            RowColumn::new("to", move |row| end(row, 1)),
+            RowColumn::new("best opponent", |row| row.best.clone().unwrap_or_default()),
+        ];
         let caption = "Slower by more than 5 %, but perhaps by chance";
-        grids.push(Grid::new(caption, heads).with(undecided.iter().map(line)));
+        blocks.push(Block::Table(Table::new(caption, columns, undecided)));
     }
-    Section {
-        title: format!("Lost cells of {policy}: {}", rows.len()),
-        text,
-        grids,
-        ..Section::default()
-    }
+    block::section(format!("Lost cells of {policy}: {}", rows.len()), blocks)
 }
 
 /// A lost row and that of its best opponent, with the sentence that follows.
-fn beside(results: &Results, row: &Row) -> Grid {
-    let heads = [
-        "policy",
-        "time s",
-        "requests",
-        "overfetch",
-        "unused MB",
-        "stalled s",
-        "p99",
-        "held MiB s",
-        "T95 round trips",
-        "flaps",
+fn beside(results: &Results, row: &Row) -> Table {
+    type RowColumn<'a> = Column<'a, Row>;
+    let places = |value: f64| format!("{value:.3}");
+    let columns = vec![
+        RowColumn::new("policy", |row| row.policy.clone()),
+        RowColumn::new("time s", |row| span_s(row.figures.time_s, None)),
+        RowColumn::new("requests", |row| number::count(row.figures.requests)),
+        RowColumn::new("overfetch", move |row| {
+            or_dash(row.figures.overfetch, places)
+        }),
+        RowColumn::new("unused MB", |row| mb(Some(row.figures.unused_bytes))),
+        RowColumn::new("stalled s", |row| span_s(row.figures.stall_s, None)),
+        RowColumn::new("p99", |row| or_dash(row.figures.p99_us, number::latency_us)),
+        RowColumn::new("held MiB s", |row| {
+            three(row.figures.held_byte_s / f64::from(1 << 20))
+        }),
+        RowColumn::new("T95 round trips", |row| {
+            or_dash(row.figures.t95_round_trips, three)
+        }),
+        RowColumn::new("flaps", |row| row.figures.flaps.to_string()),
     ];
-    let line = |row: &Row| {
-        let figures = &row.figures;
-        vec![
-            row.policy.clone(),
-            number::span_s(figures.time_s, None),
-            number::count(figures.requests),
-            or_dash(figures.overfetch, |o| format!("{o:.3}")),
-            three(figures.unused_bytes as f64 / number::MB),
-            number::span_s(figures.stall_s, None),
-            or_dash(figures.p99_us, number::latency_us),
-            three(figures.held_byte_s / f64::from(1 << 20)),
-            or_dash(figures.t95_round_trips, three),
-            figures.flaps.to_string(),
-        ]
-    };
     let interval = row.ratio_ci95.map_or_else(String::new, number::interval);
     let ratio = or_dash(row.ratio, number::times);
-    let caption = format!(
-        "{}: {ratio}{interval}. {}",
-        cell_name(&row.cell),
-        why(results, row)
-    );
-    let mut others: Vec<&str> = Vec::new();
-    for other in [&row.best, &row.unrestricted].into_iter().flatten() {
-        if !others.contains(&other.as_str()) {
-            others.push(other);
-        }
-    }
+    let why = why_lost(results, row);
+    let caption = format!("{}: {ratio}{interval}. {why}", cell_name(&row.cell));
+    let mut others: Vec<&String> = [&row.best, &row.unrestricted]
+        .into_iter()
+        .flatten()
+        .collect();
+    others.dedup();
     let others = others
         .into_iter()
         .filter_map(|other| results.row(&row.cell, other));
-    Grid::new(caption, heads).with(std::iter::once(row).chain(others).map(line))
+    Table::new(caption, columns, std::iter::once(row).chain(others))
 }
 
 /// Heat maps: the lost cells, then one for each device.
@@ -254,13 +234,8 @@ fn maps(results: &Results) -> Section {
         legend: heat::legend(),
         figures,
     };
-    let grids = vec![ratios(&cells, &policies, results)];
-    Section {
-        title: "All cells".to_string(),
-        maps: Some(maps),
-        grids,
-        ..Section::default()
-    }
+    let ratios = ratios(&cells, &policies, results);
+    block::section("All cells", [Block::Maps(maps), Block::Table(ratios)])
 }
 
 /// Judged policies first, then the others by their mean; the oracle is no column.
@@ -285,77 +260,38 @@ fn columns(results: &Results) -> Vec<String> {
 }
 
 /// The values of the maps.
-fn ratios(cells: &[&Cell], policies: &[String], results: &Results) -> Grid {
-    let heads = [
-        "workload".to_string(),
-        "device".to_string(),
-        "cache".to_string(),
+fn ratios(cells: &[&Cell], policies: &[String], results: &Results) -> Table {
+    type CellColumn<'a> = Column<'a, Cell>;
+    let mut columns = vec![
+        CellColumn::new("workload", |cell| cell.workload.clone()),
+        CellColumn::new("device", |cell| cell.device.clone()),
+        CellColumn::new("cache", |cell| number::size(cell.cache)),
     ];
-    let line = |cell: &&Cell| {
-        let mut line = vec![
-            cell.workload.clone(),
-            cell.device.clone(),
-            number::size(cell.cache),
-        ];
-        let ratio = |policy: &String| {
-            or_dash(
-                results.row(cell, policy).and_then(|row| row.ratio),
-                number::times,
-            )
-        };
-        line.extend(policies.iter().map(ratio));
-        line
-    };
-    let heads = heads.into_iter().chain(policies.iter().cloned());
-    let mut grid = Grid::new("The maps in numbers", heads).with(cells.iter().map(line));
-    grid.folded = true;
-    grid
+    let ratio = |cell: &Cell, policy: &str| results.row(cell, policy).and_then(|row| row.ratio);
+    columns.extend(policies.iter().map(|policy| {
+        CellColumn::new(policy, move |cell| {
+            or_dash(ratio(cell, policy), number::times)
+        })
+    }));
+    let mut table = Table::new("The maps in numbers", columns, cells.iter().copied());
+    table.folded = true;
+    table
 }
 
-fn targets(policy: &str, targets: &[Target]) -> Grid {
-    let heads = ["target", "limit", "value", "verdict", "worst cell"];
-    let line = |target: &Target| {
-        let bound = if target.at_least {
-            "at least"
-        } else {
-            "at most"
-        };
-        let verdict = target
-            .met()
-            .map_or("not measured", |met| if met { "met" } else { "missed" });
-        vec![
-            target.what.to_string(),
-            format!("{bound} {}", target.limit),
-            value(target),
-            verdict.to_string(),
-            or_dash(target.cell.as_ref(), cell_name),
-        ]
-    };
-    let mut grid = Grid::new(format!("Targets of {policy}"), heads).with(targets.iter().map(line));
-    grid.strong = (0..targets.len())
-        .filter(|i| targets[*i].met() == Some(false))
-        .collect();
-    grid
-}
-
-fn totals(results: &Results) -> Grid {
-    let heads = [
-        "policy",
-        "mean against max=4M",
-        "worst against best",
-        "lost cells",
-        "oracle's gain %",
-        "overfetch",
+fn targets(policy: &str, targets: &[Target]) -> Table {
+    type TargetColumn<'a> = Column<'a, Target>;
+    let verdict = |met| if met { "met" } else { "missed" };
+    let columns = vec![
+        TargetColumn::new("target", |t| t.what.to_string()),
+        TargetColumn::new("limit", |t| format!("{} {}", bound(t), t.limit)),
+        TargetColumn::new("value", value),
+        TargetColumn::new("verdict", move |t| {
+            t.met().map_or("not measured", verdict).to_string()
+        }),
+        TargetColumn::new("worst cell", |t| or_dash(t.cell.as_ref(), cell_name)),
     ];
-    let totals = &results.report.totals;
-    let line = |total: &Total| {
-        std::iter::once(total.policy.clone())
-            .chain(figures(total))
-            .collect()
-    };
-    let mut grid = Grid::new("Totals", heads).with(totals.iter().map(line));
-    grid.strong = (0..totals.len())
-        .filter(|i| results.judged.contains(&totals[*i].policy))
-        .collect();
-    grid
+    let mut table = Table::new(format!("Targets of {policy}"), columns, targets);
+    let is_missed = |i: &usize| targets[*i].met() == Some(false);
+    table.strong = (0..targets.len()).filter(is_missed).collect();
+    table
 }

@@ -14,8 +14,8 @@ use super::reason::reason;
 use super::{Results, cell_name};
 use crate::evaluation::verdict::{MAX_OVERFETCH, MAX_RATIO, ONE_SETTING, Total};
 use crate::evaluation::{Design, Row, Target};
+use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, or_dash, three};
-use foreread_report::table::TextTable;
 use foreread_sim::limits::ORACLE;
 
 /// Lost cells whose reasons are given; the page has those of all.
@@ -25,107 +25,94 @@ const MAX_UNDECIDED: usize = 10;
 
 /// The whole text. Ends with a newline.
 pub fn write(results: &Results, width: usize) -> String {
-    let mut lines = number::wrap(&results.title(), width);
+    let mut blocks = vec![Block::Text(results.title())];
     for policy in &results.judged {
-        lines.push(String::new());
-        lines.extend(lost(results, policy, width));
+        blocks.push(Block::Gap);
+        blocks.extend(lost(results, policy));
     }
     for (policy, targets) in &results.targets {
-        lines.push(String::new());
-        lines.push(format!("Targets of {policy}"));
-        lines.extend(
-            targets
-                .iter()
-                .flat_map(|target| number::wrap(&verdict(target), width)),
-        );
+        blocks.extend([Block::Gap, Block::line(format!("Targets of {policy}"))]);
+        blocks.extend(targets.iter().map(|target| Block::Text(verdict(target))));
     }
-    lines.push(String::new());
-    lines.extend(totals(results, width));
-    lines.push(String::new());
-    lines.extend(
-        notes(results)
-            .iter()
-            .flat_map(|note| number::wrap(note, width)),
-    );
-    lines.join("\n") + "\n"
+    let mut sorted: Vec<&Total> = results.report.totals.iter().collect();
+    let against = |total: &Total| total.against_one.unwrap_or(f64::MAX);
+    sorted.sort_by(|a, b| {
+        let limits_last = (a.policy == ORACLE).cmp(&(b.policy == ORACLE));
+        limits_last.then(against(a).total_cmp(&against(b)))
+    });
+    let totals = Block::Table(totals(sorted).wide().broken());
+    blocks.extend([Block::Gap, Block::line("Totals"), totals, Block::Gap]);
+    blocks.extend(notes(results).into_iter().map(Block::Text));
+    block::text(blocks, width, false)
 }
 
-fn lost(results: &Results, policy: &str, width: usize) -> Vec<String> {
+fn lost(results: &Results, policy: &str) -> Vec<Block> {
     let rows: Vec<&Row> = results.lost(policy).collect();
-    let mut lines = vec![format!(
-        "Lost cells of {policy}: {} of {}",
-        rows.len(),
-        results.cells[0]
-    )];
+    let (number, all) = (rows.len(), results.cells[0]);
+    let mut blocks = vec![Block::line(format!(
+        "Lost cells of {policy}: {number} of {all}"
+    ))];
     if !rows.is_empty() {
-        let heads = [
-            "slower",
-            "95 %",
-            "workload",
-            "device",
-            "cache",
-            "best opponent",
-            "without a limit",
-        ];
-        lines.extend(grid(&heads, rows.iter().map(|row| line(row)), &[], width));
-        lines.push(String::new());
-        lines.push(match rows.len() {
-            more if more > MAX_REASONS => {
-                format!("Why, for the worst {MAX_REASONS} (the page of --html has all):")
-            }
-            _ => "Why:".to_string(),
-        });
-        for row in rows.iter().take(MAX_REASONS) {
-            let text = format!("{}: {}", cell_name(&row.cell), why(results, row));
-            lines.extend(
-                number::wrap(&text, width.saturating_sub(2))
-                    .into_iter()
-                    .map(|line| format!("  {line}")),
-            );
-        }
+        let why = match number > MAX_REASONS {
+            true => format!("Why, for the worst {MAX_REASONS} (the page of --html has all):"),
+            false => "Why:".to_string(),
+        };
+        let reason = |row: &&Row| {
+            Block::Text(format!(
+                "{}: {}",
+                cell_name(&row.cell),
+                why_lost(results, row)
+            ))
+        };
+        let reasons = rows.iter().take(MAX_REASONS).map(reason).collect();
+        blocks.extend([
+            Block::Table(lost_table(&rows).left().wide().broken()),
+            Block::Gap,
+            Block::line(why),
+            Block::Indented(2, reasons),
+        ]);
     }
     let undecided = results.undecided(policy);
     if !undecided.is_empty() {
         let name = |row: &&Row| {
-            format!(
-                "{} ({})",
-                cell_name(&row.cell),
-                or_dash(row.ratio, number::times)
-            )
+            let ratio = or_dash(row.ratio, number::times);
+            format!("{} ({ratio})", cell_name(&row.cell))
         };
         let mut names: Vec<String> = undecided.iter().take(MAX_UNDECIDED).map(name).collect();
         if undecided.len() > MAX_UNDECIDED {
             names.push(format!("and {} more", undecided.len() - MAX_UNDECIDED));
         }
-        let text = format!(
+        blocks.push(Block::Text(format!(
             "Slower by more than 5 %, but perhaps by chance: {}.",
             names.join("; ")
-        );
-        lines.extend(number::wrap(&text, width));
+        )));
     }
-    lines
+    blocks
 }
 
-fn line(row: &Row) -> Vec<String> {
-    let unrestricted = match (&row.unrestricted, row.unrestricted_ratio) {
-        (Some(policy), Some(ratio)) => format!("{} {policy}", number::times(ratio)),
-        _ => number::UNDEFINED.to_string(),
+fn lost_table(rows: &[&Row]) -> Table {
+    type RowColumn<'a> = Column<'a, Row>;
+    let range = |[low, high]: [f64; 2]| format!("{} to {}", three(low), three(high));
+    let unrestricted = |row: &Row| {
+        let best = row.unrestricted.as_ref().zip(row.unrestricted_ratio);
+        or_dash(best, |(policy, ratio)| {
+            format!("{} {policy}", number::times(ratio))
+        })
     };
-    vec![
-        or_dash(row.ratio, number::times),
-        or_dash(row.ratio_ci95, |[low, high]| {
-            format!("{} to {}", three(low), three(high))
-        }),
-        row.cell.workload.clone(),
-        row.cell.device.clone(),
-        number::size(row.cell.cache),
-        row.best.clone().unwrap_or_default(),
-        unrestricted,
-    ]
+    let columns = vec![
+        RowColumn::new("slower", |row| or_dash(row.ratio, number::times)),
+        RowColumn::new("95 %", move |row| or_dash(row.ratio_ci95, range)),
+        RowColumn::new("workload", |row| row.cell.workload.clone()),
+        RowColumn::new("device", |row| row.cell.device.clone()),
+        RowColumn::new("cache", |row| number::size(row.cell.cache)),
+        RowColumn::new("best opponent", |row| row.best.clone().unwrap_or_default()),
+        RowColumn::new("without a limit", unrestricted),
+    ];
+    Table::new("", columns, rows.iter().copied())
 }
 
 /// The sentence about a row beside its best opponent.
-pub fn why(results: &Results, row: &Row) -> String {
+pub fn why_lost(results: &Results, row: &Row) -> String {
     let best = row
         .best
         .as_deref()
@@ -148,11 +135,6 @@ fn verdict(target: &Target) -> String {
         Some(false) => "MISSED",
         None => "not measured",
     };
-    let bound = if target.at_least {
-        "at least"
-    } else {
-        "at most"
-    };
     let value = target
         .value
         .map_or_else(String::new, |_| format!(": {}", value(target)));
@@ -161,62 +143,54 @@ fn verdict(target: &Target) -> String {
         .as_ref()
         .map_or_else(String::new, |cell| format!("; {}", cell_name(cell)));
     format!(
-        "{word}: {}{value} ({bound} {}{cell})",
-        target.what, target.limit
+        "{word}: {}{value} ({} {}{cell})",
+        target.what,
+        bound(target),
+        target.limit
     )
 }
 
-/// The figures of a total, as the table and the page have them. The oracle is a limit: it loses nothing and fetches what no
-/// policy could.
-pub fn figures(total: &Total) -> [String; 5] {
-    let is_limit = total.policy == ORACLE;
-    [
-        or_dash(total.against_one, |mean| format!("{mean:.3}")),
-        or_dash(total.worst_ratio.filter(|_| !is_limit), number::times),
-        if is_limit {
-            number::UNDEFINED.to_string()
-        } else {
-            total.lost.to_string()
-        },
-        or_dash(total.oracle_share, |share| format!("{:.1}", share * 100.0)),
-        or_dash(total.overfetch.filter(|_| !is_limit), |overfetch| {
-            format!("{overfetch:.3}")
-        }),
-    ]
+pub fn bound(target: &Target) -> &'static str {
+    if target.at_least {
+        "at least"
+    } else {
+        "at most"
+    }
 }
 
-fn totals(results: &Results, width: usize) -> Vec<String> {
-    let heads = [
-        "policy",
-        "mean against max=4M",
-        "worst against best",
-        "lost",
-        "oracle's gain %",
-        "read ampl.",
-    ];
-    let mut totals: Vec<&Total> = results.report.totals.iter().collect();
-    let against = |total: &Total| total.against_one.unwrap_or(f64::MAX);
-    totals.sort_by(|a, b| {
-        (a.policy == ORACLE)
-            .cmp(&(b.policy == ORACLE))
-            .then(against(a).total_cmp(&against(b)))
-    });
-    let line = |total: &&Total| {
-        let name = if total.policy == ORACLE {
-            format!("{ORACLE} (a limit)")
+/// The totals for the terminal and the page. The oracle is a limit: it loses nothing and fetches what no policy could.
+pub fn totals<'a>(totals: impl IntoIterator<Item = &'a Total>) -> Table {
+    type TotalColumn<'a> = Column<'a, Total>;
+    let is_limit = |total: &Total| total.policy == ORACLE;
+    let unless_limit = move |total: &Total, text| {
+        if is_limit(total) {
+            number::UNDEFINED.to_string()
         } else {
-            total.policy.clone()
-        };
-        std::iter::once(name).chain(figures(total)).collect()
+            text
+        }
     };
-    let mut lines = vec!["Totals".to_string()];
-    lines.extend(grid(
-        &heads,
-        totals.iter().map(line),
-        &[1, 2, 3, 4, 5],
-        width,
-    ));
-    lines
+    let three_places = |value: f64| format!("{value:.3}");
+    let name =
+        move |total: &Total| total.policy.clone() + if is_limit(total) { " (a limit)" } else { "" };
+    let columns = vec![
+        TotalColumn::new("policy", name).left().on(true, false),
+        TotalColumn::new("policy", |t| t.policy.clone()).on(false, true),
+        TotalColumn::new("mean against max=4M", move |t| {
+            or_dash(t.against_one, three_places)
+        }),
+        TotalColumn::new("worst against best", move |t| {
+            unless_limit(t, or_dash(t.worst_ratio, number::times))
+        }),
+        TotalColumn::new("lost", move |t| unless_limit(t, t.lost.to_string())).page("lost cells"),
+        TotalColumn::new("oracle's gain %", |t| {
+            or_dash(t.oracle_share, |share| format!("{:.1}", share * 100.0))
+        }),
+        TotalColumn::new("read ampl.", move |t| {
+            unless_limit(t, or_dash(t.overfetch, three_places))
+        })
+        .page("overfetch"),
+    ];
+    Table::new("Totals", columns, totals)
 }
 
 pub fn notes(results: &Results) -> Vec<String> {
@@ -253,22 +227,4 @@ pub fn notes(results: &Results) -> Vec<String> {
     ];
     notes.extend(results.notes.iter().map(|note| format!("Note: {note}.")));
     notes
-}
-
-/// A table; columns of figures are to the right.
-fn grid(
-    heads: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    figures: &[usize],
-    width: usize,
-) -> Vec<String> {
-    let words: Vec<usize> = (0..heads.len())
-        .filter(|column| !figures.contains(column))
-        .collect();
-    TextTable::new(words)
-        .wide()
-        .within(width)
-        .head(heads)
-        .rows(rows)
-        .lines()
 }
