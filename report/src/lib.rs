@@ -16,6 +16,6 @@ pub mod names;
 pub mod number;
 pub mod page;
 pub mod progress;
-pub mod table;
+mod table;
 pub mod tuning;
 pub mod width;

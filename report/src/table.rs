@@ -1,7 +1,7 @@
 //! A table for the terminal: columns of words to the left, of figures to the right, spaces between them, no lines.
 //!
 //! ```text
-//!   policy      time     TextTable::new([0]).head(["policy", "time"]).row(["auto", "1.2 s"]) ...
+//!   policy      time     TextTable::new([0]).head(["policy", "time"])   add(["auto", "1.2 s"])
 //!   auto       1.2 s
 //!   linux-6.18 3.4 s
 //! ```
@@ -56,15 +56,6 @@ impl TextTable {
     pub fn add<T: ToString>(&mut self, texts: impl IntoIterator<Item = T>) {
         let cells = self.cells(texts);
         self.grid.add_row(cells);
-    }
-
-    #[must_use]
-    pub fn rows<T: ToString, R: IntoIterator<Item = T>>(
-        mut self,
-        rows: impl IntoIterator<Item = R>,
-    ) -> TextTable {
-        rows.into_iter().for_each(|row| self.add(row));
-        self
     }
 
     /// Its lines, without spaces at their ends.

@@ -8,9 +8,8 @@
 //! Never: asks whether there is a terminal.
 
 use super::{Pattern, Point, Probe, Setting};
-use foreread_report::block::{self, Block};
+use foreread_report::block::{self, Block, Table};
 use foreread_report::number::{or_dash, size, three};
-use foreread_report::table::TextTable;
 use foreread_report::width;
 
 /// Widest line, in characters.
@@ -24,12 +23,12 @@ pub fn render(probe: &Probe) -> String {
     blocks.extend(findings.map(|finding| Block::Screen(format!("- {finding}."))));
     blocks.extend(pastes(probe));
     let one = "One read at a time, MB/s (quartiles) and the model's error:";
-    blocks.extend([Block::Gap, Block::Lines(vec![one.to_string()])]);
-    blocks.push(Block::Lines(shallow(probe)));
+    blocks.extend([Block::Gap, Block::line(one)]);
+    blocks.push(shallow(probe));
     if probe.points.iter().any(|p| p.depth > 1) {
         let several = "Several at once, MB/s and the model's error:";
-        blocks.extend([Block::Gap, Block::Lines(vec![several.to_string()])]);
-        blocks.push(Block::Lines(deep(probe)));
+        blocks.extend([Block::Gap, Block::line(several)]);
+        blocks.push(deep(probe));
     }
     blocks.push(Block::Gap);
     blocks.extend(model(probe));
@@ -67,17 +66,13 @@ fn title(probe: &Probe) -> String {
     )
 }
 
-fn grid(rows: Vec<Vec<String>>) -> Vec<String> {
-    TextTable::new([]).wide().rows(rows).lines()
-}
-
 fn error(point: Option<&&Point>) -> String {
     or_dash(point.and_then(|p| p.error), |e| {
         format!("{:+.0}%", e * 100.0)
     })
 }
 
-fn shallow(probe: &Probe) -> Vec<String> {
+fn shallow(probe: &Probe) -> Block {
     let head = [
         "size",
         "in order",
@@ -117,10 +112,10 @@ fn shallow(probe: &Probe) -> Vec<String> {
         row.push(or_dash(random.and_then(|p| p.latency_p99_us), three));
         rows.push(row);
     }
-    grid(rows)
+    Block::Table(Table::of_cells(rows).wide())
 }
 
-fn deep(probe: &Probe) -> Vec<String> {
+fn deep(probe: &Probe) -> Block {
     let mut columns: Vec<(Pattern, u64)> = probe
         .points
         .iter()
@@ -160,7 +155,7 @@ fn deep(probe: &Probe) -> Vec<String> {
         }
         rows.push(row);
     }
-    grid(rows)
+    Block::Table(Table::of_cells(rows).wide())
 }
 
 /// The model, how far it is off, and what one that misses too many points is worth.

@@ -3,8 +3,7 @@
 //! Never: says less than the JSON about a difference.
 
 use super::{CellOutcome, CellOutcomes, Heard};
-use foreread_report::table::TextTable;
-use std::fmt::Write;
+use foreread_report::block::{self, Block, Column, Table};
 
 const COLUMNS: [&str; 9] = [
     "file system",
@@ -19,22 +18,18 @@ const COLUMNS: [&str; 9] = [
 ];
 
 /// What is missing where the kernel has not all of the tracepoints.
-const NO_DECISIONS: &str = "\nNot compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.\n";
+const NO_DECISIONS: &str = "Not compared, for lack of the readahead tracepoints of 6.18: decisions and the state of descriptors.";
 
 /// The same where it has not even those of the page cache.
-const NO_EVENTS: &str = "\nNot compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.\n";
+const NO_EVENTS: &str = "Not compared, for lack of tracepoints: all but the pages that reads and hints bring in, on ext4-journal.";
 
 /// The verdict, the table with its sums, each first difference, and what was left out.
 #[must_use]
 pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
     let CellOutcomes { cells, left_out } = checked;
-    let mut grid = TextTable::new([0, 2, 7])
-        .wide()
-        .head(COLUMNS)
-        .rows(cells.iter().map(row));
     let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>().to_string();
     let seconds: f64 = cells.iter().map(|one| one.seconds).sum();
-    grid.add([
+    let sums = [
         format!("{} cells", cells.len()),
         String::new(),
         String::new(),
@@ -44,39 +39,49 @@ pub fn table(kernel: &str, seed: u64, checked: &CellOutcomes) -> String {
         sum(|one| one.pressure_episodes),
         String::new(),
         format!("{seconds:.1} s"),
-    ]);
-    let mut text = format!(
-        "{}\n\nLinux {kernel} and the policy linux-6.18, seed {seed}:\n\n",
-        verdict(cells)
-    );
-    grid.lines()
-        .iter()
-        .for_each(|line| text.extend([line, "\n"]));
-    for one in cells {
-        for (first, pressure) in [
-            (&one.first, ""),
-            (&one.first_under_pressure, ", under memory pressure"),
-        ] {
-            if let Some(first) = first {
-                let mapped = if one.mmap { " with mmap" } else { "" };
-                let _ = writeln!(
-                    text,
-                    "\n{} at {} KiB{mapped}{pressure}: {first}",
-                    one.file_system, one.read_ahead_kb
-                );
-            }
+    ];
+    let rows: Vec<[String; 9]> = cells.iter().map(row).chain([sums]).collect();
+    let column = |(n, head): (usize, _)| {
+        let column = Column::new(head, move |row: &[String; 9]| row[n].clone());
+        if [0, 2, 7].contains(&n) {
+            column.left()
+        } else {
+            column
         }
+    };
+    let columns = COLUMNS.into_iter().enumerate().map(column).collect();
+    let what = format!("Linux {kernel} and the policy linux-6.18, seed {seed}:");
+    let mut lines = Vec::new();
+    for one in cells {
+        let mapped = if one.mmap { " with mmap" } else { "" };
+        let place = format!("{} at {} KiB{mapped}", one.file_system, one.read_ahead_kb);
+        let first = one.first.as_ref().map(|first| format!("{place}: {first}"));
+        let pressed = one.first_under_pressure.as_ref();
+        let pressed = pressed.map(|first| format!("{place}, under memory pressure: {first}"));
+        lines.extend(first.into_iter().chain(pressed));
     }
-    text.push_str(match cells.first().map(|one| one.heard) {
-        Some(Heard::Pages) => NO_DECISIONS,
-        Some(Heard::Presence) => NO_EVENTS,
-        Some(Heard::All) | None => "",
+    lines.extend(match cells.first().map(|one| one.heard) {
+        Some(Heard::Pages) => Some(NO_DECISIONS.to_string()),
+        Some(Heard::Presence) => Some(NO_EVENTS.to_string()),
+        Some(Heard::All) | None => None,
     });
-    text.push_str(&outside(cells));
-    for why in left_out {
-        let _ = writeln!(text, "\nLeft out: {why}.");
-    }
-    text
+    lines.extend(outside(cells));
+    lines.extend(left_out.iter().map(|why| format!("Left out: {why}.")));
+    let head = [
+        Block::line(verdict(cells)),
+        Block::Gap,
+        Block::line(what),
+        Block::Gap,
+    ];
+    let table = Block::Table(Table::new("", columns, &rows).wide());
+    let lines = lines
+        .into_iter()
+        .flat_map(|line| [Block::Gap, Block::line(line)]);
+    block::text(
+        head.into_iter().chain([table]).chain(lines),
+        usize::MAX,
+        false,
+    )
 }
 
 /// Whether they agree.
@@ -120,22 +125,20 @@ fn row(one: &CellOutcome) -> [String; 9] {
     ]
 }
 
-fn outside(cells: &[CellOutcome]) -> String {
-    let mut text = String::new();
-    let cut: u64 = cells.iter().map(|one| one.cut_episodes).sum();
-    if cut > 0 {
-        let _ = writeln!(
-            text,
-            "\n{cut} episodes were cut short: something else took pages of them out of the cache."
-        );
-    }
-    let pressed: u64 = cells.iter().map(|one| one.pressure_episodes).sum();
-    let differ: u64 = cells.iter().map(|one| one.pressure_differences).sum();
-    if pressed > 0 {
-        let _ = writeln!(
-            text,
-            "\nIn {pressed} episodes the kernel was short of memory; {differ} of them differ, which proves nothing."
-        );
-    }
-    text
+fn outside(cells: &[CellOutcome]) -> Vec<String> {
+    let sum = |of: fn(&CellOutcome) -> u64| cells.iter().map(of).sum::<u64>();
+    let (cut, pressed) = (
+        sum(|one| one.cut_episodes),
+        sum(|one| one.pressure_episodes),
+    );
+    let differ = sum(|one| one.pressure_differences);
+    let cut = (cut > 0).then(|| {
+        format!(
+            "{cut} episodes were cut short: something else took pages of them out of the cache."
+        )
+    });
+    let pressed = (pressed > 0).then(|| {
+        format!("In {pressed} episodes the kernel was short of memory; {differ} of them differ, which proves nothing.")
+    });
+    cut.into_iter().chain(pressed).collect()
 }
