@@ -13,5 +13,6 @@ pub mod rng;
 pub mod scheduler;
 pub mod simulator;
 pub mod stats;
+mod time_queue;
 pub mod workload;
 pub mod zero_latency;

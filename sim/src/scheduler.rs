@@ -18,10 +18,10 @@
 //!
 //! Call order: after `new`, and after every `expire`, `served` and `skip`, call `poll` until it returns nothing.
 
+use crate::time_queue::TimeQueue;
 use crate::workload::Job;
 use crate::workload::waits::Waits;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 /// A request that a slot issues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +84,8 @@ pub struct JobScheduler<'a> {
     waits: Waits,
     /// The jobs through each open description that have not ended.
     opens: Vec<u32>,
-    /// Slots that wait for a time: the time, then the order in which it was set, then the slot.
-    due: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    order: u64,
+    /// Slots that wait for a time.
+    due: TimeQueue<u32>,
     /// Slots whose time is there.
     ready: VecDeque<u32>,
     /// Steps that were decided and not polled.
@@ -104,8 +103,7 @@ impl<'a> JobScheduler<'a> {
             slots: Vec::new(),
             waits: Waits::of(jobs),
             opens: vec![0; jobs.iter().map(|j| j.open as usize + 1).max().unwrap_or(0)],
-            due: BinaryHeap::new(),
-            order: 0,
+            due: TimeQueue::new(),
             ready: VecDeque::new(),
             steps: VecDeque::new(),
             clock_of: None,
@@ -128,7 +126,7 @@ impl<'a> JobScheduler<'a> {
 
     /// The earliest time that a slot waits for.
     pub fn next_time(&self) -> Option<u64> {
-        self.due.peek().map(|due| due.0.0)
+        self.due.next_time()
     }
 
     pub fn is_finished(&self) -> bool {
@@ -139,10 +137,9 @@ impl<'a> JobScheduler<'a> {
     /// device between two. False when there is none.
     #[inline]
     pub fn expire(&mut self, now: u64) -> bool {
-        let Some(&Reverse((at, _, slot))) = self.due.peek().filter(|due| due.0.0 <= now) else {
+        let Some((at, slot)) = self.due.pop(now) else {
             return false;
         };
-        self.due.pop();
         self.slots[slot as usize].due_ns = at;
         self.ready.push_back(slot);
         true
@@ -234,8 +231,7 @@ impl<'a> JobScheduler<'a> {
     /// Gives [`Step::Wake`] for a slot whose request is issued and not served, at this time.
     #[inline]
     pub fn wake_at(&mut self, at: u64, slot: u32) {
-        self.order += 1;
-        self.due.push(Reverse((at, self.order, slot)));
+        self.due.push(at, slot);
     }
 
     fn add_slot(&mut self, job: u32) -> u32 {

@@ -20,8 +20,8 @@
 
 use super::disk::{DiskModel, PS_KIB};
 use super::{Arrival, Command, Device};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use crate::time_queue::TimeQueue;
+use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
 pub struct LanesModel {
@@ -68,9 +68,8 @@ impl LanesModel {
 pub struct Lanes {
     model: LanesModel,
     waiting: VecDeque<Command>,
-    /// Ends of the commands in lanes; the number in the middle keeps those of one moment in their order.
-    busy: BinaryHeap<Reverse<(u64, u64, u64, u64)>>,
-    begun: u64,
+    /// The commands in lanes by their ends: number and bytes.
+    busy: TimeQueue<(u64, u64)>,
     gate_free_ns: u64,
 }
 
@@ -79,8 +78,7 @@ impl Lanes {
         Lanes {
             model,
             waiting: VecDeque::new(),
-            busy: BinaryHeap::new(),
-            begun: 0,
+            busy: TimeQueue::new(),
             gate_free_ns: 0,
         }
     }
@@ -96,8 +94,7 @@ impl Lanes {
             let end_ns = begin_ns
                 .saturating_add(self.model.alone.time_ns(len))
                 .max(self.gate_free_ns);
-            self.begun += 1;
-            self.busy.push(Reverse((end_ns, self.begun, id, len)));
+            self.busy.push(end_ns, (id, len));
         }
     }
 }
@@ -109,15 +106,11 @@ impl Device for Lanes {
     }
 
     fn next_time(&self) -> Option<u64> {
-        self.busy.peek().map(|Reverse((at, ..))| *at)
+        self.busy.next_time()
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
-        while let Some(&Reverse((at, _, id, bytes))) = self.busy.peek() {
-            if at > now_ns {
-                return;
-            }
-            self.busy.pop();
+        while let Some((at, (id, bytes))) = self.busy.pop(now_ns) {
             out.push(Arrival::whole(id, bytes));
             self.start_waiting(at);
         }

@@ -25,9 +25,9 @@
 
 use super::{Arrival, Command, Device, span_ns};
 use crate::rng;
+use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Bytes of a chunk: the unit in which transfers take turns on the link and progress is reported. Chosen, not measured:
 /// an order of magnitude below the windows that are compared, and long enough to be cheap to simulate.
@@ -98,10 +98,9 @@ pub struct Net {
     /// Connections of `transfers` that are idle.
     idle: Vec<usize>,
     waiting: VecDeque<Waiting>,
-    /// One entry for each busy connection: when its first byte or its chunk arrives. The number in the middle keeps
-    /// those of one moment in the order they were made, which is what makes the link FIFO.
-    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    made: u64,
+    /// One entry for each busy connection: when its first byte or its chunk arrives. The order of those of one moment is
+    /// what makes the link FIFO.
+    events: TimeQueue<usize>,
     link_free_ns: u64,
     /// How often a fetch began at this byte of this file. Not kept without a tail.
     fetches: HashMap<(u32, u64), u64>,
@@ -131,8 +130,7 @@ impl Net {
             transfers: Vec::new(),
             idle: Vec::new(),
             waiting: VecDeque::new(),
-            events: BinaryHeap::new(),
-            made: 0,
+            events: TimeQueue::new(),
             link_free_ns: 0,
             fetches: HashMap::new(),
         }
@@ -152,11 +150,6 @@ impl Net {
             .round() as u64
     }
 
-    fn push_event(&mut self, at_ns: u64, connection: usize) {
-        self.made += 1;
-        self.events.push(Reverse((at_ns, self.made, connection)));
-    }
-
     /// Begins waiting commands while there are connections for them.
     fn start_waiting(&mut self, now_ns: u64) {
         while self.transfers.len() - self.idle.len() < self.model.connections as usize {
@@ -173,7 +166,7 @@ impl Net {
                 Some(slot) => *slot = transfer,
                 None => self.transfers.push(transfer),
             }
-            self.push_event(
+            self.events.push(
                 next.since_ns.max(now_ns).saturating_add(next.rtt_ns),
                 connection,
             );
@@ -209,7 +202,8 @@ impl Net {
             .link_free_ns
             .max(now_ns)
             .saturating_add(span(model.link_bytes_per_s));
-        self.push_event(self.link_free_ns.max(paced_ns), connection);
+        self.events
+            .push(self.link_free_ns.max(paced_ns), connection);
     }
 }
 
@@ -225,15 +219,11 @@ impl Device for Net {
     }
 
     fn next_time(&self) -> Option<u64> {
-        self.events.peek().map(|Reverse((at, ..))| *at)
+        self.events.next_time()
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
-        while let Some(&Reverse((at, _, connection))) = self.events.peek() {
-            if at > now_ns {
-                return;
-            }
-            self.events.pop();
+        while let Some((at, connection)) = self.events.pop(now_ns) {
             self.step(at, connection, out);
         }
     }

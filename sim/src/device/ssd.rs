@@ -22,9 +22,9 @@
 
 use super::{Arrival, Command, Device};
 use crate::rng::{self, Rng};
+use crate::time_queue::TimeQueue;
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,9 +87,8 @@ pub struct Ssd {
     running: Vec<Running>,
     idle: Vec<usize>,
     waiting: VecDeque<(u64, Command)>,
-    /// Pages by when they reach their next level, then in the order they were put here.
-    events: BinaryHeap<Reverse<(u64, u64, Page)>>,
-    made: u64,
+    /// Pages by when they reach their next level.
+    events: TimeQueue<Page>,
     /// How often a command began at this byte of this file. Not kept without a tail.
     fetches: HashMap<(u32, u64), u64>,
 }
@@ -130,8 +129,7 @@ impl Ssd {
             running: Vec::new(),
             idle: Vec::new(),
             waiting: VecDeque::new(),
-            events: BinaryHeap::new(),
-            made: 0,
+            events: TimeQueue::new(),
             fetches: HashMap::new(),
         }
     }
@@ -173,7 +171,7 @@ impl Ssd {
             let free_ns = &mut self.die_free_ns[die];
             *free_ns = (*free_ns).max(ready_ns).saturating_add(read_ns);
             let at_ns = *free_ns;
-            self.push(
+            self.events.push(
                 at_ns,
                 Page {
                     running: slot,
@@ -214,11 +212,6 @@ impl Ssd {
             }
     }
 
-    fn push(&mut self, at_ns: u64, page: Page) {
-        self.made += 1;
-        self.events.push(Reverse((at_ns, self.made, page)));
-    }
-
     /// A page leaves a level at `now_ns` and enters the next one, or is done.
     fn step(&mut self, now_ns: u64, page: Page, out: &mut Vec<Arrival>) {
         let (free_ns, rate, level) = match page.level {
@@ -237,7 +230,7 @@ impl Ssd {
             .max(now_ns)
             .saturating_add(super::span_ns(page.bytes, rate));
         let at_ns = *free_ns;
-        self.push(at_ns, Page { level, ..page });
+        self.events.push(at_ns, Page { level, ..page });
     }
 
     fn finish(&mut self, now_ns: u64, slot: usize, out: &mut Vec<Arrival>) {
@@ -260,15 +253,11 @@ impl Device for Ssd {
     }
 
     fn next_time(&self) -> Option<u64> {
-        self.events.peek().map(|Reverse((at, ..))| *at)
+        self.events.next_time()
     }
 
     fn advance(&mut self, now_ns: u64, out: &mut Vec<Arrival>) {
-        while let Some(&Reverse((at, _, page))) = self.events.peek() {
-            if at > now_ns {
-                return;
-            }
-            self.events.pop();
+        while let Some((at, page)) = self.events.pop(now_ns) {
             self.step(at, page, out);
         }
     }

@@ -43,10 +43,13 @@ fn refuse<T>(key: &str, why: &str) -> Result<T, Refusal> {
     Err((key.to_string(), why.to_string()))
 }
 
-fn ranges(table: &str, values: &[(&str, u64, (u64, u64))]) -> Result<(), Refusal> {
-    values
-        .iter()
-        .try_for_each(|(key, value, allowed)| range(&format!("{table}.{key}"), *value, *allowed))
+/// The name of a table in the file.
+struct InTable(&'static str);
+
+impl InTable {
+    fn range(&self, key: &str, value: u64, allowed: (u64, u64)) -> Result<&InTable, Refusal> {
+        range(&format!("{}.{key}", self.0), value, allowed).map(|()| self)
+    }
 }
 
 const TIME: (u64, u64) = (0, MAX_NS);
@@ -86,7 +89,7 @@ impl ModelFile {
         range("host_ns_per_kib", self.host_ns_per_kib, (0, MAX_HOST_NS))?;
         self.one_kind()?;
         if let Some(disk) = &self.disk {
-            ranges("disk", &[("command_ns", disk.command_ns, TIME)])?;
+            range("disk.command_ns", disk.command_ns, TIME)?;
             max_transfer("disk", disk.max_transfer_bytes)?;
             slopes("disk.slopes", &disk.slopes)?;
         }
@@ -145,17 +148,20 @@ impl ModelFile {
 fn throttle(file: &Throttle) -> Result<(), Refusal> {
     let any = file.request_bytes == u64::MAX;
     let bytes = if any { MAX_OFFSET } else { file.request_bytes };
-    let rows = [
-        ("requests_per_s", file.requests_per_s, (1, 1_000_000_000)),
-        ("request_bytes", bytes, (512, MAX_OFFSET)),
-        ("burst_requests", file.burst_requests, (1, 1 << 32)),
-    ];
-    ranges("throttle", &rows)
+    InTable("throttle")
+        .range("requests_per_s", file.requests_per_s, (1, 1_000_000_000))?
+        .range("request_bytes", bytes, (512, MAX_OFFSET))?
+        .range("burst_requests", file.burst_requests, (1, 1 << 32))?;
+    Ok(())
 }
 
 fn max_transfer(table: &str, bytes: Option<u64>) -> Result<(), Refusal> {
     bytes.map_or(Ok(()), |bytes| {
-        ranges(table, &[("max_transfer_bytes", bytes, (512, MAX_OFFSET))])
+        range(
+            &format!("{table}.max_transfer_bytes"),
+            bytes,
+            (512, MAX_OFFSET),
+        )
     })
 }
 
@@ -172,15 +178,11 @@ fn slopes(key: &str, slopes: &[Slope]) -> Result<(), Refusal> {
 }
 
 fn lanes(f: &LanesFile) -> Result<(), Refusal> {
-    ranges(
-        "lanes",
-        &[
-            ("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE)),
-            ("command_ns", f.command_ns, TIME),
-            ("gate_ns", f.gate_ns, TIME),
-            ("gate_ps_per_kib", f.gate_ps_per_kib, PS_PER_KIB),
-        ],
-    )?;
+    InTable("lanes")
+        .range("lanes", u64::from(f.lanes), (1, MAX_AT_ONCE))?
+        .range("command_ns", f.command_ns, TIME)?
+        .range("gate_ns", f.gate_ns, TIME)?
+        .range("gate_ps_per_kib", f.gate_ps_per_kib, PS_PER_KIB)?;
     max_transfer("lanes", f.max_transfer_bytes)?;
     slopes("lanes.slopes", &f.slopes)
 }
@@ -189,36 +191,33 @@ fn hdd(f: &HddFile) -> Result<(), Refusal> {
     if !(0.0..=1.0).contains(&f.seek_linear_from) {
         return refuse("hdd.seek_linear_from", "it is not between 0 and 1");
     }
-    ranges(
-        "hdd",
-        &[
-            ("rpm", u64::from(f.rpm), (60, 100_000)),
-            ("command_ns", f.command_ns, TIME),
-            ("settle_ns", f.settle_ns, TIME),
-            ("seek_root_ns", f.seek_root_ns, TIME),
-            ("seek_full_ns", f.seek_full_ns, TIME),
-            ("inner_bytes_per_s", f.inner_bytes_per_s, RATES),
-            (
-                "outer_bytes_per_s",
-                f.outer_bytes_per_s,
-                (f.inner_bytes_per_s, RATES.1),
-            ),
-            (
-                "buffer_segments",
-                u64::from(f.buffer_segments),
-                (0, MAX_AT_ONCE),
-            ),
-            ("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40)),
-            ("buffer_hit_ns", f.buffer_hit_ns, TIME),
-            ("interface_bytes_per_s", f.interface_bytes_per_s, RATES),
-            ("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE)),
-            ("patience_ns", f.patience_ns, TIME),
-        ],
-    )
+    InTable("hdd")
+        .range("rpm", u64::from(f.rpm), (60, 100_000))?
+        .range("command_ns", f.command_ns, TIME)?
+        .range("settle_ns", f.settle_ns, TIME)?
+        .range("seek_root_ns", f.seek_root_ns, TIME)?
+        .range("seek_full_ns", f.seek_full_ns, TIME)?
+        .range("inner_bytes_per_s", f.inner_bytes_per_s, RATES)?
+        .range(
+            "outer_bytes_per_s",
+            f.outer_bytes_per_s,
+            (f.inner_bytes_per_s, RATES.1),
+        )?
+        .range(
+            "buffer_segments",
+            u64::from(f.buffer_segments),
+            (0, MAX_AT_ONCE),
+        )?
+        .range("buffer_segment_bytes", f.buffer_segment_bytes, (1, 1 << 40))?
+        .range("buffer_hit_ns", f.buffer_hit_ns, TIME)?
+        .range("interface_bytes_per_s", f.interface_bytes_per_s, RATES)?
+        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?
+        .range("patience_ns", f.patience_ns, TIME)?;
+    Ok(())
 }
 
 fn array(f: &ArrayFile) -> Result<(), Refusal> {
-    ranges("array", &[("ps_per_kib", f.ps_per_kib, PS_PER_KIB)])?;
+    range("array.ps_per_kib", f.ps_per_kib, PS_PER_KIB)?;
     if f.overhead.is_empty() || f.overhead.len() > MAX_ROWS {
         return refuse(
             "array.overhead",
@@ -238,62 +237,52 @@ fn array(f: &ArrayFile) -> Result<(), Refusal> {
 }
 
 fn ssd(f: &SsdModel) -> Result<(), Refusal> {
-    ranges(
-        "ssd",
-        &[
-            ("channels", u64::from(f.channels), (1, MAX_DIES)),
-            (
-                "dies_per_channel",
-                u64::from(f.dies_per_channel),
-                (1, MAX_DIES),
-            ),
-            ("flash_page_bytes", f.page_bytes, (512, 1 << 30)),
-            ("command_ns", f.command_ns, TIME),
-            ("read_ns", f.read_ns, (1, MAX_NS)),
-            ("channel_bytes_per_s", f.channel_bytes_per_s, RATES),
-            ("link_bytes_per_s", f.link_bytes_per_s, RATES),
-            ("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE)),
-        ],
-    )?;
+    InTable("ssd")
+        .range("channels", u64::from(f.channels), (1, MAX_DIES))?
+        .range(
+            "dies_per_channel",
+            u64::from(f.dies_per_channel),
+            (1, MAX_DIES),
+        )?
+        .range("flash_page_bytes", f.page_bytes, (512, 1 << 30))?
+        .range("command_ns", f.command_ns, TIME)?
+        .range("read_ns", f.read_ns, (1, MAX_NS))?
+        .range("channel_bytes_per_s", f.channel_bytes_per_s, RATES)?
+        .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
+        .range("queue_depth", u64::from(f.queue_depth), (1, MAX_AT_ONCE))?;
     let Some(tail) = &f.tail else { return Ok(()) };
-    ranges(
-        "ssd.tail",
-        &[
-            ("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS)),
-            (
-                "collisions_per_million",
-                tail.collisions_per_million,
-                (0, 1_000_000),
-            ),
-            ("program_ns", tail.program_ns, TIME),
-            ("erase_ns", tail.erase_ns, TIME),
-        ],
-    )
+    InTable("ssd.tail")
+        .range("read_p99_ns", tail.read_p99_ns, (f.read_ns, MAX_NS))?
+        .range(
+            "collisions_per_million",
+            tail.collisions_per_million,
+            (0, 1_000_000),
+        )?
+        .range("program_ns", tail.program_ns, TIME)?
+        .range("erase_ns", tail.erase_ns, TIME)?;
+    Ok(())
 }
 
 fn net(f: &NetModel) -> Result<(), Refusal> {
     // A tail is a multiple of its median, which then is not nothing.
     let least_ns = u64::from(f.rtt_p99_ns.is_some());
-    ranges(
-        "net",
-        &[
-            ("rtt_ns", f.rtt_ns, (least_ns, MAX_NS)),
-            (
-                "rtt_p99_ns",
-                f.rtt_p99_ns.unwrap_or(f.rtt_ns),
-                (f.rtt_ns, MAX_NS),
-            ),
-            ("link_bytes_per_s", f.link_bytes_per_s, RATES),
-            (
-                "connection_bytes_per_s",
-                f.connection_bytes_per_s,
-                (RATES.0, f.link_bytes_per_s),
-            ),
-            (
-                "server_connections",
-                u64::from(f.connections),
-                (1, MAX_AT_ONCE),
-            ),
-        ],
-    )
+    InTable("net")
+        .range("rtt_ns", f.rtt_ns, (least_ns, MAX_NS))?
+        .range(
+            "rtt_p99_ns",
+            f.rtt_p99_ns.unwrap_or(f.rtt_ns),
+            (f.rtt_ns, MAX_NS),
+        )?
+        .range("link_bytes_per_s", f.link_bytes_per_s, RATES)?
+        .range(
+            "connection_bytes_per_s",
+            f.connection_bytes_per_s,
+            (RATES.0, f.link_bytes_per_s),
+        )?
+        .range(
+            "server_connections",
+            u64::from(f.connections),
+            (1, MAX_AT_ONCE),
+        )?;
+    Ok(())
 }

@@ -6,6 +6,7 @@ use super::{ExtentPlace, Fetch, Oracle};
 use crate::device::presets::{Model, Preset};
 use crate::device::{Arrival, Command};
 use crate::limits::future::NEVER;
+use std::ops::Range;
 
 /// Absent extents that are looked at for one that is due, in the order of their places. Chosen: so few that a fetch is
 /// cheap to choose where the cache is small and little is due.
@@ -96,9 +97,9 @@ impl Oracle<'_> {
             let Some(extent) = self.most_urgent() else {
                 return;
             };
-            let (first, end, gap_pages) = self.with_neighbours(extent);
-            let trail = self.trail(first, end);
-            self.submit(now, first, end, gap_pages, trail);
+            let (run, gap_pages) = self.with_neighbours(extent);
+            let trail = self.trail(run.start, run.end);
+            self.submit(now, run.start, run.end, gap_pages, trail);
         }
     }
 
@@ -187,7 +188,7 @@ impl Oracle<'_> {
     }
 
     /// The run of absent extents around one that are due too, as long as a fetch may be, and the pages in its gaps.
-    fn with_neighbours(&mut self, extent: u32) -> (u32, u32, u64) {
+    fn with_neighbours(&mut self, extent: u32) -> (Range<u32>, u64) {
         let (mut first, mut end, mut gap_pages) = (extent, extent + 1, 0);
         let most = self.longest(extent);
         let mut next = end;
@@ -222,7 +223,7 @@ impl Oracle<'_> {
         let bytes =
             self.future.extents[end as usize - 1].end - self.future.extents[first as usize].start;
         self.ramp_bytes = self.ramp_bytes.max(bytes).saturating_mul(2);
-        (first, end, gap_pages)
+        (first..end, gap_pages)
     }
 
     /// Bytes of the gap behind a fetch that a head reads too, so that the next fetch begins where it is; none where there

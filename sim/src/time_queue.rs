@@ -1,0 +1,49 @@
+//! What is due at times of a virtual clock, the earliest first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What is due at one moment keeps the order in which it was put in.
+#[derive(Debug)]
+pub(crate) struct TimeQueue<T> {
+    entries: BinaryHeap<Reverse<TimeEntry<T>>>,
+    made: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct TimeEntry<T> {
+    at_ns: u64,
+    order: u64,
+    what: T,
+}
+
+impl<T: Ord> TimeQueue<T> {
+    pub(crate) fn new() -> TimeQueue<T> {
+        TimeQueue {
+            entries: BinaryHeap::new(),
+            made: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, at_ns: u64, what: T) {
+        self.made += 1;
+        let order = self.made;
+        self.entries.push(Reverse(TimeEntry { at_ns, order, what }));
+    }
+
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.entries.peek().map(|entry| entry.0.at_ns)
+    }
+
+    /// Takes out the earliest, with its time, if that is there.
+    #[inline]
+    pub(crate) fn pop(&mut self, now_ns: u64) -> Option<(u64, T)> {
+        self.next_time().filter(|at_ns| *at_ns <= now_ns)?;
+        self.entries.pop().map(|Reverse(e)| (e.at_ns, e.what))
+    }
+}
