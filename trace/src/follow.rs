@@ -203,8 +203,8 @@ impl Follow {
 
     /// What was learned, for the second time.
     #[must_use]
-    pub fn learned(self) -> (LearnedFiles, Vec<FileKey>, Counts) {
-        (self.learned, self.places, self.counts)
+    pub fn learned(self) -> (LearnedFiles, Vec<FileKey>) {
+        (self.learned, self.places)
     }
 
     /// What was counted so far.
@@ -418,7 +418,7 @@ impl Follow {
     }
 
     fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
-        while let Some((_, record, _)) = self.held.next(all) {
+        while let Some((record, _)) = self.held.next(all) {
             match record {
                 Some(record) => out.push_back(Item::Record(record)),
                 None => self.left_out.count(UNFINISHED),

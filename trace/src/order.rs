@@ -284,9 +284,9 @@ impl<T> HeldRecords<T> {
         }
     }
 
-    /// The next record that may leave, with its ticket and whether it is complete: the front once it is done, or as it
-    /// is when more than [`MAX_HELD`] are held, or always when `all` are to leave.
-    pub fn next(&mut self, all: bool) -> Option<(u64, T, bool)> {
+    /// The next record that may leave, with its ticket if it is not complete: the front once it is done, or as it is when
+    /// more than [`MAX_HELD`] are held, or always when `all` are to leave.
+    pub fn next(&mut self, all: bool) -> Option<(T, Option<u64>)> {
         loop {
             let full = all || self.slots.len() > MAX_HELD;
             if matches!(self.slots.front()?, Slot::Open(_)) && !full {
@@ -295,8 +295,8 @@ impl<T> HeldRecords<T> {
             let ticket = self.first;
             self.first += 1;
             match self.slots.pop_front()? {
-                Slot::Open(what) => return Some((ticket, what, false)),
-                Slot::Done(what) => return Some((ticket, what, true)),
+                Slot::Open(what) => return Some((what, Some(ticket))),
+                Slot::Done(what) => return Some((what, None)),
                 Slot::Gone => {}
             }
         }
@@ -332,14 +332,14 @@ mod tests {
         assert_eq!(held.next(false), None);
         assert_eq!(held.cancel(tickets[0]), Some(0));
         assert_eq!(held.cancel(tickets[0]), None);
-        assert_eq!(held.next(false), Some((1, 11, true)));
+        assert_eq!(held.next(false), Some((11, None)));
         assert_eq!(held.next(false), None);
         held.done(tickets[1], |_| panic!("it has left"));
         held.done(tickets[2], |_| ());
         held.done(tickets[2], |_| panic!("done once"));
         assert_eq!(
             (held.next(true), held.next(true), held.next(true)),
-            (Some((2, 2, true)), Some((3, 3, false)), None)
+            (Some((2, None)), Some((3, Some(3))), None)
         );
     }
 
@@ -351,7 +351,7 @@ mod tests {
         }
         assert_eq!(held.next(false), None);
         held.open(MAX_HELD);
-        assert_eq!(held.next(false), Some((0, 0, false)));
+        assert_eq!(held.next(false), Some((0, Some(0))));
         assert_eq!(held.next(false), None);
     }
 

@@ -144,7 +144,10 @@ impl Follow {
                 asked.len.unwrap_or(came).min(MAX_CALL_BYTES),
                 Some(came),
             ),
-            (None, Some(seen)) if asked.op == Op::Read => by_page(&mut self.counts, seen, came),
+            (None, Some(seen)) if asked.op == Op::Read => {
+                let (start, len) = by_page(&mut self.counts, seen, came);
+                (start, len, seen.direct.then_some(came))
+            }
             _ => return Ok(self.pass(UNKNOWN)),
         };
         let len = if hint { asked.len.unwrap_or(0) } else { len };
@@ -330,12 +333,12 @@ impl Follow {
 
 /// Pages that hold `came` bytes of which the page cache told pages only: the first of them are not told where a later
 /// one had to be waited for, so they are counted from the end too.
-fn by_page(counts: &mut Counts, seen: CacheAccess, came: u64) -> (u64, u64, Option<u64>) {
+fn by_page(counts: &mut Counts, seen: CacheAccess, came: u64) -> (u64, u64) {
     if seen.direct {
-        return (seen.start, seen.end - seen.start, Some(came));
+        return (seen.start, seen.end - seen.start);
     }
     counts.by_page += 1;
     let most = (came + PAGE_BYTES - 1).next_multiple_of(PAGE_BYTES);
     let start = seen.start.min(seen.end.saturating_sub(most));
-    (start, (seen.end - start).min(most + PAGE_BYTES), None)
+    (start, (seen.end - start).min(most + PAGE_BYTES))
 }

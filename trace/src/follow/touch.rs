@@ -248,7 +248,7 @@ mod tests {
                 see(touches, ticket, &mut held, &mut counts);
                 touches.finish(1, &mut held, &mut counts);
                 held.next(true)
-                    .and_then(|(_, record, _)| record)
+                    .and_then(|(record, _)| record)
                     .map(|record| record.len / PAGE_BYTES)
             };
         // Found: to the end of the range that the kernel reports. Alone: its page.

@@ -229,7 +229,7 @@ impl Source {
 struct Merge {
     sources: Vec<Source>,
     /// The next event of each file, the earliest first.
-    next: BinaryHeap<Reverse<(u64, usize, Next)>>,
+    next: BinaryHeap<Reverse<NextEvent>>,
     begun: bool,
     /// The time of the first event.
     base_ns: Option<u64>,
@@ -237,30 +237,33 @@ struct Merge {
     requests: Requests,
 }
 
-/// An event that is equal to any other: time and file decide.
-struct Next(Event);
+/// Time and file decide.
+struct NextEvent {
+    event: Event,
+    file: usize,
+}
 
-impl PartialEq for Next {
-    fn eq(&self, _: &Self) -> bool {
-        true
+impl Ord for NextEvent {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.event.at_ns, self.file).cmp(&(other.event.at_ns, other.file))
     }
 }
-impl Eq for Next {}
-impl PartialOrd for Next {
+impl PartialOrd for NextEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Next {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
+impl PartialEq for NextEvent {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
     }
 }
+impl Eq for NextEvent {}
 
 impl Merge {
     fn refill(&mut self, file: usize) -> Result<(), TraceError> {
         if let Some(event) = self.sources[file].next()? {
-            self.next.push(Reverse((event.at_ns, file, Next(event))));
+            self.next.push(Reverse(NextEvent { event, file }));
         }
         Ok(())
     }
@@ -289,14 +292,14 @@ impl Step for Merge {
                 self.refill(file)?;
             }
         }
-        let Some(Reverse((at_ns, file, Next(event)))) = self.next.pop() else {
+        let Some(Reverse(NextEvent { event, file })) = self.next.pop() else {
             while let Some(event) = self.sorter.pop() {
                 self.sorted(event, 0, out)?;
             }
             self.requests.end(out);
             return Ok(false);
         };
-        let pushed = self.sorter.push(at_ns, event);
+        let pushed = self.sorter.push(event.at_ns, event);
         let (what, remedy) = TOO_LATE;
         let pushed = pushed.map_err(|TooLate| {
             self.sources[file]

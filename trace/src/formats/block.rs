@@ -206,8 +206,8 @@ impl Requests {
     }
 
     fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
-        while let Some((ticket, record, complete)) = self.held.next(all) {
-            if !complete {
+        while let Some((record, ticket)) = self.held.next(all) {
+            if let Some(ticket) = ticket {
                 self.open
                     .remove(&(record.file, record.op == Op::Write, record.offset, ticket));
             }

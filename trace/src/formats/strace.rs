@@ -269,7 +269,7 @@ impl Strace {
     }
 
     fn leave(&mut self, all: bool, out: &mut VecDeque<Item>) {
-        while let Some((_, record, _)) = self.held.next(all) {
+        while let Some((record, _)) = self.held.next(all) {
             match record {
                 Some(record) => out.push_back(Item::Record(record)),
                 None => self.left_out.count("calls that did not return"),
