@@ -87,38 +87,48 @@ impl Directory {
             .and_then(|last| (0..=last).rev().find(is_end));
         let at = at.ok_or_else(|| damaged("no end of a directory"))?;
         let (end, end_at) = (&tail[at..], size - (len - at) as u64);
-        let mut found = (
-            number(end, 10..12),
-            number(end, 12..16),
-            number(end, 16..20),
-            end_at,
-        );
-        if found.0 == ELSEWHERE_16 || found.1 == ELSEWHERE_32 || found.2 == ELSEWHERE_32 {
+        let mut found = DirectoryEnd {
+            entries: number(end, 10..12),
+            bytes: number(end, 12..16),
+            offset: number(end, 16..20),
+            at: end_at,
+        };
+        let is_elsewhere = [found.bytes, found.offset].contains(&ELSEWHERE_32);
+        if found.entries == ELSEWHERE_16 || is_elsewhere {
             found = end_64(source, end_at)?.unwrap_or(found);
         }
-        let (entries, bytes, offset, end_at) = found;
         if number(end, 4..6) != 0 && number(end, 4..6) != ELSEWHERE_16 {
             return Err(damaged("an archive of several files"));
         }
-        if entries > MAX_PARTS as u64 {
+        if found.entries > MAX_PARTS as u64 {
             return Err(damaged("more than 1048576 entries"));
         }
-        let start = end_at
-            .checked_sub(bytes)
+        let start = found
+            .at
+            .checked_sub(found.bytes)
             .ok_or_else(|| damaged("a directory that is longer than the file"))?;
         let shift = start
-            .checked_sub(offset)
+            .checked_sub(found.offset)
             .ok_or_else(|| damaged("a directory that is not within the file"))?;
         Ok(Directory {
-            range: start..end_at,
-            entries,
+            range: start..found.at,
+            entries: found.entries,
             shift,
         })
     }
 }
 
-/// Entries, bytes and offset of the directory, and where it ends, by the end that large files have as well.
-fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<(u64, u64, u64, u64)>, LayoutError> {
+/// What the end of the file says of the directory.
+struct DirectoryEnd {
+    entries: u64,
+    bytes: u64,
+    offset: u64,
+    /// Where the directory ends.
+    at: u64,
+}
+
+/// By the end that large files have as well.
+fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<DirectoryEnd>, LayoutError> {
     let Some(locator_at) = end_at.checked_sub(LOCATOR_BYTES) else {
         return Ok(None);
     };
@@ -140,12 +150,12 @@ fn end_64(source: &dyn ReadAt, end_at: u64) -> Result<Option<(u64, u64, u64, u64
             source.read_at(&mut end, at)?;
         }
         if end.starts_with(b"PK\x06\x06") {
-            return Ok(Some((
-                number(&end, 32..40),
-                number(&end, 40..48),
-                number(&end, 48..56),
+            return Ok(Some(DirectoryEnd {
+                entries: number(&end, 32..40),
+                bytes: number(&end, 40..48),
+                offset: number(&end, 48..56),
                 at,
-            )));
+            }));
         }
     }
     Err(damaged("no end of the zip64 directory"))
