@@ -44,7 +44,7 @@ pub(super) fn explained(
     };
     let mut total = Share::default();
     seen.files.iter().for_each(|share| total.add(share));
-    if let Some((counter, ours, machine)) = total.differs_from(&looked.result.stats) {
+    if let Some((counter, [ours, machine])) = total.differs_from(&looked.result.stats) {
         // No figure of it is to be trusted.
         let why = format!("the files have {ours} {counter} in all, the machine counted {machine}");
         let place = format!("{} on {trace}", looked.policy);

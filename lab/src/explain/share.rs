@@ -104,20 +104,17 @@ impl Share {
 
     /// The first counter in which these sums are not the machine's own, and both values.
     #[must_use]
-    pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, u64, u64)> {
+    pub fn differs_from(&self, stats: &Stats) -> Option<(&'static str, [u64; 2])> {
         let of_machine = Share::of(stats);
         let all = NAMES.iter().zip(self.fields()).zip(of_machine.fields());
-        let counters = all.map(|((name, ours), theirs)| (*name, ours, theirs));
+        let counters = all.map(|((name, ours), theirs)| (*name, [ours, theirs]));
         let decision = |pattern: Pattern| {
-            (
-                DECISIONS[pattern as usize],
-                self.decisions.of(pattern),
-                of_machine.decisions.of(pattern),
-            )
+            let both = [self, &of_machine].map(|share| share.decisions.of(pattern));
+            (DECISIONS[pattern as usize], both)
         };
         counters
             .chain(Pattern::ALL.into_iter().map(decision))
-            .find(|(_, ours, theirs)| ours != theirs)
+            .find(|(_, [ours, theirs])| ours != theirs)
     }
 
     /// The counters of a whole run.
@@ -236,14 +233,14 @@ mod tests {
         let stats = Stats::of(|stats| stats.used_bytes = 7);
         assert_eq!(
             Share::default().differs_from(&stats),
-            Some(("used_bytes", 0, 7))
+            Some(("used_bytes", [0, 7]))
         );
         assert_eq!(Share::of(&stats).differs_from(&stats), None);
         let mut stats = Stats::default();
         stats.decisions.count(Pattern::Hint);
         assert_eq!(
             Share::default().differs_from(&stats),
-            Some(("decisions (hint)", 0, 1))
+            Some(("decisions (hint)", [0, 1]))
         );
         for (pattern, name) in Pattern::ALL.into_iter().zip(DECISIONS) {
             assert_eq!(name, format!("decisions ({})", pattern.name()));

@@ -59,6 +59,14 @@ struct Group {
     file: [u32; 64],
 }
 
+/// Whose the latest answer is, and its rule.
+#[derive(Clone, Copy)]
+struct LatestAnswer {
+    stream: u32,
+    file: u32,
+    why: Option<Why>,
+}
+
 /// The observer.
 pub struct Watcher {
     page: PageSize,
@@ -84,8 +92,7 @@ pub struct Watcher {
     pub tuning: Option<Tuning>,
     /// The stream of each read that is under way.
     reads: HashMap<u64, u32>,
-    /// The stream of the latest answer, its rule, and its file.
-    asked_by: (u32, Option<Why>, u32),
+    latest: LatestAnswer,
     pages: HashMap<(u32, u64), Box<Group>>,
 }
 
@@ -113,7 +120,11 @@ impl Watcher {
             faults: vec![0; files],
             tuning: None,
             reads: HashMap::new(),
-            asked_by: (NO_STREAM, None, 0),
+            latest: LatestAnswer {
+                stream: NO_STREAM,
+                file: 0,
+                why: None,
+            },
             pages: HashMap::new(),
         }
     }
@@ -208,7 +219,11 @@ impl Watcher {
     }
 
     fn planned(&mut self, file: u32, pages: PageRange) {
-        let (stream, _, owner) = self.asked_by;
+        let LatestAnswer {
+            stream,
+            file: owner,
+            ..
+        } = self.latest;
         for (number, mask) in groups(pages) {
             let (streams, files) = ([NO_STREAM; 64], [owner; 64]);
             let empty = || {
@@ -277,11 +292,10 @@ impl Watcher {
         (why, pattern): (Option<Why>, Option<Pattern>),
         has_windows: bool,
     ) {
-        self.asked_by = (stream, why, self.file_of(open));
+        let file = self.file_of(open);
+        self.latest = LatestAnswer { stream, file, why };
         if let Some(pattern) = pattern {
-            self.to(self.asked_by.2, stream, |share| {
-                share.decisions.count(pattern)
-            });
+            self.to(file, stream, |share| share.decisions.count(pattern));
         }
         if let Some(reasons) = self.reasons.get_mut(stream as usize) {
             match why {
@@ -292,7 +306,7 @@ impl Watcher {
     }
 
     fn window(&mut self, bytes: u64, refused: u64) {
-        let (stream, why, file) = self.asked_by;
+        let LatestAnswer { stream, file, why } = self.latest;
         self.to(file, stream, |share| {
             share.ra_planned_ops += u64::from(bytes > 0);
             share.ra_planned_bytes += bytes;

@@ -300,7 +300,7 @@ impl Loading {
             };
             return Err(whole(name, what, remedy));
         }
-        let (files, names, opens) = self.used_files();
+        let (files, names) = self.used_files();
         let replayed = || self.records.iter().filter(|r| r.what != What::Nothing);
         let has_starts = replayed().all(|r| r.start_ns.is_some());
         let has_ends = has_starts && replayed().filter(demands).all(|r| r.end_ns.is_some());
@@ -324,7 +324,7 @@ impl Loading {
             files,
             names,
             recorded,
-            opens,
+            opens: self.files_of_opens,
             records,
             counts,
             first_ns,
@@ -366,8 +366,8 @@ impl Loading {
         }
     }
 
-    /// The sizes and names of the files that are replayed, and for each open description which of them it is of.
-    fn used_files(&mut self) -> (Vec<u64>, Vec<String>, Vec<u32>) {
+    /// The sizes and names of the files that are replayed. Open descriptions and recorded readahead get their numbers.
+    fn used_files(&mut self) -> (Vec<u64>, Vec<String>) {
         let mut used = vec![false; self.sizes.len()];
         for record in self.records.iter().filter(|r| r.what != What::Nothing) {
             used[self.files_of_opens[record.open as usize] as usize] = true;
@@ -390,14 +390,10 @@ impl Loading {
             r.file = numbers[r.file as usize];
             is_read
         });
-        (
-            files,
-            names,
-            self.files_of_opens
-                .iter()
-                .map(|file| numbers[*file as usize])
-                .collect(),
-        )
+        for file in &mut self.files_of_opens {
+            *file = numbers[*file as usize];
+        }
+        (files, names)
     }
 }
 

@@ -174,30 +174,24 @@ impl<'a> SourceTables<'a> {
             })
     }
 
-    /// The row that took the least of the time of none, by whatever test, and which part it took.
-    fn lowest(&self, of: impl Fn(&Row) -> bool) -> Option<(&'a Report, &'a Row, f64)> {
-        let rows = self
-            .reports
-            .iter()
-            .flat_map(|r| r.rows.iter().map(move |row| (r, row)));
-        let ratios = rows
-            .filter(|(_, row)| of(row))
-            .filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)));
-        ratios.min_by(|a, b| a.2.total_cmp(&b.2))
+    /// The row that took the least of the time of none, by whatever test, if that is less than `limit` of it.
+    fn lowest(&self, limit: f64) -> Option<(&'a Report, &'a Row)> {
+        let ratio = |row: &Row| row.ratio_to_none.unwrap_or(f64::INFINITY);
+        let reports = self.reports.iter();
+        let rows = reports.flat_map(|r| r.rows.iter().map(move |row| (r, row)));
+        let lower = rows.filter(|(_, row)| row.kind.is_choice() && ratio(row) < limit);
+        lower.min_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)))
     }
 
     fn untested(&self) -> String {
-        let seen = self
-            .lowest(|row| row.kind.is_choice())
-            .filter(|(_, _, ratio)| *ratio < 1.0)
-            .map_or_else(String::new, |(r, row, ratio)| {
-                format!(
-                    " ({} on {} was lowest, at {} of the time of none)",
-                    row.policy,
-                    r.workload,
-                    number::times(ratio)
-                )
-            });
+        let seen = self.lowest(1.0).map_or_else(String::new, |(r, row)| {
+            format!(
+                " ({} on {} was lowest, at {} of the time of none)",
+                row.policy,
+                r.workload,
+                number::or_dash(row.ratio_to_none, number::times)
+            )
+        });
         format!(
             "One run of each cannot separate a gain from noise on {}{seen}. Measure again with --runs 5 or more before \
              acting on it.",
@@ -223,16 +217,13 @@ impl<'a> SourceTables<'a> {
                 self.source
             );
         }
-        if let Some((report, row, ratio)) = self
-            .lowest(|row| row.kind.is_choice())
-            .filter(|(_, _, ratio)| *ratio < UNSETTLED)
-        {
+        if let Some((report, row)) = self.lowest(UNSETTLED) {
             return format!(
                 "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \
                  measure again with --runs {} before leaving readahead off.",
                 self.source,
                 row.policy,
-                number::times(ratio),
+                number::or_dash(row.ratio_to_none, number::times),
                 report.workload,
                 (report.runs * 2).max(5)
             );

@@ -18,6 +18,7 @@ use foreread_os::host::devices::Device;
 use foreread_os::host::{DeviceNumber, Host};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -85,8 +86,15 @@ impl OnDisk {
 struct Candidate {
     sum: OnDisk,
     disk: Device,
-    /// Name, bytes that were read, metadata where it is there by its name.
-    files: Vec<(String, u64, Option<std::fs::Metadata>)>,
+    files: Vec<CandidateFile>,
+}
+
+struct CandidateFile {
+    name: String,
+    /// Bytes that were read of it.
+    read: u64,
+    /// Where it is there by its name.
+    meta: Option<Metadata>,
 }
 
 /// Finds the storage that the reads of a trace waited for.
@@ -131,7 +139,11 @@ pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
             files: Vec::new(),
         });
         one.sum.add(read.bytes, read.time_ns);
-        one.files.push((name.clone(), read.bytes, meta));
+        one.files.push(CandidateFile {
+            name: name.clone(),
+            read: read.bytes,
+            meta,
+        });
     }
     let mut disks: Vec<Candidate> = disks.into_values().collect();
     disks.sort_by_key(|one| std::cmp::Reverse(one.sum.rank()));
@@ -167,7 +179,7 @@ pub fn find(replay: &Replay) -> Result<StorageFound, Failure> {
     Ok(StorageFound {
         path,
         chosen,
-        names: first.files.into_iter().map(|(name, ..)| name).collect(),
+        names: first.files.into_iter().map(|file| file.name).collect(),
     })
 }
 
@@ -180,14 +192,13 @@ fn number_of(name: &str) -> Option<DeviceNumber> {
 
 /// What to measure of a disk, and why that.
 fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
-    let fits =
-        |meta: &std::fs::Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
+    let fits = |meta: &Metadata| meta.len() >= MIN_BYTES || meta.file_type().is_block_device();
     let of_trace = one
         .files
         .iter()
-        .filter(|(.., meta)| meta.as_ref().is_some_and(fits))
-        .max_by_key(|(_, read, _)| *read);
-    if let Some((name, ..)) = of_trace {
+        .filter(|file| file.meta.as_ref().is_some_and(fits))
+        .max_by_key(|file| file.read);
+    if let Some(CandidateFile { name, .. }) = of_trace {
         return Some((
             PathBuf::from(name),
             format!("{name}, the file there that most was read of"),
@@ -204,7 +215,7 @@ fn probed(one: &Candidate) -> Option<(PathBuf, String)> {
     let here = one
         .files
         .iter()
-        .find_map(|(name, _, meta)| Some((Path::new(name), meta.as_ref()?.dev())))?;
+        .find_map(|file| Some((Path::new(&file.name), file.meta.as_ref()?.dev())))?;
     let path = large_file(mount_point(here.0, here.1)?, here.1)?;
     let why = format!(
         "{}, a file on the same mount, because {none}",
