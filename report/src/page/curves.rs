@@ -101,10 +101,11 @@ impl Curves {
                 &number::cut(&line.name, MAX_LETTERS),
             );
         }
-        let (ticks, labels, y) = self.y_axis([bottom, top]);
-        let widest = labels.iter().map(|l| l.chars().count()).max().unwrap_or(1);
+        let (ticks, y) = self.y_axis([bottom, top]);
+        let letters = ticks.iter().map(|(_, label)| label.chars().count());
+        let widest = letters.max().unwrap_or(1);
         let left = MARGIN + widest as f64 * LETTER;
-        for (n, (tick, label)) in ticks.iter().zip(&labels).enumerate() {
+        for (n, (tick, label)) in ticks.iter().enumerate() {
             let at = y.place(*tick);
             svg.path(
                 if n == 0 { "axis" } else { "grid" },
@@ -133,13 +134,12 @@ impl Curves {
         self.lines.iter().map(look).collect()
     }
 
-    /// Ticks from the lowest, their names, and where they stand.
-    fn y_axis(&self, to: [f64; 2]) -> (Vec<f64>, Vec<String>, Scale) {
+    /// Ticks from the lowest with their names, and where they stand.
+    fn y_axis(&self, to: [f64; 2]) -> (Vec<(f64, String)>, Scale) {
         if let Axis::Log { least, most } = self.y {
-            let ticks = decades(least, most);
-            let labels = ticks.iter().map(f64::to_string).collect();
+            let ticks = decades(least, most).into_iter();
             let scale = Scale::across(&[least, most], Spread::Log2, to);
-            return (ticks, labels, scale);
+            return (ticks.map(|tick| (tick, tick.to_string())).collect(), scale);
         }
         let ends = self
             .lines
@@ -148,7 +148,8 @@ impl Curves {
             .flat_map(|p| [p.y, p.interval[1]]);
         let ticks = scale::ticks_to(ends.filter(|e| e.is_finite()).fold(0.0, f64::max), STEPS);
         let scale = Scale::from_zero(&ticks, to);
-        (ticks.clone(), scale::labels(&ticks), scale)
+        let labels = scale::labels(&ticks);
+        (ticks.into_iter().zip(labels).collect(), scale)
     }
 
     fn x_scale(&self, to: [f64; 2]) -> Scale {
