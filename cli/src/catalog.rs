@@ -14,7 +14,7 @@ use foreread_report::json;
 use foreread_report::number::size;
 use foreread_report::width;
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Widest line for people.
 const WIDTH: usize = 90;
@@ -27,10 +27,28 @@ pub struct Entry {
     pub summary: String,
     /// Where it comes from.
     pub origin: String,
-    /// Further facts: the key in JSON, its value, and the words for people (none: not shown to them).
-    pub facts: Vec<(&'static str, Value, Option<String>)>,
+    pub facts: Vec<Fact>,
     /// Its parameters.
     pub params: &'static [Param],
+}
+
+pub struct Fact {
+    /// Its key and value in JSON.
+    key: &'static str,
+    value: Value,
+    /// The sentence for people; none where they do not see it.
+    words: Option<String>,
+}
+
+impl Fact {
+    pub fn new(key: &'static str, value: impl Serialize, words: Option<String>) -> Fact {
+        let value = json!(value);
+        Fact { key, value, words }
+    }
+
+    pub fn of_json(key: &'static str, value: impl Serialize) -> Fact {
+        Fact::new(key, value, None)
+    }
 }
 
 /// Prints the entries of `kind` ("policies").
@@ -67,7 +85,7 @@ impl Serialize for Entry {
         map.serialize_entry("name", &self.name)?;
         map.serialize_entry("summary", &self.summary)?;
         map.serialize_entry("origin", &self.origin)?;
-        for (key, value, _) in &self.facts {
+        for Fact { key, value, .. } in &self.facts {
             map.serialize_entry(key, value)?;
         }
         map.serialize_entry(
@@ -122,7 +140,7 @@ fn to_text(entries: &[Entry]) -> String {
     for (n, entry) in entries.iter().enumerate() {
         blocks.extend((n > 0).then_some(Block::Gap));
         let from = (!entry.origin.is_empty()).then(|| format!("Origin: {}.", entry.origin));
-        let facts = entry.facts.iter().filter_map(|(_, _, words)| words.clone());
+        let facts = entry.facts.iter().filter_map(|fact| fact.words.clone());
         let sentences = [entry.summary.clone()].into_iter().chain(from).chain(facts);
         let sentences = sentences.filter(|s| !s.is_empty()).map(Block::Text);
         let param = |p: &Param| [format!("{}={}", p.key, p.default), range(p), p.help.into()];

@@ -1,6 +1,6 @@
 //! `foreread models`: every device model with its figures, where they come from and how far they are off.
 
-use crate::catalog::{self, Entry};
+use crate::catalog::{self, Entry, Fact};
 use crate::fail::Fail;
 use crate::out;
 use foreread_report::names;
@@ -44,25 +44,19 @@ fn entry(preset: &Preset) -> Entry {
     });
     let figures_text = format!("Figures: {}{limit}.", words(preset.model));
     let mut facts = vec![
-        ("kind", json!(kind(preset.model)), Some(figures_text)),
-        ("calibrated", json!(preset.calibrated), None),
-        ("fit_error", json!(preset.fit_error), Some(fit)),
-        ("capacity_bytes", json!(preset.capacity_bytes), None),
-        ("connections", json!(preset.connections), None),
-        ("max_fetch_bytes", json!(preset.max_fetch_bytes), None),
-        ("host_ns_per_kib", json!(preset.host_ns_per_kib), None),
-        ("host_origin", json!(preset.host_origin), None),
+        Fact::new("kind", kind(preset.model), Some(figures_text)),
+        Fact::of_json("calibrated", preset.calibrated),
+        Fact::new("fit_error", preset.fit_error, Some(fit)),
+        Fact::of_json("capacity_bytes", preset.capacity_bytes),
+        Fact::of_json("connections", preset.connections),
+        Fact::of_json("max_fetch_bytes", preset.max_fetch_bytes),
+        Fact::of_json("host_ns_per_kib", preset.host_ns_per_kib),
+        Fact::of_json("host_origin", preset.host_origin),
     ];
-    facts.extend(
-        preset
-            .throttle
-            .map(|t| ("requests_per_s", json!(t.requests_per_s), None)),
-    );
-    facts.extend(
-        figures(preset.model)
-            .into_iter()
-            .map(|(key, value)| (key, value, None)),
-    );
+    let throttle = preset.throttle.iter();
+    facts.extend(throttle.map(|t| Fact::of_json("requests_per_s", t.requests_per_s)));
+    let figures = figures(preset.model).into_iter();
+    facts.extend(figures.map(|(key, value)| Fact::of_json(key, value)));
     Entry {
         name: preset.name.to_string(),
         summary: preset.summary.to_string(),

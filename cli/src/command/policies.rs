@@ -2,13 +2,12 @@
 //! imitations of other programs, as a separate group.
 
 use crate::args::ListArgs;
-use crate::catalog::{self, Entry};
+use crate::catalog::{self, Entry, Fact};
 use crate::fail::Fail;
 use crate::out;
 use foreread_core::policy::{Info, Scope};
 use foreread_history::{peer, policies};
 use foreread_report::number::{size, wrap};
-use serde_json::json;
 
 /// The text below the list.
 const BY_CAPACITY: &str = "max=capacity is no more than the capacity of the storage allows, nor than max would be \
@@ -53,9 +52,9 @@ fn entry(info: &Info) -> Entry {
         summary: info.summary.to_string(),
         origin: info.origin.to_string(),
         facts: vec![
-            ("group", json!(group), lab_only),
-            ("scope", json!(scope), whose),
-            ("page_bytes", json!(info.page_bytes), page),
+            Fact::new("group", group, lab_only),
+            Fact::new("scope", scope, whose),
+            Fact::new("page_bytes", info.page_bytes, page),
         ],
         params: info.params,
     }

@@ -18,7 +18,7 @@ use foreread::source::SourceName;
 use foreread_lab::compare::{self, CompareOn, ComparePlan};
 use foreread_lab::replay::Replay;
 use foreread_lab::report::table::Style;
-use foreread_lab::tune::{self, TuneOptions, WorkloadChoice};
+use foreread_lab::tune::{self, StorageFound, TuneOptions};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::read_small_text;
 use foreread_pagecache::program;
@@ -119,7 +119,10 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let replay = Arc::new(reads::ready(&trace, &part)?);
     let (storage, chosen, replay) = match on {
         Some(storage) => (storage, None, replay),
-        None => found(&trace, &part, replay)?,
+        None => {
+            let (found, replay) = found(&trace, &part, replay)?;
+            (compare::file(found.path), Some(found.chosen), replay)
+        }
     };
     let partial = args.replay.only.is_some() || args.replay.records.is_some();
     let plan = ComparePlan {
@@ -326,8 +329,8 @@ fn found(
     trace: &Path,
     part: &Part<'_>,
     replay: Arc<Replay>,
-) -> Result<(CompareOn, Option<WorkloadChoice>, Arc<Replay>), Fail> {
-    let found = tune::find(&replay)?;
+) -> Result<(StorageFound, Arc<Replay>), Fail> {
+    let mut found = tune::find(&replay)?;
     let all_there = replay
         .loaded
         .names
@@ -335,7 +338,10 @@ fn found(
         .all(|name| found.names.contains(name));
     let replay = match all_there {
         true => replay,
-        false => Arc::new(reads::ready_of(trace, part, Some(Arc::new(found.names)))?),
+        false => {
+            let names = Arc::new(std::mem::take(&mut found.names));
+            Arc::new(reads::ready_of(trace, part, Some(names))?)
+        }
     };
-    Ok((compare::file(found.path), Some(found.chosen), replay))
+    Ok((found, replay))
 }
