@@ -43,8 +43,20 @@ fn refused(error: impl Into<std::io::Error>) -> Failure {
 }
 
 /// What there is beside recording by tracepoints.
-pub const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
+const OTHER_WAYS: &str = "or record what passes through 'foreread mount' or 'serve' with --record TRACE, or import \
      what 'strace -f -ttt -T -y -o FILE CMD' wrote";
+
+/// Where this machine cannot record, there are other ways to a trace. Says so once.
+pub fn with_other_ways(error: Failure) -> Failure {
+    let remedy = match (error.kind, error.remedy.as_str()) {
+        (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
+        (FailureKind::Cannot, remedy) if !remedy.ends_with(OTHER_WAYS) => {
+            format!("{remedy}, {OTHER_WAYS}")
+        }
+        _ => return error,
+    };
+    Failure { remedy, ..error }
+}
 
 /// A thread with its descriptors, when recording began.
 #[derive(Clone, Debug)]
@@ -137,7 +149,8 @@ impl Capture {
             events += 1;
         }
         let ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
-        let (learned, places, counts) = first.follow.learned();
+        let counts = first.follow.counts();
+        let (learned, places) = first.follow.learned();
         // A search would read the folders of the device that is watched.
         let wanted: Vec<FileKey> = places
             .iter()

@@ -12,8 +12,7 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND};
 use crate::traces::{passed_over, size_of, written};
 use foreread_observe::record::active::{RecordOptions, Target, start};
-use foreread_observe::record::{OTHER_WAYS, SwitchedOff, Understood};
-use foreread_os::failure::{Failure, FailureKind};
+use foreread_observe::record::{SwitchedOff, Understood, with_other_ways};
 use foreread_report::number::count;
 use foreread_trace::own;
 use serde_json::json;
@@ -144,16 +143,6 @@ pub fn run(args: &RecordArgs) -> Result<(), Fail> {
         None | Some(0) => Ok(()),
         Some(code) => Err(Fail::Passed(code)),
     }
-}
-
-/// Where this machine cannot record, there are other ways to a trace.
-fn with_other_ways(error: Failure) -> Failure {
-    let remedy = match (error.kind, error.remedy.as_str()) {
-        (FailureKind::Cannot, "") => OTHER_WAYS.to_string(),
-        (FailureKind::Cannot, remedy) => format!("{remedy}, {OTHER_WAYS}"),
-        _ => return error,
-    };
-    Failure { remedy, ..error }
 }
 
 /// As a shell has it: 128 and the number of the signal that ended it.

@@ -14,7 +14,7 @@ use super::names::Finder;
 use super::processes::{
     before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
 };
-use super::{Before, Capture, SwitchedOff, refused};
+use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
 use crate::tracefs::{self, Instance, now_ns};
 use foreread_os::failure::Failure;
 use foreread_os::host::DeviceNumber;
@@ -98,18 +98,15 @@ pub struct ActiveRecording {
 pub fn possible() -> Result<tracefs::Root, Failure> {
     let root = tracefs::root()?;
     if let Some(missing) = NEEDED.iter().find(|event| !root.has(event)) {
-        return Err(Failure::cannot(
-            format!("this kernel has no tracepoint {missing}: it cannot be recorded here"),
-            "",
-            "",
-        ));
+        let what = format!("this kernel has no tracepoint {missing}: it cannot be recorded here");
+        return Err(with_other_ways(Failure::cannot(what, "", "")));
     }
     if !tracefs::knows_threads() {
-        return Err(Failure::cannot(
+        return Err(with_other_ways(Failure::cannot(
             "cannot record in a PID namespace",
             "the kernel's tracepoints do not know the process ids that hold here",
             "run it outside of the container, or with the host's (--pid=host)",
-        ));
+        )));
     }
     Ok(root)
 }
