@@ -7,7 +7,7 @@ use crate::args::global;
 use crate::fail::Fail;
 use foreread_os::output;
 use foreread_report::width;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -46,42 +46,28 @@ pub fn fit_terminal() {
     }
 }
 
-/// Where JSON was asked to go.
-#[derive(Debug, PartialEq, Eq)]
-enum JsonTo {
-    /// To stdout, in place of the text for people.
-    Stdout,
-    /// To this file, beside the text for people.
-    File(PathBuf),
-}
-
 /// Where the result of a command goes: its text to stdout, its JSON to a file or instead of the text, and further files.
 ///
 /// Every file is looked at when this is made, before anything is measured for it.
 #[derive(Debug)]
 pub struct Outputs {
-    json: Option<JsonTo>,
+    /// In place of the text for people.
+    json_to_stdout: bool,
     files: Vec<(&'static str, PathBuf)>,
 }
 
 impl Outputs {
-    /// `json`: what `--json` names, a file or '-'. `files`: further options that name files, those that were given.
-    pub fn new(
-        json: Option<&OsString>,
-        files: &[(&'static str, Option<&OsStr>)],
-    ) -> Result<Outputs, Fail> {
-        let json = match json {
-            Some(text) if text == "-" => Some(JsonTo::Stdout),
-            Some(text) => Some(JsonTo::File(writable("json", text)?)),
-            None => None,
-        };
+    /// The options that name files, in the order in which a message names two of them. '-' of `json` is stdout.
+    pub fn new(options: &[(&'static str, Option<&OsStr>)]) -> Result<Outputs, Fail> {
         let mut outputs = Outputs {
-            json,
+            json_to_stdout: false,
             files: Vec::new(),
         };
-        for (option, text) in files {
-            if let Some(text) = text {
-                outputs.and(option, writable(option, text)?)?;
+        for (option, text) in options {
+            match text {
+                Some(text) if *option == "json" && *text == "-" => outputs.json_to_stdout = true,
+                Some(text) => outputs.and(option, writable(option, text)?)?,
+                None => {}
             }
         }
         Ok(outputs)
@@ -89,22 +75,8 @@ impl Outputs {
 
     /// Takes a file that is written elsewhere into account, too. Refuses one file for two results.
     pub fn and(&mut self, option: &'static str, path: PathBuf) -> Result<(), Fail> {
-        let json = match &self.json {
-            Some(JsonTo::File(path)) => Some(("json", path)),
-            _ => None,
-        };
-        let files = self.files.iter().map(|(option, path)| (*option, path));
-        if let Some((other, _)) = json
-            .into_iter()
-            .chain(files)
-            .find(|(_, taken)| **taken == path)
-        {
-            // What is recorded comes before what is said of it.
-            let (first, second) = match option {
-                "out" => (option, other),
-                _ => (other, option),
-            };
-            let what = format!("--{first} and --{second} {}", path.display());
+        if let Some((other, _)) = self.files.iter().find(|(_, taken)| *taken == path) {
+            let what = format!("--{other} and --{option} {}", path.display());
             return Err(Fail::input("one file named twice", what, "name two"));
         }
         self.files.push((option, path));
@@ -119,7 +91,7 @@ impl Outputs {
 
     /// Whether stdout is for people.
     pub fn has_text(&self) -> bool {
-        self.json != Some(JsonTo::Stdout)
+        !self.json_to_stdout
     }
 
     /// Puts a result where it was asked for: into files first, since stdout may be closed before its end (`... | head -1`). `files` makes the
@@ -135,14 +107,13 @@ impl Outputs {
                 write(option, path, &content())?;
             }
         }
-        match &self.json {
-            None => print(text()),
-            Some(JsonTo::Stdout) => print(json()),
-            Some(JsonTo::File(path)) => {
-                write("json", path, &json())?;
-                print(text())
-            }
+        if self.json_to_stdout {
+            return print(json());
         }
+        if let Some(path) = self.file("json") {
+            write("json", path, &json())?;
+        }
+        print(text())
     }
 }
 
@@ -238,10 +209,12 @@ mod tests {
     fn a_file_named_twice_is_refused_with_both_options() {
         let dir = tempfile::tempdir().expect("a folder");
         let file = dir.path().join("file").into_os_string();
-        for (option, both) in [("out", "--out and --json"), ("html", "--json and --html")] {
+        for (options, both) in [
+            (["out", "json"], "--out and --json"),
+            (["json", "html"], "--json and --html"),
+        ] {
             let line = input_line(Outputs::new(
-                Some(&file),
-                &[(option, Some(file.as_os_str()))],
+                &options.map(|option| (option, Some(file.as_os_str()))),
             ));
             assert!(
                 line.starts_with(&format!("one file named twice: {both} ")),

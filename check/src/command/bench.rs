@@ -132,7 +132,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Fail> {
         BenchWhat::Import(args) => (args, import),
         BenchWhat::Policies(args) => return bench_policies::run(args),
     };
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let figures = measure()?;
     outputs.emit(|| in_words(&figures), || to_json(&figures), &[])
 }

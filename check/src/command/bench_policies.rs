@@ -29,7 +29,10 @@ const RECORDINGS: &str = "check/recordings";
 
 /// Measures and prints.
 pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
-    let mut outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
+    let mut outputs = Outputs::new(&[
+        ("json", args.json.as_deref()),
+        ("html", args.html.as_deref()),
+    ])?;
     let resume = args.resume.as_deref();
     let resume = resume
         .map(|path| out::resumable("resume", path))

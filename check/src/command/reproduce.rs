@@ -65,7 +65,10 @@ pub struct ReproduceArgs {
 
 /// Makes the tables and prints them.
 pub fn run(args: &ReproduceArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
+    let outputs = Outputs::new(&[
+        ("json", args.json.as_deref()),
+        ("html", args.html.as_deref()),
+    ])?;
     // "all" is the only value that names no paper.
     let papers: Vec<Paper> = Paper::parse(&args.paper).into_iter().collect();
     let done = if args.real {

@@ -150,12 +150,13 @@ pub struct CompareArgs {
 /// Measures and prints.
 pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let plan = check(args)?;
+    let json = ("json", args.json.as_deref());
+    let html = ("html", args.html.as_deref());
     if let Some(text) = &args.vary {
-        let files = [("svg", args.svg.as_deref()), ("html", args.html.as_deref())];
-        let outputs = Outputs::new(args.json.as_ref(), &files)?;
+        let outputs = Outputs::new(&[json, ("svg", args.svg.as_deref()), html])?;
         return vary::run(text, &plan, &outputs, args.details);
     }
-    let outputs = Outputs::new(args.json.as_ref(), &[("html", args.html.as_deref())])?;
+    let outputs = Outputs::new(&[json, html])?;
     let style = table::Style {
         bold: out::may_style(),
         details: args.details,

@@ -95,7 +95,7 @@ pub struct ExplainArgs {
 /// Replays, explains and prints.
 pub fn run(args: &ExplainArgs) -> Result<(), Fail> {
     let asked = check(args)?;
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let explained = {
         let mut bar = Bar::new();
         explain::explain(&asked, &mut bar)?

@@ -84,10 +84,11 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
         return check(args, &on, model);
     }
     let files = [
+        ("json", args.json.as_deref()),
         ("output", args.output.as_deref()),
         ("html", args.html.as_deref()),
     ];
-    let outputs = Outputs::new(args.json.as_ref(), &files)?;
+    let outputs = Outputs::new(&files)?;
     if let Some(path) = outputs
         .file("output")
         .filter(|path| path.extension().is_none_or(|end| end != "toml"))
@@ -129,7 +130,7 @@ pub fn run(args: &ProbeArgs) -> Result<(), Fail> {
 
 /// The truth check.
 fn check(args: &ProbeArgs, on: &CompareOn, model: &str) -> Result<(), Fail> {
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let Some(path) = on.path() else {
         let remedy = "name the file or block device that was probed";
         return Err(Fail::input(

@@ -75,7 +75,7 @@ pub struct RecordArgs {
 /// Records and writes.
 pub fn run(args: &RecordArgs) -> Result<(), Fail> {
     let trace = ("out", Some(args.out.as_os_str()));
-    let outputs = Outputs::new(args.json.as_ref(), &[trace])?;
+    let outputs = Outputs::new(&[trace, ("json", args.json.as_deref())])?;
     let out = args.out.clone();
     let target = args
         .pid

@@ -65,7 +65,7 @@ const EVENT_BYTES: u64 = 64 << 20;
 
 /// Replays.
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let plan = text::open(&args.plan)?;
     let reports = args.report || args.json.is_some();
     let alone = args.command.is_empty();

@@ -71,7 +71,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let options = RunOptions {
         command: args.command.clone(),
         policy: args.policy.clone(),

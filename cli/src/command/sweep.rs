@@ -138,7 +138,7 @@ struct Missing {
 
 /// Measures what is missing and prints.
 pub fn run(args: &SweepArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let inputs = inputs(args)?;
     if args.missing {
         return list_missing(args, inputs);

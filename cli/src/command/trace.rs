@@ -70,7 +70,7 @@ pub fn run(args: &TraceArgs) -> Result<(), Fail> {
 }
 
 fn info(args: &InfoArgs) -> Result<(), Fail> {
-    let outputs = Outputs::new(args.json.as_ref(), &[])?;
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     if let [path] = args.files.as_slice()
         && args.format.is_none()
         && foreread_plan::text::is_one(path)

@@ -109,7 +109,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     // What is wrong with it is said before a program is run for it.
     let on = args.on.as_ref().map(storage).transpose()?;
     let trace = args.out.as_ref().map(|path| path.as_os_str());
-    let outputs = Outputs::new(args.json.as_ref(), &[("out", trace)])?;
+    let outputs = Outputs::new(&[("out", trace), ("json", args.json.as_deref())])?;
     let out = outputs.file("out").map(Path::to_path_buf);
     let (trace, exit_code) = match &args.trace {
         Some(text) => (named(text)?, None),
