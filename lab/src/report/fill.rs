@@ -9,7 +9,8 @@ use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{
-    ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95,
+    ALPHA, Summary, difference_ci95, equivalent, latency_histogram, percentile_ns, ratio,
+    ratio_ci95,
 };
 
 const NS_PER_S: f64 = 1e9;
@@ -255,6 +256,7 @@ impl Latency {
 
 fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
     let times = |i: usize| table.policies[i].times_s();
+    let judged = |i: usize| table.policies[i].judged_s(table.judge());
     let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
     let rows = table.policies.len();
     let choice = |i: &usize| !table.policies[*i].kind.is_limit();
@@ -268,6 +270,7 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
         difference_ci95_s: difference_ci95(&times(a), &times(b)),
         p_value: verdict.p_value(a, b),
         differs: verdict.differ(a, b),
+        equivalent: equivalent(&judged(a), &judged(b)),
     };
     pairs.map(compare).collect()
 }
@@ -318,7 +321,23 @@ fn own_notes(table: &Table) -> Vec<String> {
     if table.runs == 1 {
         notes.push("one run: no interval and no test; use more with --runs".to_string());
     }
+    if has_no_spread(table) {
+        notes.push(
+            "every run of a policy took the same time: nothing is drawn at random here, and more runs show no more"
+                .to_string(),
+        );
+    }
     notes
+}
+
+/// The runs of each row on a model are equal: an interval of no width is no sign of care, it is that of a deterministic model.
+fn has_no_spread(table: &Table) -> bool {
+    let is_constant = |policy: &PolicyRuns| {
+        let times = policy.judged_s(table.judge());
+        times.windows(2).all(|pair| pair[0] == pair[1])
+    };
+    let is_simulated = !table.bounds.is_empty();
+    is_simulated && table.runs > 1 && table.policies.iter().all(is_constant)
 }
 
 #[cfg(test)]
@@ -399,6 +418,22 @@ mod tests {
         assert!(
             row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some()
         );
+    }
+
+    #[test]
+    fn runs_that_are_all_equal_are_said_to_have_no_spread() {
+        let said = |times: &[f64], simulated: bool| {
+            let policies = vec![
+                samples::runs("none", &[2.0, 2.0], 0, 0, 1000),
+                samples::runs("auto", times, 0, 0, 1000),
+            ];
+            let mut table = samples::table("w", "s", policies);
+            table.bounds = vec![Bound::default(); if simulated { 2 } else { 0 }];
+            Report::of(&table).notes.join("")
+        };
+        assert!(said(&[1.0, 1.0], true).starts_with("every run of a policy took the same time"));
+        assert_eq!(said(&[1.0, 1.1], true), "");
+        assert_eq!(said(&[1.0, 1.0], false), "");
     }
 
     #[test]

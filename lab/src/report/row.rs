@@ -84,6 +84,20 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// `p_value < alpha`.
     pub differs: Option<bool>,
+    /// The 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within
+    /// 1 / 1.05 and 1.05. Where neither this nor `differs` is true, the runs do not tell the two apart. Null where no test was possible.
+    #[serde(default)]
+    pub equivalent: Option<bool>,
+}
+
+/// What the runs of two rows say about their times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Equal within 5 %, by the interval of the ratio. A sure difference may be within that too.
+    Equivalent,
+    Different,
+    /// Neither is shown: more runs may.
+    NotToldApart,
 }
 
 /// The time of a workload, in seconds.
@@ -204,6 +218,32 @@ impl Report {
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
+    }
+
+    /// The test of two rows, in whichever order.
+    #[must_use]
+    pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
+        let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
+        self.comparisons.iter().find(pair)
+    }
+
+    /// What the runs say about two different rows. Undefined where no test was possible.
+    #[must_use]
+    pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
+        let compared = self.comparison(one, other)?;
+        Some(match (compared.equivalent?, compared.differs?) {
+            (true, _) => Relation::Equivalent,
+            (false, true) => Relation::Different,
+            (false, false) => Relation::NotToldApart,
+        })
+    }
+
+    /// The row that may claim to be the fastest with the least mean.
+    #[must_use]
+    pub(super) fn fastest(&self) -> Option<&Row> {
+        let best = self.rows.iter().filter(|r| self.best.contains(&r.policy));
+        let timed = best.filter_map(|row| Some((row.judged()?.mean, row)));
+        timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
     }
 
     /// The row of no readahead, that the others are measured against.
