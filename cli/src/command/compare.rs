@@ -59,7 +59,7 @@ pub struct CompareArgs {
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
-    /// names others: the best schedule found with perfect foresight, an upper limit.
+    /// names others: the best schedule found with perfect foresight. It is a search and may lose a run; a note says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; a single run allows no test

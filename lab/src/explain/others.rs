@@ -77,6 +77,7 @@ pub(super) fn add(
         .map(|row| other(&report, row, &ours))
         .collect();
     explained.other_runs = report.runs;
+    explained.oracle_beaten = report.oracle_beaten;
     explained.verdict = verdict(explained);
     Ok(())
 }
@@ -232,17 +233,17 @@ fn gain(explained: &ExplainReport, best: &Other) -> String {
 
 /// The oracle's time, in words.
 fn limit(explained: &ExplainReport) -> String {
-    let limit = explained
-        .others
-        .iter()
-        .find(|o| o.limit)
-        .and_then(|o| o.time_s);
-    limit.map_or_else(String::new, |time_s| {
-        format!(
-            "; with perfect foresight: {} s",
-            number::span_s(time_s, None)
-        )
-    })
+    let limit = explained.others.iter().find(|o| o.limit);
+    limit
+        .and_then(|o| o.time_s)
+        .map_or_else(String::new, |time_s| {
+            let beaten = explained.oracle_beaten.as_ref();
+            format!(
+                "; with perfect foresight: {} s{}",
+                number::span_s(time_s, None),
+                beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"))
+            )
+        })
 }
 
 #[cfg(test)]
@@ -297,6 +298,7 @@ mod tests {
                 .chain(other.map(|ratio| row("rbd-plain", ratio, Some(false))))
                 .collect(),
             other_runs: 3,
+            oracle_beaten: None,
             verdict: empty(),
         })
     }

@@ -51,8 +51,10 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
         .find(|row| row.limit)
         .and_then(|row| row.judged())
     {
+        let beaten = tuned.report.oracle_beaten.as_ref();
+        let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
         said.push_str(&format!(
-            " With perfect foresight: {} s.",
+            " With perfect foresight: {} s{beaten}.",
             span_s(limit.mean, None)
         ));
     }
