@@ -18,6 +18,7 @@ fn options(judged: &str) -> BenchOptions {
         judged: vec![judged.to_string()],
         only: vec![CellFilter::parse("fsspec-seq-64K")],
         recordings: Vec::new(),
+        set: None,
         draw: 1,
         threads: 2,
         runs_file: None,

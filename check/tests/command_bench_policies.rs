@@ -171,3 +171,44 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     refused(&["--trace", "/gone.csv"], "no such trace");
     assert_eq!(lines(&runs).len(), 1 + 78, "the file is as it was");
 }
+
+/// The other recording is no trace at all: it is not loaded where it is not chosen, and is part of what a file of runs is of.
+#[test]
+fn only_the_chosen_recordings_are_loaded() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| dir.path().join(name);
+    let rows = (0..4).map(|n| format!("{},4096,{}\n", n * 4096, n * 1000));
+    let reads = format!("offset,length,start_ns\n{}", rows.collect::<String>());
+    std::fs::write(at("good.csv"), reads).expect("written");
+    std::fs::write(at("odd.csv"), "no trace").expect("written");
+    std::fs::write(at("index.csv"), "kind,trace\na,good.csv\nb,odd.csv\n").expect("written");
+    let folder = dir.path().to_string_lossy().into_owned();
+    let runs = at("runs.jsonl").to_string_lossy().into_owned();
+    let bench = |more: &[&str]| {
+        let args = [
+            "bench",
+            "policies",
+            "--cells",
+            "validation",
+            "--recordings",
+            &folder,
+            "--policy",
+            "none",
+            "--resume",
+            &runs,
+        ];
+        foreread(args.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    assert!(bench(&[]).is_refused().contains("odd.csv"));
+    let got = bench(&["--only", "good.csv"]);
+    assert!(got.is_done().contains("Note: 2 recordings,"), "{}", got.out);
+    let refused = bench(&["--only", "gone.csv"]);
+    assert!(refused.is_refused().contains("no such cell: gone.csv"));
+    std::fs::write(at("odd.csv"), "another one").expect("written");
+    let refused = bench(&["--only", "good.csv"]);
+    assert!(
+        refused
+            .is_refused()
+            .contains("its runs are of the trace 2 recordings")
+    );
+}

@@ -129,7 +129,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn opponents_are_understood_and_not_listed() {
     assert_eq!(values("amp"), [64 << 20]);
-    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20]);
+    assert_eq!(values("zfetch:max=1M"), [1 << 20, 4 << 20, 128 << 10]);
     assert_eq!(values("read-stream:combine=64K"), [2 << 20, 64 << 10]);
     for info in OPPONENTS {
         assert!(

@@ -37,6 +37,7 @@ pub use streams::Shape;
 pub use table::{View, render};
 
 use crate::compare::{self, ComparePlan};
+use crate::report::row::OracleBeaten;
 use foreread_core::policy::{DEFAULT, PolicyDraft};
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
@@ -106,6 +107,9 @@ pub struct ExplainReport {
     pub others: Vec<Other>,
     /// Runs of each of them.
     pub other_runs: u32,
+    /// The run of these in which a policy is faster than the oracle by most, as in `foreread.compare/1`.
+    #[serde(default)]
+    pub oracle_beaten: Option<OracleBeaten>,
     /// The conclusion, in one sentence.
     pub verdict: String,
 }

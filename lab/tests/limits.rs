@@ -736,3 +736,60 @@ fn which_tables_have_an_oracle() {
         Err(CompareError::Oracle(_))
     ));
 }
+
+/// A store with a tail of 1 %: each request draws its latency.
+const TAIL: &str = r#"
+schema = "foreread.model/1"
+summary = "a store with a 1 % tail of 500 ms"
+origin = "a test"
+calibrated = false
+fit_error = "none"
+capacity_bytes = 4398046511104
+commands_at_once = 32
+host_ns_per_kib = 75
+host_origin = "a test"
+max_fetch_bytes = 8388608
+
+[net]
+rtt_ns = 15000000
+rtt_p99_ns = 500000000
+connection_bytes_per_s = 90000000
+link_bytes_per_s = 1000000000
+server_connections = 64
+whole_answers = false
+"#;
+
+/// Windows of 64 MiB are other requests than the oracle's, and draw half of its time with this seed: the report says so.
+#[test]
+fn an_oracle_that_loses_is_reported_with_policy_part_and_seed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = folder.path().join("tail.toml");
+    std::fs::write(&model, TAIL).expect("room");
+    let model = model.display().to_string();
+    let of = |model: &str, runs, seed| {
+        let plan = ComparePlan {
+            workload: Some("sequential:depth=4".to_string()),
+            on: Some(compare::model(model).expect("a model")),
+            policies: vec![peer::parse("linux-6.18:max=64M").expect("a policy")],
+            oracle: OracleRow::Asked,
+            runs: Some(runs),
+            seed,
+            size_bytes: Some(4 << 20),
+            ..ComparePlan::default()
+        };
+        let tables = compare::run(&plan, &mut Silent).expect("simulated");
+        Report::of(&tables[0])
+    };
+    let report = of(&model, 2, 20);
+    let beaten = report.oracle_beaten.as_ref().expect("it loses");
+    assert_eq!(
+        (beaten.policy.as_str(), beaten.seed, beaten.policies),
+        ("linux-6.18:max=64M", 21, 1)
+    );
+    assert!((0.5..0.62).contains(&beaten.ratio), "{beaten:?}");
+    let note = report.notes.iter().find(|note| note.contains("oracle"));
+    let want = "the oracle is no bound here: linux-6.18:max=64M took x0.5";
+    assert!(note.is_some_and(|note| note.starts_with(want)), "{note:?}");
+    // Without random latencies nothing is said.
+    assert_eq!(of("rbd", 2, 20).oracle_beaten, None);
+}

@@ -148,9 +148,10 @@ impl Capture {
             out.clear();
             events += 1;
         }
-        let ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
-        let counts = first.follow.counts();
-        let (learned, places) = first.follow.learned();
+        let mut ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
+        // The search begins there, and has a limit: it is the same in every run.
+        ran.sort();
+        let (learned, places, counts) = first.follow.learned();
         // A search would read the folders of the device that is watched.
         let wanted: Vec<FileKey> = places
             .iter()
@@ -173,7 +174,8 @@ impl Capture {
         let names: Names = Box::new(move |place| named.get(&place).cloned().unwrap_or_default());
         let header = self.header(&counts, nameless);
         let (files, event_bytes) = (wanted.len() as u64, self.spill.bytes);
-        let second = self.steps(learned, names, left_out.clone(), path)?;
+        let mut second = self.steps(learned, names, left_out.clone(), path)?;
+        second.follow.only_of(&places);
         let items = match on_devices {
             Some(names) => Box::new(only::Only::new(step::items(second), names)),
             None => step::items(second),

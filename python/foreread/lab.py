@@ -181,7 +181,8 @@ def compare(
     """Compares policies on a workload or a trace: a row for each, as `foreread compare` has it (docs/guide.md).
 
     `on` is a model, a file, a device or another source; `policies` the usual ones, or a list such as
-    `["none", "linux-6.18:max=1M"]`; `cache` bytes or a text such as "64M". `report["best"]` names the fastest.
+    `["none", "linux-6.18:max=1M"]`; `cache` bytes or a text such as "64M". `report["best"]` names the fastest, or several that
+    the runs do not tell apart; `report["comparisons"]` says of each pair whether it differs, is equal within 5 %, or neither.
     """
     asked = ["compare", os.fspath(workload), "--on", on, "--seed", str(seed), "--json", "-"]
     asked += [] if policies is None else ["--policy", ",".join(policies)]

@@ -1,6 +1,7 @@
 //! The limits beside which the rows of a comparison are read: a time that no run can be below, and the best schedule that
 //! a search with perfect foresight finds. The time of every policy is above the first; the second is between the two,
-//! except where a policy happens on a schedule that the search does not (see `lab/tests/limits/search.rs`).
+//! except where a policy happens on a schedule that the search does not (see `lab/tests/limits/search.rs`), or on better draws: where
+//! latencies are random, each depends on the request, and a policy makes other requests. `compare` says where that is so.
 //!
 //! | file | holds |
 //! |---|---|

@@ -16,6 +16,9 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 /// every report states it.
 pub const ALPHA: f64 = 0.05;
 
+/// Times are as good as equal where their ratio is within this part of 1: less is no reason to prefer a policy.
+pub const EQUIVALENCE_MARGIN: f64 = 0.05;
+
 /// The part of the runs that an interval leaves out on both sides together: it is a 95 % interval.
 const OUTSIDE_CI95: f64 = 0.05;
 
@@ -88,6 +91,23 @@ pub fn difference_ci95(a: &[f64], b: &[f64]) -> Option<[f64; 2]> {
     }
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
     Summary::of(&differences).map(|d| d.ci95)
+}
+
+/// Whether mean(`b`) / mean(`a`) is known to be within [`EQUIVALENCE_MARGIN`] of 1: its 95 % interval is within 1 / 1.05 and 1.05.
+/// That no test finds a difference is no such knowledge: runs of 0.1 and 0.7 s differ from nothing. Undefined where
+/// [`paired_t_test`] is, and where the mean of `a` is not above 0.
+///
+/// The interval is that of the ratio of means by Student's t on the residuals `b[i] - ratio * a[i]`; the bootstrap's is too narrow
+/// for a few pairs. Equal runs have no residuals, so of a deterministic model the ratio itself decides.
+pub fn equivalent(a: &[f64], b: &[f64]) -> Option<bool> {
+    paired_t_test(a, b)?;
+    let base = mean(a);
+    let ratio = ratio(mean(b), base).filter(|_| base > 0.0)?;
+    let residuals: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - ratio * a).collect();
+    let error = standard_error(&residuals)? / base;
+    let half = error * t_quantile(a.len(), 1.0 - OUTSIDE_CI95 / 2.0)?;
+    let most = 1.0 + EQUIVALENCE_MARGIN;
+    Some(ratio - half >= most.recip() && ratio + half <= most)
 }
 
 /// A mean as it was published: with a margin of error and without the runs behind it.
@@ -180,6 +200,34 @@ mod tests {
         assert!(
             (got - want).abs() <= within,
             "{got} is not {want} within {within}"
+        );
+    }
+
+    /// The case of 0.429 s against 0.105 s: no significant difference, and nothing like equality.
+    #[test]
+    fn equality_needs_a_narrow_interval() {
+        let (slow, fast) = ([0.143, 0.859, 0.285], [0.104, 0.106, 0.105]);
+        assert!(paired_t_test(&fast, &slow).is_some_and(|p| p > ALPHA));
+        assert_eq!(equivalent(&fast, &slow), Some(false));
+        let narrow = [0.106, 0.105, 0.105];
+        assert_eq!(equivalent(&fast, &narrow), Some(true));
+        let tenth: Vec<f64> = fast.iter().map(|s| s * 1.1).collect();
+        assert_eq!(equivalent(&fast, &tenth), Some(false));
+        // A deterministic model: the ratio itself decides.
+        for (time, is_equal) in [
+            (1.0, true),
+            (1.049, true),
+            (0.953, true),
+            (1.051, false),
+            (0.95, false),
+        ] {
+            assert_eq!(equivalent(&[1.0; 3], &[time; 3]), Some(is_equal), "{time}");
+        }
+        // The runs differ, the pairs do not.
+        assert_eq!(equivalent(&[1.0, 3.0], &[1.0, 3.0]), Some(true));
+        assert_eq!(
+            (equivalent(&[1.0], &[1.0]), equivalent(&[0.0; 2], &[0.0; 2])),
+            (None, None)
         );
     }
 

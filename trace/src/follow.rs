@@ -100,6 +100,14 @@ pub(super) struct CacheAccess {
     direct: bool,
 }
 
+/// What the calls did with a file.
+#[derive(Clone, Copy, Default)]
+struct FileUse {
+    is_read: bool,
+    writes: u64,
+    hints: u64,
+}
+
 /// Follows the events of a trace, in the order of their times.
 pub struct Follow {
     pub(super) tables: Tables,
@@ -111,6 +119,10 @@ pub struct Follow {
     metadata: metadata::Waits,
     files: HashMap<FileKey, u32>,
     places: Vec<FileKey>,
+    /// How each of them is used.
+    uses: Vec<FileUse>,
+    /// The only files whose writes and hints are records, where that is known.
+    read: Option<HashSet<FileKey>>,
     /// Files that the page cache was asked for: their reads are always seen there.
     paged: HashSet<u32>,
     pub(super) held: HeldRecords<Option<Record>>,
@@ -148,6 +160,8 @@ impl Follow {
             metadata: metadata::Waits::default(),
             files: HashMap::new(),
             places: Vec::new(),
+            uses: Vec::new(),
+            read: None,
             paged: HashSet::new(),
             held: HeldRecords::default(),
             known,
@@ -201,10 +215,29 @@ impl Follow {
         self.settled_ns = at_ns;
     }
 
-    /// What was learned, for the second time.
+    /// Leaves out what is written to other files than these, and hints about others: the standard output of a command, for one,
+    /// is a file that was open before the first event, and known though nothing reads it.
+    pub fn only_of(&mut self, read: &[FileKey]) {
+        self.read = Some(read.iter().copied().collect());
+    }
+
+    fn may_be_recorded(&self, place: FileKey) -> bool {
+        self.read.as_ref().is_none_or(|read| read.contains(&place))
+    }
+
+    /// What was learned, the files that are read, and the counts without the writes and hints of others, for the second time.
     #[must_use]
-    pub fn learned(self) -> (LearnedFiles, Vec<FileKey>) {
-        (self.learned, self.places)
+    pub fn learned(mut self) -> (LearnedFiles, Vec<FileKey>, Counts) {
+        let mut read = Vec::new();
+        for (place, used) in self.places.iter().zip(&self.uses) {
+            if used.is_read {
+                read.push(*place);
+            } else {
+                self.counts.writes -= used.writes;
+                self.counts.hints -= used.hints;
+            }
+        }
+        (self.learned, read, self.counts)
     }
 
     /// What was counted so far.
@@ -361,7 +394,7 @@ impl Follow {
         out: &mut VecDeque<Item>,
     ) {
         self.counts.decisions += 1;
-        let file = self.file(place, out);
+        let file = self.read_file(place, out);
         let (open, start_ns, flags) = (BY_KERNEL | file, Some(at_ns), Flags::AHEAD);
         let read = Record::read(
             file,
@@ -392,7 +425,7 @@ impl Follow {
             return;
         }
         self.metadata.came(thread, at_ns, &mut self.held);
-        let file = self.file(place, out);
+        let file = self.read_file(place, out);
         let (open, start_ns, flags) = (
             BY_KERNEL | file,
             Some(at_ns),
@@ -446,8 +479,15 @@ impl Follow {
         let number = self.places.len() as u32;
         self.files.insert(place, number);
         self.places.push(place);
+        self.uses.push(FileUse::default());
         out.push_back(Item::File((self.names)(place)));
         number
+    }
+
+    fn read_file(&mut self, place: FileKey, out: &mut VecDeque<Item>) -> u32 {
+        let file = self.file(place, out);
+        self.uses[file as usize].is_read = true;
+        file
     }
 
     /// A record that is complete.
@@ -500,7 +540,7 @@ impl Follow {
             return;
         }
         // No system call: a read by io_uring, or by the kernel of a program that it starts.
-        let file = self.file(seen.place, out);
+        let file = self.read_file(seen.place, out);
         self.counts.reads += 1;
         self.counts.by_page += u64::from(!seen.direct);
         let flags = if seen.direct {
@@ -640,7 +680,7 @@ impl Follow {
         at_ns: u64,
         out: &mut VecDeque<Item>,
     ) -> Record {
-        let file = self.file(place, out);
+        let file = self.read_file(place, out);
         self.paged.insert(file);
         let (op, open, time) = (Op::Fault, MAPPING | file, Some(at_ns));
         let read = Record::read(file, page.saturating_mul(PAGE_BYTES), PAGE_BYTES);
@@ -652,5 +692,69 @@ impl Follow {
             end_ns: time,
             ..read
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Descriptor 1 is a file, as of a command whose output is redirected; descriptor 3 is read and written.
+    fn followed(
+        known: LearnedFiles,
+        read: Option<&[FileKey]>,
+        left_out: LeftOut,
+    ) -> (Follow, Vec<Item>) {
+        let place = |ino| FileKey { dev: 3, ino };
+        let mut follow = Follow::new(known, Box::new(FileKey::nameless), left_out);
+        if let Some(read) = read {
+            follow.only_of(read);
+        }
+        let before = [1, 3].map(|descriptor| OpenBefore {
+            descriptor,
+            place: Some(place(descriptor as u64)),
+            position: Some(0),
+            direct: false,
+        });
+        follow.inherit(7, &before, false).expect("few");
+        let mut out = VecDeque::new();
+        let mut call = |at_ns, call, args: [u64; 6], seen, value| {
+            let whats = [
+                Some(What::Enter(call, args)),
+                seen,
+                Some(What::Exit(call, value)),
+            ];
+            for what in whats.into_iter().flatten() {
+                let event = Event {
+                    at_ns,
+                    thread: 7,
+                    what,
+                };
+                follow.event(&event, &mut out).expect("few");
+            }
+        };
+        let (write, advise) = (Call::Write, Call::Advise);
+        call(10, write, [1, 0, 100, 0, 0, 0], None, 100);
+        call(20, write, [3, 0, 50, 0, 0, 0], None, 50);
+        let pages = Some(What::Pages(place(3), 0, 0));
+        call(30, Call::ReadAt, [3, 0, 4096, 0, 0, 0], pages, 4096);
+        call(40, advise, [1, 0, 0, 2, 0, 0], None, 0);
+        call(50, advise, [3, 0, 0, 2, 0, 0], None, 0);
+        follow.end(&mut out);
+        (follow, out.into())
+    }
+
+    /// The first time it is not known what will be read; the second time only that has records.
+    #[test]
+    fn a_file_that_is_only_written_is_no_file_of_the_trace() {
+        let (first, _) = followed(LearnedFiles::new(), None, LeftOut::default());
+        let (known, read, counts) = first.learned();
+        assert_eq!(read, [FileKey { dev: 3, ino: 3 }]);
+        assert_eq!((counts.reads, counts.writes, counts.hints), (1, 1, 1));
+        let left_out = LeftOut::default();
+        let (second, items) = followed(known, Some(&read), left_out.clone());
+        let files = items.iter().filter(|item| matches!(item, Item::File(_)));
+        assert_eq!((files.count(), items.len(), second.files()), (1, 4, 1));
+        assert_eq!(left_out.so_far(), [(NO_HINT, 1), (UNREAD, 1)]);
     }
 }

@@ -47,6 +47,8 @@ pub struct BenchOptions {
     pub only: Vec<CellFilter>,
     /// Recorded workloads instead of those of the design; of the design `validation`, which has no others, all of them.
     pub recordings: Vec<Arc<Replay>>,
+    /// All recordings of the validation, of which those above are the chosen ones.
+    pub set: Option<RecordingSet>,
     /// Seed of the devices that `validation` draws.
     pub draw: u64,
     /// How many runs at once.
@@ -55,6 +57,29 @@ pub struct BenchOptions {
     pub runs_file: Option<PathBuf>,
     /// A text that differs between builds of foreread, so that runs of another build are recognised.
     pub build: String,
+}
+
+/// What recordings there are, whether they are loaded or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordingSet {
+    count: usize,
+    digest: u64,
+}
+
+impl RecordingSet {
+    /// The recordings of these files, by their names and bytes.
+    pub fn of<'a>(files: impl IntoIterator<Item = (&'a str, Vec<u8>)>) -> RecordingSet {
+        let (mut count, mut digest) = (0, Digest::default());
+        for (name, bytes) in files {
+            count += 1;
+            digest.bytes(name.as_bytes());
+            digest.bytes(&bytes);
+        }
+        RecordingSet {
+            count,
+            digest: digest.0,
+        }
+    }
 }
 
 /// Some of the cells: `WORKLOAD`, `@DEVICE` or `WORKLOAD@DEVICE`. `sequential` also means `sequential:record=4K`.
@@ -74,6 +99,14 @@ impl CellFilter {
             workload: workload.to_string(),
             device: device.to_string(),
         }
+    }
+
+    /// Whether a recording has a cell that one of `only` names; without any it has.
+    #[must_use]
+    pub fn any_of(only: &[CellFilter], recording: &str, draw: u64) -> bool {
+        let cells = Design::Validation.cells_of_traces([recording], draw);
+        let is_named = |cell: &Cell| only.iter().any(|filter| filter.matches(cell));
+        only.is_empty() || cells.iter().any(is_named)
     }
 
     fn matches(&self, cell: &Cell) -> bool {
@@ -316,19 +349,17 @@ fn cells(options: &BenchOptions) -> Result<Vec<Cell>, BenchError> {
 }
 
 fn header(options: &BenchOptions) -> RunsHeader {
-    let mut digest = Digest::default();
-    for replay in &options.recordings {
-        write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
-    }
-    let trace = match (options.design, &options.recordings[..]) {
-        (_, []) => None,
-        (Design::Validation, all) => Some(format!(
+    let trace = match (options.set, options.recordings.first()) {
+        (Some(set), _) => Some(format!(
             "{} recordings on the draw {} {:016x}",
-            all.len(),
-            options.draw,
-            digest.0
+            set.count, options.draw, set.digest
         )),
-        (_, all) => Some(format!("{} {:016x}", all[0].workload.name, digest.0)),
+        (None, Some(replay)) => {
+            let mut digest = Digest::default();
+            write!(digest, "{:?}", replay.workload).expect("a digest takes every text");
+            Some(format!("{} {:016x}", replay.workload.name, digest.0))
+        }
+        (None, None) => None,
     };
     RunsHeader::new(options.design, trace, options.build.clone())
 }
@@ -343,11 +374,17 @@ impl Default for Digest {
     }
 }
 
+impl Digest {
+    fn bytes(&mut self, bytes: &[u8]) {
+        let step =
+            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.0 = bytes.iter().fold(self.0, step);
+    }
+}
+
 impl std::fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let step =
-            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        self.0 = text.bytes().fold(self.0, step);
+        self.bytes(text.as_bytes());
         Ok(())
     }
 }
@@ -425,7 +462,9 @@ fn notes(
     if options.design == Design::Validation {
         notes.push(format!(
             "{} recordings, each on two devices that no other has, drawn from seed {} (--draw)",
-            options.recordings.len(),
+            options
+                .set
+                .map_or(options.recordings.len(), |set| set.count),
             options.draw
         ));
         return notes;
@@ -465,6 +504,7 @@ mod tests {
             judged: vec!["auto".to_string()],
             only: vec![CellFilter::parse("sequential:depth=4@rbd")],
             recordings: Vec::new(),
+            set: None,
             draw: 1,
             threads: 1,
             runs_file: None,
@@ -475,9 +515,9 @@ mod tests {
             options.design,
             &options.judged,
         );
-        let results = |unused_bytes| {
+        let with = |unused_bytes, auto_s| {
             let figures = |key: &Key| Figures {
-                time_s: 1.0,
+                time_s: if key.policy == "auto" { auto_s } else { 1.0 },
                 stall_s: 1.0,
                 overfetch: Some(1.0),
                 requests: 1,
@@ -499,12 +539,13 @@ mod tests {
                 .collect();
             super::results(&options, &keys, &runs)
         };
+        let results = |unused_bytes| with(unused_bytes, 1.0);
         assert_eq!(results(0).broken_credit(), None);
         let over = results(1 << 30);
         let why = over.broken_credit().expect("two caches");
         assert!(
             why.contains(
-                "2 of 52 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"
+                "2 of 56 runs, first auto in sequential:depth=4 on rbd, cache 16M, seed 4"
             ),
             "{why}"
         );
@@ -517,6 +558,15 @@ mod tests {
                 .to_text(120)
                 .contains("met: runs that waste more than the credit allows: 0 (at most 0)")
         );
+        // A policy that is faster than the oracle is named.
+        let beaten = "The oracle is no bound here: auto took x0.50 of its time in sequential:depth=4 on rbd, cache ";
+        let words = |results: &Results| {
+            let text = results.to_text(120);
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let lost = with(0, 0.5);
+        assert!(words(&lost).contains(beaten) && words(&lost).contains("is faster in 2 cells."));
+        assert!(!words(&results(0)).contains("no bound"));
     }
 
     #[test]

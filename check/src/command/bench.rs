@@ -48,7 +48,7 @@ pub struct BenchJson {
 /// Which cells `bench policies` measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchCells {
-    /// 7 devices, 21 workloads, 2 caches, 12 settings
+    /// 7 devices, 21 workloads, 2 caches, 12 settings and an imitation of mountpoint-s3
     Baseline,
     /// 12 devices, 37 workloads, each workload on 3 devices; 8 opponents
     Fractional,

@@ -5,7 +5,7 @@
 //! is lost either way.
 
 use super::bench::{BenchCells, BenchPoliciesArgs};
-use crate::bench::policies::{self, BenchOptions, CellFilter};
+use crate::bench::policies::{self, BenchOptions, CellFilter, RecordingSet};
 use crate::evaluation::{Design, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The largest list of recordings that is read: a line has 100 bytes.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
+/// The largest recording that is read: those of the clone have 20 kB.
+const MAX_RECORDING_BYTES: u64 = 64 << 20;
 /// Where the recordings are in a clone.
 const RECORDINGS: &str = "check/recordings";
 
@@ -40,6 +42,13 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
     if let Some(path) = &resume {
         outputs.and("resume", path.clone())?;
     }
+    let only: Vec<CellFilter> = args
+        .only
+        .iter()
+        .map(|text| CellFilter::parse(text))
+        .collect();
+    let draw = args.draw.unwrap_or(1);
+    let (recordings, set) = recordings(args, &only, draw)?;
     let options = BenchOptions {
         design: design(args),
         judged: if args.policy.is_empty() {
@@ -47,13 +56,10 @@ pub fn run(args: &BenchPoliciesArgs) -> Result<(), Fail> {
         } else {
             args.policy.clone()
         },
-        only: args
-            .only
-            .iter()
-            .map(|text| CellFilter::parse(text))
-            .collect(),
-        recordings: recordings(args)?,
-        draw: args.draw.unwrap_or(1),
+        only,
+        recordings,
+        set,
+        draw,
         threads: args.threads.map_or_else(processors, usize::from),
         runs_file: resume,
         build: build(),
@@ -98,8 +104,12 @@ fn design(args: &BenchPoliciesArgs) -> Design {
     }
 }
 
-/// The recorded workloads that were asked for.
-fn recordings(args: &BenchPoliciesArgs) -> Result<Vec<Arc<Replay>>, Fail> {
+/// The recorded workloads that were asked for, and those that there are.
+fn recordings(
+    args: &BenchPoliciesArgs,
+    only: &[CellFilter],
+    draw: u64,
+) -> Result<(Vec<Arc<Replay>>, Option<RecordingSet>), Fail> {
     if design(args) != Design::Validation {
         if args.recordings.is_some() || args.draw.is_some() {
             let remedy = "add --cells validation";
@@ -109,7 +119,8 @@ fn recordings(args: &BenchPoliciesArgs) -> Result<Vec<Arc<Replay>>, Fail> {
                 remedy,
             ));
         }
-        return args.trace.iter().map(|path| trace(path)).collect();
+        let traces = args.trace.iter().map(|path| trace(path));
+        return Ok((traces.collect::<Result<_, _>>()?, None));
     }
     if args.trace.is_some() {
         let remedy = "leave out --trace, or take another design";
@@ -128,7 +139,17 @@ fn recordings(args: &BenchPoliciesArgs) -> Result<Vec<Arc<Replay>>, Fail> {
     let text = foreread_os::open::read_small_text(&index, MAX_INDEX_BYTES)
         .map_err(|error| refused("cannot read the list of recordings", &error))?;
     let names = traces_of(&text).map_err(|why| refused("no list of recordings", &why))?;
-    names.iter().map(|name| trace(&folder.join(name))).collect()
+    let bytes = |name: &&'_ str| {
+        let bytes = foreread_os::open::read_small(&folder.join(name), MAX_RECORDING_BYTES);
+        bytes.map_err(|error| refused(&format!("cannot read {name}"), &error))
+    };
+    let files: Result<Vec<Vec<u8>>, Fail> = names.iter().map(bytes).collect();
+    let set = RecordingSet::of(names.iter().copied().zip(files?));
+    let chosen = names
+        .iter()
+        .filter(|name| CellFilter::any_of(only, name, draw));
+    let replays = chosen.map(|name| trace(&folder.join(name)));
+    Ok((replays.collect::<Result<_, _>>()?, Some(set)))
 }
 
 /// The names in the column `trace` of an index, in their order: files of its folder, each once.

@@ -211,7 +211,7 @@ impl Design {
     #[must_use]
     pub fn opponents(self) -> Vec<String> {
         let names: &[&str] = match self {
-            Design::Baseline => &opponents::TWELVE,
+            Design::Baseline => &opponents::BASELINE,
             Design::Fractional => &opponents::EIGHT,
             Design::Full => return opponents::all(),
             Design::Validation => &opponents::VALIDATION,

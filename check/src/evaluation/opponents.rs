@@ -1,6 +1,7 @@
 //! Which policies are compared with, and how a name becomes a policy.
 //!
-//! `TWELVE` are the settings that a user of foreread could choose between before `auto`: what the baseline is of. `EIGHT` are
+//! `BASELINE` are the settings that a user of foreread could choose between before `auto`, and the imitation that wins most often: what
+//! the baseline is of. `EIGHT` are
 //! four of them and four that adapt, see there. `all` is every published policy at its default and at each of four maxima, the
 //! three of [`OPPONENTS`], and every imitation.
 //!
@@ -9,8 +10,8 @@
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_history::{OPPONENTS, peer, policies};
 
-/// Settings of the baseline.
-pub(crate) const TWELVE: [&str; 12] = [
+/// Opponents of the baseline: settings, and an imitation.
+pub(crate) const BASELINE: [&str; 13] = [
     "none",
     "linux-2.6.0",
     "linux-2.6.23",
@@ -23,6 +24,7 @@ pub(crate) const TWELVE: [&str; 12] = [
     "rbd-aligned",
     "rbd-eager",
     "rbd-plain:max=512K",
+    "peer-mountpoint-s3",
 ];
 
 /// Opponents of the fractional design. `none` and three maxima of `linux-6.18` are fastest in 54 of its 111 cells, the imitation of
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn every_opponent_can_be_built() {
         let names = all();
-        let listed = TWELVE
+        let listed = BASELINE
             .iter()
             .chain(&EIGHT)
             .chain(&VALIDATION)

@@ -11,7 +11,6 @@
 
 use super::verdict::{MAX_RATIO, ONE_SETTING, Report, Row, is_judged};
 use super::{Cell, Design};
-use foreread_sim::limits::ORACLE;
 use std::collections::BTreeMap;
 
 /// A target, and what the runs say.
@@ -156,9 +155,9 @@ fn of_validation(report: &Report, policy: &str) -> Vec<Target> {
         Target {
             at_least: true,
             ..Target::at_most(
-                "share of the oracle's logarithmic gain",
+                "share of the oracle's gain",
                 0.35,
-                view.share_of_gains(),
+                total.and_then(|t| t.oracle_share),
             )
         },
     ]
@@ -178,7 +177,7 @@ fn of_workloads(report: &Report, policy: &str) -> Vec<Target> {
     let share = Target {
         at_least: true,
         ..Target::at_most(
-            "mean share of the oracle's gain",
+            "share of the oracle's gain",
             0.85,
             total.and_then(|t| t.oracle_share),
         )
@@ -308,17 +307,6 @@ impl<'a> View<'a> {
         Some(row.figures.overfetch? / self.row(&row.cell, policy)?.figures.overfetch?)
     }
 
-    /// The gains of all cells over those of the oracle. A mean of shares would be that of the cells with next to nothing to gain.
-    fn share_of_gains(&self) -> Option<f64> {
-        let gains = self.own.iter().filter_map(|row| {
-            let none = self.row(&row.cell, "none")?.figures.time_s;
-            let oracle = self.row(&row.cell, ORACLE)?.figures.time_s;
-            Some([(none / row.figures.time_s).ln(), (none / oracle).ln()])
-        });
-        let [own, all] = gains.fold([0.0, 0.0], |sum, gain| [sum[0] + gain[0], sum[1] + gain[1]]);
-        (all > 0.0).then(|| own / all)
-    }
-
     /// The geometric mean over the cells.
     fn mean(&self, value: &dyn Fn(&Row) -> Option<f64>) -> Option<f64> {
         let logs: Vec<f64> = self
@@ -433,7 +421,7 @@ mod tests {
             "{credit:?}"
         );
         for what in [
-            "mean share",
+            "share of the oracle's gain",
             "p99 of a random reader beside a scan",
             "geometric mean",
         ] {

@@ -29,7 +29,8 @@ use std::sync::Arc;
 ///
 /// Without arguments it makes a scratch file, removes it again, and runs four workloads on it and on two models.
 /// The runs are paired and interleaved: run i of every policy has the same reads and, on a model, the same random numbers.
-/// A policy is called the fastest only if the difference is more than noise; --details shows how that was tested.
+/// A policy is called the fastest only if the difference is more than noise, and two are called equal only if the interval of their
+/// ratio is within 5 %; --details shows how that was tested.
 ///
 /// On a file the storage is read past the page cache (O_DIRECT), and a row 'kernel' reads the same through it, at
 /// the device's own read_ahead_kb, with the file's pages dropped before each run.
@@ -58,7 +59,7 @@ pub struct CompareArgs {
     ///
     /// 'foreread policies' lists them; 'peers' are imitations of other programs, for models only. 'none' is added where
     /// it is missing: the others are compared with it. On a model 'oracle' may be in the list, and is unless the list
-    /// names others: the best schedule found with perfect foresight, an upper limit.
+    /// names others: the best schedule found with perfect foresight. It is a search and may lose a run; a note says by how much.
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
     /// Runs of each policy; a single run allows no test

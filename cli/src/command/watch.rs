@@ -226,7 +226,7 @@ fn of_decision(decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> Strin
         Some((best, ratio)) if best == *value => {
             format!("{value} would take {} % of the time", percent(ratio))
         }
-        _ => format!("the gain of {kib} is gone"),
+        _ => format!("{kib} shows no gain any more"),
     };
     match decision {
         Decision::Keep => format!("{kib} is kept"),

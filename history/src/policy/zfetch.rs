@@ -8,6 +8,10 @@
 //!   hit        1     2     3  ...   6    7    8 (late)  9   10 (late)
 //!   distance   128K  256K  512K     4M   4M   4608K          5184K       reads of 128 KiB
 //! ```
+//! It counts in records of 128 KiB, as a file of ZFS has them. A read hits a stream that expects its first record, or the one behind
+//! it, since a read that is not aligned begins in the record where the last one ended. What is left of it then is nothing where the
+//! read is within that record: the 31 further reads of 4 KiB in a record are no hits, and a reader of 4 KiB has the same distances.
+//!
 //! A file has 8 streams. A read that is no hit starts a stream if there is room, or if a stream may be replaced:
 //!
 //! ```text
@@ -17,8 +21,8 @@
 //! ```
 //! Example: a random reader beside a scan. Each random read replaces a stream that was never hit, so the scan keeps its own.
 //!
-//! Differs from the original: bytes instead of blocks of the file, no prefetch of indirect blocks, and no halt of the doubling
-//! by what share of the cache is in flight.
+//! Differs from the original: a read that misses fetches its pages and not its whole record, no prefetch of indirect blocks, and no
+//! halt of the doubling by what share of the cache is in flight.
 //!
 //! Source: openzfs pull request 13452, "More speculative prefetcher improvements" (Alexander Motin, 2022), its description;
 //! the manual page zfs(4) for the names and the defaults (`zfetch_min_distance` 4 MiB, `zfetch_max_distance` 64 MiB,
@@ -37,9 +41,9 @@ const LATE_PART: u64 = 8;
 
 /// A run of reads.
 struct ZfetchStream {
-    /// Where the next read is expected.
+    /// The record where the next read is expected.
     pos: u64,
-    /// Up to where has been read ahead.
+    /// Up to which byte has been read ahead.
     end: u64,
     distance: u64,
     hits: u64,
@@ -51,6 +55,7 @@ struct ZfetchStream {
 struct Zfetch {
     min: u64,
     max: u64,
+    record: u64,
     streams: Vec<ZfetchStream>,
 }
 
@@ -84,16 +89,24 @@ impl Policy for Zfetch {
             return;
         };
         self.streams.retain(|s| ask.now.since(s.at) <= MAX_REAP_NS);
-        let Some(stream) = self.streams.iter_mut().find(|s| s.pos == start) else {
+        let (first, next) = (start / self.record, end.div_ceil(self.record));
+        let is_expected = |s: &&mut ZfetchStream| s.pos == first || s.pos == first + 1;
+        let Some(stream) = self.streams.iter_mut().find(is_expected) else {
             answer.why = Some(Why::NoHistory);
-            return self.begin(end, ask.now);
+            return self.begin(next, ask.now);
         };
+        stream.at = ask.now;
+        if stream.pos == next {
+            answer.why = Some(Why::NotYet);
+            return;
+        }
         let late =
             start < stream.end && [start, end - 1].iter().any(|at| !ask.probe.is_present(*at));
-        stream.grow(end - start, late, self.min, self.max);
-        (stream.pos, stream.at) = (end, ask.now);
+        let len = (next - stream.pos) * self.record;
+        stream.grow(len, late, self.min, self.max);
+        stream.pos = next;
         let from = stream.end.max(end);
-        let to = (end + stream.distance).min(ask.file_size);
+        let to = (next * self.record + stream.distance).min(ask.file_size);
         answer.why = Some(if from >= ask.file_size {
             Why::EndOfFile
         } else {
@@ -112,7 +125,7 @@ impl Policy for Zfetch {
 }
 
 impl Zfetch {
-    /// A stream whose next read is expected at `pos`, if there is room for it.
+    /// A stream whose next read is expected in the record `pos`, if there is room for it.
     fn begin(&mut self, pos: u64, now: Nanos) {
         if self.streams.len() >= MAX_STREAMS {
             let may_go = |s: &ZfetchStream| s.hits == 0 || now.since(s.at) > MIN_REAP_NS;
@@ -124,7 +137,7 @@ impl Zfetch {
         }
         self.streams.push(ZfetchStream {
             pos,
-            end: pos,
+            end: pos * self.record,
             distance: 0,
             hits: 0,
             at: now,
@@ -153,11 +166,19 @@ pub static INFO: Info = Info {
             range: (0, 1 << 30),
             help: "distance that is doubled up to (zfetch_min_distance)",
         },
+        Param {
+            key: "record",
+            unit: Unit::Bytes,
+            default: "128K",
+            range: (512, 16 << 20),
+            help: "size of a record of the file (recordsize)",
+        },
     ],
     build: |v| {
         Box::new(Zfetch {
             max: v[0],
             min: v[1].min(v[0]),
+            record: v[2],
             streams: Vec::new(),
         })
     },
@@ -202,21 +223,22 @@ mod tests {
         let mut zfetch = Zfetch {
             min: 4 * MIB,
             max: 64 * MIB,
+            record: MIB,
             streams: Vec::new(),
         };
-        (0..8).for_each(|n| zfetch.begin(n * MIB, Nanos(n)));
+        (0..8).for_each(|n| zfetch.begin(n, Nanos(n)));
         zfetch
             .streams
             .iter_mut()
-            .filter(|s| s.pos != 3 * MIB)
+            .filter(|s| s.pos != 3)
             .for_each(|s| s.hits = 1);
-        let has = |zfetch: &Zfetch, mib: u64| zfetch.streams.iter().any(|s| s.pos == mib * MIB);
-        zfetch.begin(100 * MIB, Nanos(10));
+        let has = |zfetch: &Zfetch, record: u64| zfetch.streams.iter().any(|s| s.pos == record);
+        zfetch.begin(100, Nanos(10));
         assert!(has(&zfetch, 100) && !has(&zfetch, 3) && has(&zfetch, 0));
         zfetch.streams.iter_mut().for_each(|s| s.hits = 1);
-        zfetch.begin(200 * MIB, Nanos(20));
+        zfetch.begin(200, Nanos(20));
         assert!(!has(&zfetch, 200), "all were hit within a second");
-        zfetch.begin(200 * MIB, Nanos(MIN_REAP_NS + 1));
+        zfetch.begin(200, Nanos(MIN_REAP_NS + 1));
         assert!(
             has(&zfetch, 200) && !has(&zfetch, 0) && zfetch.streams.len() == 8,
             "the oldest went"

@@ -83,6 +83,7 @@ pub(super) fn explained(
             .and_then(|replay| RecordedReadahead::of(replay)),
         others: Vec::new(),
         other_runs: 0,
+        oracle_beaten: None,
         verdict: String::new(),
     })
 }

@@ -31,6 +31,10 @@ pub struct Other {
     pub ratio_ci95: Option<[f64; 2]>,
     /// Whether it differs from the explained policy by the corrected test. Null for itself and where no test was possible.
     pub differs: Option<bool>,
+    /// Whether it is equal to the explained policy: the 95 % interval of the ratio (Student's t) is within 1 / 1.05 and 1.05. Null
+    /// for itself and where no test was possible.
+    #[serde(default)]
+    pub equivalent: Option<bool>,
     /// Time that reads waited for the source, in seconds.
     pub stall_s: Option<f64>,
     /// Bytes read from the source.
@@ -73,15 +77,13 @@ pub(super) fn add(
         .map(|row| other(&report, row, &ours))
         .collect();
     explained.other_runs = report.runs;
+    explained.oracle_beaten = report.oracle_beaten;
     explained.verdict = verdict(explained);
     Ok(())
 }
 
 fn other(report: &Report, row: &Row, ours: &str) -> Other {
-    let compared = report
-        .comparisons
-        .iter()
-        .find(|c| (c.a == ours && c.b == row.policy) || (c.b == ours && c.a == row.policy));
+    let compared = report.comparison(ours, &row.policy);
     let forward = compared.is_some_and(|c| c.a == ours);
     let mean = |row: &Row| row.judged().map(|t| t.mean);
     let base = report.rows.iter().find(|r| r.policy == ours).and_then(mean);
@@ -102,6 +104,7 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
             }
         }),
         differs: compared.and_then(|c| c.differs),
+        equivalent: compared.and_then(|c| c.equivalent),
         stall_s: row.stall_s,
         source_bytes: row.source_bytes,
         ra_bytes: row.ra_bytes,
@@ -158,18 +161,21 @@ fn verdict(explained: &ExplainReport) -> String {
     let no_gain = none.is_some_and(|none| {
         none.differs != Some(true) || none.ratio.is_none_or(|r| r < 1.0 + WORTH_SAYING)
     });
-    let unsure = none
-        .filter(|n| n.differs == Some(false))
-        .and_then(|n| n.ratio);
-    match best {
-        Some(best) => gain(explained, best),
-        None if unsure.is_some_and(|r| (r - 1.0).abs() >= WORTH_SAYING) => format!(
+    let is_open = |o: &&Other| o.differs == Some(false) && o.equivalent != Some(true);
+    let unsure = none.filter(is_open).and_then(|n| n.ratio);
+    let open = choices().filter(|o| is_open(o) && o.kind != RowKind::NoReadahead);
+    let open = open
+        .filter_map(|o| Some((o.ratio.filter(|r| *r < 1.0 - WORTH_SAYING)?, o)))
+        .min_by(|a, b| a.0.total_cmp(&b.0));
+    match (best, open) {
+        (Some(best), _) => gain(explained, best),
+        _ if unsure.is_some() => format!(
             "{} runs of each do not show whether {} gains: no readahead took {} of its time; use more with --runs",
             explained.other_runs,
             explained.policy,
             number::times(unsure.unwrap_or(1.0))
         ),
-        None if no_gain
+        _ if no_gain
             && none
                 .and_then(|n| n.ratio)
                 .is_some_and(|r| r < 1.0 - WORTH_SAYING) =>
@@ -180,11 +186,18 @@ fn verdict(explained: &ExplainReport) -> String {
                 explained.policy
             )
         }
-        None if no_gain => format!(
+        (None, Some((ratio, open))) => format!(
+            "{} runs of each do not tell {} apart from {}, which took {} of its time; use more with --runs",
+            explained.other_runs,
+            explained.policy,
+            open.policy,
+            number::times(ratio)
+        ),
+        _ if no_gain => format!(
             "Readahead gains nothing here: neither {} nor any other policy is faster than none",
             explained.policy
         ),
-        None => format!(
+        _ => format!(
             "Nothing to change: no other policy is faster than {}, which takes {} of the time without readahead{}",
             explained.policy,
             none.and_then(|n| n.ratio)
@@ -220,17 +233,17 @@ fn gain(explained: &ExplainReport, best: &Other) -> String {
 
 /// The oracle's time, in words.
 fn limit(explained: &ExplainReport) -> String {
-    let limit = explained
-        .others
-        .iter()
-        .find(|o| o.limit)
-        .and_then(|o| o.time_s);
-    limit.map_or_else(String::new, |time_s| {
-        format!(
-            "; with perfect foresight: {} s",
-            number::span_s(time_s, None)
-        )
-    })
+    let limit = explained.others.iter().find(|o| o.limit);
+    limit
+        .and_then(|o| o.time_s)
+        .map_or_else(String::new, |time_s| {
+            let beaten = explained.oracle_beaten.as_ref();
+            format!(
+                "; with perfect foresight: {} s{}",
+                number::span_s(time_s, None),
+                beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"))
+            )
+        })
 }
 
 #[cfg(test)]
@@ -238,7 +251,12 @@ mod tests {
     use super::*;
 
     fn with(none: f64, differs: Option<bool>) -> String {
-        let row = |policy: &str, ratio, differs| Other {
+        beside(none, differs, None)
+    }
+
+    /// With `none`, and with another policy that the runs do not tell apart from the explained one.
+    fn beside(none: f64, differs: Option<bool>, other: Option<f64>) -> String {
+        let row = |policy: &str, ratio: f64, differs: Option<bool>| Other {
             policy: policy.to_string(),
             explained: policy == "linux-6.18",
             kind: if policy == "none" {
@@ -251,6 +269,7 @@ mod tests {
             ratio: Some(ratio),
             ratio_ci95: None,
             differs,
+            equivalent: differs.map(|_| (ratio - 1.0).abs() < 0.05),
             stall_s: None,
             source_bytes: None,
             ra_bytes: None,
@@ -274,8 +293,12 @@ mod tests {
             auto: None,
             files: Vec::new(),
             recorded: None,
-            others: vec![row("none", none, differs), row("linux-6.18", 1.0, None)],
+            others: [row("none", none, differs), row("linux-6.18", 1.0, None)]
+                .into_iter()
+                .chain(other.map(|ratio| row("rbd-plain", ratio, Some(false))))
+                .collect(),
             other_runs: 3,
+            oracle_beaten: None,
             verdict: empty(),
         })
     }
@@ -297,5 +320,17 @@ mod tests {
             );
         }
         assert!(with(1.5, None).starts_with("One run of each cannot separate"));
+    }
+
+    /// 0.105 s beside 0.429 s is no "no other policy is faster".
+    #[test]
+    fn another_policy_that_is_not_told_apart_is_named() {
+        let text = beside(1.5, Some(true), Some(0.105 / 0.429));
+        let want = "3 runs of each do not tell linux-6.18 apart from rbd-plain, which took x0.24 of its time; use more with --runs";
+        assert_eq!(text, want);
+        for narrow in [None, Some(0.98)] {
+            let text = beside(1.5, Some(true), narrow);
+            assert!(text.starts_with("Nothing to change"), "{text}");
+        }
     }
 }

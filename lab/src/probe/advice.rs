@@ -92,7 +92,7 @@ fn findings(advice: &Advice, line: &[&Point], context: &Context<'_>) -> Vec<Stri
         }
         if context.noise.is_some_and(|noise| noise > NOISY) {
             said.push(
-                "The machine was busy, so the 98 % is not exact: neighbouring sizes are as good"
+                "The machine was busy, so the 98 % is not exact: neighbouring sizes may be as good"
                     .to_string(),
             );
         }

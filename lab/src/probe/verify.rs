@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.verify/1";
-/// Means that are closer are as good as equal, as in the reports.
+/// Means that are closer are no pair to rank, as in the reports.
 const TIE: f64 = 0.005;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -229,7 +229,7 @@ impl VerifyReport {
         );
         let ranks = match (alike, all) {
             (_, 0) => {
-                "No two policies differ on this storage by more than noise, so the model's ranking was not checked."
+                "The runs tell no two policies apart on this storage, so the model's ranking was not checked."
                     .into()
             }
             (alike, all) if alike == all => {
@@ -248,7 +248,8 @@ impl VerifyReport {
             |part: Option<f64>| part.map_or("-".to_string(), |p| format!("{:.0} %", p * 100.0));
         let (median, worst) = (percent(self.median_error), percent(self.worst_error));
         format!(
-            "{ranks} Its times are {median} off in the median, {worst} at worst; {close} too close to compare."
+            "{ranks} Its times are {median} off in the median, {worst} at worst; {close} not told apart by the runs, or closer than {} %.",
+            TIE * 100.0
         )
     }
 }

@@ -1,15 +1,16 @@
 //! Two sentences of advice: which policy to use on a source and what it gains, and what to beware of.
 //!
-//! A gain or a loss is named only where the corrected test of its table calls it one. Where one policy is as good as any for
-//! every workload, the first sentence names it. Else it names the best **for each workload**, and the one to take if a
+//! A gain or a loss is named only where the corrected test of its table calls it one, and two policies are called equal only where
+//! the interval of their ratio is within 5 %; others are "not told apart". Where no test finds a better policy for any workload, the first sentence names it. Else it names the best **for each workload**, and the one to take if a
 //! single setting has to serve all: that is chosen by the geometric mean of its times over the workloads, each as a ratio
 //! to no readahead. Where the default policy is within 5 % of the best for each, nothing has to be set, and the sentence says so. A policy not significantly different from no readahead counts as no gain. Never: advice from a single run, and never one
 //! for all workloads that is not in every table.
 
 mod default;
+mod equal;
 
 use super::RowKind;
-use super::row::{Report, Row};
+use super::row::{Relation, Report, Row};
 use super::verdict::WORTH_SAYING;
 use foreread_report::number;
 
@@ -19,9 +20,6 @@ const OVERFETCH_WARNING: f64 = 1.1;
 
 /// From this ratio on, "1.5 times as long" reads better than "50 % longer".
 const TIMES_FROM: f64 = 1.5;
-
-/// Of the policies whose time is within this part of the best one's, the one that reads the fewest bytes is named.
-const AS_GOOD: f64 = 0.05;
 
 /// A mean below this part of the time of none, in which no test finds a gain, has had too few runs to say "off".
 const UNSETTLED: f64 = 0.9;
@@ -117,7 +115,7 @@ impl<'a> SourceTables<'a> {
                 return false;
             };
             match best {
-                Some(best) => best.policy == row.policy || as_good(report, best, row),
+                Some(best) => best.policy == row.policy || !is_told_apart(report, best, row),
                 None => change(row) == 1.0,
             }
         })
@@ -174,24 +172,30 @@ impl<'a> SourceTables<'a> {
             })
     }
 
-    /// The row that took the least of the time of none, by whatever test, if that is less than `limit` of it.
-    fn lowest(&self, limit: f64) -> Option<(&'a Report, &'a Row)> {
-        let ratio = |row: &Row| row.ratio_to_none.unwrap_or(f64::INFINITY);
-        let reports = self.reports.iter();
-        let rows = reports.flat_map(|r| r.rows.iter().map(move |row| (r, row)));
-        let lower = rows.filter(|(_, row)| row.kind.is_choice() && ratio(row) < limit);
-        lower.min_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)))
+    /// The row that took the least of the time of none, by whatever test, and which part it took.
+    fn lowest(&self, of: impl Fn(&Report, &Row) -> bool) -> Option<(&'a Report, &'a Row, f64)> {
+        let rows = self
+            .reports
+            .iter()
+            .flat_map(|r| r.rows.iter().map(move |row| (r, row)));
+        let ratios = rows
+            .filter(|(report, row)| of(report, row))
+            .filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)));
+        ratios.min_by(|a, b| a.2.total_cmp(&b.2))
     }
 
     fn untested(&self) -> String {
-        let seen = self.lowest(1.0).map_or_else(String::new, |(r, row)| {
-            format!(
-                " ({} on {} was lowest, at {} of the time of none)",
-                row.policy,
-                r.workload,
-                number::or_dash(row.ratio_to_none, number::times)
-            )
-        });
+        let seen = self
+            .lowest(|_, row| row.kind.is_choice())
+            .filter(|(_, _, ratio)| *ratio < 1.0)
+            .map_or_else(String::new, |(r, row, ratio)| {
+                format!(
+                    " ({} on {} was lowest, at {} of the time of none)",
+                    row.policy,
+                    r.workload,
+                    number::times(ratio)
+                )
+            });
         format!(
             "One run of each cannot separate a gain from noise on {}{seen}. Measure again with --runs 5 or more before \
              acting on it.",
@@ -206,10 +210,6 @@ impl<'a> SourceTables<'a> {
                 .flat_map(|r| &r.rows)
                 .filter(|r| r.kind.is_choice())
         };
-        let spread = rows()
-            .filter_map(|r| r.ratio_to_none)
-            .map(|r| (r - 1.0).abs())
-            .fold(0.0, f64::max);
         let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
         if rows().any(|r| r.differs_from_none == Some(true) && (change(r) - 1.0).abs() > 0.0) {
             return format!(
@@ -217,22 +217,24 @@ impl<'a> SourceTables<'a> {
                 self.source
             );
         }
-        if let Some((report, row)) = self.lowest(UNSETTLED) {
+        if let Some((report, row, ratio)) = self
+            .lowest(|_, row| row.kind.is_choice())
+            .filter(|(_, _, ratio)| *ratio < UNSETTLED)
+        {
             return format!(
                 "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \
                  measure again with --runs {} before leaving readahead off.",
                 self.source,
                 row.policy,
-                number::or_dash(row.ratio_to_none, number::times),
+                number::times(ratio),
                 report.workload,
                 (report.runs * 2).max(5)
             );
         }
         format!(
-            "Leave readahead off (none) for {workloads} on {}: no policy differs from it by more than noise (all are \
-             within {} %).",
+            "Leave readahead off (none) for {workloads} on {}: {}.",
             self.source,
-            (spread * 100.0).ceil().max(1.0)
+            self.nothing_beside_none()
         )
     }
 
@@ -270,71 +272,16 @@ impl<'a> SourceTables<'a> {
         } else {
             format!(", and makes no difference for {}", list(level))
         };
-        let as_good = self.as_good_as(choice);
         if self.kernel_does_as_well(choice) {
-            return self.kernel_is_enough(choice, as_good);
+            return self.kernel_is_enough(choice);
         }
-        let as_good = if as_good.is_empty() {
-            String::new()
-        } else {
-            format!(" (as fast, within noise: {})", list(as_good))
-        };
         format!(
-            "Use {}{as_good} on {}: it makes {}{level}.",
+            "Use {}{} on {}: it makes {}{level}.",
             choice.policy,
+            self.others_beside(choice),
             self.source,
             list(gains)
         )
-    }
-
-    /// The kernel's own readahead is as good as the choice: that needs no change. A policy that reads fewer bytes is named.
-    fn kernel_is_enough(&self, choice: &Choice<'_>, mut as_good: Vec<String>) -> String {
-        as_good.insert(0, choice.policy.to_string());
-        let (are, bytes) = (
-            if as_good.len() == 1 { "is" } else { "are" },
-            number::three(choice.overfetch),
-        );
-        format!(
-            "Nothing to change on {}: the kernel's own readahead is as fast as any policy measured; {} {are} as fast, and {} \
-             reads {bytes} times the bytes asked for.",
-            self.source,
-            list(as_good),
-            choice.policy
-        )
-    }
-
-    /// The kernel's own readahead gains as much as the choice.
-    fn kernel_does_as_well(&self, choice: &Choice<'_>) -> bool {
-        let rows = &self.reports[0].rows;
-        let kernel = rows
-            .iter()
-            .filter(|row| row.kind == RowKind::Kernel)
-            .map(|row| &row.policy);
-        choice.score <= -WORTH_SAYING
-            && kernel
-                .into_iter()
-                .any(|kernel| self.ties(choice.policy, kernel))
-    }
-
-    /// The two rows do not differ significantly in any table.
-    fn ties(&self, one: &str, other: &str) -> bool {
-        self.reports
-            .iter()
-            .all(|report| apart(report, one, other) == Some(1.0))
-    }
-
-    /// Policies not significantly different from the choice in any table, other programs' rows among them, but not the kernel's.
-    fn as_good_as(&self, choice: &Choice<'_>) -> Vec<String> {
-        let is_named = |row: &&Row| !matches!(row.kind, RowKind::NoReadahead | RowKind::Kernel);
-        let others = self.reports[0]
-            .rows
-            .iter()
-            .filter(is_named)
-            .map(|row| &row.policy);
-        others
-            .filter(|p| *p != choice.policy && self.ties(choice.policy, p))
-            .cloned()
-            .collect()
     }
 
     /// The second sentence: where the choice, the other policies or foreread itself disappoint.
@@ -441,11 +388,18 @@ fn best(report: &Report) -> Option<&Row> {
     })
 }
 
-/// Whether a row is not significantly slower than the best one, or hardly slower.
+/// Whether a row is equal to the best one.
 fn as_good(report: &Report, best: &Row, row: &Row) -> bool {
     row.policy == best.policy
-        || apart(report, &best.policy, &row.policy) == Some(1.0)
-        || change(row) <= change(best) * (1.0 + AS_GOOD)
+        || report.relation(&best.policy, &row.policy) == Some(Relation::Equivalent)
+}
+
+/// Whether the runs show that two rows are not equal, or no test was possible.
+fn is_told_apart(report: &Report, one: &Row, other: &Row) -> bool {
+    !matches!(
+        report.relation(&one.policy, &other.policy),
+        Some(Relation::Equivalent | Relation::NotToldApart)
+    )
 }
 
 fn row_of<'a>(report: &'a Report, policy: &str) -> Option<&'a Row> {
@@ -462,10 +416,7 @@ fn change(row: &Row) -> f64 {
 
 /// Time of `to` as a ratio to that of `from`, 1 where no test calls a difference. Undefined without a test.
 fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
-    let compared = report
-        .comparisons
-        .iter()
-        .find(|c| (c.a == from && c.b == to) || (c.a == to && c.b == from))?;
+    let compared = report.comparison(from, to)?;
     let ratio = if compared.a == from {
         compared.ratio?
     } else {
@@ -557,19 +508,22 @@ mod tests {
 
     #[test]
     fn nothing_differs() {
-        let noise = table(
-            "random",
-            "model:rbd",
-            vec![
+        let beside_none = |times: &[f64; 3]| {
+            let rows = vec![
                 runs("none", &[1.00, 1.30, 0.80], 0, 0, 4_096_000),
-                runs("linux-6.18", &[1.20, 1.00, 1.05], 0, 0, 4_096_000),
-            ],
-        );
+                runs("linux-6.18", times, 0, 0, 4_096_000),
+            ];
+            advice(&[table("random", "model:rbd", rows)])
+        };
         assert_eq!(
-            advice(&[noise]),
-            "Leave readahead off (none) for random on model:rbd: no policy differs from it by more than noise (all are \
-             within 5 %). No policy took significantly longer than none or read more than 1.1 \
+            beside_none(&[1.20, 1.00, 1.05]),
+            "Leave readahead off (none) for random on model:rbd: 3 runs do not tell every policy apart from it (linux-6.18 took x1.05 \
+             of its time), more may, with --runs 6. No policy took significantly longer than none or read more than 1.1 \
              times the bytes asked for."
+        );
+        assert!(
+            beside_none(&[1.01, 1.29, 0.81])
+                .contains("on model:rbd: every policy takes its time, within 5 %. No policy took")
         );
     }
 
@@ -739,7 +693,7 @@ mod tests {
         );
         assert!(
             advice(&[table])
-                .starts_with("Use linux-6.18 (as fast, within noise: rbd-plain) on model:rbd")
+                .starts_with("Use linux-6.18 (as fast, within 5 %: rbd-plain) on model:rbd")
         );
     }
 

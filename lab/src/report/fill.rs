@@ -2,14 +2,15 @@
 //!
 //! Never: takes a mean of ratios. Sums over the runs first, one division last.
 
-use super::row::{Comparison, Report, Row, SCHEMA, Time};
+use super::row::{Comparison, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
 use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::stats::{
-    ALPHA, Summary, difference_ci95, latency_histogram, percentile_ns, ratio, ratio_ci95,
+    ALPHA, Summary, difference_ci95, equivalent, latency_histogram, percentile_ns, ratio,
+    ratio_ci95,
 };
 
 const NS_PER_S: f64 = 1e9;
@@ -60,6 +61,7 @@ impl Report {
                 "time_s"
             }
             .to_string(),
+            oracle_beaten: oracle_beaten(table),
             best: verdict
                 .best
                 .iter()
@@ -77,6 +79,36 @@ impl Report {
 fn mean_s(bounds: &[Bound], part: fn(&Bound) -> u64) -> Option<f64> {
     let sum: u128 = bounds.iter().map(|b| u128::from(part(b))).sum();
     ratio(sum as f64 / NS_PER_S, bounds.len() as f64)
+}
+
+/// The run in which a policy is faster than the oracle by most.
+fn oracle_beaten(table: &Table) -> Option<OracleBeaten> {
+    /// The search ends within 0.01 % of the bound: a thousandth is no find.
+    const BEATEN: f64 = 0.999;
+    let times = |policy: &PolicyRuns| policy.judged_s(table.judge());
+    let oracle = times(table.policies.iter().find(|p| p.kind.is_limit())?);
+    let least = |policy: &PolicyRuns| {
+        let runs = times(policy).into_iter().zip(&oracle).zip(table.seed..);
+        let ratios = runs.filter_map(|((own, oracle), seed)| Some((ratio(own, *oracle)?, seed)));
+        ratios.min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let policies = table.policies.iter().filter(|p| !p.kind.is_limit());
+    let beating: Vec<OracleBeaten> = policies
+        .filter_map(|policy| {
+            let (ratio, seed) = least(policy).filter(|(ratio, _)| *ratio < BEATEN)?;
+            Some(OracleBeaten {
+                policy: policy.policy.clone(),
+                ratio,
+                seed,
+                policies: 0,
+            })
+        })
+        .collect();
+    let policies = beating.len();
+    let most = beating
+        .into_iter()
+        .min_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+    Some(OracleBeaten { policies, ..most })
 }
 
 /// The part that a row reaches of what the oracle gains.
@@ -255,6 +287,7 @@ impl Latency {
 
 fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
     let times = |i: usize| table.policies[i].times_s();
+    let judged = |i: usize| table.policies[i].judged_s(table.judge());
     let mean = |i: usize| Summary::of(&times(i)).map(|s| s.mean);
     let rows = table.policies.len();
     let choice = |i: &usize| !table.policies[*i].kind.is_limit();
@@ -268,6 +301,7 @@ fn comparisons(table: &Table, verdict: &Verdict) -> Vec<Comparison> {
         difference_ci95_s: difference_ci95(&times(a), &times(b)),
         p_value: verdict.p_value(a, b),
         differs: verdict.differ(a, b),
+        equivalent: equivalent(&judged(a), &judged(b)),
     };
     pairs.map(compare).collect()
 }
@@ -318,7 +352,30 @@ fn own_notes(table: &Table) -> Vec<String> {
     if table.runs == 1 {
         notes.push("one run: no interval and no test; use more with --runs".to_string());
     }
+    if let Some(beaten) = oracle_beaten(table) {
+        let several = match beaten.policies {
+            1 => String::new(),
+            n => format!("; {n} policies beat it in some run"),
+        };
+        notes.push(format!("{beaten}{several}"));
+    }
+    if has_no_spread(table) {
+        notes.push(
+            "every run of a policy took the same time: nothing is drawn at random here, and more runs show no more"
+                .to_string(),
+        );
+    }
     notes
+}
+
+/// The runs of each row on a model are equal: an interval of no width is no sign of care, it is that of a deterministic model.
+fn has_no_spread(table: &Table) -> bool {
+    let is_constant = |policy: &PolicyRuns| {
+        let times = policy.judged_s(table.judge());
+        times.windows(2).all(|pair| pair[0] == pair[1])
+    };
+    let is_simulated = !table.bounds.is_empty();
+    is_simulated && table.runs > 1 && table.policies.iter().all(is_constant)
 }
 
 #[cfg(test)]
@@ -399,6 +456,42 @@ mod tests {
         assert!(
             row.ratio_to_none.is_some() && row.throughput_mb_s.is_some() && row.p99_us.is_some()
         );
+    }
+
+    #[test]
+    fn an_oracle_that_loses_a_run_is_no_bound() {
+        let beaten = |auto: &[f64]| {
+            let rows = [
+                ("none", &[3.0, 3.0, 3.0][..]),
+                ("auto", auto),
+                ("oracle", &[1.0; 3]),
+            ];
+            let rows = rows.map(|(name, times)| samples::runs(name, times, 0, 0, 1000));
+            Report::of(&samples::table("w", "s", rows.to_vec())).oracle_beaten
+        };
+        let found = beaten(&[1.1, 0.68, 1.5]).expect("the second run");
+        assert_eq!((found.ratio, found.seed, found.policies), (0.68, 2, 1));
+        assert_eq!(
+            found.to_string(),
+            "the oracle is no bound here: auto took x0.68 of its time with seed 2"
+        );
+        assert_eq!(beaten(&[1.0, 0.9995, 1.5]), None);
+    }
+
+    #[test]
+    fn runs_that_are_all_equal_are_said_to_have_no_spread() {
+        let said = |times: &[f64], simulated: bool| {
+            let policies = vec![
+                samples::runs("none", &[2.0, 2.0], 0, 0, 1000),
+                samples::runs("auto", times, 0, 0, 1000),
+            ];
+            let mut table = samples::table("w", "s", policies);
+            table.bounds = vec![Bound::default(); if simulated { 2 } else { 0 }];
+            Report::of(&table).notes.join("")
+        };
+        assert!(said(&[1.0, 1.0], true).starts_with("every run of a policy took the same time"));
+        assert_eq!(said(&[1.0, 1.1], true), "");
+        assert_eq!(said(&[1.0, 1.0], false), "");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! of all runs, before any rounding. Never: a number that was not measured.
 
 use super::{Price, RowKind};
-use foreread_report::json;
+use foreread_report::{json, number};
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -56,6 +56,9 @@ pub struct Report {
     /// `time_s`; in mode open, where every row takes the time of the trace, `latency_s`.
     #[serde(default = "by_time")]
     pub judged_by: String,
+    /// The run in which a policy is faster than the oracle by most. Null without an oracle, and where none is by a thousandth.
+    #[serde(default)]
+    pub oracle_beaten: Option<OracleBeaten>,
     /// The policies that may claim to be the fastest: one, or several without a significant difference (or that
     /// are within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
@@ -84,6 +87,45 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// `p_value < alpha`.
     pub differs: Option<bool>,
+    /// The 95 % interval of the ratio of what the rows are judged by (Student's t on the residuals of the pairs) is within
+    /// 1 / 1.05 and 1.05. Where neither this nor `differs` is true, the runs do not tell the two apart. Null where no test was possible.
+    #[serde(default)]
+    pub equivalent: Option<bool>,
+}
+
+/// A policy that took less time than the oracle: the oracle is a search and no bound where a device draws its latencies at random,
+/// since a policy makes other requests, which draw other ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OracleBeaten {
+    pub policy: String,
+    /// Its time / the oracle's in the same run.
+    pub ratio: f64,
+    /// The seed of that run.
+    pub seed: u64,
+    /// Policies that beat it in some run, of those that are no limits.
+    pub policies: usize,
+}
+
+impl std::fmt::Display for OracleBeaten {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the oracle is no bound here: {} took {} of its time with seed {}",
+            self.policy,
+            number::times(self.ratio),
+            self.seed
+        )
+    }
+}
+
+/// What the runs of two rows say about their times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Equal within 5 %, by the interval of the ratio. A sure difference may be within that too.
+    Equivalent,
+    Different,
+    /// Neither is shown: more runs may.
+    NotToldApart,
 }
 
 /// The time of a workload, in seconds.
@@ -123,8 +165,8 @@ pub struct Row {
     pub ratio_to_none: Option<f64>,
     /// Ends of its 95 % interval, by bootstrap over the pairs: too narrow with few of them. Null with one run.
     pub ratio_to_none_ci95: Option<[f64; 2]>,
-    /// (none - this) / (none - oracle) of the mean times: the part that it reaches of what there is to gain. Null
-    /// without an oracle, and where the oracle gains less than half a per cent.
+    /// (none - this) / (none - oracle) of the mean times: the part that it reaches of what there is to gain, above 1 where it
+    /// beats the oracle. Null without an oracle, and where the oracle gains less than half a per cent.
     pub score: Option<f64>,
     /// Two-sided paired t test against the row `none`, corrected by Holm over all pairs of the table.
     pub p_value: Option<f64>,
@@ -204,6 +246,32 @@ impl Report {
     pub fn tests(&self) -> usize {
         let tested = self.comparisons.iter().filter(|c| c.p_value.is_some());
         tested.count()
+    }
+
+    /// The test of two rows, in whichever order.
+    #[must_use]
+    pub fn comparison(&self, one: &str, other: &str) -> Option<&Comparison> {
+        let pair = |c: &&Comparison| (c.a == one && c.b == other) || (c.a == other && c.b == one);
+        self.comparisons.iter().find(pair)
+    }
+
+    /// What the runs say about two different rows. Undefined where no test was possible.
+    #[must_use]
+    pub fn relation(&self, one: &str, other: &str) -> Option<Relation> {
+        let compared = self.comparison(one, other)?;
+        Some(match (compared.equivalent?, compared.differs?) {
+            (true, _) => Relation::Equivalent,
+            (false, true) => Relation::Different,
+            (false, false) => Relation::NotToldApart,
+        })
+    }
+
+    /// The row that may claim to be the fastest with the least mean.
+    #[must_use]
+    pub(super) fn fastest(&self) -> Option<&Row> {
+        let best = self.rows.iter().filter(|r| self.best.contains(&r.policy));
+        let timed = best.filter_map(|row| Some((row.judged()?.mean, row)));
+        timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
     }
 
     /// The row of no readahead, that the others are measured against.

@@ -191,7 +191,7 @@ impl Series {
     fn legend(&self) -> &'static str {
         match self.tests() {
             0 => "Nothing is marked: no test was possible.",
-            _ => "In each row: * fastest, = tied for fastest (differences within noise).",
+            _ => "In each row: * fastest, = tied for it, or not told apart from it by the runs.",
         }
     }
 
@@ -405,14 +405,14 @@ mod tests {
         }
         assert_eq!(
             series.verdict(),
-            "rbd-plain is fastest or tied for fastest at all 2 values of policy.max."
+            "rbd-plain is fastest, tied for it, or not told apart from it at all 2 values of policy.max."
         );
     }
 
     #[test]
     fn the_whole_text() {
         let want = "\
-rbd-plain is fastest or tied for fastest at all 2 values of cache.
+rbd-plain is fastest, tied for it, or not told apart from it at all 2 values of cache.
 
 boot-ide on model:rbd by cache: 0.690 ms a read, 62.5 MB/s; 5 runs at each value; page 4K; seed 1
 
@@ -426,7 +426,7 @@ cache                none          linux-6.18           rbd-plain
   64M     4.10       1.00     5.50       1.34     4.20       1.03
    1M     4.10       1.00     5.50       1.34     8.20       2.00
 
-In each row: * fastest, = tied for fastest (differences within noise).
+In each row: * fastest, = tied for it, or not told apart from it by the runs.
 s: mean time of a run. ratio: time to that of none. read: from the source. MB = 10^6 bytes.
 read ampl.: read amplification, bytes read / distinct bytes asked for.
 Note: cache=1M: The cache was small.

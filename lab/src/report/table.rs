@@ -2,7 +2,7 @@
 //!
 //! Never: asks whether there is a terminal or what it can do. The caller says so ([`Style`]).
 
-use super::row::{Report, Row, Time};
+use super::row::{Relation, Report, Row, Time};
 use super::series::throughput;
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, TIE, count, latency_us, mb, or_dash, share, three};
@@ -133,7 +133,7 @@ fn legend(report: &Report) -> [String; 3] {
     let marks = match report.best.len() {
         0 => "Nothing is marked: no test was possible".to_string(),
         1 => "* fastest".to_string(),
-        _ => "= tied for fastest (differences within noise)".to_string(),
+        _ => format!("= {}", tied(report)),
     };
     let what = if by_latency(report) {
         "wait, p99: of a read since it was due. wait"
@@ -148,6 +148,25 @@ fn legend(report: &Report) -> [String; 3] {
         "read ampl.: read amplification, bytes read from the source / distinct bytes asked for."
             .to_string(),
     ]
+}
+
+/// What several rows have in common that may each be the fastest.
+pub(super) fn tied(report: &Report) -> String {
+    let fastest = report.fastest();
+    let is_equal = |policy: &String| {
+        fastest.is_none_or(|one| {
+            one.policy == *policy
+                || report.relation(&one.policy, policy) == Some(Relation::Equivalent)
+        })
+    };
+    if report.best.iter().all(is_equal) {
+        "tied for fastest (within 5 %)".to_string()
+    } else {
+        format!(
+            "may be the fastest: not told apart by {} (see --runs)",
+            number::plural(report.runs.into(), "run")
+        )
+    }
 }
 
 /// How the marks were found, for the readers that check it.
@@ -277,7 +296,7 @@ read ampl.: read amplification, bytes read from the source / distinct bytes aske
         assert!(
             text.contains("\n= linux-6.18 ")
                 && text.contains("\n= rbd-plain ")
-                && text.contains("\n= tied for fastest (differences within noise). MB"),
+                && text.contains("\n= tied for fastest (within 5 %). MB"),
             "{text}"
         );
         assert!(!text.contains('\x1b'), "{text}");

@@ -4,18 +4,17 @@
 //!
 //! Never: a figure that is not in [`TuneReport`].
 
-use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice};
+use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::report;
+use crate::report::row::Relation;
 use crate::report::table::Style;
 use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use foreread_report::width;
+use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
 /// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
 const DOUBTFUL: f64 = 0.25;
-
-/// A way within this of the best one's time is as good: a setting of the kernel is then named before a program to run.
-const AS_GOOD: f64 = 0.05;
 
 /// A gain in one sentence.
 pub(super) fn in_words(gain: &Gain) -> String {
@@ -52,15 +51,17 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
         .find(|row| row.limit)
         .and_then(|row| row.judged())
     {
+        let beaten = tuned.report.oracle_beaten.as_ref();
+        let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
         said.push_str(&format!(
-            " With perfect foresight: {} s.",
+            " With perfect foresight: {} s{beaten}.",
             span_s(limit.mean, None)
         ));
     }
     said + &doubt(tuned)
 }
 
-/// What can be done. First those nearly as good as the best, the easiest to set before the others.
+/// What can be done. First those as good as the best, the easiest to set before the others.
 fn ways(tuned: &TuneReport) -> Vec<(String, &Gain)> {
     let mut ways: Vec<(String, &Gain)> = Vec::new();
     ways.extend(tuned.kernel.as_ref().map(|gain| {
@@ -84,12 +85,23 @@ fn ways(tuned: &TuneReport) -> Vec<(String, &Gain)> {
             .filter(more)
             .map(|gain| (format!("Use foreread with {}", gain.what), gain)),
     );
-    let least = ways
-        .iter()
-        .map(|(_, gain)| gain.ratio)
-        .fold(f64::INFINITY, f64::min);
-    ways.sort_by_key(|(_, gain)| gain.ratio > least * (1.0 + AS_GOOD));
+    let fastest = ways.iter().map(|(_, gain)| *gain);
+    let fastest = fastest.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    ways.sort_by_key(|(_, gain)| fastest.is_some_and(|best| !is_as_good(tuned, best, gain)));
     ways
+}
+
+/// Whether a way is equal to the best one: a setting of the kernel is then named before a program to run. A hint is measured
+/// in other runs than policies; the ends of both intervals that are farthest apart have to be within the margin.
+fn is_as_good(tuned: &TuneReport, best: &Gain, gain: &Gain) -> bool {
+    if best.what == gain.what {
+        return true;
+    }
+    if let Some(relation) = tuned.report.relation(&best.what, &gain.what) {
+        return relation == Relation::Equivalent;
+    }
+    let ends = best.ratio_ci95.zip(gain.ratio_ci95);
+    ends.is_some_and(|([least, _], [_, most])| most <= least * (1.0 + EQUIVALENCE_MARGIN))
 }
 
 /// "reads take 1.7 s instead of 26.3 s (15 times faster)".
@@ -109,7 +121,7 @@ fn uncapitalised(text: &str) -> String {
     })
 }
 
-/// Nothing gains: either readahead costs time, or it is as good as it gets.
+/// Nothing gains: either readahead costs time, or no test finds a gain.
 fn no_way(tuned: &TuneReport) -> String {
     let today = format!(
         "today's readahead of {}{}",
@@ -125,10 +137,19 @@ fn no_way(tuned: &TuneReport) -> String {
             "Readahead costs time here. Without it {}; no other setting gains.",
             effect(gain)
         ),
-        None => format!(
-            "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",
-            number::percent(MIN_GAIN)
-        ),
+        None => match choose::undecided(&tuned.report, &tuned.today) {
+            Some((row, ratio)) => format!(
+                "{} is not told apart from {today} by {}, and took {} of its time: tune again with --runs {}.",
+                row.policy,
+                number::plural(tuned.report.runs.into(), "run"),
+                times(ratio),
+                (tuned.report.runs * 2).max(5)
+            ),
+            None => format!(
+                "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",
+                number::percent(MIN_GAIN)
+            ),
+        },
     }
 }
 

@@ -3,8 +3,12 @@
 //! ```text
 //!   while it runs, now and then: /proc/PID/fd, /proc/PID/maps of what is followed
 //!   after the end, while names are missing: what it ran, its words, where libraries are, the folders of what was found,
-//!   what is below them, the rest of those file systems
+//!   what is below the words, then whatever is nearest to what was found
 //! ```
+//! Nearest: the fewest steps up and down the tree. Of `site-packages/numpy/core/a.so`, which was mapped, `numpy` is one step away,
+//! `numpy/lib` and `site-packages` two. One large folder far away takes no part of the limit before them, and the order is the same in
+//! every run.
+//!
 //! A name is taken only where device and inode agree, and where the file is no younger than the recording: a
 //! number is given again.
 //!
@@ -13,9 +17,10 @@
 //!
 //! Never: more entries of folders than the limit, or a link followed while searching.
 
+use foreread_os::host::Host;
 use foreread_trace::follow::event::FileKey;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -61,6 +66,17 @@ pub struct Finder {
     known: Arc<Mutex<NameIndex>>,
     /// Files and entries of folders that were looked at: it moves as long as file systems answer.
     looked: Arc<AtomicU64>,
+}
+
+/// Where a search goes on from a folder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Walk {
+    /// Nowhere.
+    Flat,
+    /// To its folders.
+    Down,
+    /// To its folders and to the one that it is in.
+    Around,
 }
 
 /// A search under way.
@@ -146,10 +162,11 @@ impl Finder {
     }
 
     fn insert(&self, place: FileKey, path: PathBuf, size: u64) {
-        self.known()
-            .found
-            .entry(place)
-            .or_insert(FoundName { path, size });
+        let mut known = self.known();
+        let found = known.found.entry(place);
+        // A file that was still being written when it was first looked at.
+        let found = found.and_modify(|named| named.size = named.size.max(size));
+        found.or_insert(FoundName { path, size });
     }
 
     /// Looks at what these processes have open and mapped. Those that are gone have nothing.
@@ -193,6 +210,10 @@ impl Finder {
 
     /// Searches for the files of `wanted` that have no name yet. A file that was made after `until_unix_ns` is another one.
     pub fn search(&self, wanted: &[FileKey], until_unix_ns: i128) {
+        self.search_up_to(wanted, until_unix_ns, MAX_FAR_ENTRIES);
+    }
+
+    fn search_up_to(&self, wanted: &[FileKey], until_unix_ns: i128, max_far_entries: u64) {
         let (missing, roots): (HashSet<FileKey>, Vec<PathBuf>) = {
             let known = self.known();
             let missing = wanted
@@ -202,7 +223,7 @@ impl Finder {
                 .collect();
             (missing, known.roots.clone())
         };
-        let devices = wanted.iter().map(|place| place.dev).collect();
+        let devices: HashSet<u32> = wanted.iter().map(|place| place.dev).collect();
         let mut search = Search {
             missing,
             devices,
@@ -210,36 +231,43 @@ impl Finder {
             until_unix_ns,
             entries: 0,
         };
-        let near = || -> Vec<PathBuf> {
-            let known = self.known();
-            let all: HashSet<PathBuf> = known
-                .found
-                .values()
-                .filter_map(|named| folder_of(&named.path))
-                .collect();
-            all.into_iter().collect()
-        };
-        for folder in roots
-            .iter()
-            .cloned()
-            .chain(USUAL.map(PathBuf::from))
-            .chain(near())
-        {
-            self.walk(folder, &mut search, false, MAX_ENTRIES);
+        for folder in roots.iter().cloned().chain(USUAL.map(PathBuf::from)) {
+            self.walk([folder], &mut search, Walk::Flat, MAX_ENTRIES);
         }
+        self.walk(self.found_folders(), &mut search, Walk::Flat, MAX_ENTRIES);
         search.seen.clear();
         for folder in roots {
-            self.walk(folder, &mut search, true, MAX_ENTRIES);
+            self.walk([folder], &mut search, Walk::Down, MAX_ENTRIES);
         }
-        let most = search.entries + MAX_FAR_ENTRIES;
-        for folder in near().into_iter().chain([PathBuf::from("/")]) {
-            self.walk(folder, &mut search, true, most);
-        }
+        // What is near was listed already, but not where it leads to.
+        search.seen.clear();
+        let most = search.entries + max_far_entries;
+        self.walk(self.found_folders(), &mut search, Walk::Around, most);
+        // File systems of which nothing was found.
+        let mounted = Host::here().mounts().into_iter().filter(|mount| {
+            let key = FileKey::new(mount.number.major, mount.number.minor, 0);
+            search.devices.contains(&key.dev)
+        });
+        let points: Vec<PathBuf> = mounted.map(|mount| mount.point).collect();
+        self.walk(points, &mut search, Walk::Down, most);
     }
 
-    /// Folder by folder, the nearest first; `deep` goes into folders of folders.
-    fn walk(&self, root: PathBuf, search: &mut Search, deep: bool, most: u64) {
-        let mut folders = VecDeque::from([root]);
+    /// The folders of what was found, in the order of their names.
+    fn found_folders(&self) -> BTreeSet<PathBuf> {
+        let known = self.known();
+        let folders = known.found.values().map(|named| folder_of(&named.path));
+        folders.flatten().collect()
+    }
+
+    /// Folder by folder, the nearest first.
+    fn walk(
+        &self,
+        from: impl IntoIterator<Item = PathBuf>,
+        search: &mut Search,
+        walk: Walk,
+        most: u64,
+    ) {
+        let mut folders = VecDeque::from_iter(from);
         while let Some(folder) = folders.pop_front() {
             if search.missing.is_empty() {
                 return;
@@ -255,6 +283,9 @@ impl Finder {
             if !search.devices.contains(&here.dev) || !search.seen.insert(here) {
                 continue;
             }
+            if walk == Walk::Around {
+                folders.extend(folder_of(&folder));
+            }
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 search.entries += 1;
                 self.count();
@@ -264,7 +295,7 @@ impl Finder {
                 let Ok(kind) = entry.file_type() else {
                     continue;
                 };
-                if kind.is_dir() && deep {
+                if kind.is_dir() && walk != Walk::Flat {
                     folders.push_back(entry.path());
                 } else if kind.is_file() {
                     let place = FileKey {
@@ -296,5 +327,54 @@ impl Finder {
             search.missing.remove(&place);
             self.insert(place, path.to_path_buf(), stat.stx_size);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A package whose library was mapped, and whose other files were closed before they could be looked at, beside a large folder of
+    /// which something was found too.
+    #[test]
+    fn what_is_near_is_found_before_what_is_large() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let make = |name: &str| {
+            let path = folder.path().join("a/b/c/d").join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+            fs::write(&path, name).expect("room");
+            (place_of(&path).expect("a file").0, path)
+        };
+        let mapped = make("lib/packages/fast/core/a.so");
+        let wanted = [
+            make("lib/packages/fast/lib/io.py"),
+            make("lib/packages/six.py"),
+        ];
+        let in_large = make("large/one.dat");
+        for n in 0..400 {
+            make(&format!("large/x/y/{}/{n}.dat", n % 20));
+        }
+        let keys = wanted.each_ref().map(|(key, _)| *key);
+        let now = i128::MAX;
+        for _ in 0..4 {
+            let finder = Finder::default();
+            for (key, path) in [&mapped, &in_large] {
+                finder.insert(*key, path.clone(), 1);
+            }
+            finder.search_up_to(&keys, now, 150);
+            for (key, path) in &wanted {
+                assert_eq!(finder.get(*key).map(|named| named.path), Some(path.clone()));
+            }
+            assert!(finder.looked() > 0 && finder.nameless(&keys) == 0);
+        }
+    }
+
+    /// The size is that of the latest look.
+    #[test]
+    fn a_file_that_grows_while_it_is_recorded_has_its_later_size() {
+        let (finder, key) = (Finder::default(), FileKey::new(8, 1, 5));
+        finder.insert(key, PathBuf::from("/a"), 0);
+        finder.insert(key, PathBuf::from("/a"), 70_000);
+        assert_eq!(finder.get(key).map(|named| named.size), Some(70_000));
     }
 }

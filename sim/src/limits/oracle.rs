@@ -15,8 +15,9 @@
 //! ```
 //!
 //! What it is: a time that can be reached, between the bound (`bound.rs`), which may not be reachable, and the policies.
-//! What it is not: the optimum. Finding that is a hard problem even for one disk, and a policy may find a better schedule
-//! by chance; `lab/tests/limits.rs` searches for such rows and counts them.
+//! What it is not: the optimum, or a bound. Finding the optimum is a hard problem even for one disk, and a policy may find a better
+//! schedule by chance; `lab/tests/limits.rs` searches for such rows and counts them. Where latencies are drawn at random for each request
+//! a policy's requests draw others: on a store with a tail of 500 ms a policy takes half of the oracle's time with some seeds.
 //!
 //! Never: looks at the rows of a comparison, or takes part in a verdict.
 

@@ -4,7 +4,6 @@
 
 use super::call::Call;
 use super::call::MAX_CALL_BYTES;
-use super::event::FileKey;
 use super::fds::Description;
 use super::{
     CacheAccess, Counts, Follow, MAPPING, NO_FILE, NO_HINT, PAGE_BYTES, Pending, UNKNOWN, UNMAPPED,
@@ -152,7 +151,7 @@ impl Follow {
         };
         let len = if hint { asked.len.unwrap_or(0) } else { len };
         let direct = before.direct || pending.seen.is_some_and(|seen| seen.direct);
-        self.count(asked.op, came);
+        self.count(file, asked.op, came);
         Ok(Some(Record {
             op: asked.op,
             thread,
@@ -201,8 +200,12 @@ impl Follow {
                 self.left_out.count(NO_HINT);
                 continue;
             };
+            if !self.may_be_recorded(place) {
+                self.left_out.count(NO_HINT);
+                continue;
+            }
             let file = self.file(place, out);
-            self.counts.hints += 1;
+            self.count(file, Op::Hint(advice), 0);
             let record = Record {
                 op: Op::Hint(advice),
                 thread,
@@ -233,14 +236,22 @@ impl Follow {
         None
     }
 
-    fn count(&mut self, op: Op, came: u64) {
+    fn count(&mut self, file: u32, op: Op, came: u64) {
+        let used = &mut self.uses[file as usize];
         match op {
             Op::Read => {
+                used.is_read = true;
                 self.counts.reads += 1;
                 self.counts.read_bytes += came;
             }
-            Op::Write => self.counts.writes += 1,
-            _ => self.counts.hints += 1,
+            Op::Write => {
+                used.writes += 1;
+                self.counts.writes += 1;
+            }
+            _ => {
+                used.hints += 1;
+                self.counts.hints += 1;
+            }
         }
     }
 
@@ -282,7 +293,8 @@ impl Follow {
         came: u64,
         out: &mut VecDeque<Item>,
     ) -> Option<u32> {
-        let learned: Option<FileKey> = self.known.get(&open).copied();
+        let learned = self.known.get(&open).copied();
+        let learned = learned.filter(|place| asked.op == Op::Read || self.may_be_recorded(*place));
         let file = before
             .name
             .or_else(|| learned.map(|place| self.file(place, out)));

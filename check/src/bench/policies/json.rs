@@ -4,7 +4,7 @@
 //! and nothing else: the search for the best schedule holds and requests what a policy could not.
 
 use super::Results;
-use crate::evaluation::verdict::Total;
+use crate::evaluation::verdict::{Gains, Total};
 use crate::evaluation::{Row, SCHEMA, Target};
 use foreread_sim::limits::ORACLE;
 use serde::Serialize;
@@ -54,7 +54,11 @@ struct TotalJson<'a> {
     worst_against_unrestricted: Option<f64>,
     worst: Option<f64>,
     lost: usize,
+    /// Sum of the gains / sum of the oracle's.
     oracle_share: Option<f64>,
+    /// Cells in which the policy is faster than the oracle, and the least part of its time.
+    beats_oracle: usize,
+    least_oracle_ratio: Option<f64>,
     overfetch: Option<f64>,
 }
 
@@ -74,6 +78,8 @@ struct CellJson<'a> {
     t95_round_trips: Option<f64>,
     flaps: Option<u64>,
     oracle_share: Option<f64>,
+    /// Time / the oracle's on the first judging seed.
+    oracle_ratio: Option<f64>,
     stall_s: Option<f64>,
     /// The best opponent within the limit of overfetch, and the ratio of the times.
     best: Option<&'a str>,
@@ -152,6 +158,8 @@ fn total(total: &Total) -> TotalJson<'_> {
         worst: total.worst_ratio,
         lost: total.lost,
         oracle_share: total.oracle_share,
+        beats_oracle: total.beats_oracle,
+        least_oracle_ratio: total.least_oracle_ratio.as_ref().map(|(ratio, _)| *ratio),
         overfetch: total.overfetch.filter(|_| total.policy != ORACLE),
     }
 }
@@ -172,7 +180,8 @@ fn cell(row: &Row) -> CellJson<'_> {
         held_byte_s: policy.then_some(figures.held_byte_s),
         t95_round_trips: figures.t95_round_trips.filter(|_| policy),
         flaps: policy.then_some(figures.flaps),
-        oracle_share: row.oracle_share,
+        oracle_share: row.gains.and_then(Gains::share),
+        oracle_ratio: row.oracle_ratio,
         stall_s: policy.then_some(figures.stall_s),
         best: row.best.as_deref(),
         ratio: row.ratio,

@@ -222,9 +222,28 @@ pub fn notes(results: &Results) -> Vec<String> {
         ),
         format!(
             "Mean: geometric, over the cells, against {ONE_SETTING}. Oracle's gain: ln(none / policy) / ln(none / oracle), \
-             mean over {shared}. Times are of the simulator."
+             the sum of the first over that of the second in {shared}. Times are of the simulator."
         ),
     ];
+    notes.extend(oracle_beaten(results));
     notes.extend(results.notes.iter().map(|note| format!("Note: {note}.")));
     notes
+}
+
+/// How far the oracle is from being a bound, of the policy that beats it by most.
+fn oracle_beaten(results: &Results) -> Option<String> {
+    let totals = results.report.totals.iter();
+    let beaten = totals
+        .filter(|total| total.beats_oracle > 0)
+        .filter_map(|total| Some((total.least_oracle_ratio.as_ref()?, total)));
+    let ((ratio, cell), total) = beaten.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
+    Some(format!(
+        "The oracle is no bound here: {} took {} of its time in {}, seed {}, and is faster in {}. A policy makes other requests, which \
+         draw other latencies; a share is above 100 % there.",
+        total.policy,
+        number::times(*ratio),
+        cell_name(cell),
+        results.design.seeds().1[0],
+        number::plural(total.beats_oracle as u64, "cell")
+    ))
 }

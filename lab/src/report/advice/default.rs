@@ -1,11 +1,12 @@
-//! Whether nothing has to be set: the default policy `auto` is as good as the best that was measured, or nearly.
+//! Whether nothing has to be set: the default policy `auto` is equal to the best that was measured, within 5 %.
 //!
 //! Example: on `model:object-near` the fastest policy reads `sequential` in 0.33 s and `auto` in 0.34 s, and for `random` no
 //! policy gains. `auto` is within 5 % in both tables: the advice is to set nothing.
 
-use super::{AS_GOOD, Choice, SourceTables, as_good, change, list, row_of};
+use super::{Choice, SourceTables, as_good, list, row_of};
 use crate::report::Row;
 use foreread_core::policy::DEFAULT;
+use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
 impl<'a> SourceTables<'a> {
     /// The default policy, where it is within 5 % of the best one in every table.
@@ -16,7 +17,7 @@ impl<'a> SourceTables<'a> {
             };
             match best {
                 Some(best) => as_good(report, best, row),
-                None => change(row) <= 1.0 + AS_GOOD,
+                None => report.none().is_some_and(|none| as_good(report, none, row)),
             }
         });
         if enough { self.choice(DEFAULT) } else { None }
@@ -26,7 +27,7 @@ impl<'a> SourceTables<'a> {
     pub(super) fn nothing_to_set(&self) -> String {
         let (gains, others) = self.gains(DEFAULT);
         let level: Vec<String> = others.into_iter().map(|other| other.workload).collect();
-        let percent = AS_GOOD * 100.0;
+        let percent = EQUIVALENCE_MARGIN * 100.0;
         let gain = match (gains.is_empty(), level.is_empty()) {
             (true, _) => format!("it makes no difference for {}", list(level)),
             (false, true) => format!("it makes {}", list(gains)),

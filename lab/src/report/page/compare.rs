@@ -115,8 +115,9 @@ fn verdict(report: &Report) -> String {
         [] => "No test was possible, so none is called the fastest.".to_string(),
         [one] => format!("The fastest is {one}."),
         several => format!(
-            "Tied for fastest (differences within noise): {}.",
-            several.join(", ")
+            "The fastest is one of {}, marked =: {}.",
+            several.join(", "),
+            table::tied(report)
         ),
     }
 }

@@ -1,10 +1,13 @@
-//! What a series comes to, in one sentence before its table: the policy that is fastest, or tied for it, at every value, or
+//! What a series comes to, in one sentence before its table: the policy that is fastest, or may be, at every value, or
 //! which one is at which.
 //!
-//! Example: `auto is fastest or tied for fastest at all 3 values of streams.`, or `By cache: linux-6.18 at 64M; rbd-plain at 1M
-//! (fastest, or tied for fastest).`
+//! Example: `auto is fastest, tied for it, or not told apart from it at all 3 values of streams.`, or `By cache: linux-6.18 at 64M;
+//! rbd-plain at 1M (fastest, tied for it, or not told apart from it).`
 
 use super::{Report, Series};
+
+/// What else a marked row may be.
+const MAY_BE: &str = ", tied for it, or not told apart from it";
 
 impl Series {
     /// The sentence. Readahead that is as good as none is none: `none` is named before a policy that only ties with it.
@@ -42,7 +45,7 @@ impl Series {
                 format!("all {all} values")
             };
             return format!(
-                "{policy} is fastest or tied for fastest at {values} of {}.",
+                "{policy} is fastest{MAY_BE} at {values} of {}.",
                 self.vary.key
             );
         }
@@ -51,9 +54,6 @@ impl Series {
             .filter(|(_, at)| !at.is_empty())
             .map(|(policy, at)| format!("{policy} at {}", at.join(", ")));
         let parts = parts.collect::<Vec<_>>().join("; ");
-        format!(
-            "By {}: {parts} (fastest, or tied for fastest).",
-            self.vary.key
-        )
+        format!("By {}: {parts} (fastest{MAY_BE}).", self.vary.key)
     }
 }
