@@ -327,6 +327,16 @@ impl Driver {
         gauges(&self.shared)
     }
 
+    /// No read, and no fetch that runs or waits; ends nothing and wakes nothing.
+    pub fn is_quiet(&self) -> bool {
+        let Ok(state) = self.enter().lock() else {
+            return true;
+        };
+        let counts = count_gauges(&self.shared, &state);
+        state.unlock();
+        counts.reads + counts.queued_fetches + counts.running_fetches + counts.open_fetches == 0
+    }
+
     /// Times of the source: demand and readahead.
     pub fn latencies(&self) -> [Latencies; 2] {
         latencies(&self.shared)

@@ -170,6 +170,13 @@ impl Engine {
         self.shared.driver.gauges().unwrap_or_default()
     }
 
+    /// No read waits, and no source is asked or will be before the next read. Calls no code of a source or a task, so it may be asked
+    /// anywhere where the engine may not go on: by a garbage collector, for one.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.shared.driver.is_quiet()
+    }
+
     /// How long sources took for demand fetches, and for fetches that began as readahead.
     #[must_use]
     pub fn latencies(&self) -> [Latencies; 2] {

@@ -233,14 +233,26 @@ impl Slot {
         opened.into_iter().for_each(close);
     }
 
-    /// What it holds of Python's, for Python's collector. Less where the slot is locked, since a collection may run anywhere.
+    /// What it holds of Python's, for Python's collector; nothing where the slot is locked, since a collection may run anywhere, or while
+    /// the engine calls the function or will: what is collected is emptied first, and a call of an emptied function ends the process.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        if let Origin::Function { fetch, .. } = &self.origin {
-            visit.call(fetch)?;
-        }
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());
         };
+        let is_quiet = |opened: &OpenSource| {
+            let planned = opened.readers.planned.get();
+            [Some(&opened.readers.reader), planned]
+                .into_iter()
+                .flatten()
+                .all(|reader| reader.engine().is_quiet())
+        };
+        let has_function = |opened: &&OpenSource| opened.fetcher.is_some();
+        if !opened.as_ref().filter(has_function).is_none_or(is_quiet) {
+            return Ok(());
+        }
+        if let Origin::Function { fetch, .. } = &self.origin {
+            visit.call(fetch)?;
+        }
         let fetcher = opened.as_ref().and_then(|opened| opened.fetcher.as_ref());
         fetcher.map_or(Ok(()), |fetcher| fetcher.traverse(visit))
     }
