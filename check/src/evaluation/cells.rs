@@ -108,7 +108,7 @@ const PREDICTABLE: [&str; 7] = [
 /// Devices of a fractional design for each workload.
 const DEVICES_A_WORKLOAD: usize = 3;
 
-/// Drawn devices for each recording: 306 recordings are read on 612 devices.
+/// Drawn devices for each recording: 152 recordings are read on 304 devices.
 const DEVICES_A_RECORDING: u64 = 2;
 
 impl Cell {
