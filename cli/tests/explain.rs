@@ -46,7 +46,7 @@ fn a_trace_is_explained_on_one_screen() {
         "/data/random",
         // Three of the 40 happen to lie at equal steps.
         "by the hint RANDOM (37 times)",
-        "first by a read at the start of the file, then by the mark of its window",
+        "on: by a read near which such files are read",
         "* auto",
         "auto at its farthest: may read up to",
         "linux-6.18:max=4M",

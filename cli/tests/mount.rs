@@ -342,7 +342,7 @@ fn odd_keys_are_named_once() {
         server.variables(),
     );
     assert!(
-        mounted.begin.contains("policy auto:max-overfetch=1.265;"),
+        mounted.begin.contains("policy auto:max-overfetch=2.5;"),
         "{}",
         mounted.begin
     );

@@ -346,17 +346,17 @@ fn growth_is_a_change_to_a_pinned_reader() {
 #[test]
 fn overwritten() {
     crate::common::watch();
-    let file = file_of(&pattern(0, 100_000, 1));
+    let file = file_of(&pattern(0, 3_000_000, 1));
     let reader = open(file.path()).expect("opens");
     let other = reader.try_clone().expect("opens");
     let mut buf = vec![0; 8192];
     assert_eq!(read_and_check(&reader, &mut buf, 0, 1), 8192);
     std::thread::sleep(std::time::Duration::from_millis(20));
     file.as_file()
-        .write_all_at(&pattern(0, 100_000, 2), 0)
+        .write_all_at(&pattern(0, 3_000_000, 2), 0)
         .expect("writes");
     // Cached bytes are still those of the old version, whole. The first fetch notices.
-    let offset = 90_000;
+    let offset = 2_900_000;
     for reader in [&reader, &other] {
         let error = reader
             .read_at(&mut buf, offset)
@@ -367,7 +367,7 @@ fn overwritten() {
             "ESTALE"
         );
     }
-    for at in [0, 50_000, 90_000] {
+    for at in [0, 1_500_000, 2_900_000] {
         read_and_check(&reader, &mut buf, at, 2);
         read_and_check(&other, &mut buf, at, 2);
     }

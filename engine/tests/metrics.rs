@@ -195,7 +195,7 @@ fn they_say_what_the_counters_say() {
 fn auto_says_what_it_has_set_itself_to() {
     let engine = auto();
     assert!(engine.gauges().tuning.is_none(), "no file is open");
-    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
+    let reader = engine.open(Arc::new(named(32 << 20))).expect("opened");
     for at in 0..16 {
         read_and_check(&reader, &mut [0; 16384], at * 16384, 0);
     }

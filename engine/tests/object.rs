@@ -427,7 +427,7 @@ fn the_first_bytes_come_with_the_request_that_opens() {
 /// fetched ahead, and not as much again.
 #[test]
 fn the_answer_to_the_request_that_opens_is_a_latency() {
-    let server = serve(8 * MIB);
+    let server = serve(32 * MIB);
     server.link(Link::new(Duration::from_millis(5), 0));
     let log = tempfile::NamedTempFile::new().expect("a file");
     let reader = Reader::open(

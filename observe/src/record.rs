@@ -25,7 +25,7 @@ use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_trace::error::TracePosition;
 use foreread_trace::follow::event::FileKey;
-use foreread_trace::follow::{Counts, Follow, LearnedFiles, Names, OpenBefore};
+use foreread_trace::follow::{Counts, Follow, LearnedFiles, LearnedRun, Names, OpenBefore};
 use foreread_trace::formats::step::{self, Step};
 use foreread_trace::{FileInfo, Header, Item, Items, Lacks, LeftOut, Level, TraceError};
 use names::Finder;
@@ -151,7 +151,11 @@ impl Capture {
         let mut ran: Vec<PathBuf> = first.merge.ran.drain().map(PathBuf::from).collect();
         // The search begins there, and has a limit: it is the same in every run.
         ran.sort();
-        let (learned, places, counts) = first.follow.learned();
+        let LearnedRun {
+            files: learned,
+            read: places,
+            counts,
+        } = first.follow.learned();
         // A search would read the folders of the device that is watched.
         let wanted: Vec<FileKey> = places
             .iter()

@@ -147,6 +147,16 @@ const UNFINISHED: &str = "calls that did not return";
 const UNMAPPED: &str = "hints about memory, or about mappings made before the recording began";
 const NO_HINT: &str = "hints of files that were not read, and hints without meaning for readahead";
 
+/// What a first pass over the events has learned.
+pub struct LearnedRun {
+    /// What is known of the files by their names.
+    pub files: LearnedFiles,
+    /// The files that are read.
+    pub read: Vec<FileKey>,
+    /// Without the writes and hints of other files.
+    pub counts: Counts,
+}
+
 impl Follow {
     /// Follows with what is `known` from the first time; `names` gives the names of files.
     #[must_use]
@@ -227,7 +237,7 @@ impl Follow {
 
     /// What was learned, the files that are read, and the counts without the writes and hints of others, for the second time.
     #[must_use]
-    pub fn learned(mut self) -> (LearnedFiles, Vec<FileKey>, Counts) {
+    pub fn learned(mut self) -> LearnedRun {
         let mut read = Vec::new();
         for (place, used) in self.places.iter().zip(&self.uses) {
             if used.is_read {
@@ -237,7 +247,11 @@ impl Follow {
                 self.counts.hints -= used.hints;
             }
         }
-        (self.learned, read, self.counts)
+        LearnedRun {
+            files: self.learned,
+            read,
+            counts: self.counts,
+        }
     }
 
     /// What was counted so far.
@@ -748,7 +762,11 @@ mod tests {
     #[test]
     fn a_file_that_is_only_written_is_no_file_of_the_trace() {
         let (first, _) = followed(LearnedFiles::new(), None, LeftOut::default());
-        let (known, read, counts) = first.learned();
+        let LearnedRun {
+            files: known,
+            read,
+            counts,
+        } = first.learned();
         assert_eq!(read, [FileKey { dev: 3, ino: 3 }]);
         assert_eq!((counts.reads, counts.writes, counts.hints), (1, 1, 1));
         let left_out = LeftOut::default();

@@ -126,9 +126,8 @@ pub fn simulate(
     figures(&result, &watcher, device.latency_ns())
 }
 
-/// Whether `auto` wasted no more than its credit allows: by default a quarter of what was used and a 64th of what was demanded, by
-/// `max-overfetch` 16 parts of 17 of the excess and one; the debt (at most an eighth of the cache, at least 4 MiB); and what streams
-/// may hold at one time (half of the cache).
+/// Whether `auto` wasted no more than its bound allows: `max-overfetch` 16 parts of 17 of the excess by use and one by demand, and the
+/// debt (at most an eighth of the cache, at least 1 MiB).
 #[must_use]
 pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
     let spec =
@@ -136,7 +135,7 @@ pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> b
     let excess = u128::from(spec.values[0].saturating_sub(1000));
     let earned =
         excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;
-    let most = earned + u128::from((cache / 8).max(4 << 20) + cache / 2);
+    let most = earned + u128::from((cache / 8).max(1 << 20));
     u128::from(figures.unused_bytes) <= most
 }
 

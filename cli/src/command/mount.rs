@@ -56,7 +56,7 @@ pub struct MountArgs {
     pub policy: Option<String>,
     /// Bytes fetched for a byte demanded, at most, such as 1.1
     ///
-    /// A bound for auto, beside a debt of a few MB; the same as --policy auto:max-overfetch=R. Default 1.265.
+    /// A bound for auto, beside a debt of 1 MB or two round trips; the same as --policy auto:max-overfetch=R. Default 2.5; 1: no readahead.
     #[arg(long, value_name = "R", hide_short_help = true)]
     pub max_overfetch: Option<String>,
     /// A hint for every open description: normal, sequential, random

@@ -17,7 +17,8 @@
 //! | `streams.rs` | which read goes on with which run |
 //! | `candidates.rs` | which reads are the beginning of a run |
 //! | `survival.rs` | what runs of a length have done before |
-//! | `regions.rs` | places of which nearly all is read, in any order |
+//! | `blocks.rs` | which part of what is near a read is read, too |
+//! | `regions.rs` | what is read near a first read, in any order |
 //! | `credit.rs` | what may be wasted |
 //! | `distance.rs` | how far ahead at most, in which requests |
 //! | `ahead.rs` | the windows of a stream that went on |
@@ -30,6 +31,7 @@
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
+mod blocks;
 mod candidates;
 mod credit;
 mod distance;
@@ -49,6 +51,7 @@ use crate::policy::{
 use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use blocks::Kinds;
 use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
 use distance::Readers;
@@ -110,6 +113,7 @@ struct Auto {
     survival: Survival,
     credit: Credit,
     effort: Effort,
+    kinds: Kinds,
     clock: u64,
     births: u64,
     runs: u64,
@@ -130,7 +134,7 @@ impl Policy for Auto {
 
     fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        self.miss(ask, start, end, answer);
+        self.miss(ask, (start, end), false, answer);
         self.follow(ask, answer);
     }
 
@@ -145,13 +149,19 @@ impl Policy for Auto {
                 stream.advance(start, end);
                 self.go_on(ask, at, Why::NextWindow, answer);
             }
-            None => self.begin_in_walk(ask, answer),
+            None => {
+                if !self.run_from_region(ask, (start, end), answer) {
+                    self.begin_in_walk(ask, answer);
+                }
+            }
         }
         self.follow(ask, answer);
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
-        self.on_miss(ask, answer);
+        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
+        self.miss(ask, (start, end), true, answer);
+        self.follow(ask, answer);
     }
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, _map: &Mapping, marked: bool, answer: &mut Answer) {
@@ -208,9 +218,7 @@ impl Policy for Auto {
         }) = streams
         {
             all.iter().for_each(|stream| self.ends(stream, size));
-            regions
-                .holdings()
-                .for_each(|holding| self.credit.change(holding, Holding::default()));
+            self.regions_end(regions);
         }
     }
 }
@@ -223,6 +231,7 @@ impl Auto {
             survival: Survival::new(),
             credit: Credit::new(max_overfetch),
             effort: Effort::default(),
+            kinds: Kinds::default(),
             clock: 0,
             births: 0,
             runs: 0,
@@ -252,7 +261,13 @@ impl Auto {
     }
 
     /// Bytes of a read are neither here nor in flight.
-    fn miss(&mut self, ask: &Ask<'_>, start: u64, end: u64, answer: &mut Answer) {
+    fn miss(
+        &mut self,
+        ask: &Ask<'_>,
+        (start, end): (u64, u64),
+        is_mapped: bool,
+        answer: &mut Answer,
+    ) {
         let file = self.files.entry(ask.file.0).or_default();
         file.size = ask.file_size;
         if ask.random || file.off {
@@ -282,6 +297,9 @@ impl Auto {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
+        if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
+            return;
+        }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
@@ -293,6 +311,12 @@ impl Auto {
         }
         // A read behind a stream changes nothing for that stream, and may be the beginning of another one.
         self.births += 1;
+        if self.read_region(ask, (start, end), is_mapped, answer) {
+            return;
+        }
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return;
+        };
         if start == 0 {
             file.misses += 1;
             file.candidates.is_lone(start, end);
@@ -308,9 +332,6 @@ impl Auto {
             );
         }
         let careful = self.births >= BIRTHS && self.runs * RARE < self.births;
-        if self.read_region(ask, (start, end), answer) {
-            return;
-        }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
@@ -426,6 +447,17 @@ impl Auto {
 
     /// A run begins.
     fn begin(&mut self, ask: &Ask<'_>, birth: Birth, answer: &mut Answer) {
+        self.begin_ahead(ask, birth, (0, Holding::default()), answer);
+    }
+
+    /// A run begins of which there is readahead up to a place in the file.
+    fn begin_ahead(
+        &mut self,
+        ask: &Ask<'_>,
+        birth: Birth,
+        (to, holding): (u64, Holding),
+        answer: &mut Answer,
+    ) {
         let Birth {
             class,
             stride,
@@ -444,6 +476,7 @@ impl Auto {
             return;
         };
         let mut stream = Stream::new(class, stride, pos, run, len);
+        (stream.end, stream.holding) = (stream.end.max(to), holding);
         if stride.is_some() {
             stream.distance = FIRST_BLOCKS * len;
         } else {
@@ -531,11 +564,11 @@ impl Auto {
     }
 }
 
-/// Default: a quarter of what was used and a 64th of what was demanded.
+/// Default: a byte may be wasted for each that is used.
 const MAX_OVERFETCH: Param = Param {
     key: "max-overfetch",
     unit: Unit::Ratio,
-    default: "1.265",
+    default: "2.5",
     range: (1000, 100_000),
     help: "bytes fetched for a byte demanded, at most, beside a debt",
 };

@@ -154,7 +154,7 @@ impl Why {
             Why::Around => "a page fault (read-around)",
             Why::Code => "a page fault in code",
             Why::NextFile => "a file opened behind the one before it in its listing",
-            Why::Region => "a read where nearly all of the 512 KiB around is read",
+            Why::Region => "a read near which such files are read",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => {
                 "a read that follows no read and too few cached pages (taken for random)"

@@ -91,6 +91,13 @@ struct Choice<'a> {
     overfetch: f64,
 }
 
+/// A row of a table, and the part of the time of none that it took.
+struct LowestRow<'a> {
+    report: &'a Report,
+    row: &'a Row,
+    ratio: f64,
+}
+
 impl<'a> SourceTables<'a> {
     /// The best policy that is in every table; the leaner one of two that are as fast.
     fn choose(&self) -> Option<Choice<'a>> {
@@ -172,28 +179,34 @@ impl<'a> SourceTables<'a> {
             })
     }
 
-    /// The row that took the least of the time of none, by whatever test, and which part it took.
-    fn lowest(&self, of: impl Fn(&Report, &Row) -> bool) -> Option<(&'a Report, &'a Row, f64)> {
+    /// The row that took the least of the time of none, by whatever test.
+    fn lowest(&self, of: impl Fn(&Report, &Row) -> bool) -> Option<LowestRow<'a>> {
         let rows = self
             .reports
             .iter()
             .flat_map(|r| r.rows.iter().map(move |row| (r, row)));
         let ratios = rows
             .filter(|(report, row)| of(report, row))
-            .filter_map(|(r, row)| Some((r, row, row.ratio_to_none?)));
-        ratios.min_by(|a, b| a.2.total_cmp(&b.2))
+            .filter_map(|(report, row)| {
+                Some(LowestRow {
+                    report,
+                    row,
+                    ratio: row.ratio_to_none?,
+                })
+            });
+        ratios.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
     fn untested(&self) -> String {
         let seen = self
             .lowest(|_, row| row.kind.is_choice())
-            .filter(|(_, _, ratio)| *ratio < 1.0)
-            .map_or_else(String::new, |(r, row, ratio)| {
+            .filter(|lowest| lowest.ratio < 1.0)
+            .map_or_else(String::new, |lowest| {
                 format!(
                     " ({} on {} was lowest, at {} of the time of none)",
-                    row.policy,
-                    r.workload,
-                    number::times(ratio)
+                    lowest.row.policy,
+                    lowest.report.workload,
+                    number::times(lowest.ratio)
                 )
             });
         format!(
@@ -217,9 +230,9 @@ impl<'a> SourceTables<'a> {
                 self.source
             );
         }
-        if let Some((report, row, ratio)) = self
+        if let Some(LowestRow { report, row, ratio }) = self
             .lowest(|_, row| row.kind.is_choice())
-            .filter(|(_, _, ratio)| *ratio < UNSETTLED)
+            .filter(|lowest| lowest.ratio < UNSETTLED)
         {
             return format!(
                 "No policy is significantly faster than none for {workloads} on {}, but {} took {} of its time on {}: \

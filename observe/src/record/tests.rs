@@ -182,7 +182,7 @@ fn done(captured: &Capture, folder: &Path) -> Vec<FileAccess> {
             .expect("few");
         let mut out = VecDeque::new();
         while steps.step(&mut out).expect("they are there") {}
-        (out, steps.follow.learned().0)
+        (out, steps.follow.learned().files)
     };
     let (_, learned) = follow(LearnedFiles::new());
     let (mut named, mut all) = (Vec::new(), Vec::new());

@@ -211,6 +211,7 @@ impl Auto {
                 + (source.room / 2)
                     .saturating_sub(source.unread_bytes.min(others.active.held + idle))
         };
+        let room = room.min(others.unread + self.credit.left(source, debt));
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
         let ahead = wanted.min(room);
         let waste = self
@@ -298,7 +299,9 @@ fn top_up(
             missing
         } < whole
         && to < file_size;
-    if missing == 0 || (is_little && (at > stream.pos || lead.is_some())) {
+    // A part of a read saves no wait: the rest of it is waited for.
+    let is_sliver = until < file_size && until < stream.pos.saturating_add(stream.len);
+    if missing == 0 || is_sliver || (is_little && (at > stream.pos || lead.is_some())) {
         return;
     }
     let to = until;
@@ -338,9 +341,9 @@ fn aligned(at: u64, end: u64, unit: u64) -> u64 {
 
 /// Reads ahead the next blocks of a stride, with a mark each.
 fn step_up(stream: &mut Stream, stride: i64, ahead: u64, file_size: u64, answer: &mut Answer) {
-    let blocks = (ahead / stream.len).max(1);
+    let blocks = ahead / stream.len;
     let planned = stream.end.abs_diff(stream.pos) / stride.unsigned_abs().max(1);
-    if planned + blocks / 8 >= blocks.max(2) {
+    if blocks == 0 || planned + blocks / 8 >= blocks.max(2) {
         return;
     }
     for _ in planned..blocks {

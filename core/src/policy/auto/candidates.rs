@@ -116,6 +116,14 @@ impl Candidates {
         Some(gone)
     }
 
+    /// A read that begins here goes on with a displaced run or a candidate.
+    pub fn has(&self, start: u64) -> bool {
+        self.gone
+            .iter()
+            .any(|gone| (gone.pos..=gone.end).contains(&start))
+            || self.all.iter().any(|c| c.high == start)
+    }
+
     /// A miss that goes on with no stream. `careful` wants one more read before a run counts.
     pub fn look(&mut self, start: u64, end: u64, careful: bool) -> Detection {
         if let Some(found) = self
@@ -263,6 +271,7 @@ impl Auto {
             let end = (high + len).min(ask.file_size);
             let missing = ask.probe.missing(ByteRange::between(high.min(end), end));
             if missing == 0
+                || missing > self.credit.left(&ask.source, debt)
                 || missing / 2 > self.credit.available(&ask.source, debt) / ahead::BET_PART
             {
                 continue;

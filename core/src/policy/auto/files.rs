@@ -35,6 +35,8 @@ const LEN_FORGOTTEN: u64 = 16;
 /// Requests of at most `SHORT` bytes that may be ahead for each one that may be in flight, whatever their bytes.
 const SLOTS: u64 = 4;
 const SHORT: u64 = 128 << 10;
+/// A file of more is not read ahead where fetches are answered one at a time: a seek is less than its transfer, and delays the file before it.
+const LARGE: u64 = 1 << 20;
 
 impl Auto {
     /// A mark in a file of which only the first part was read ahead: the reader becomes a stream.
@@ -88,12 +90,12 @@ impl Auto {
         let room = distance::room(source, &self.effort)
             .saturating_sub(others)
             .saturating_sub(rest);
-        let limit = most.saturating_sub(rest).min(room);
-        let each = self.walks.each(walk);
+        let (limit, each) = (most.saturating_sub(rest).min(room), self.walks.each(walk));
         let certain = |holding| Holding { bet: 0, ..holding };
         self.credit.change(walk.holding, certain(walk.holding));
         let product = distance::product(source);
         let debt = self.credit.debt_of(product, source.room);
+        let left = walk.holding.held + self.credit.left(source, debt);
         let (allowed, wasted) = (
             self.credit.allowed(source, debt),
             self.credit.wasted(source),
@@ -130,7 +132,11 @@ impl Auto {
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);
-            let is_near = bytes <= room && (is_few || walk.far + far <= limit);
+            let is_apart = source.single_rate == 0 && size > LARGE && !planned;
+            let is_near = !is_apart
+                && bytes <= room
+                && (planned || bytes <= left)
+                && (is_few || walk.far + far <= limit);
             if !(is_near && (planned || is_likely)) || walk.files >= MAX_FILES {
                 break;
             }

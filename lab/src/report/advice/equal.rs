@@ -9,7 +9,7 @@
 //! Example: `auto` takes 0.143, 0.859 and 0.285 s and another policy 0.105 s. No test finds a difference in three such runs, and
 //! `auto` is not as fast: the advice names both, and how many runs to try.
 
-use super::{Choice, SourceTables, list};
+use super::{Choice, LowestRow, SourceTables, list};
 use crate::report::row::Relation;
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Row, RowKind};
@@ -70,7 +70,7 @@ impl SourceTables<'_> {
                 report.relation(&none.policy, &row.policy) == Some(Relation::NotToldApart)
             })
         });
-        let Some((_, row, ratio)) = open else {
+        let Some(LowestRow { row, ratio, .. }) = open else {
             return format!("every policy takes its time, within {}", margin());
         };
         let (runs, more) = self.runs();
