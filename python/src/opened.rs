@@ -239,15 +239,10 @@ impl Slot {
         let Ok(opened) = self.opened.try_lock() else {
             return Ok(());
         };
-        let is_quiet = |opened: &OpenSource| {
-            let planned = opened.readers.planned.get();
-            [Some(&opened.readers.reader), planned]
-                .into_iter()
-                .flatten()
-                .all(|reader| reader.engine().is_quiet())
+        let calls = |opened: &OpenSource| {
+            opened.fetcher.is_some() && !opened.readers.reader.engine().is_quiet()
         };
-        let has_function = |opened: &&OpenSource| opened.fetcher.is_some();
-        if !opened.as_ref().filter(has_function).is_none_or(is_quiet) {
+        if opened.as_ref().is_some_and(calls) {
             return Ok(());
         }
         if let Origin::Function { fetch, .. } = &self.origin {

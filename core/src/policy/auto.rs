@@ -133,8 +133,7 @@ impl Policy for Auto {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        self.miss(ask, (start, end), false, answer);
+        self.miss(ask, false, answer);
         self.follow(ask, answer);
     }
 
@@ -159,8 +158,7 @@ impl Policy for Auto {
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
-        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
-        self.miss(ask, (start, end), true, answer);
+        self.miss(ask, true, answer);
         self.follow(ask, answer);
     }
 
@@ -261,13 +259,8 @@ impl Auto {
     }
 
     /// Bytes of a read are neither here nor in flight.
-    fn miss(
-        &mut self,
-        ask: &Ask<'_>,
-        (start, end): (u64, u64),
-        is_mapped: bool,
-        answer: &mut Answer,
-    ) {
+    fn miss(&mut self, ask: &Ask<'_>, is_mapped: bool, answer: &mut Answer) {
+        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.entry(ask.file.0).or_default();
         file.size = ask.file_size;
         if ask.random || file.off {
@@ -297,6 +290,7 @@ impl Auto {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
+        // What is near a fault says more than a stream; what is near a read does where no stream goes on.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
@@ -311,7 +305,7 @@ impl Auto {
         }
         // A read behind a stream changes nothing for that stream, and may be the beginning of another one.
         self.births += 1;
-        if self.read_region(ask, (start, end), is_mapped, answer) {
+        if !is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else {
@@ -564,7 +558,7 @@ impl Auto {
     }
 }
 
-/// Default: a byte may be wasted for each that is used.
+/// Default: three bytes may be wasted for two that are used. See `credit.rs`.
 const MAX_OVERFETCH: Param = Param {
     key: "max-overfetch",
     unit: Unit::Ratio,

@@ -10,7 +10,7 @@ mod default;
 mod equal;
 
 use super::RowKind;
-use super::row::{Relation, Report, Row};
+use super::row::{Relation, Report, Row, more_runs};
 use super::verdict::WORTH_SAYING;
 use foreread_report::number;
 
@@ -241,7 +241,7 @@ impl<'a> SourceTables<'a> {
                 row.policy,
                 number::times(ratio),
                 report.workload,
-                (report.runs * 2).max(5)
+                more_runs(report.runs)
             );
         }
         format!(

@@ -118,6 +118,11 @@ impl std::fmt::Display for OracleBeaten {
     }
 }
 
+/// How many runs to try where `runs` did not tell two policies apart.
+pub(crate) fn more_runs(runs: u32) -> u32 {
+    (runs * 2).max(5)
+}
+
 /// What the runs of two rows say about their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {

@@ -6,7 +6,7 @@
 
 use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
 use crate::report;
-use crate::report::row::Relation;
+use crate::report::row::{Relation, more_runs};
 use crate::report::table::Style;
 use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
@@ -143,7 +143,7 @@ fn no_way(tuned: &TuneReport) -> String {
                 row.policy,
                 number::plural(tuned.report.runs.into(), "run"),
                 times(ratio),
-                (tuned.report.runs * 2).max(5)
+                more_runs(tuned.report.runs)
             ),
             None => format!(
                 "Nothing to change: no setting, hint or policy is expected to save {} % of the time with {today}.",

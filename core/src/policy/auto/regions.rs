@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 
 /// Regions of a file that are active.
 const MAX_ACTIVE: usize = 64;
-/// Regions that began since after which one is counted: of the latest more is to come than has been read.
+/// An active region counts once this number of others began: of the latest more is to come than has been read.
 const YOUNG: u64 = 8;
 /// Pages in a row that make a reader in a region one that goes on in order.
 const MIN_RUN: u64 = 64;
@@ -51,7 +51,7 @@ const HEAD_SIZE: u64 = 16 << 20;
 pub struct Regions {
     active: Vec<Region>,
     kind: Kind,
-    /// Of the regions that are old.
+    /// Of the regions that are over.
     sums: Sums,
     begun: u64,
     clock: u64,
@@ -235,13 +235,15 @@ impl Auto {
             self.kinds.of(kind).add(&over);
             self.credit.change(over.holding, Holding::default());
         }
-        if regions.run_before(start).is_some() {
-            return self.run_from_region(ask, (start, end), answer);
+        if self.run_from_region(ask, (start, end), answer) {
+            return true;
         }
+        let Some(shown) = self.files.get(&ask.file.0).map(|file| file.regions.shown()) else {
+            return false;
+        };
         let base = start / REGION * REGION;
         let len = REGION.min(ask.file_size - base).div_ceil(PAGE);
         let pages = (start - base) / PAGE..(end - base).div_ceil(PAGE).min(len);
-        let shown = regions.shown();
         let purse = self.purse(end - start, source);
         let block = Block::around(pages, len, &purse, |level, is_after| {
             self.kinds.chance(kind, &shown, level, is_after)

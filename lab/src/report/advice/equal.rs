@@ -10,7 +10,7 @@
 //! `auto` is not as fast: the advice names both, and how many runs to try.
 
 use super::{Choice, LowestRow, SourceTables, list};
-use crate::report::row::Relation;
+use crate::report::row::{Relation, more_runs};
 use crate::report::verdict::WORTH_SAYING;
 use crate::report::{Row, RowKind};
 use foreread_report::number;
@@ -84,7 +84,7 @@ impl SourceTables<'_> {
     /// How many runs there are, in words, and how many may show more.
     fn runs(&self) -> (String, u32) {
         let runs = self.reports.iter().map(|r| r.runs).min().unwrap_or(0);
-        (number::plural(runs.into(), "run"), (runs * 2).max(5))
+        (number::plural(runs.into(), "run"), more_runs(runs))
     }
 
     /// The kernel's own readahead gains as much as the choice.
