@@ -30,7 +30,8 @@ impl Position {
     /// The bytes from `start` on for one read; nothing if another thread moved the position.
     pub fn claim(&self, start: u64, length: u64) -> Option<Claim<'_>> {
         let end = start.saturating_add(length);
-        self.move_from(start, end).then_some(Claim {
+        // Made only if the position was moved: a claim that is dropped gives its bytes back.
+        self.move_from(start, end).then(|| Claim {
             position: self,
             start,
             end,
@@ -57,5 +58,32 @@ impl Drop for Claim<'_> {
         if self.start < self.end {
             self.position.move_from(self.end, self.start);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_read_has_claimed_stays_claimed() {
+        let position = Position::default();
+        let first = position.claim(0, 10).expect("claimed");
+        assert!(
+            position.claim(0, 10).is_none(),
+            "as two threads ask that saw the same position"
+        );
+        assert_eq!(position.get(), 10);
+        first.got(10);
+        assert_eq!(position.get(), 10);
+    }
+
+    #[test]
+    fn what_a_read_did_not_get_is_given_back() {
+        let position = Position::default();
+        position.claim(0, 10).expect("claimed").got(4);
+        assert_eq!(position.get(), 4);
+        drop(position.claim(4, 10));
+        assert_eq!(position.get(), 4, "a read that failed");
     }
 }
