@@ -24,6 +24,14 @@ def data():
     return pattern(0, SIZE)
 
 
+def wait_for(condition, what="it did not happen", seconds=20):
+    """Until a condition holds; far longer than it takes on a machine that is busy."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.005)
+
+
 def open_files():
     """Files that are open in this process, of all engines."""
     return sum(one["open_files"] for one in foreread.stats())
@@ -33,12 +41,7 @@ def open_files():
 def no_file_is_left_open():
     """What a test forgets is closed at the latest when Python collects it, so that the tests of a module depend on no other's."""
     yield
-    for _ in range(100):
-        gc.collect()
-        if open_files() == 0:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"files are left open: {[one for one in foreread.stats() if one['open_files']]}")
+    wait_for(lambda: gc.collect() is not None and open_files() == 0, "files are left open")
 
 
 @pytest.fixture

@@ -88,13 +88,13 @@ fn pytest_passes() {
     let package = package(&python);
     // A test that hangs is ended, and pytest says where it was.
     let out = Command::new("timeout")
-        .args(["--kill-after=5", "240"])
+        .args(["--kill-after=5", "900"])
         .arg(python)
         .args([
             "-m",
             "pytest",
             "-q",
-            "-rs",
+            "-rsfE",
             "-p",
             "no:cacheprovider",
             "-o",

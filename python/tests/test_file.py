@@ -10,7 +10,7 @@ import foreread
 import numpy
 import pytest
 
-from conftest import SIZE
+from conftest import SIZE, wait_for
 
 
 def test_a_file_reads_as_open_does(path, data):
@@ -265,22 +265,3 @@ def test_no_panic_crosses():
     with pytest.raises(OSError, match="please report") as raised:
         panic()
     assert raised.value.errno == errno.EIO
-
-
-class Watch:
-    def __init__(self):
-        import time
-
-        self.clock = time.monotonic
-        self.begun = self.clock()
-
-    @property
-    def seconds(self):
-        return self.clock() - self.begun
-
-
-def wait_for(condition, seconds=10):
-    watch = Watch()
-    while not condition():
-        assert watch.seconds < seconds, "it did not happen"
-        threading.Event().wait(0.005)

@@ -21,7 +21,7 @@ from foreread.fsspec import ForereadCache
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.tests import abstract
 
-from conftest import SIZE
+from conftest import SIZE, wait_for
 
 LETTERS = string.ascii_letters.encode()
 
@@ -208,9 +208,9 @@ def test_ctrl_c_ends_a_fetch():
         time.sleep(0.3)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=press).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
+        threading.Thread(target=press).start()
         cache._fetch(0, 100)
     assert time.monotonic() - begun < 5, "the answer would come after 20 seconds"
     go.set()
@@ -235,12 +235,7 @@ def test_a_file_that_is_forgotten_is_freed(fails):
     with contextlib.suppress(Broken):
         owner.cache._fetch(0, 5)
     del owner
-    for _ in range(100):
-        gc.collect()
-        if freed:
-            break
-        time.sleep(0.01)
-    assert freed
+    wait_for(lambda: gc.collect() is not None and freed)
 
 
 def test_http(server, data):

@@ -4,10 +4,11 @@ import itertools
 import os
 import signal
 import threading
-import time
 
 import foreread
 import pytest
+
+from conftest import wait_for
 
 
 @pytest.fixture
@@ -31,10 +32,7 @@ def test_the_next_files_are_read_before_their_turn(server, data):
     got = []
     reader = threading.Thread(target=lambda: got.append(next(files)))
     reader.start()
-    until = time.monotonic() + 20
-    while len(server.requests) < 8:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: len(server.requests) >= 8)
     assert len(server.requests) == 8
     server.go.set()
     reader.join()

@@ -15,8 +15,7 @@ import foreread.fsspec
 import pytest
 from foreread.fsspec import ForereadCache
 
-from conftest import SIZE, open_files, pattern
-from test_file import wait_for
+from conftest import SIZE, open_files, pattern, wait_for
 from test_process import child
 
 THREADS = 8
