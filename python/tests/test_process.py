@@ -101,7 +101,7 @@ def test_close_while_reads_wait(server, data):
 
 
 def child(work):
-    """Runs in a forked child; its exit status has to be 0 within 20 seconds."""
+    """Runs in a forked child; its exit status has to be 0 within 100 seconds: on a busy machine it takes 5."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -110,7 +110,7 @@ def child(work):
             status = 0
         finally:
             os._exit(status)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while time.monotonic() < end:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:

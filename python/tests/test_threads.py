@@ -44,7 +44,7 @@ def together(work, threads=THREADS):
     for thread in running:
         thread.start()
     for thread in running:
-        thread.join(60)
+        thread.join(200)
         assert not thread.is_alive(), "a thread hangs"
     if failed:
         raise failed[0]
