@@ -189,6 +189,8 @@ pub struct Ask<'a> {
 pub struct SourceView {
     /// Time from a fetch to its first bytes on an idle source in nanoseconds; 0: not known.
     pub latency_ns: u64,
+    /// What one fetch of 21 exceeds of that time, behind others or not; 0: not known.
+    pub tail_ns: u64,
     /// The greatest rate of the last rounds in bytes a second; 0: not known.
     pub rate: u64,
     /// The greatest rate of one fetch alone; 0: not known, or fetches arrive whole.

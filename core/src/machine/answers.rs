@@ -100,6 +100,7 @@ impl Machine {
         };
         SourceView {
             latency_ns: meter.latency_ns(),
+            tail_ns: meter.tail_ns(),
             rate: meter.rate(),
             single_rate: meter.single_rate(),
             busy: meter.busy(),

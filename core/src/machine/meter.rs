@@ -1,10 +1,11 @@
 //! The meter: what a source delivers, measured on every fetch, demand included.
 //!
 //! It outlives a stream and a file, because latency and rate belong to the source. It is fed only when the policy wants it
-//! ([`crate::policy::Wants::meter`]). Four figures:
+//! ([`crate::policy::Wants::meter`]). Five figures:
 //!
 //! ```text
 //!   latency   median of the last 16 first-byte times of fetches that were submitted while nothing else was in flight
+//!   tail      what three of the last 64 first-byte times exceed, less the time that the bytes before each take at the rate
 //!   rate      greatest delivery rate: bytes that the source delivered while a fetch was in flight / the time that it took; of the last
 //!             256 fetches of a busy source, since a reader that asks for little shows no lower rate
 //!   single    greatest rate of one fetch after its first bytes, of sources that deliver in parts
@@ -34,6 +35,9 @@ use crate::units::mul_div;
 const LATENCIES: usize = 16;
 /// Fetches behind others after which their first-byte times are looked at.
 const LOADED_EVERY: usize = 16;
+/// Rows of that many fetches of which the tail is looked at, and how many of all are slower than it: one of 21.
+const TAIL_ROWS: usize = 4;
+const SLOWER: usize = 3;
 /// Fetches in a row that show another latency. Chosen: eight slow requests of a store with a long tail are rare, and a step of
 /// the latency is known after two windows.
 const CHANGED_AFTER: u32 = 8;
@@ -63,6 +67,10 @@ pub struct Meter {
     loaded: [u64; LOADED_EVERY],
     loaded_count: usize,
     free_ns: u64,
+    /// First-byte times of the latest fetches less the time of the bytes before each, how many there were, and the tail of them.
+    slow: [[u64; LOADED_EVERY]; TAIL_ROWS],
+    slow_count: usize,
+    tail_ns: u64,
     /// Least and greatest first-byte time of the latest fetches of a source that was not busy, and how many these are.
     quiet: (u64, u64),
     quiet_count: u32,
@@ -105,6 +113,12 @@ impl Meter {
         } else {
             self.latency_ns
         }
+    }
+
+    /// What one fetch of 21 exceeds, from its start to its first bytes in nanoseconds, queues left out; 0: not known.
+    #[must_use]
+    pub fn tail_ns(&self) -> u64 {
+        self.tail_ns
     }
 
     /// A request that was no fetch was answered after so long. It may have had to connect, so a fetch knows better.
@@ -177,6 +191,7 @@ impl Meter {
             }
             (sent.first, sent.first_ns) = (bytes, after_ns);
             let queued_ns = time_of(sent.ahead_of_it.saturating_add(bytes), self.rate());
+            self.tail_sample(after_ns.saturating_sub(queued_ns));
             if sent.in_flight == 0 {
                 self.latency_sample(after_ns);
             } else {
@@ -265,6 +280,22 @@ impl Meter {
             self.latency_sample(self.free_ns);
         } else if median < self.latency_ns {
             self.latency_sample(median);
+        }
+    }
+
+    /// First bytes came, of an idle source or not, `free_ns` after what was in flight before them. Looked at once a row.
+    fn tail_sample(&mut self, free_ns: u64) {
+        let (row, at) = (
+            self.slow_count / LOADED_EVERY,
+            self.slow_count % LOADED_EVERY,
+        );
+        self.slow[row % TAIL_ROWS][at] = free_ns;
+        self.slow_count += 1;
+        if at + 1 == LOADED_EVERY && row + 1 >= TAIL_ROWS {
+            let mut sorted = self.slow;
+            let sorted = sorted.as_flattened_mut();
+            sorted.sort_unstable();
+            self.tail_ns = sorted[sorted.len() - 1 - SLOWER];
         }
     }
 
