@@ -33,7 +33,7 @@ mod slab;
 mod watching;
 
 use crate::cache::Cache;
-use crate::event::{Action, Error, Event};
+use crate::event::{Action, Error, Event, FirstRead};
 use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
@@ -349,6 +349,18 @@ impl Machine {
     pub fn handle(&mut self, now: Nanos, event: Event) {
         self.now = self.now.max(now);
         match event {
+            Event::Named { file, name } => {
+                if file.0 < MAX_IDS
+                    && let Some(stream) = self.source_policy()
+                {
+                    self.streams[stream].policy.on_named(file, name);
+                }
+            }
+            Event::Learned { step } => {
+                if let Some(stream) = self.source_policy() {
+                    self.streams[stream].policy.on_learned(step);
+                }
+            }
             Event::Read {
                 read,
                 open,
@@ -407,23 +419,42 @@ impl Machine {
 
     // ---- opening and closing ----
 
+    fn add_stream(&mut self) -> u32 {
+        let policy = self.spec.build();
+        self.streams.insert(Stream {
+            wants: policy.wants(),
+            mode: policy.demand_mode(),
+            policy,
+        })
+    }
+
+    /// The state of all files, of a policy that has one.
+    fn source_policy(&mut self) -> Option<u32> {
+        if self.spec.info.scope == Scope::Source && self.source_stream.is_none() {
+            self.source_stream = Some(self.add_stream());
+        }
+        self.source_stream
+    }
+
+    /// What this session read first, for [`Event::Learned`] of the next one; nothing of policies that do not learn.
+    #[must_use]
+    pub fn learned(&self) -> Vec<FirstRead> {
+        let stream = self.source_stream.and_then(|at| self.streams.get(at));
+        stream
+            .map(|stream| stream.policy.learned())
+            .unwrap_or_default()
+    }
+
     fn open(&mut self, open: OpenId, file: FileId, size: u64) {
         if open.0 >= MAX_IDS || file.0 >= MAX_IDS || self.open_of(open).is_some() {
             return;
         }
         let entry = self.files.get_or_add(file, size);
         entry.opens += 1;
-        let (is_first, shared) = (entry.opens == 1, entry.stream.or(self.source_stream));
-        let stream = shared.unwrap_or_else(|| {
-            let policy = self.spec.build();
-            self.streams.insert(Stream {
-                wants: policy.wants(),
-                mode: policy.demand_mode(),
-                policy,
-            })
-        });
+        let (is_first, shared) = (entry.opens == 1, entry.stream);
+        let shared = shared.or_else(|| self.source_policy());
+        let stream = shared.unwrap_or_else(|| self.add_stream());
         if self.spec.info.scope == Scope::Source {
-            self.source_stream = Some(stream);
             if is_first {
                 self.streams[stream]
                     .policy

@@ -48,7 +48,7 @@ pub mod rbd_eager;
 pub mod rbd_plain;
 
 use crate::cache::Cache;
-use crate::event::{Advice, Error, Mapping};
+use crate::event::{Advice, Error, FirstRead, Mapping};
 use crate::files::{FileTable, NextFile};
 use crate::units::{ByteRange, FileId, Nanos, OpenId, PageRange};
 use alloc::boxed::Box;
@@ -115,6 +115,17 @@ pub trait Policy: Send {
 
     /// A file has its first open description; `before` is the one before it in the order of a listing ([`Scope::Source`]).
     fn on_file_opened(&mut self, _file: FileId, _before: Option<FileId>) {}
+
+    /// What a file is called in every process ([`Scope::Source`]).
+    fn on_named(&mut self, _file: FileId, _name: u64) {}
+
+    /// What an earlier session read, in its order ([`Scope::Source`]).
+    fn on_learned(&mut self, _step: FirstRead) {}
+
+    /// What this session read first, for the next one ([`Scope::Source`]).
+    fn learned(&self) -> Vec<FirstRead> {
+        Vec::new()
+    }
 
     /// No open description of this file is left, or a listed one is forgotten ([`Scope::Source`]).
     fn on_file_closed(&mut self, _file: FileId) {}

@@ -23,7 +23,7 @@ use crate::device::{Arrival, Command, Device};
 use crate::scheduler::{Issue, JobScheduler, Step};
 use crate::stats::record_latency;
 use crate::workload::{Job, RequestKind, Workload};
-use foreread_core::event::{Action, Event};
+use foreread_core::event::{Action, Event, FirstRead};
 use foreread_core::machine::{Config, Machine, Note};
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, ReadId};
@@ -31,7 +31,7 @@ use hdrhistogram::Histogram;
 use mapped::MappedPages;
 use outcomes::{OutcomeMap, Outcomes};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 pub struct Setup<'a> {
     pub workload: &'a Workload,
@@ -78,7 +78,34 @@ struct Sim<'a> {
 /// # Panics
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
-    Sim::new(setup, device).finish().0
+    Sim::new(setup, device, None).finish().0
+}
+
+/// What files are called, and what earlier sessions with such files read.
+pub struct Memory<'a> {
+    /// The name of each file of the workload.
+    pub names: &'a [u64],
+    /// In their order; nothing before the first session.
+    pub steps: &'a [FirstRead],
+}
+
+/// The same as [`run_watched`] with a memory; also what the next session may be given. Files whose names were learned are known from the start, as by
+/// a listing.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_session<'a>(
+    setup: &'a Setup<'a>,
+    device: Box<dyn Device>,
+    memory: &Memory<'_>,
+    watch: &'a mut dyn Watch,
+) -> (RunResult, Vec<FirstRead>) {
+    let mut sim = Sim::new(setup, device, Some(memory));
+    sim.machine.observe();
+    sim.watch = Some(watch);
+    let sim = sim.run();
+    let learned = sim.machine.learned();
+    (sim.result().0, learned)
 }
 
 /// The same, and where and when its reads hit, were late or missed.
@@ -86,7 +113,7 @@ pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
 /// # Panics
 /// As [`run`].
 pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, OutcomeMap) {
-    let mut sim = Sim::new(setup, device);
+    let mut sim = Sim::new(setup, device, None);
     sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
     let (result, outcomes) = sim.finish();
     let map = outcomes.map(|o| o.finish());
@@ -112,15 +139,19 @@ pub fn run_watched<'a>(
     device: Box<dyn Device>,
     watch: &'a mut dyn Watch,
 ) -> RunResult {
-    let mut sim = Sim::new(setup, device);
+    let mut sim = Sim::new(setup, device, None);
     sim.machine.observe();
     sim.watch = Some(watch);
     sim.finish().0
 }
 
 impl Sim<'_> {
-    /// Runs until nothing is due.
     fn finish(self) -> (RunResult, Option<Box<Outcomes>>) {
+        self.run().result()
+    }
+
+    /// Runs until nothing is due.
+    fn run(self) -> Self {
         let (mut sim, mut now) = (self, 0);
         while let Some(at) = sim.next_time() {
             now = now.max(at);
@@ -132,23 +163,27 @@ impl Sim<'_> {
             "a simulated read never ended"
         );
         assert!(sim.scheduler.is_finished(), "a simulated job never ended");
+        sim
+    }
+
+    fn result(self) -> (RunResult, Option<Box<Outcomes>>) {
         let Setup {
             workload, config, ..
-        } = sim.setup;
+        } = self.setup;
         let result = RunResult {
-            time_s: sim.ended as f64 / 1e9,
-            stats: sim.machine.stats(),
-            latency: sim.latency,
+            time_s: self.ended as f64 / 1e9,
+            stats: self.machine.stats(),
+            latency: self.latency,
             distinct_bytes: workload.distinct_bytes(config.page.bytes()),
             kernel: false,
             late_p99_ns: None,
         };
-        (result, sim.outcomes)
+        (result, self.outcomes)
     }
 }
 
 impl<'a> Sim<'a> {
-    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>) -> Sim<'a> {
+    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>, memory: Option<&Memory<'_>>) -> Sim<'a> {
         let mut sim = Sim {
             device,
             machine: Machine::new(setup.config, setup.policy.clone()),
@@ -164,6 +199,7 @@ impl<'a> Sim<'a> {
             setup,
         };
         sim.list();
+        memory.iter().for_each(|memory| sim.remember(memory));
         sim.run_steps(0);
         sim
     }
@@ -182,6 +218,27 @@ impl<'a> Sim<'a> {
                     planned: false,
                 },
             );
+        }
+    }
+
+    fn remember(&mut self, memory: &Memory<'_>) {
+        let known: BTreeSet<u64> = memory.steps.iter().map(|step| step.name).collect();
+        let files = (0..).zip(memory.names).zip(&self.setup.workload.files);
+        for ((file, name), size) in files {
+            let file = FileId(file);
+            if known.contains(name) {
+                let list = Event::List {
+                    file,
+                    size: *size,
+                    after: None,
+                    planned: false,
+                };
+                self.tell(0, list);
+            }
+            self.tell(0, Event::Named { file, name: *name });
+        }
+        for step in memory.steps {
+            self.tell(0, Event::Learned { step: *step });
         }
     }
 

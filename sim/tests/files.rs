@@ -149,3 +149,28 @@ fn large_files_in_order_are_no_slower() {
         assert!(overfetch(&simulate(&workload, device)) < 1.02, "{device}");
     }
 }
+
+/// A stream takes the only request of a device that is there for readahead. What is near a read of a small file is read all the same.
+#[test]
+fn one_stream_is_no_crowd() {
+    let mut workload = files(512 * KIB);
+    let stream = (0..16).map(|n| Request::read(n * 32 * KIB, 32 * KIB));
+    // 7 and the number of pages have no common divisor: each page once.
+    let pieces = (0..128).map(|n| Request::read(n * 7 % 128 * 4 * KIB, KIB));
+    workload.jobs.push(Job::new(0, 0, stream.collect()));
+    workload.jobs.push(Job {
+        after: Some(0),
+        ..Job::new(1, 1, pieces.collect())
+    });
+    let preset = presets::find("hdd-7200").expect("a preset");
+    let mut config = Config::new(PageSize::new(4096).expect("a page size"), CACHE);
+    (config.max_in_flight, config.max_ahead_in_flight) = (2, 1);
+    let setup = Setup {
+        workload: &workload,
+        policy: &PolicySpec::of(&auto::INFO),
+        config,
+        host_ns_per_kib: 0,
+    };
+    let requests = run(&setup, preset.build(1)).stats.source_reads;
+    assert!(requests < 24, "{requests} requests");
+}

@@ -5,4 +5,5 @@ mod device_disks;
 mod device_least;
 mod device_today;
 mod files;
+mod sessions;
 mod simulator;

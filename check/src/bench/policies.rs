@@ -18,6 +18,8 @@ mod runs_file;
 mod text;
 
 use crate::evaluation::cells::TRACE;
+use crate::evaluation::measure::NamedWorkload;
+use crate::evaluation::opponents::Earlier;
 use crate::evaluation::{
     Cell, Design, Figures, Key, Report, Row, Target, devices, measure, opponents, schedule,
     targets, verdict,
@@ -268,7 +270,12 @@ pub fn run(
     progress: &mut (dyn Progress + Send),
 ) -> Result<Results, BenchError> {
     for policy in &options.judged {
-        opponents::build(policy, ANY_CAPACITY).map_err(BenchError::Policy)?;
+        // Other designs have no second sessions.
+        let name = match options.design {
+            Design::Validation => opponents::session(policy).0,
+            _ => policy,
+        };
+        opponents::build(name, ANY_CAPACITY).map_err(BenchError::Policy)?;
     }
     let cells = cells(options)?;
     let keys = schedule::keys(&cells, options.design, &options.judged);
@@ -279,9 +286,20 @@ pub fn run(
         .collect();
     let measure = |key: &Key| {
         let name = key.cell.workload.strip_prefix(TRACE).unwrap_or_default();
-        match recorded.get(name) {
-            Some(replay) => measure::measure_workload(key, &replay.workload),
-            None => measure::measure(key),
+        let Some(replay) = recorded.get(name) else {
+            return measure::measure(key);
+        };
+        let (policy, earlier) = opponents::session(&key.policy);
+        let Some(earlier) = earlier else {
+            return measure::measure_workload(key, &replay.workload);
+        };
+        match first_session(&recorded, name, earlier) {
+            Some(first) => {
+                let first = NamedWorkload::new(&first.workload, &first.loaded.names);
+                let second = NamedWorkload::new(&replay.workload, &replay.loaded.names);
+                measure::measure_second(key, policy, &first, &second)
+            }
+            None => Ok(None),
         }
     };
     let mut file = options
@@ -319,6 +337,28 @@ pub fn run(
         schedule::run(&left, options.threads, &measure, &mut each).map_err(BenchError::Policy)?;
     }
     failed.map_or_else(|| Ok(results(options, &keys, &runs)), Err)
+}
+
+/// The recording that is read in the session before `name`: of the same program, or of the next one. None where it is not there.
+fn first_session<'a>(
+    recorded: &BTreeMap<&str, &'a Replay>,
+    name: &str,
+    earlier: Earlier,
+) -> Option<&'a Replay> {
+    let program = |name: &'_ str| {
+        name.trim_end_matches(".frt")
+            .rsplit_once('-')
+            .map(|it| it.0.to_string())
+    };
+    let own = program(name);
+    let all = recorded.iter().map(|(name, replay)| (*name, *replay));
+    let mut round = all
+        .clone()
+        .filter(|it| it.0 > name)
+        .chain(all.filter(|it| it.0 < name));
+    round
+        .find(|it| (program(it.0) == own) == (earlier == Earlier::Again))
+        .map(|it| it.1)
 }
 
 /// The cells of the options.

@@ -99,7 +99,8 @@ pub struct BenchPoliciesArgs {
     pub draw: Option<u64>,
     /// The policy to judge [default: auto]
     ///
-    /// May be given several times. The opponents are those of the design.
+    /// May be given several times. The opponents are those of the design. In the validation auto@again is auto after the other
+    /// recording of each program, and auto@other after another program.
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// Keep finished runs in this file, and use those in it

@@ -145,9 +145,11 @@ fn recordings(
     };
     let files: Result<Vec<Vec<u8>>, Fail> = names.iter().map(bytes).collect();
     let set = RecordingSet::of(names.iter().copied().zip(files?));
+    // A second session needs the recording of the first.
+    let all = args.policy.iter().any(|policy| policy.contains('@'));
     let chosen = names
         .iter()
-        .filter(|name| CellFilter::any_of(only, name, draw));
+        .filter(|name| all || CellFilter::any_of(only, name, draw));
     let replays = chosen.map(|name| trace(&folder.join(name)));
     Ok((replays.collect::<Result<_, _>>()?, Some(set)))
 }

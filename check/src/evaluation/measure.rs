@@ -9,12 +9,14 @@
 
 use super::watcher::Watcher;
 use super::{Cell, devices, opponents, workloads};
+use foreread_core::event::FirstRead;
 use foreread_core::machine::Config;
 use foreread_core::policy::{PolicySpec, SpecError};
 use foreread_core::units::PageSize;
 use foreread_history::parse_spec;
 use foreread_sim::limits::{ORACLE, bound::Bound, oracle};
-use foreread_sim::simulator::{self, RunResult, Setup};
+use foreread_sim::rng::mix;
+use foreread_sim::simulator::{self, Memory, RunResult, Setup};
 use foreread_sim::stats::percentile_ns;
 use foreread_sim::workload::Workload;
 use serde::{Deserialize, Serialize};
@@ -103,6 +105,54 @@ pub fn simulate(
     key: &Key,
     policy: &PolicySpec,
 ) -> Figures {
+    let memory = Memory {
+        names: &[],
+        steps: &[],
+    };
+    session(workload, device, key, policy, &memory).0
+}
+
+/// What is read and what its files are called.
+pub(crate) struct NamedWorkload<'a> {
+    pub workload: &'a Workload,
+    pub names: Vec<u64>,
+}
+
+impl<'a> NamedWorkload<'a> {
+    /// With numbers for the names.
+    pub fn new(workload: &'a Workload, names: &[String]) -> NamedWorkload<'a> {
+        let number = |name: &String| name.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
+        let names = names.iter().map(number).collect();
+        NamedWorkload { workload, names }
+    }
+}
+
+/// The second of two sessions, each with an empty cache.
+///
+/// # Errors
+/// As [`measure`].
+pub(crate) fn measure_second(
+    key: &Key,
+    policy: &str,
+    first: &NamedWorkload<'_>,
+    second: &NamedWorkload<'_>,
+) -> Result<Option<Figures>, SpecError> {
+    let device = devices::find(&key.cell.device)?;
+    let policy = opponents::build(policy, device.preset.capacity_bytes)?;
+    let run = |of: &NamedWorkload<'_>, steps: &[FirstRead]| {
+        let names = &of.names;
+        session(of.workload, &device, key, &policy, &Memory { names, steps })
+    };
+    Ok(Some(run(second, &run(first, &[]).1).0))
+}
+
+fn session(
+    workload: &Workload,
+    device: &devices::DeviceChoice,
+    key: &Key,
+    policy: &PolicySpec,
+    memory: &Memory<'_>,
+) -> (Figures, Vec<FirstRead>) {
     let config = config(
         &key.cell,
         device,
@@ -118,20 +168,21 @@ pub fn simulate(
         config.page.bytes(),
         workloads::antagonist(&key.cell.workload),
     );
-    let result = simulator::run_watched(
+    let (result, learned) = simulator::run_session(
         &setup,
         device.build(key.seed, workload.bytes()),
+        memory,
         &mut watcher,
     );
-    figures(&result, &watcher, device.latency_ns())
+    (figures(&result, &watcher, device.latency_ns()), learned)
 }
 
 /// Whether `auto` wasted no more than its bound allows: `max-overfetch` 16 parts of 17 of the excess by use and one by demand, and the
 /// debt (at most an eighth of the cache, at least 1 MiB).
 #[must_use]
 pub(crate) fn is_within_credit(policy: &str, figures: &Figures, cache: u64) -> bool {
-    let spec =
-        parse_spec(policy).unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
+    let spec = parse_spec(opponents::session(policy).0)
+        .unwrap_or_else(|_| PolicySpec::parse("auto").expect("a policy of ours"));
     let excess = u128::from(spec.values[0].saturating_sub(1000));
     let earned =
         excess * (16 * u128::from(figures.used_bytes) + u128::from(figures.demand_bytes)) / 17_000;

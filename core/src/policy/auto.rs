@@ -26,8 +26,9 @@
 //! | `view.rs` | its figures, for reports |
 //! | `files.rs` | the files behind the one that is read, in the order of a listing |
 //! | `walks.rs` | which readers go from file to file |
+//! | `sessions.rs` | what an earlier session read next |
 //!
-//! It keeps nothing between processes.
+//! It keeps nothing between processes but what it is given a place for.
 //! Source: the project's own design; each file names the sources of its part.
 
 mod ahead;
@@ -39,18 +40,20 @@ mod effort;
 mod files;
 mod pace;
 mod regions;
+mod sessions;
 mod streams;
 mod survival;
 mod view;
 mod walks;
 
-use crate::event::{Advice, Mapping};
+use crate::event::{Advice, FirstRead, Mapping};
 use crate::policy::{
     Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
 use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use blocks::Kinds;
 use candidates::{Candidates, Detection, DisplacedRun};
 use credit::{Credit, Holding};
@@ -58,6 +61,7 @@ use distance::Readers;
 use effort::Effort;
 use pace::Pace;
 use regions::Regions;
+use sessions::Sessions;
 use streams::{Stream, Streams};
 use survival::{Class, Survival};
 use walks::{Walk, WalkFile, Walks};
@@ -114,6 +118,7 @@ struct Auto {
     credit: Credit,
     effort: Effort,
     kinds: Kinds,
+    sessions: Sessions,
     clock: u64,
     births: u64,
     runs: u64,
@@ -139,6 +144,7 @@ impl Policy for Auto {
 
     fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
         self.clock += 1;
+        let is_followed = self.follow_session(ask, answer);
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.get_mut(&ask.file.0);
         match file.and_then(|file| Some((file.marked(ask.at, start)?, file))) {
@@ -149,7 +155,7 @@ impl Policy for Auto {
                 self.go_on(ask, at, Why::NextWindow, answer);
             }
             None => {
-                if !self.run_from_region(ask, (start, end), answer) {
+                if !is_followed && !self.run_from_region(ask, (start, end), answer) {
                     self.begin_in_walk(ask, answer);
                 }
             }
@@ -200,6 +206,18 @@ impl Policy for Auto {
         Some(self.view(source))
     }
 
+    fn on_named(&mut self, file: FileId, name: u64) {
+        self.sessions.name(file, name);
+    }
+
+    fn on_learned(&mut self, step: FirstRead) {
+        self.sessions.learn(step);
+    }
+
+    fn learned(&self) -> Vec<FirstRead> {
+        self.sessions.steps()
+    }
+
     fn on_file_opened(&mut self, file: FileId, before: Option<FileId>) {
         self.opened(file, before);
     }
@@ -230,6 +248,7 @@ impl Auto {
             credit: Credit::new(max_overfetch),
             effort: Effort::default(),
             kinds: Kinds::default(),
+            sessions: Sessions::default(),
             clock: 0,
             births: 0,
             runs: 0,
@@ -240,7 +259,7 @@ impl Auto {
 
     /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
     fn used(&mut self, file: FileId, at: u64, bytes: u64) {
-        if self.used_by_region(file.0, at, bytes) {
+        if self.used_by_session(file, at, bytes) || self.used_by_region(file.0, at, bytes) {
             return;
         }
         let streams = self
@@ -290,6 +309,7 @@ impl Auto {
             self.ends(&idle, ask.file_size);
         }
         self.missed_in_region(ask.file.0, start, end);
+        self.follow_session(ask, answer);
         // What is near a fault says more than a stream; what is near a read does where no stream goes on.
         if is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;

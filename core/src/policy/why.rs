@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   on    FileStart  Sequential  Large  Context  NextWindow  WindowEnd  FoundMark  Elsewhere  Thrashed  Triggered
-//!         Around  Code  NextFile  Asked
+//!         Around  Code  NextFile  Region  Remembered  Asked
 //!   off   NoHistory  HintRandom  Shrunk  Off  Broken  BelowTrigger  NotYet  AllCached  EndOfFile  SpentBytes
 //!         ManyMisses
 //! ```
@@ -41,6 +41,8 @@ pub enum Why {
     NextFile,
     /// Nearly all of what is near earlier reads of its file was read: it is read with all that is near.
     Region,
+    /// An earlier session read it next.
+    Remembered,
     /// A hint asked for just these bytes.
     Asked,
     /// It follows nothing, and too few cached pages are before it: taken for random.
@@ -69,7 +71,7 @@ pub enum Why {
 
 impl Why {
     /// Every rule, those that read ahead first.
-    pub const ALL: [Why; 26] = [
+    pub const ALL: [Why; 27] = [
         Why::FileStart,
         Why::Sequential,
         Why::Large,
@@ -84,6 +86,7 @@ impl Why {
         Why::Code,
         Why::NextFile,
         Why::Region,
+        Why::Remembered,
         Why::Asked,
         Why::NoHistory,
         Why::HintRandom,
@@ -122,6 +125,7 @@ impl Why {
             Why::Code => "fault-in-code",
             Why::NextFile => "next-file",
             Why::Region => "region",
+            Why::Remembered => "remembered",
             Why::Asked => "hint-willneed",
             Why::NoHistory => "no-history",
             Why::HintRandom => "hint-random",
@@ -155,6 +159,7 @@ impl Why {
             Why::Code => "a page fault in code",
             Why::NextFile => "a file opened behind the one before it in its listing",
             Why::Region => "a read near which such files are read",
+            Why::Remembered => "what an earlier session read next",
             Why::Asked => "the hint WILLNEED",
             Why::NoHistory => {
                 "a read that follows no read and too few cached pages (taken for random)"

@@ -2,7 +2,7 @@
 //!
 //! Never: forgives. A field too many, too few or out of range is an error.
 
-use foreread_core::event::{Action, Advice, Class, Error, Event, Mapping};
+use foreread_core::event::{Action, Advice, Class, Error, Event, FirstRead, Mapping};
 use foreread_core::machine::Config;
 use foreread_core::units::{
     ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId,
@@ -83,6 +83,10 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         } => {
             let after = after.map_or("-".to_string(), |after| after.0.to_string());
             writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
+        }
+        Event::Named { file, name } => writeln!(out, "named {} {name}", file.0),
+        Event::Learned { step } => {
+            writeln!(out, "learned {} {} {}", step.name, step.block, step.pages)
         }
         Event::Read {
             read,
@@ -248,6 +252,22 @@ impl<'a> Fields<'a> {
         number(self.text(what)?, what)
     }
 
+    fn named(&mut self) -> Result<Event, LineError> {
+        Ok(Event::Named {
+            file: self.file()?,
+            name: self.number("a name")?,
+        })
+    }
+
+    fn learned(&mut self) -> Result<Event, LineError> {
+        let step = FirstRead {
+            name: self.number("a name")?,
+            block: self.number("a block")?,
+            pages: self.number("pages")?,
+        };
+        Ok(Event::Learned { step })
+    }
+
     fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
         match self.text(what)? {
             "0" => Ok(false),
@@ -353,6 +373,8 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
                 planned: f.flag("0 or 1")?,
             }
         }
+        "named" => f.named()?,
+        "learned" => f.learned()?,
         "read" => Event::Read {
             read: f.read()?,
             open: f.open()?,
@@ -571,6 +593,17 @@ mod tests {
                 size: 0,
                 after: Some(FileId(u32::MAX)),
                 planned: true,
+            },
+            Event::Named {
+                file,
+                name: u64::MAX,
+            },
+            Event::Learned {
+                step: FirstRead {
+                    name: u64::MAX,
+                    block: u32::MAX,
+                    pages: u16::MAX,
+                },
             },
             Event::Read {
                 read,

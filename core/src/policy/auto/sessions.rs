@@ -1,0 +1,306 @@
+//! What an earlier session read next: the same program started again, the same image booted, the next epoch.
+//!
+//! A *session* is what is read of a source from the start of a machine on. Its first reads are a list of steps, each a block of 64 KiB
+//! with a bit for each of its pages, under the file's name, which is the same in every process.
+//!
+//! ```text
+//!   learned   a.0  a.1  b.0  b.7  c.0  c.1  c.2  d.3
+//!   now                 ▲ read, or a mark of what was read ahead
+//!                            └────────────────┘ go out: up to `trust` bytes that no read has used yet
+//! ```
+//! *Trust* begins with nothing. A block whose first read was learned adds 4 MiB, and readahead of the list that is used adds its bytes. A
+//! block that was not learned halves it, and what the readers have passed without a use is taken from it. So a session that is another
+//! one costs what was out when it showed. The distance, the room and the bound on waste (`credit.rs`) limit it as they limit streams,
+//! which go on beside it, as do regions.
+//!
+//! Example: `cc` starts twice. Of the second start `ld.so.cache` is read first, as before: 4 MiB of the list go out, `libc` and the
+//! compiler's own pages. Each block of these that is read brings as much again, and no read waits for a page that the first start had.
+//!
+//! Nothing is kept between processes by itself: a driver that has a place for it takes the steps at the end (`Machine::learned`) and sends
+//! them as events to the next machine. Files without a name are not remembered.
+//!
+//! Source: record and replay of a start (REAP, Ustiugov et al., ASPLOS 2021; ureadahead). The growth and the gap are chosen on pairs of the
+//! development half of the recordings (decision 0294).
+
+use super::{Auto, Holding, distance};
+use crate::event::{BLOCK, FirstRead};
+use crate::policy::{Answer, Ask, SourceView, Why};
+use crate::units::{ByteRange, FileId};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Steps that are kept of a session and those before it: 4 GiB.
+const MAX_STEPS: usize = 1 << 16;
+/// Files whose names are known.
+const MAX_NAMES: usize = 1 << 20;
+/// Steps that are looked at in one answer, and those that may be passed before readahead that was not used is given up.
+const LOOK: usize = 256;
+const PASSED: usize = 256;
+/// Bytes of a step's page.
+const PAGE: u64 = BLOCK / 16;
+/// The longest part of the list that is one request.
+const MAX_REQUEST: u64 = 1 << 20;
+/// What is read through between two steps rather than asked for in two requests, of a disk; a quarter of it elsewhere.
+const MAX_GAP: u64 = 128 << 10;
+/// Trust that a block adds which was read as before, and the least: with less nothing goes out.
+const GROWTH: u64 = 4 << 20;
+const MIN_TRUST: u64 = BLOCK;
+
+type Key = (u64, u32);
+
+/// A step of an earlier session.
+struct LearnedStep {
+    step: FirstRead,
+    /// It was read in this session.
+    is_read: bool,
+    /// Bytes of it that were read ahead for it and that no read has used.
+    unread: u64,
+}
+
+/// This session and what is known of those before it.
+#[derive(Default)]
+pub struct Sessions {
+    names: BTreeMap<u32, u64>,
+    files: BTreeMap<u64, FileId>,
+    steps: Vec<FirstRead>,
+    places: BTreeMap<Key, u32>,
+    learned: Vec<LearnedStep>,
+    learned_places: BTreeMap<Key, u32>,
+    trust: u64,
+    /// Bytes of the list that are out and unread.
+    out: u64,
+    /// Up to where the list has gone out from where, and up to where what was not used is given up.
+    sent: (usize, usize),
+    settled: usize,
+}
+
+fn key(step: &FirstRead) -> Key {
+    (step.name, step.block)
+}
+
+/// The bits of the pages of a block from `start` to `end` of its file.
+fn pages(block: u64, start: u64, end: u64) -> u16 {
+    let from = start.max(block * BLOCK) % BLOCK / PAGE;
+    let to = (end.min((block + 1) * BLOCK) - block * BLOCK).div_ceil(PAGE);
+    (((1u32 << to) - 1) & !((1u32 << from) - 1)) as u16
+}
+
+/// From the first to the last page of a step.
+fn range(step: &FirstRead) -> ByteRange {
+    let base = u64::from(step.block) * BLOCK;
+    let (first, last) = (step.pages.trailing_zeros(), 16 - step.pages.leading_zeros());
+    ByteRange::between(
+        base + u64::from(first) * PAGE,
+        base + u64::from(last) * PAGE,
+    )
+}
+
+impl Sessions {
+    /// What a file is called.
+    pub fn name(&mut self, file: FileId, name: u64) {
+        if self.names.len() < MAX_NAMES {
+            self.names.insert(file.0, name);
+            self.files.insert(name, file);
+        }
+    }
+
+    /// An earlier session read this after the one before it.
+    pub fn learn(&mut self, step: FirstRead) {
+        if step.pages != 0 && self.learned.len() < MAX_STEPS {
+            let at = u32::try_from(self.learned.len()).unwrap_or(u32::MAX);
+            self.learned_places.entry(key(&step)).or_insert(at);
+            self.learned.push(LearnedStep {
+                step,
+                is_read: false,
+                unread: 0,
+            });
+        }
+    }
+
+    /// The steps of this session, and behind them those of earlier ones that it did not read.
+    pub fn steps(&self) -> Vec<FirstRead> {
+        let old = self.learned.iter().map(|learned| learned.step);
+        let old = old.filter(|step| !self.places.contains_key(&key(step)));
+        self.steps
+            .iter()
+            .copied()
+            .chain(old)
+            .take(MAX_STEPS)
+            .collect()
+    }
+
+    /// Bytes of a file were demanded. Gives the place of the last of them in the list.
+    fn read(&mut self, file: FileId, start: u64, end: u64) -> Option<usize> {
+        let name = *self.names.get(&file.0)?;
+        let mut place = None;
+        for block in (start / BLOCK..end.div_ceil(BLOCK)).take(MAX_STEPS) {
+            let key = (name, u32::try_from(block).ok()?);
+            let pages = pages(block, start, end);
+            let known = self.learned_places.get(&key).map(|at| *at as usize);
+            place = known.or(place);
+            if let Some(at) = self.places.get(&key) {
+                self.steps[*at as usize].pages |= pages;
+                continue;
+            }
+            if self.steps.len() < MAX_STEPS {
+                let at = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+                self.places.insert(key, at);
+                self.steps.push(FirstRead {
+                    name,
+                    block: key.1,
+                    pages,
+                });
+            }
+            match known {
+                Some(at) => {
+                    self.learned[at].is_read = true;
+                    self.trust += GROWTH;
+                }
+                None => self.trust /= 2,
+            }
+        }
+        place
+    }
+
+    /// Bytes of the list were used. Gives how many of them it had read ahead.
+    fn used(&mut self, file: FileId, at: u64, bytes: u64) -> u64 {
+        let Some(name) = self.names.get(&file.0) else {
+            return 0;
+        };
+        let (mut left, mut used) = (bytes, 0);
+        for block in at / BLOCK..(at + bytes).div_ceil(BLOCK) {
+            let Ok(block) = u32::try_from(block) else {
+                break;
+            };
+            let Some(place) = self.learned_places.get(&(*name, block)) else {
+                continue;
+            };
+            let learned = &mut self.learned[*place as usize];
+            let part = learned.unread.min(left);
+            learned.unread -= part;
+            (left, used) = (left - part, used + part);
+        }
+        self.out -= used;
+        self.trust += used;
+        used
+    }
+
+    /// What the readers have passed without a use is given up: its bytes.
+    fn give_up(&mut self, place: usize) -> u64 {
+        let upto = place.saturating_sub(PASSED);
+        let mut lost = 0;
+        while self.settled < upto {
+            lost += core::mem::take(&mut self.learned[self.settled].unread);
+            self.settled += 1;
+        }
+        self.out -= lost;
+        self.trust = self.trust.saturating_sub(lost);
+        lost
+    }
+}
+
+impl Auto {
+    /// Readahead of the list was used; true if all of it was.
+    pub(super) fn used_by_session(&mut self, file: FileId, at: u64, bytes: u64) -> bool {
+        self.sessions.read(file, at, at + bytes);
+        let used = self.sessions.used(file, at, bytes);
+        let mut holding = Holding { held: used, bet: 0 };
+        self.credit.read(&mut holding, used);
+        used == bytes
+    }
+
+    /// A miss or a mark: reads ahead what an earlier session read next. True if that is followed.
+    pub(super) fn follow_session(&mut self, ask: &Ask<'_>, answer: &mut Answer) -> bool {
+        let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
+        if start >= end {
+            return false;
+        }
+        let Some(place) = self.sessions.read(ask.file, start, end) else {
+            return false;
+        };
+        let lost = self.sessions.give_up(place);
+        self.credit
+            .change(Holding { held: lost, bet: 0 }, Holding::default());
+        let source = &ask.source;
+        let product = distance::product(source);
+        let debt = self.credit.debt_of(product, source.room);
+        let len = end - start;
+        let most = distance::most(source, (len, 0), self.active(), &self.effort)
+            .min(self.sessions.out + self.credit.left(source, debt))
+            .min(self.sessions.trust);
+        if most < MIN_TRUST {
+            return false;
+        }
+        let had = self.sessions.out;
+        self.sessions.send(place, most, ask, answer);
+        let sent = self.sessions.out - had;
+        self.credit
+            .change(Holding::default(), Holding { held: sent, bet: 0 });
+        if sent > 0 {
+            answer.why = Some(Why::Remembered);
+        }
+        self.sessions.out > 0
+    }
+}
+
+impl Sessions {
+    /// Plans the steps behind `place`, up to `most` bytes that are out.
+    fn send(&mut self, place: usize, most: u64, ask: &Ask<'_>, answer: &mut Answer) {
+        let (from, upto) = self.sent;
+        let mut at = if (from..=upto).contains(&(place + 1)) {
+            upto
+        } else {
+            self.sent.0 = place + 1;
+            place + 1
+        };
+        let gap = gap(&ask.source);
+        let mut requests: Vec<(FileId, ByteRange)> = Vec::new();
+        for _ in 0..LOOK {
+            let Some(learned) = self.learned.get_mut(at).filter(|_| self.out < most) else {
+                break;
+            };
+            at += 1;
+            let Some(file) = self.files.get(&learned.step.name).copied() else {
+                continue;
+            };
+            let part = range(&learned.step);
+            let missing = if learned.is_read || learned.unread > 0 {
+                0
+            } else {
+                ask.probe.of(file).missing(part)
+            };
+            if missing == 0 {
+                continue;
+            }
+            learned.unread = missing;
+            self.out += missing;
+            let near = requests.iter_mut().find_map(|(of, range)| {
+                let both = ByteRange::between(
+                    range.start().min(part.start()),
+                    range.end().max(part.end()),
+                );
+                let fits = *of == file
+                    && both.len() <= MAX_REQUEST
+                    && both.len() <= range.len() + gap + part.len();
+                fits.then_some((range, both))
+            });
+            match near {
+                Some((range, both)) => *range = both,
+                None => requests.push((file, part)),
+            }
+        }
+        for (file, range) in requests {
+            answer.read_file(file, (range.start(), range.end()), Some(range.start()));
+        }
+        self.sent.1 = at;
+    }
+}
+
+/// What is read through between two steps rather than asked for in two requests.
+fn gap(source: &SourceView) -> u64 {
+    if source.single_rate == 0 {
+        MAX_GAP
+    } else {
+        MAX_GAP / 4
+    }
+}
