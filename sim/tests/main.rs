@@ -5,5 +5,6 @@ mod device_disks;
 mod device_least;
 mod device_today;
 mod files;
+mod network;
 mod sessions;
 mod simulator;

@@ -15,6 +15,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `streams.rs` | which read goes on with which run |
+//! | `joins.rs` | which runs are one |
 //! | `candidates.rs` | which reads are the beginning of a run |
 //! | `survival.rs` | what runs of a length have done before |
 //! | `blocks.rs` | which part of what is near a read is read, too |
@@ -38,6 +39,7 @@ mod credit;
 mod distance;
 mod effort;
 mod files;
+mod joins;
 mod pace;
 mod regions;
 mod sessions;
@@ -147,18 +149,15 @@ impl Policy for Auto {
         let is_followed = self.follow_session(ask, answer);
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.get_mut(&ask.file.0);
-        match file.and_then(|file| Some((file.marked(ask.at, start)?, file))) {
-            Some((at, file)) => {
-                let stream = &mut file.all[at];
-                stream.late |= !ask.probe.is_present(ask.at);
-                stream.advance(start, end);
-                self.go_on(ask, at, Why::NextWindow, answer);
-            }
-            None => {
-                if !is_followed && !self.run_from_region(ask, (start, end), answer) {
-                    self.begin_in_walk(ask, answer);
-                }
-            }
+        if let Some((at, file)) = file.and_then(|file| Some((file.marked(ask.at, start)?, file))) {
+            let stream = &mut file.all[at];
+            stream.late |= !ask.probe.is_present(ask.at);
+            stream.advance(start, end);
+            self.go_on(ask, at, Why::NextWindow, answer);
+        } else if self.is_passed(ask, start) {
+            answer.why = answer.why.or(Some(Why::NotYet));
+        } else if !is_followed && !self.run_from_region(ask, (start, end), answer) {
+            self.begin_in_walk(ask, answer);
         }
         self.follow(ask, answer);
     }
@@ -266,12 +265,15 @@ impl Auto {
             .files
             .get_mut(&file.0)
             .map_or(&mut [][..], |file| &mut file.all[..]);
-        match streams.iter_mut().find(|stream| stream.holds(at)) {
-            Some(stream) => {
+        let held = streams.iter().position(|stream| stream.holds(at));
+        let passed = || streams.iter().position(|stream| stream.is_behind(at));
+        match held.or_else(passed) {
+            Some(n) => {
+                let stream = &mut streams[n];
                 if at >= stream.pos || stream.stride.is_some() {
                     self.credit.read(&mut stream.holding, bytes);
-                    stream.touched += bytes;
                 }
+                stream.touched += bytes;
             }
             None => self.used_by_walk(file, bytes),
         }

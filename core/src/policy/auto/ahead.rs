@@ -68,6 +68,7 @@ struct Reach {
 impl Auto {
     /// The stream has advanced: its distance is set and its readahead topped up.
     pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, answer: &mut Answer) {
+        let at = self.join(ask, at);
         let (active, clock) = (self.active(), self.clock);
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;

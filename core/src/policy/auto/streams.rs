@@ -38,6 +38,8 @@ pub struct Stream {
     pub id: u32,
     /// Length of a read.
     pub len: u64,
+    /// Where it began.
+    pub from: u64,
     /// Where the next read is expected; for a stride the start of the latest one.
     pub pos: u64,
     /// Up to where has been read ahead; for a stride the start of the last one.
@@ -93,6 +95,7 @@ impl Stream {
             stride,
             id: 0,
             len,
+            from: pos.saturating_sub(run),
             pos,
             end: pos,
             run,

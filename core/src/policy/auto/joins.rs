@@ -1,0 +1,179 @@
+//! Streams that are one: the pieces of a file that several threads read in turns.
+//!
+//! A thread that takes the next piece of a file begins where no other one has read, and reads its piece in order. Each piece is a stream at
+//! first. Counted as one reader each they would share the distance of one, and each of them would end after its piece.
+//!
+//! ```text
+//!   [=== A ===>[= B =>            A has come to where B began: one stream, at the end of B
+//!   [=== A ==[= B =>======>       B is behind A, and all between them is cached: the same
+//!   [=== A ===>  .  .  .  [S]     A has run over two steps of the stride S, which began there: S was the beginnings of pieces
+//! ```
+//! The larger run takes in the smaller one. A mark that A has passed, behind which all is cached up to A, is met by a thread that is not
+//! done: it begins no run.
+//!
+//! Example: eight threads take pieces of 1 MiB. The first reads are at 0, 1M, 2M: a stride of 1M, and the beginning of the file. Behind 2 MiB
+//! these are one stream, which is 24 MB ahead as that of one reader is.
+//!
+//! Source: the project's own design.
+
+use super::{Auto, Holding, Stream};
+use crate::policy::Ask;
+use crate::units::ByteRange;
+
+/// Steps of a stride that a run has passed when it takes it in.
+const STEPS: u64 = 2;
+
+impl Stream {
+    /// `other` is a part of this one. `is_cached`: all between two places.
+    fn takes_in(&self, other: &Stream, is_cached: impl FnOnce(u64, u64) -> bool) -> bool {
+        // Most of what is ahead of this one up to there may have been read: cached reads are not seen.
+        let read = self.touched + self.touched / 2;
+        let reach = self.pos.max(self.end.min(self.pos.saturating_add(read)));
+        let begins_inside = (self.from..=reach).contains(&other.from);
+        match (self.stride, other.stride) {
+            (None, None) => {
+                let is_near = other.pos >= self.pos
+                    || other.pos.saturating_add(self.distance) >= self.pos
+                        && is_cached(other.pos, self.pos);
+                begins_inside && other.run <= self.run && is_near
+            }
+            (None, Some(stride)) => {
+                let step = stride.unsigned_abs();
+                begins_inside && stride > 0 && self.pos - self.from >= STEPS * step
+            }
+            _ => false,
+        }
+    }
+
+    /// It has passed what is at `at`, which another thread of its reader may not have read yet.
+    pub fn is_behind(&self, at: u64) -> bool {
+        self.stride.is_none()
+            && (self.from..self.pos).contains(&at)
+            && at.saturating_add(self.distance) >= self.pos
+    }
+
+    fn take_in(&mut self, other: &Stream) {
+        self.used += other.used;
+        self.late |= other.late;
+        self.holding = Holding {
+            held: self.holding.held + other.holding.held,
+            bet: self.holding.bet + other.holding.bet,
+        };
+        self.seen = self.seen.max(other.seen);
+        self.clock = self.clock.max(other.clock);
+        if other.stride.is_some() {
+            return;
+        }
+        self.run += other.pos.saturating_sub(self.pos);
+        self.pos = self.pos.max(other.pos);
+        self.end = self.end.max(other.end);
+        self.touched += other.touched;
+        self.distance = self.distance.max(other.distance);
+        self.hold = self.hold.max(other.hold);
+        self.last_mark = self.last_mark.max(other.last_mark);
+        self.hit = true;
+    }
+
+    /// A mark at `at` is behind it, and so is all up to it.
+    fn has_passed(&self, at: u64, is_cached: impl FnOnce(u64, u64) -> bool) -> bool {
+        self.is_behind(at) && is_cached(at, self.pos)
+    }
+}
+
+impl Auto {
+    /// A stream has gone on: those that are one with it are taken in. Returns where the stream is now.
+    pub(super) fn join(&mut self, ask: &Ask<'_>, mut at: usize) -> usize {
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return at;
+        };
+        let is_cached = |from, to| ask.probe.missing(ByteRange::between(from, to)) == 0;
+        let mut other = 0;
+        while other < file.all.len() {
+            let (this, that) = (&file.all[at], &file.all[other]);
+            let (into, from) = if other == at {
+                other += 1;
+                continue;
+            } else if this.takes_in(that, is_cached) {
+                (at, other)
+            } else if that.takes_in(this, is_cached) {
+                (other, at)
+            } else {
+                other += 1;
+                continue;
+            };
+            let part = file.all[from].clone();
+            file.all[into].take_in(&part);
+            file.all.swap_remove(from);
+            at = if into == file.all.len() { from } else { into };
+            other = 0;
+        }
+        at
+    }
+
+    /// A mark is met that a stream has passed.
+    pub(super) fn is_passed(&self, ask: &Ask<'_>, start: u64) -> bool {
+        let is_cached = |from, to| ask.probe.missing(ByteRange::between(from, to)) == 0;
+        self.files
+            .get(&ask.file.0)
+            .is_some_and(|file| file.all.iter().any(|s| s.has_passed(start, is_cached)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Class;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A run of 128 KiB reads between two places of the file, which reads 8 MiB ahead.
+    fn run(from: u64, pos: u64) -> Stream {
+        let mut stream = Stream::new(Class::Elsewhere, None, pos, pos - from, 128 << 10);
+        (stream.end, stream.distance) = (pos + 8 * MIB, 8 * MIB);
+        stream
+    }
+
+    #[test]
+    fn a_run_takes_in_the_one_that_it_has_come_to() {
+        let (first, second) = (run(0, 2 * MIB), run(2 * MIB, 3 * MIB));
+        assert!(first.takes_in(&second, |_, _| false));
+        assert!(!second.takes_in(&first, |_, _| true), "it began before");
+        assert!(!run(0, MIB).takes_in(&second, |_, _| true), "not there yet");
+        let longer = run(2 * MIB, 20 * MIB);
+        assert!(!first.takes_in(&longer, |_, _| true), "another reader");
+        let mut joined = first;
+        joined.take_in(&second);
+        assert_eq!(
+            (joined.from, joined.pos, joined.run, joined.end),
+            (0, 3 * MIB, 3 * MIB, 11 * MIB)
+        );
+    }
+
+    /// A thread that is not done yet, a second reader behind what has left the cache, and one far behind.
+    #[test]
+    fn a_run_that_is_behind_is_taken_in_where_all_is_cached() {
+        let first = run(0, 20 * MIB);
+        let behind = run(14 * MIB, 15 * MIB);
+        assert!(first.takes_in(&behind, |_, _| true) && !first.takes_in(&behind, |_, _| false));
+        assert!(!first.takes_in(&run(MIB, 2 * MIB), |_, _| true));
+        assert!(first.has_passed(15 * MIB, |_, _| true) && !first.has_passed(MIB, |_, _| true));
+    }
+
+    /// Most of what is read ahead up to the other one has been read, without a mark.
+    #[test]
+    fn cached_reads_count_by_their_bytes() {
+        let (mut first, second) = (run(0, MIB), run(2 * MIB, 3 * MIB / 2 + MIB));
+        assert!(!first.takes_in(&second, |_, _| true));
+        first.touched = 3 * MIB / 4;
+        assert!(first.takes_in(&second, |_, _| true));
+    }
+
+    #[test]
+    fn a_run_over_two_steps_takes_in_the_stride() {
+        let stride = Stream::new(Class::Elsewhere, Some(1 << 20), 2 * MIB, 0, 128 << 10);
+        assert!(!run(MIB, 5 * MIB / 2).takes_in(&stride, |_, _| true));
+        assert!(run(0, 2 * MIB).takes_in(&stride, |_, _| true));
+        let backward = Stream::new(Class::Elsewhere, Some(-(1 << 20)), 2 * MIB, 0, 128 << 10);
+        assert!(!run(0, 2 * MIB).takes_in(&backward, |_, _| true));
+    }
+}

@@ -1,0 +1,78 @@
+//! `auto` over a link of 30 ms and 200 MB/s, on which 256 MiB take 1.34 s: what a cold mount of an object store sees.
+
+use foreread_core::machine::Config;
+use foreread_core::policy::PolicySpec;
+use foreread_core::storage::KindLimits;
+use foreread_core::units::PageSize;
+use foreread_sim::device::net::{CHUNK_BYTES, Net, NetModel};
+use foreread_sim::simulator::{RunResult, Setup, run};
+use foreread_sim::workload::{Job, Request, Workload};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 256 * MIB;
+/// The kernel's readahead, and so the length of a read through FUSE.
+const READ: u64 = 128 * KIB;
+
+fn simulate(files: &[u64], jobs: Vec<Job>) -> RunResult {
+    let limits = KindLimits::OBJECT;
+    let mut config = Config::new(PageSize::new(4096).expect("4096"), SIZE);
+    config.max_fetch_bytes = limits.max_fetch_bytes;
+    config.max_ahead_in_flight = limits.ahead_requests;
+    config.max_short_ahead_in_flight = limits.short_ahead_requests;
+    let workload = Workload {
+        name: "test".to_string(),
+        files: files.to_vec(),
+        listed: false,
+        page_bytes: 4096,
+        jobs,
+    };
+    let model = NetModel {
+        rtt_ns: 30_000_000,
+        rtt_p99_ns: Some(32_000_000),
+        connection_bytes_per_s: 200_000_000,
+        link_bytes_per_s: 200_000_000,
+        connections: 64,
+        chunk_bytes: Some(CHUNK_BYTES),
+    };
+    let policy = PolicySpec::parse("auto").expect("a policy");
+    let setup = Setup {
+        workload: &workload,
+        policy: &policy,
+        config,
+        host_ns_per_kib: 500,
+    };
+    run(&setup, Box::new(Net::new(model, 1)))
+}
+
+/// Reads of 128 KiB of `threads` threads that take pieces of `piece` bytes of one file in turns, two of each at once.
+fn in_turns(threads: u64, piece: u64) -> Vec<Job> {
+    let pieces = |thread: u64| (thread..SIZE / piece).step_by(threads as usize);
+    let reads = |thread: u64| {
+        pieces(thread)
+            .flat_map(|n| (0..piece / READ).map(move |k| Request::read(n * piece + k * READ, READ)))
+    };
+    (0..threads)
+        .map(|thread| {
+            let mut job = Job::new(0, 0, reads(thread).collect());
+            job.requests[0].think_ns = thread * 1_000_000;
+            job.depth = 2;
+            job
+        })
+        .collect()
+}
+
+/// Four and eight threads that read one file in order together are one reader, with the requests of one.
+#[test]
+fn threads_that_take_pieces_in_turns_are_one_stream() {
+    for threads in [4, 8] {
+        let result = simulate(&[SIZE], in_turns(threads, MIB));
+        let (time_s, stats) = (result.time_s, result.stats);
+        assert_eq!(stats.source_bytes, SIZE, "{threads} threads");
+        assert!(
+            time_s < 1.52 && stats.source_reads <= 150,
+            "{threads} threads: {time_s:.2} s, {} requests",
+            stats.source_reads
+        );
+    }
+}
