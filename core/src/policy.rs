@@ -208,6 +208,8 @@ pub struct SourceView {
     pub single_rate: u64,
     /// Fetches that ended while four or more were in flight.
     pub busy: u32,
+    /// Demand reads that are in progress, the one that asks among them.
+    pub reads: u32,
     /// Bytes that all demand reads asked for.
     pub demand_bytes: u64,
     /// Bytes of readahead that reads made use of, that left the cache without use, and that are present or in flight and

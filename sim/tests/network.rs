@@ -76,3 +76,23 @@ fn threads_that_take_pieces_in_turns_are_one_stream() {
         );
     }
 }
+
+/// 64 KiB of each 512 KiB, on a source whose latency is known: what was read ahead at the first read shows the stride, and the stream that
+/// was expected there ends.
+#[test]
+fn a_stride_within_what_was_read_ahead_is_found() {
+    let reads =
+        (0..256).map(|n| Request::read(n * 512 * KIB, if n == 0 { READ } else { 64 * KIB }));
+    let first = Job::new(1, 1, vec![Request::read(0, 4 * KIB)]);
+    let stride = Job {
+        after: Some(0),
+        ..Job::new(0, 0, reads.collect())
+    };
+    let result = simulate(&[SIZE, 4 * KIB], vec![first, stride]);
+    let overfetch = result.stats.source_bytes as f64 / (16 * MIB) as f64;
+    assert!(
+        result.time_s < 0.40 && overfetch < 2.1,
+        "{:.2} s, {overfetch:.2} of the bytes",
+        result.time_s
+    );
+}

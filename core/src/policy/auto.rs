@@ -149,14 +149,19 @@ impl Policy for Auto {
         let is_followed = self.follow_session(ask, answer);
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.get_mut(&ask.file.0);
-        if let Some((at, file)) = file.and_then(|file| Some((file.marked(ask.at, start)?, file))) {
+        if let Some((at, file)) =
+            file.and_then(|file| Some((file.marked(ask.at, (start, end - start))?, file)))
+        {
             let stream = &mut file.all[at];
             stream.late |= !ask.probe.is_present(ask.at);
             stream.advance(start, end);
             self.go_on(ask, at, Why::NextWindow, answer);
         } else if self.is_passed(ask, start) {
             answer.why = answer.why.or(Some(Why::NotYet));
-        } else if !is_followed && !self.run_from_region(ask, (start, end), answer) {
+        } else if !is_followed
+            && !self.begin_stepping(ask, (start, end), answer)
+            && !self.run_from_region(ask, (start, end), answer)
+        {
             self.begin_in_walk(ask, answer);
         }
         self.follow(ask, answer);
@@ -192,7 +197,7 @@ impl Policy for Auto {
             Outcome::Late { file, at, bytes } => {
                 self.used(*file, *at, *bytes);
                 if let Some(file) = self.files.get_mut(&file.0)
-                    && let Some(stream) = file.find(*at, 0)
+                    && let Some(stream) = file.find((*at, u64::MAX), 0)
                 {
                     file.all[stream].late = true;
                 }
@@ -274,6 +279,7 @@ impl Auto {
                     self.credit.read(&mut stream.holding, bytes);
                 }
                 stream.touched += bytes;
+                stream.steps.note(at, bytes);
             }
             None => self.used_by_walk(file, bytes),
         }
@@ -320,13 +326,16 @@ impl Auto {
             return;
         };
         let gap = distance::measured(&ask.source).max(4 * (end - start));
-        if let Some(at) = file.find(start, gap)
+        if let Some(at) = file.find((start, end - start), gap)
             && !file.all[at].is_past(end)
         {
             return self.missed_by_stream(ask, at, (start, end), answer);
         }
         // A read behind a stream changes nothing for that stream, and may be the beginning of another one.
         self.births += 1;
+        if self.begin_stepping(ask, (start, end), answer) {
+            return;
+        }
         if !is_mapped && self.read_region(ask, (start, end), is_mapped, answer) {
             return;
         }
@@ -417,6 +426,28 @@ impl Auto {
                 );
             }
         }
+    }
+
+    /// Begins the stride that reads of what is read ahead show, if they show one. The stream that was read ahead has ended.
+    fn begin_stepping(
+        &mut self,
+        ask: &Ask<'_>,
+        (start, end): (u64, u64),
+        answer: &mut Answer,
+    ) -> bool {
+        let Some(file) = self.files.get_mut(&ask.file.0) else {
+            return false;
+        };
+        // Reads at once may be those of threads that take pieces in turns.
+        let alone = ask.source.reads == 1;
+        let Some((at, stride)) = file.stepping(start).filter(|_| alone) else {
+            return false;
+        };
+        let over = file.all.swap_remove(at);
+        self.ends(&over, ask.file_size);
+        let found = Detection::Stride(stride);
+        self.begin_by_history(found, ask, (start, end), answer);
+        true
     }
 
     /// A read that goes on with a stream found nothing: it is at the stream's end, or what was read ahead has gone.

@@ -7,6 +7,8 @@
 //! A read beyond a stream's next bytes goes on with it only if at least two thirds of what it jumps over has been read: a stream whose
 //! readahead covers much of a file would otherwise take every random read for its own.
 //!
+//! Three equal distances between reads of what was read ahead are a stride, if nothing else reads: three reads that miss would show it later.
+//!
 //! A file has at first 16 streams. Only a promotion displaces one, so random reads displace none. One that was displaced is kept as the place
 //! where it ended; when reads go on there the streams are too few, and there may be twice as many (`candidates.rs`).
 //!
@@ -28,6 +30,53 @@ const IDLE_TURNS: u64 = 4;
 pub fn near(len: u64) -> u64 {
     len.saturating_mul(NEAR_READS).clamp(NEAR.0, NEAR.1)
 }
+
+/// How far reads of what is read ahead were apart: three equal distances are a stride.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps {
+    /// The latest read.
+    start: u64,
+    end: u64,
+    /// The latest distance, and how often it came in a row.
+    step: u64,
+    equal: u32,
+}
+
+/// Distances that make a stride.
+const MIN_STEPS: u32 = 3;
+
+impl Steps {
+    /// None, behind a read.
+    fn after(start: u64, end: u64) -> Steps {
+        Steps {
+            start,
+            end,
+            ..Steps::default()
+        }
+    }
+
+    /// Bytes at `at` were read.
+    pub fn note(&mut self, at: u64, bytes: u64) {
+        if at == self.end {
+            self.end += bytes;
+            return;
+        }
+        let step = at.saturating_sub(self.start);
+        self.equal = if step > 0 && step == self.step {
+            self.equal + 1
+        } else {
+            1
+        };
+        (self.start, self.end, self.step) = (at, at + bytes, step);
+    }
+
+    /// The step, where a read at `start` is the latest one of a stride or the next one.
+    fn to(&self, start: u64) -> Option<u64> {
+        let is_next = start == self.start || start == self.start + self.step;
+        (is_next && self.step > 0 && self.equal >= MIN_STEPS).then_some(self.step)
+    }
+}
+
 /// A run that is read ahead.
 #[derive(Clone, Debug)]
 pub struct Stream {
@@ -50,6 +99,8 @@ pub struct Stream {
     pub used: u64,
     /// Bytes between `pos` and `end` that reads made use of since `pos` was set.
     pub touched: u64,
+    /// How those reads were apart.
+    pub steps: Steps,
     /// How far it reads ahead.
     pub distance: u64,
     /// It does not grow again before this place.
@@ -101,6 +152,7 @@ impl Stream {
             run,
             used: 0,
             touched: 0,
+            steps: Steps::after(pos.saturating_sub(len), pos),
             distance: 0,
             hold: 0,
             holding: Holding::default(),
@@ -139,7 +191,7 @@ impl Stream {
     }
 
     /// Whether a read of `len` bytes at `start` goes on with it, at most `gap` beyond what was read ahead.
-    fn takes(&self, start: u64, gap: u64) -> bool {
+    fn takes(&self, start: u64, len: u64, gap: u64) -> bool {
         match self.stride {
             None => {
                 let read = self.touched + self.touched / 2;
@@ -148,7 +200,7 @@ impl Stream {
                     .min(self.end.saturating_sub(self.pos));
                 start + near(self.len) >= self.pos
                     && start <= self.end.max(self.pos) + gap
-                    && jump <= read + near(self.len)
+                    && jump <= read + near(self.len.min(len))
             }
             Some(stride) => {
                 let (step, away) = (stride.unsigned_abs(), start.abs_diff(self.pos));
@@ -210,20 +262,28 @@ impl Stream {
 
 impl Streams {
     /// The stream that a read at `start` goes on with: the nearest one. `gap` is of the run's own length at most a quarter.
-    pub fn find(&self, start: u64, max_gap: u64) -> Option<usize> {
+    pub fn find(&self, (start, len): (u64, u64), max_gap: u64) -> Option<usize> {
         let taking = self
             .all
             .iter()
             .enumerate()
-            .filter(|(_, s)| s.takes(start, max_gap.min(s.run / 4)));
+            .filter(|(_, s)| s.takes(start, len, max_gap.min(s.run / 4)));
         taking
             .min_by_key(|(_, s)| s.pos.abs_diff(start))
             .map(|(at, _)| at)
     }
 
     /// The stream whose readahead holds the mark at `at`.
-    pub fn marked(&self, at: u64, start: u64) -> Option<usize> {
-        self.find(at.max(start), 0).or_else(|| self.find(start, 0))
+    pub fn marked(&self, at: u64, (start, len): (u64, u64)) -> Option<usize> {
+        self.find((at.max(start), len), 0)
+            .or_else(|| self.find((start, len), 0))
+    }
+
+    /// The stream of whose readahead equal steps were read up to `start`, and the step.
+    pub fn stepping(&self, start: u64) -> Option<(usize, i64)> {
+        let step = |s: &Stream| s.steps.to(start).filter(|_| s.stride.is_none());
+        let at = self.all.iter().position(|s| step(s).is_some())?;
+        Some((at, i64::try_from(step(&self.all[at])?).ok()?))
     }
 
     /// Adds a stream; gives back the one that has to go for it: one that never went on, else the one that did so longest ago.
@@ -264,8 +324,9 @@ mod tests {
     fn a_jump_over_unread_bytes_is_no_continuation() {
         let mut stream = Stream::new(Class::Start, None, 64 << 10, 64 << 10, 4096);
         stream.end = 1 << 20;
-        assert!(stream.takes(64 << 10, 0) && !stream.takes(512 << 10, 0));
+        let takes = |stream: &Stream, kib: u64| stream.takes(kib << 10, 4096, 0);
+        assert!(takes(&stream, 64) && !takes(&stream, 512));
         stream.touched = 300 << 10;
-        assert!(stream.takes(512 << 10, 0) && !stream.takes(900 << 10, 0));
+        assert!(takes(&stream, 512) && !takes(&stream, 900));
     }
 }
