@@ -96,3 +96,14 @@ fn a_stride_within_what_was_read_ahead_is_found() {
         result.time_s
     );
 }
+
+/// Four cursors in a file, each in order in its quarter: one round trip for each to be found, and no other wait than for the link.
+#[test]
+fn cursors_in_turns_wait_for_the_link_alone() {
+    let quarter = SIZE / 4;
+    let reads = (0..quarter / READ)
+        .flat_map(|n| (0..4).map(move |cursor| Request::read(cursor * quarter + n * READ, READ)));
+    let result = simulate(&[SIZE], vec![Job::new(0, 0, reads.collect())]);
+    assert_eq!(result.stats.source_bytes, SIZE);
+    assert!(result.time_s < 1.66, "{:.2} s", result.time_s);
+}

@@ -7,6 +7,8 @@
 //!              safe + free credit / expected waste of a byte; a run that began elsewhere than at the start of its file: a quarter of it
 //!   beside a reader at random   no more than rate x latency, in two requests: each waits behind at most one latency of readahead
 //! ```
+//! Behind the last mark nothing asks again. Where the distance has fallen below what is ahead there, half of it more goes out.
+//!
 //! What idle streams hold leaves the cache before anything else, so that it takes none of the half of the cache, as far as there is credit for it. A
 //! stride is ahead by three times what it has run up to 1 MiB, and by as much as it has run beyond that.
 //!
@@ -59,6 +61,8 @@ struct Reach {
     ahead: u64,
     /// The same if there were room for it.
     wanted: u64,
+    /// Behind its last mark nothing asks again, and what is missing is little.
+    is_last: bool,
     /// Bytes that need no credit.
     safe: u64,
     /// Part of the others that is expected to be wasted, in 1/65536.
@@ -214,6 +218,13 @@ impl Auto {
         };
         let room = room.min(others.unread + self.credit.left(source, debt));
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
+        let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
+        let is_cut = is_last && stream.ahead() >= wanted;
+        let wanted = if is_cut {
+            stream.ahead() + wanted / 2
+        } else {
+            wanted
+        };
         let ahead = wanted.min(room);
         let waste = self
             .survival
@@ -230,6 +241,7 @@ impl Auto {
         Reach {
             ahead: ahead.min(paid),
             wanted: wanted.min(paid),
+            is_last: is_last && (is_cut || stream.pace.is_slow()),
             safe,
             waste,
         }
@@ -292,8 +304,7 @@ fn top_up(
     };
     // With many readers the part up to a multiple is little at almost any time.
     let (missing, whole_missing) = (until.saturating_sub(at), to.saturating_sub(at));
-    let is_last = stream.pace.is_slow() && !stream.has_mark_ahead();
-    let is_little = !is_last
+    let is_little = !reach.is_last
         && 2 * if lead.is_some() {
             whole_missing
         } else {
