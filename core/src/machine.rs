@@ -454,12 +454,10 @@ impl Machine {
         let (is_first, shared) = (entry.opens == 1, entry.stream);
         let shared = shared.or_else(|| self.source_policy());
         let stream = shared.unwrap_or_else(|| self.add_stream());
-        if self.spec.info.scope == Scope::Source {
-            if is_first {
-                self.streams[stream]
-                    .policy
-                    .on_file_opened(file, self.files.before(file));
-            }
+        if self.spec.info.scope == Scope::Source && is_first {
+            self.streams[stream]
+                .policy
+                .on_file_opened(file, self.files.before(file));
         }
         if self.streams[stream].wants.meter {
             self.meter.get_or_insert_default();

@@ -102,7 +102,7 @@ impl Auto {
             are_disturbed: self.disturbs(ask.open),
         };
         let reach = self.reach(&mut stream, (&ask.source, ask.now), &others);
-        answer.max_fetch = distance::request(reach.ahead, &ask.source);
+        answer.max_fetch = distance::request(reach.ahead, active.link, &ask.source);
         if others.are_disturbed {
             answer.max_fetch = answer.max_fetch.min((reach.ahead / 2).max(stream.len));
         }

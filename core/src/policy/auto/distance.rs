@@ -13,6 +13,8 @@
 //! one fetch x latency` spends as long on its bytes as on its latency: shorter ones waste latency, longer ones concurrency.
 //! Where one fetch of 20 takes more than four latencies, a quarter of its time is taken for the latency in both.
 //!
+//! Streams that share a link which one fetch fills have three requests of a distance: two would come all at once, and each reader waits for both.
+//!
 //! The rate grows with the distance, so the limit moves up until the source delivers no more (`effort.rs`: raises, and the share of the
 //! cache that is used).
 //!
@@ -55,6 +57,9 @@ const MIN_READS: u64 = 4;
 const MAX_REQUESTS: u64 = 8;
 const MIN_REQUESTS: u64 = 2;
 const MIN_REQUEST: u64 = 128 << 10;
+/// The least number where streams share a link that one fetch alone can fill, and from which distance on.
+const SHARED_REQUESTS: u64 = 3;
+const MIN_SHARED: u64 = 3 << 20;
 /// Length of a request in products, where one fetch alone gets the whole rate: then others in flight hide no latency, and an
 /// eighth of the time is spent on it.
 const SERIAL_PRODUCTS: u64 = 8;
@@ -186,7 +191,7 @@ pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
 }
 
 /// Length of a request of a window.
-pub fn request(distance: u64, source: &SourceView) -> u64 {
+pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     let single = if source.single_rate > 0 {
         source.single_rate
     } else {
@@ -198,9 +203,13 @@ pub fn request(distance: u64, source: &SourceView) -> u64 {
     } else {
         even
     };
-    let part = even
-        .clamp(distance / MAX_REQUESTS, distance / MIN_REQUESTS)
-        .max(1);
+    let is_link = source.single_rate > 0 && is_serial(source);
+    let least = if is_link && streams > 1 && distance >= MIN_SHARED {
+        SHARED_REQUESTS
+    } else {
+        MIN_REQUESTS
+    };
+    let part = even.clamp(distance / MAX_REQUESTS, distance / least).max(1);
     (part / MIN_REQUEST * MIN_REQUEST).clamp(MIN_REQUEST, source.max_fetch.max(MIN_REQUEST))
 }
 
@@ -262,15 +271,15 @@ mod tests {
             ..source(1_100_000_000, 15_000_000, 16)
         };
         assert_eq!(
-            request(66_000_000, &store),
+            request(66_000_000, 1, &store),
             4 << 20,
             "an eighth, but no more than the largest fetch"
         );
         assert_eq!(
-            (request(8 << 20, &store), request(1 << 20, &store)),
+            (request(8 << 20, 1, &store), request(1 << 20, 1, &store)),
             (11 << 17, 4 << 17)
         );
-        assert_eq!(request(0, &store), 128 << 10);
+        assert_eq!(request(0, 1, &store), 128 << 10);
     }
 
     /// A slow fetch of 20 takes 160 ms: 25 MB instead of 9.6, in requests of 4 MiB.
@@ -287,7 +296,10 @@ mod tests {
         let most = |source| most(source, (128 << 10, 0), readers(1), &Effort::default());
         assert_eq!((most(&store), most(&tail)), (9_600_000, 25_600_000));
         assert_eq!(
-            (request(25_600_000, &store), request(25_600_000, &tail)),
+            (
+                request(25_600_000, 1, &store),
+                request(25_600_000, 1, &tail)
+            ),
             (24 << 17, 30 << 17)
         );
         let disk = SourceView {

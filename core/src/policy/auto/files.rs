@@ -170,7 +170,7 @@ impl Auto {
         walk.holding.bet = bet;
         self.credit.change(certain(walk.holding), walk.holding);
         if answer.max_fetch == 0 {
-            answer.max_fetch = distance::request(most, source);
+            answer.max_fetch = distance::request(most, 1, source);
         }
         let known = &self.walks.listed;
         while walk
