@@ -188,7 +188,7 @@ mod tests {
         let names: BTreeSet<&str> = Why::ALL.iter().map(|why| why.name()).collect();
         let words: BTreeSet<&str> = Why::ALL.iter().map(|why| why.words()).collect();
         assert_eq!((names.len(), words.len()), (Why::ALL.len(), Why::ALL.len()));
-        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 15);
+        assert_eq!(Why::ALL.iter().filter(|why| why.is_on()).count(), 16);
         assert!(Why::ALL.is_sorted());
     }
 }

@@ -282,19 +282,19 @@ mod tests {
         assert_eq!(request(0, 1, &store), 128 << 10);
     }
 
-    /// A slow fetch of 20 takes 160 ms: 25 MB instead of 9.6, in requests of 4 MiB.
+    /// A slow fetch of 20 takes 160 ms: 64 MB instead of 24, in longer requests.
     #[test]
     fn a_long_tail_needs_more() {
         let store = SourceView {
             single_rate: 100_000_000,
-            ..source(160_000_000, 15_000_000, 128)
+            ..source(400_000_000, 15_000_000, 128)
         };
         let tail = SourceView {
             tail_ns: 160_000_000,
             ..store
         };
         let most = |source| most(source, (128 << 10, 0), readers(1), &Effort::default());
-        assert_eq!((most(&store), most(&tail)), (9_600_000, 25_600_000));
+        assert_eq!((most(&store), most(&tail)), (24_000_000, 64_000_000));
         assert_eq!(
             (
                 request(25_600_000, 1, &store),
