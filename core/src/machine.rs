@@ -183,6 +183,7 @@ pub struct Machine {
     owners: BTreeMap<(u32, u64), u32>,
     demand_queue: VecDeque<u32>,
     ahead_queue: VecDeque<u32>,
+    ahead_queued_bytes: u64,
     in_flight: u32,
     ahead_in_flight: u32,
     /// Bytes of the latter.
@@ -225,6 +226,7 @@ impl Machine {
             owners: BTreeMap::new(),
             demand_queue: VecDeque::new(),
             ahead_queue: VecDeque::new(),
+            ahead_queued_bytes: 0,
             in_flight: 0,
             ahead_in_flight: 0,
             ahead_in_flight_bytes: 0,

@@ -119,6 +119,9 @@ pub trait Policy: Send {
     /// What a file is called in every process ([`Scope::Source`]).
     fn on_named(&mut self, _file: FileId, _name: u64) {}
 
+    /// The file is gone, and its number may be given to another one ([`Scope::Source`]).
+    fn on_forgotten(&mut self, _file: FileId) {}
+
     /// What an earlier session read, in its order ([`Scope::Source`]).
     fn on_learned(&mut self, _step: FirstRead) {}
 
@@ -212,8 +215,8 @@ pub struct SourceView {
     pub reads: u32,
     /// Bytes that all demand reads asked for.
     pub demand_bytes: u64,
-    /// Bytes of readahead that reads made use of, that left the cache without use, and that are present or in flight and
-    /// unread.
+    /// Bytes of readahead that reads made use of, that left the cache without use, and that are present, in flight or waiting for a
+    /// slot, and unread.
     pub used_bytes: u64,
     /// The second of these.
     pub unused_bytes: u64,
@@ -260,6 +263,12 @@ impl<'a> Probe<'a> {
     #[must_use]
     pub fn of(&self, file: FileId) -> Probe<'a> {
         Probe { file, ..*self }
+    }
+
+    /// Size of the file, if it is known.
+    #[must_use]
+    pub fn file_size(&self) -> Option<u64> {
+        self.files.get(self.file).map(|file| file.size)
     }
 
     /// Size of a cache page in bytes.

@@ -1,6 +1,7 @@
 //! The tests of foreread-core's public interface, as one binary: linking is the slow part of a test build.
 
 mod common;
+mod extremes;
 mod files;
 mod golden;
 mod golden_tables;

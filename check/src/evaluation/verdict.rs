@@ -32,6 +32,7 @@ pub(crate) const JUDGED: &str = "auto";
 /// Whether a policy is [`JUDGED`], with whatever parameters.
 #[must_use]
 pub(crate) fn is_judged(policy: &str) -> bool {
+    let (policy, _) = super::opponents::session(policy);
     policy.split(':').next() == Some(JUDGED)
 }
 

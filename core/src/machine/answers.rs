@@ -108,7 +108,7 @@ impl Machine {
             demand_bytes: self.stats.demand_bytes,
             used_bytes: self.stats.used_bytes,
             unused_bytes: self.stats.unused_bytes,
-            unread_bytes: self.stats.unread_bytes(),
+            unread_bytes: self.stats.unread_bytes() + self.ahead_queued_bytes,
             room: self.config.capacity_pages * self.config.page.bytes(),
             max_fetch: self.config.max_fetch_bytes,
             ahead_slots: self.config.max_ahead_in_flight,

@@ -111,7 +111,22 @@ impl Machine {
         self.owners.insert(key, slot);
         match class {
             Class::Demand => self.demand_queue.push_back(slot),
-            Class::Ahead => self.ahead_queue.insert(self.place_of(slot), slot),
+            Class::Ahead => {
+                self.ahead_queued_bytes += self.page_bytes_of(slot);
+                self.ahead_queue.insert(self.place_of(slot), slot);
+            }
+        }
+    }
+
+    fn page_bytes_of(&self, slot: u32) -> u64 {
+        self.fetches[slot].pages.len() * self.config.page.bytes()
+    }
+
+    /// It waits for a slot as readahead no more, if it did.
+    fn take_from_ahead_queue(&mut self, slot: u32) {
+        if let Some(at) = self.ahead_queue.iter().position(|&f| f == slot) {
+            self.ahead_queue.remove(at);
+            self.ahead_queued_bytes -= self.page_bytes_of(slot);
         }
     }
 
@@ -143,11 +158,12 @@ impl Machine {
             self.submit(slot);
         }
         while let Some(&slot) = self.ahead_queue.front() {
-            let bytes = self.fetches[slot].pages.len() * self.config.page.bytes();
+            let bytes = self.page_bytes_of(slot);
             if self.in_flight + 1 >= self.config.max_in_flight || !self.has_slot_ahead(bytes) {
                 break;
             }
             self.ahead_queue.pop_front();
+            self.ahead_queued_bytes -= bytes;
             self.ahead_in_flight += 1;
             self.ahead_in_flight_bytes += bytes;
             self.submit(slot);
@@ -221,7 +237,7 @@ impl Machine {
             fetch.waiters.push(slot);
             if fetch.class == Class::Ahead && !fetch.submitted {
                 (fetch.class, fetch.is_unneeded) = (Class::Demand, false);
-                self.ahead_queue.retain(|&f| f != fetch_slot);
+                self.take_from_ahead_queue(fetch_slot);
                 self.demand_queue.push_back(fetch_slot);
             }
             self.reads[slot].pending += 1;
@@ -407,7 +423,7 @@ impl Machine {
             self.actions.push_back(Action::Cancel { fetch: id });
         } else {
             self.demand_queue.retain(|&f| f != slot);
-            self.ahead_queue.retain(|&f| f != slot);
+            self.take_from_ahead_queue(slot);
             self.fetches.remove(slot);
         }
         waiters.into_iter().for_each(|w| self.waited_enough(w));

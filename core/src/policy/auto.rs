@@ -140,11 +140,13 @@ impl Policy for Auto {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        self.credit.begin_answer();
         self.miss(ask, false, answer);
         self.follow(ask, answer);
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        self.credit.begin_answer();
         self.clock += 1;
         let is_followed = self.follow_session(ask, answer);
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
@@ -168,6 +170,7 @@ impl Policy for Auto {
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
+        self.credit.begin_answer();
         self.miss(ask, true, answer);
         self.follow(ask, answer);
     }
@@ -212,6 +215,10 @@ impl Policy for Auto {
 
     fn on_named(&mut self, file: FileId, name: u64) {
         self.sessions.name(file, name);
+    }
+
+    fn on_forgotten(&mut self, file: FileId) {
+        self.sessions.forget(file);
     }
 
     fn on_learned(&mut self, step: FirstRead) {
@@ -263,7 +270,8 @@ impl Auto {
 
     /// Readahead was demanded: by the reader of its stream, or by others after that has ended.
     fn used(&mut self, file: FileId, at: u64, bytes: u64) {
-        if self.used_by_session(file, at, bytes) || self.used_by_region(file.0, at, bytes) {
+        let bytes = self.used_by_session(file, at, bytes);
+        if bytes == 0 || self.used_by_region(file.0, at, bytes) {
             return;
         }
         let streams = self
@@ -325,7 +333,7 @@ impl Auto {
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
         };
-        let gap = distance::measured(&ask.source).max(4 * (end - start));
+        let gap = distance::measured(&ask.source).max((end - start).saturating_mul(4));
         if let Some(at) = file.find((start, end - start), gap)
             && !file.all[at].is_past(end)
         {
@@ -390,7 +398,7 @@ impl Auto {
     ) {
         match found {
             Detection::Nothing => {
-                answer.why = Some(Why::NoHistory);
+                answer.why = answer.why.or(Some(Why::NoHistory));
                 if self.lone[0].is_some_and(|lone| lone.open != ask.open) {
                     self.lone[1] = self.lone[0];
                 }

@@ -73,6 +73,7 @@ impl Auto {
     /// The stream has advanced: its distance is set and its readahead topped up.
     pub(super) fn go_on(&mut self, ask: &Ask<'_>, at: usize, why: Why, answer: &mut Answer) {
         let at = self.join(ask, at);
+        let before = answer.windows.len();
         let (active, clock) = (self.active(), self.clock);
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -116,8 +117,7 @@ impl Auto {
             }
             Some(stride) => step_up(&mut stream, stride, reach.ahead, ask.file_size, answer),
         }
-        let planned: u64 = answer
-            .windows
+        let planned: u64 = answer.windows[before..]
             .iter()
             .map(|window| ask.probe.missing(window.range))
             .sum();
@@ -137,7 +137,9 @@ impl Auto {
             },
             stream.holding,
         );
-        answer.why = Some(if !answer.windows.is_empty() {
+        answer.why = Some(if answer.windows.len() > before {
+            why
+        } else if let Some(why) = answer.why.filter(|why| why.is_on()) {
             why
         } else if stream.stride.is_none_or(|s| s > 0) && stream.end >= ask.file_size {
             Why::EndOfFile

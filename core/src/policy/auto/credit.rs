@@ -38,6 +38,8 @@ pub struct Credit {
     part: u64,
     /// The largest debt limit so far.
     debt: u64,
+    /// Bytes that this answer has planned, which the source does not show yet.
+    planned: u64,
 }
 
 impl Credit {
@@ -47,6 +49,7 @@ impl Credit {
             held: 0,
             bets: 0,
             debt: 0,
+            planned: 0,
             part: max_overfetch.saturating_sub(1000),
         }
     }
@@ -101,12 +104,19 @@ impl Credit {
 
     /// Bytes that may go out now if all that is out should be wasted.
     pub fn left(&self, source: &SourceView, debt: u64) -> u64 {
-        let out = source.unused_bytes + source.unread_bytes.max(self.held);
+        let unread = (source.unread_bytes + self.planned).max(self.held);
+        let out = source.unused_bytes + unread;
         self.allowed(source, debt).saturating_sub(out)
+    }
+
+    /// A question is asked: the source shows all that was planned before.
+    pub fn begin_answer(&mut self) {
+        self.planned = 0;
     }
 
     /// A stream's part changes.
     pub fn change(&mut self, before: Holding, after: Holding) {
+        self.planned += after.held.saturating_sub(before.held);
         self.held = self.held.saturating_sub(before.held) + after.held;
         self.bets = self.bets.saturating_sub(before.bet) + after.bet;
     }
@@ -155,6 +165,7 @@ mod tests {
             (credit.wasted(&source), credit.available(&source, debt)),
             (0, before - (1 << 20))
         );
+        credit.begin_answer();
         assert_eq!(credit.left(&source, debt), before - (3 << 20));
         // Two are read; the stream ends and leaves one, which is evicted later.
         credit.read(&mut stream, 2 << 20);

@@ -11,7 +11,7 @@
 //! ```
 //! Twice the product keeps the source busy; four times covers requests that take longer than the median. A request of `rate of
 //! one fetch x latency` spends as long on its bytes as on its latency: shorter ones waste latency, longer ones concurrency.
-//! Where one fetch of 20 takes more than four latencies, a quarter of its time is taken for the latency in both.
+//! Where one fetch of 20 takes more than four latencies, a quarter of its time is taken for the latency in both, but not of a disk.
 //!
 //! Streams that share a link which one fetch fills have three requests of a distance: two would come all at once, and each reader waits for both.
 //!
@@ -141,7 +141,7 @@ pub fn room(source: &SourceView, effort: &Effort) -> u64 {
 
 /// The least limit for reads of `len` bytes.
 pub fn least(len: u64) -> u64 {
-    MIN_MOST.max(MIN_READS * len)
+    MIN_MOST.max(len.saturating_mul(MIN_READS))
 }
 
 /// How far a stream of reads of `len` bytes may be ahead, as one of `active` streams.
@@ -159,10 +159,10 @@ pub fn most(source: &SourceView, (len, run): (u64, u64), active: Readers, effort
         .max(product_to_come(source).min(RUNS * run / PRODUCTS));
     // What one fetch after the other keeps busy (a disk) loses a seek at each change of the stream: no sharing.
     let shared = if source.single_rate == 0 { 1 } else { active };
-    let link = (PRODUCTS * product / shared).max(product);
+    let link = (product.saturating_mul(PRODUCTS) / shared).max(product);
     let all = room(source, effort);
     // Where that is less than some reads for each stream, those that come first have it.
-    let room = (all / sharing).max(MIN_READS * len).min(all);
+    let room = (all / sharing).max(len.saturating_mul(MIN_READS)).min(all);
     (link.max(least(len)) << effort.raised()).min(room).max(len)
 }
 
@@ -176,7 +176,7 @@ fn is_serial(source: &SourceView) -> bool {
 /// These bytes, or none where the readers alone do not keep the source busy.
 pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Option<u64> {
     active.are_many(source).then(|| {
-        (LEAD_PRODUCTS * product(source) / active.room)
+        (product(source).saturating_mul(LEAD_PRODUCTS) / active.room)
             .max(len)
             .min(ahead / 2)
     })
@@ -186,7 +186,7 @@ pub fn lead(ahead: u64, len: u64, active: Readers, source: &SourceView) -> Optio
 /// however late they are.
 pub fn is_filled_by_one(source: &SourceView, distance: u64) -> bool {
     let single = source.single_rate;
-    let was_room = distance >= PRODUCTS * bytes(single, source.latency_ns);
+    let was_room = distance / PRODUCTS >= bytes(single, source.latency_ns);
     single > 0 && is_known(source) && was_room && source.rate < single + single / 4
 }
 
@@ -199,7 +199,7 @@ pub fn request(distance: u64, streams: u64, source: &SourceView) -> u64 {
     };
     let even = bytes(single, wait_ns(source));
     let even = if is_serial(source) {
-        SERIAL_PRODUCTS * even
+        even.saturating_mul(SERIAL_PRODUCTS)
     } else {
         even
     };

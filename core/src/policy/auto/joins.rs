@@ -29,17 +29,18 @@ impl Stream {
         // Most of what is ahead of this one up to there may have been read: cached reads are not seen.
         let read = self.touched + self.touched / 2;
         let reach = self.pos.max(self.end.min(self.pos.saturating_add(read)));
+        let is_near = other.pos.saturating_add(self.distance) >= self.pos;
         let begins_inside = (self.from..=reach).contains(&other.from);
         match (self.stride, other.stride) {
             (None, None) => {
-                let is_near = other.pos >= self.pos
-                    || other.pos.saturating_add(self.distance) >= self.pos
-                        && is_cached(other.pos, self.pos);
-                begins_inside && other.run <= self.run && is_near
+                begins_inside
+                    && other.run <= self.run
+                    && (other.pos >= self.pos || is_near && is_cached(other.pos, self.pos))
             }
             (None, Some(stride)) => {
                 let step = stride.unsigned_abs();
-                begins_inside && stride > 0 && self.pos - self.from >= STEPS * step
+                let runs = self.pos.saturating_sub(self.from) / STEPS;
+                begins_inside && stride > 0 && is_near && runs >= step
             }
             _ => false,
         }

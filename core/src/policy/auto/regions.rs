@@ -59,8 +59,10 @@ fn least_chance(product: u64, source: &SourceView) -> u64 {
     if source.single_rate > 0 {
         return MIN_CHANCE;
     }
-    let waits = WAITS * product.max(mul_div(DISK_RATE, source.latency_ns, 1_000_000_000));
-    (survival::ONE * REGION / (REGION + waits)).clamp(MIN_CHANCE_DISK, MIN_CHANCE)
+    let waits = product
+        .max(mul_div(DISK_RATE, source.latency_ns, 1_000_000_000))
+        .saturating_mul(WAITS);
+    (survival::ONE * REGION / REGION.saturating_add(waits)).clamp(MIN_CHANCE_DISK, MIN_CHANCE)
 }
 
 /// Those of one file.

@@ -9,7 +9,7 @@
 //!                            └────────────────┘ go out: up to `trust` bytes that no read has used yet
 //! ```
 //! *Trust* begins with nothing. A block whose first read was learned adds 4 MiB, and readahead of the list that is used adds its bytes. A
-//! block that was not learned halves it, and what the readers have passed without a use is taken from it. So a session that is another
+//! block that was not learned halves it, and what goes without a use for longer than it was ahead is taken from it. So a session that is another
 //! one costs what was out when it showed. The distance, the room and the bound on waste (`credit.rs`) limit it as they limit streams,
 //! which go on beside it, as do regions.
 //!
@@ -26,21 +26,21 @@ use super::{Auto, Holding, distance};
 use crate::event::{BLOCK, FirstRead};
 use crate::policy::{Answer, Ask, SourceView, Why};
 use crate::units::{ByteRange, FileId};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Steps that are kept of a session and those before it: 4 GiB.
 const MAX_STEPS: usize = 1 << 16;
 /// Files whose names are known.
 const MAX_NAMES: usize = 1 << 20;
-/// Steps that are looked at in one answer, and those that may be passed before readahead that was not used is given up.
+/// Steps that are looked at in one answer, and blocks that are read beside those that are out before what was not used is given up.
 const LOOK: usize = 256;
-const PASSED: usize = 256;
+const PASSED: u64 = 256;
 /// Bytes of a step's page.
 const PAGE: u64 = BLOCK / 16;
 /// The longest part of the list that is one request.
 const MAX_REQUEST: u64 = 1 << 20;
-/// What is read through between two steps rather than asked for in two requests, of a disk; a quarter of it elsewhere.
+/// What is read through between two steps rather than asked for in two requests, until fetches have come in parts; then a quarter of it.
 const MAX_GAP: u64 = 128 << 10;
 /// Trust that a block adds which was read as before, and the least: with less nothing goes out.
 const GROWTH: u64 = 4 << 20;
@@ -57,6 +57,20 @@ struct LearnedStep {
     unread: u64,
 }
 
+/// A step that is out: its place in the list, and the turn at which it is given up.
+struct SentStep {
+    place: usize,
+    due: u64,
+}
+
+/// What was noted last: a long read comes in pieces, each with all that is left of it.
+#[derive(Clone, Copy)]
+struct NotedRead {
+    file: FileId,
+    start: u64,
+    end: u64,
+}
+
 /// This session and what is known of those before it.
 #[derive(Default)]
 pub struct Sessions {
@@ -69,9 +83,12 @@ pub struct Sessions {
     trust: u64,
     /// Bytes of the list that are out and unread.
     out: u64,
-    /// Up to where the list has gone out from where, and up to where what was not used is given up.
-    sent: (usize, usize),
-    settled: usize,
+    sent: VecDeque<SentStep>,
+    /// Blocks that were read first.
+    turn: u64,
+    /// From where the list has gone out, and up to where.
+    gone: (usize, usize),
+    noted: Option<NotedRead>,
 }
 
 fn key(step: &FirstRead) -> Key {
@@ -98,17 +115,28 @@ fn range(step: &FirstRead) -> ByteRange {
 impl Sessions {
     /// What a file is called.
     pub fn name(&mut self, file: FileId, name: u64) {
+        self.forget(file);
         if self.names.len() < MAX_NAMES {
             self.names.insert(file.0, name);
             self.files.insert(name, file);
         }
     }
 
+    /// The file is gone, and its number may be another one's.
+    pub fn forget(&mut self, file: FileId) {
+        let name = self.names.remove(&file.0);
+        if let Some(name) = name.filter(|name| self.files.get(name) == Some(&file)) {
+            self.files.remove(&name);
+        }
+    }
+
     /// An earlier session read this after the one before it.
     pub fn learn(&mut self, step: FirstRead) {
-        if step.pages != 0 && self.learned.len() < MAX_STEPS {
+        if let Some(at) = self.learned_places.get(&key(&step)) {
+            self.learned[*at as usize].step.pages |= step.pages;
+        } else if step.pages != 0 && self.learned.len() < MAX_STEPS {
             let at = u32::try_from(self.learned.len()).unwrap_or(u32::MAX);
-            self.learned_places.entry(key(&step)).or_insert(at);
+            self.learned_places.insert(key(&step), at);
             self.learned.push(LearnedStep {
                 step,
                 is_read: false,
@@ -132,32 +160,53 @@ impl Sessions {
     /// Bytes of a file were demanded. Gives the place of the last of them in the list.
     fn read(&mut self, file: FileId, start: u64, end: u64) -> Option<usize> {
         let name = *self.names.get(&file.0)?;
-        let mut place = None;
-        for block in (start / BLOCK..end.div_ceil(BLOCK)).take(MAX_STEPS) {
-            let key = (name, u32::try_from(block).ok()?);
-            let pages = pages(block, start, end);
-            let known = self.learned_places.get(&key).map(|at| *at as usize);
-            place = known.or(place);
-            if let Some(at) = self.places.get(&key) {
-                self.steps[*at as usize].pages |= pages;
-                continue;
+        let block = u32::try_from(start / BLOCK).ok()?;
+        let mut place = self
+            .learned_places
+            .get(&(name, block))
+            .map(|at| *at as usize);
+        let of_this =
+            |noted: &NotedRead| noted.file == file && (noted.start..noted.end).contains(&start);
+        let before = self.noted.filter(of_this);
+        let from = before.map_or(start, |noted| noted.end);
+        self.noted = Some(NotedRead {
+            file,
+            start: before.map_or(start, |noted| noted.start),
+            end: end.max(from),
+        });
+        if from < end {
+            for block in (from / BLOCK..end.div_ceil(BLOCK)).take(MAX_STEPS) {
+                let key = (name, u32::try_from(block).ok()?);
+                place = self.note(key, pages(block, from, end)).or(place);
             }
-            if self.steps.len() < MAX_STEPS {
-                let at = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
-                self.places.insert(key, at);
-                self.steps.push(FirstRead {
-                    name,
-                    block: key.1,
-                    pages,
-                });
+        }
+        place
+    }
+
+    /// Pages of a block were read. Gives its place in the list.
+    fn note(&mut self, key: Key, pages: u16) -> Option<usize> {
+        let place = self.learned_places.get(&key).map(|at| *at as usize);
+        if let Some(at) = self.places.get(&key) {
+            self.steps[*at as usize].pages |= pages;
+            return place;
+        }
+        if self.steps.len() == MAX_STEPS {
+            return place;
+        }
+        let at = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        self.places.insert(key, at);
+        self.steps.push(FirstRead {
+            name: key.0,
+            block: key.1,
+            pages,
+        });
+        self.turn += 1;
+        match place {
+            Some(at) => {
+                self.learned[at].is_read = true;
+                self.trust = self.trust.saturating_add(GROWTH);
             }
-            match known {
-                Some(at) => {
-                    self.learned[at].is_read = true;
-                    self.trust += GROWTH;
-                }
-                None => self.trust /= 2,
-            }
+            None => self.trust /= 2,
         }
         place
     }
@@ -185,13 +234,12 @@ impl Sessions {
         used
     }
 
-    /// What the readers have passed without a use is given up: its bytes.
-    fn give_up(&mut self, place: usize) -> u64 {
-        let upto = place.saturating_sub(PASSED);
+    /// What was not used when as many other blocks were read as were out, and some more, is given up: its bytes.
+    fn give_up(&mut self) -> u64 {
         let mut lost = 0;
-        while self.settled < upto {
-            lost += core::mem::take(&mut self.learned[self.settled].unread);
-            self.settled += 1;
+        while let Some(sent) = self.sent.front().filter(|sent| sent.due <= self.turn) {
+            lost += core::mem::take(&mut self.learned[sent.place].unread);
+            self.sent.pop_front();
         }
         self.out -= lost;
         self.trust = self.trust.saturating_sub(lost);
@@ -200,13 +248,13 @@ impl Sessions {
 }
 
 impl Auto {
-    /// Readahead of the list was used; true if all of it was.
-    pub(super) fn used_by_session(&mut self, file: FileId, at: u64, bytes: u64) -> bool {
+    /// Bytes of readahead were used. Gives how many of them were not of the list.
+    pub(super) fn used_by_session(&mut self, file: FileId, at: u64, bytes: u64) -> u64 {
         self.sessions.read(file, at, at + bytes);
         let used = self.sessions.used(file, at, bytes);
         let mut holding = Holding { held: used, bet: 0 };
         self.credit.read(&mut holding, used);
-        used == bytes
+        bytes - used
     }
 
     /// A miss or a mark: reads ahead what an earlier session read next. True if that is followed.
@@ -218,7 +266,7 @@ impl Auto {
         let Some(place) = self.sessions.read(ask.file, start, end) else {
             return false;
         };
-        let lost = self.sessions.give_up(place);
+        let lost = self.sessions.give_up();
         self.credit
             .change(Holding { held: lost, bet: 0 }, Holding::default());
         let source = &ask.source;
@@ -239,51 +287,43 @@ impl Auto {
         if sent > 0 {
             answer.why = Some(Why::Remembered);
         }
-        self.sessions.out > 0
+        sent > 0
     }
 }
 
 impl Sessions {
     /// Plans the steps behind `place`, up to `most` bytes that are out.
     fn send(&mut self, place: usize, most: u64, ask: &Ask<'_>, answer: &mut Answer) {
-        let (from, upto) = self.sent;
-        let mut at = if (from..=upto).contains(&(place + 1)) {
-            upto
-        } else {
-            self.sent.0 = place + 1;
-            place + 1
-        };
+        let (from, upto) = self.gone;
+        let is_next = (from..=upto).contains(&(place + 1));
+        self.gone.0 = if is_next { from } else { place + 1 };
+        let first = if is_next { upto } else { place + 1 };
+        let last = self.learned.len().min(first.saturating_add(LOOK));
+        self.gone.1 = last;
         let gap = gap(&ask.source);
         let mut requests: Vec<(FileId, ByteRange)> = Vec::new();
-        for _ in 0..LOOK {
-            let Some(learned) = self.learned.get_mut(at).filter(|_| self.out < most) else {
-                break;
-            };
-            at += 1;
-            let Some(file) = self.files.get(&learned.step.name).copied() else {
+        for place in first..last {
+            let Some((file, part)) = self.missing_part(place, ask) else {
                 continue;
             };
-            let part = range(&learned.step);
-            let missing = if learned.is_read || learned.unread > 0 {
-                0
-            } else {
-                ask.probe.of(file).missing(part)
-            };
-            if missing == 0 {
-                continue;
-            }
-            learned.unread = missing;
-            self.out += missing;
+            let probe = ask.probe.of(file);
             let near = requests.iter_mut().find_map(|(of, range)| {
-                let both = ByteRange::between(
-                    range.start().min(part.start()),
-                    range.end().max(part.end()),
-                );
-                let fits = *of == file
-                    && both.len() <= MAX_REQUEST
-                    && both.len() <= range.len() + gap + part.len();
-                fits.then_some((range, both))
+                let (start, end) = (range.start().min(part.start()), range.end().max(part.end()));
+                let most = MAX_REQUEST.min(range.len() + gap + part.len());
+                (*of == file && end - start <= most)
+                    .then_some((range, ByteRange::between(start, end)))
             });
+            let had = near.as_ref().map_or(0, |(range, _)| probe.missing(**range));
+            let whole = near.as_ref().map_or(part, |(_, both)| *both);
+            let added = probe.missing(whole).saturating_sub(had);
+            if self.out + added > most {
+                self.gone.1 = place;
+                break;
+            }
+            self.learned[place].unread = added;
+            self.out += added;
+            let due = self.turn + PASSED + self.sent.len() as u64;
+            self.sent.push_back(SentStep { place, due });
             match near {
                 Some((range, both)) => *range = both,
                 None => requests.push((file, part)),
@@ -292,7 +332,19 @@ impl Sessions {
         for (file, range) in requests {
             answer.read_file(file, (range.start(), range.end()), Some(range.start()));
         }
-        self.sent.1 = at;
+    }
+
+    /// The bytes of a step, if it was not read, is not out, and some of it is not cached.
+    fn missing_part(&self, place: usize, ask: &Ask<'_>) -> Option<(FileId, ByteRange)> {
+        let learned = self.learned.get(place)?;
+        if learned.is_read || learned.unread > 0 {
+            return None;
+        }
+        let file = *self.files.get(&learned.step.name)?;
+        let (probe, part) = (ask.probe.of(file), range(&learned.step));
+        let end = part.end().min(probe.file_size()?);
+        let part = (part.start() < end).then(|| ByteRange::between(part.start(), end))?;
+        (probe.missing(part) > 0).then_some((file, part))
     }
 }
 

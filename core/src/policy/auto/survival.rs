@@ -18,6 +18,8 @@
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
 //! succession for the prior; the figures chosen on the baseline of the evaluation.
 
+use crate::units::mul_div;
+
 /// Octaves from 512 bytes up: more than any run has.
 const OCTAVES: usize = 64;
 /// Counts are halved when they reach this, so that old runs are forgotten.
@@ -77,7 +79,7 @@ pub fn octave(bytes: u64) -> u32 {
 pub fn threshold(len: u64, product: u64, wasted: u64, allowed: u64) -> u64 {
     let len = len.max(1);
     let product = product.clamp(len, len.saturating_mul(MAX_PRODUCT));
-    let least = ONE * len / (len + product);
+    let least = mul_div(ONE, len, len.saturating_add(product));
     // An eighth early: bets that were made before the price rose are still to be lost.
     let wasted = wasted.saturating_add(wasted / 8).min(allowed);
     least + (ONE * 4 / 5).saturating_sub(least) * (wasted >> 9) / (allowed >> 9).max(1)
