@@ -308,7 +308,7 @@ mod tests {
         };
         assert_eq!(
             most(&disk),
-            9_600_000,
+            24_000_000,
             "a disk's slow fetches are its seeks"
         );
     }
