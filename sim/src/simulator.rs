@@ -78,34 +78,7 @@ struct Sim<'a> {
 /// # Panics
 /// When a read never ends: the machine or the device model is broken, and a figure would be a lie.
 pub fn run(setup: &Setup<'_>, device: Box<dyn Device>) -> RunResult {
-    Sim::new(setup, device, None).finish().0
-}
-
-/// What files are called, and what earlier sessions with such files read.
-pub struct Memory<'a> {
-    /// The name of each file of the workload.
-    pub names: &'a [u64],
-    /// In their order; nothing before the first session.
-    pub steps: &'a [FirstRead],
-}
-
-/// The same as [`run_watched`] with a memory; also what the next session may be given. Files whose names were learned are known from the start, as by
-/// a listing.
-///
-/// # Panics
-/// As [`run`].
-pub fn run_session<'a>(
-    setup: &'a Setup<'a>,
-    device: Box<dyn Device>,
-    memory: &Memory<'_>,
-    watch: &'a mut dyn Watch,
-) -> (RunResult, Vec<FirstRead>) {
-    let mut sim = Sim::new(setup, device, Some(memory));
-    sim.machine.observe();
-    sim.watch = Some(watch);
-    let sim = sim.run();
-    let learned = sim.machine.learned();
-    (sim.result().0, learned)
+    Sim::new(setup, device, &Memory::default()).finish().0
 }
 
 /// The same, and where and when its reads hit, were late or missed.
@@ -113,7 +86,7 @@ pub fn run_session<'a>(
 /// # Panics
 /// As [`run`].
 pub fn run_mapped(setup: &Setup<'_>, device: Box<dyn Device>) -> (RunResult, OutcomeMap) {
-    let mut sim = Sim::new(setup, device, None);
+    let mut sim = Sim::new(setup, device, &Memory::default());
     sim.outcomes = Some(Box::new(Outcomes::new(setup.workload, setup.config.page)));
     let (result, outcomes) = sim.finish();
     let map = outcomes.map(|o| o.finish());
@@ -139,10 +112,35 @@ pub fn run_watched<'a>(
     device: Box<dyn Device>,
     watch: &'a mut dyn Watch,
 ) -> RunResult {
-    let mut sim = Sim::new(setup, device, None);
+    run_session(setup, device, &Memory::default(), watch).0
+}
+
+/// What files are called, and what earlier sessions with such files read; nothing of either by default.
+#[derive(Default)]
+pub struct Memory<'a> {
+    /// The name of each file of the workload.
+    pub names: &'a [u64],
+    /// In their order; nothing before the first session.
+    pub steps: &'a [FirstRead],
+}
+
+/// The same as [`run_watched`] with a memory; also what the next session may be given. Files whose names were learned are known from the
+/// start, as by a listing.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_session<'a>(
+    setup: &'a Setup<'a>,
+    device: Box<dyn Device>,
+    memory: &Memory<'_>,
+    watch: &'a mut dyn Watch,
+) -> (RunResult, Vec<FirstRead>) {
+    let mut sim = Sim::new(setup, device, memory);
     sim.machine.observe();
     sim.watch = Some(watch);
-    sim.finish().0
+    let sim = sim.run();
+    let learned = sim.machine.learned();
+    (sim.result().0, learned)
 }
 
 impl Sim<'_> {
@@ -183,7 +181,7 @@ impl Sim<'_> {
 }
 
 impl<'a> Sim<'a> {
-    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>, memory: Option<&Memory<'_>>) -> Sim<'a> {
+    fn new(setup: &'a Setup<'a>, device: Box<dyn Device>, memory: &Memory<'_>) -> Sim<'a> {
         let mut sim = Sim {
             device,
             machine: Machine::new(setup.config, setup.policy.clone()),
@@ -199,7 +197,7 @@ impl<'a> Sim<'a> {
             setup,
         };
         sim.list();
-        memory.iter().for_each(|memory| sim.remember(memory));
+        sim.remember(memory);
         sim.run_steps(0);
         sim
     }

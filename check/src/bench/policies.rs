@@ -339,17 +339,17 @@ pub fn run(
     failed.map_or_else(|| Ok(results(options, &keys, &runs)), Err)
 }
 
+/// The program of a recording: `cc` of `cc-a.frt`.
+fn program(recording: &str) -> Option<&str> {
+    Some(recording.trim_end_matches(".frt").rsplit_once('-')?.0)
+}
+
 /// The recording that is read in the session before `name`: of the same program, or of the next one. None where it is not there.
 fn first_session<'a>(
     recorded: &BTreeMap<&str, &'a Replay>,
     name: &str,
     earlier: Earlier,
 ) -> Option<&'a Replay> {
-    let program = |name: &'_ str| {
-        name.trim_end_matches(".frt")
-            .rsplit_once('-')
-            .map(|it| it.0.to_string())
-    };
     let own = program(name);
     let all = recorded.iter().map(|(name, replay)| (*name, *replay));
     let mut round = all

@@ -6,7 +6,7 @@
 
 use super::bench::{BenchCells, BenchPoliciesArgs};
 use crate::bench::policies::{self, BenchOptions, CellFilter, RecordingSet};
-use crate::evaluation::{Design, verdict};
+use crate::evaluation::{Design, opponents, verdict};
 use foreread_cli::fail::{Fail, note};
 use foreread_cli::out::{self, Outputs};
 use foreread_cli::progress::Bar;
@@ -146,7 +146,8 @@ fn recordings(
     let files: Result<Vec<Vec<u8>>, Fail> = names.iter().map(bytes).collect();
     let set = RecordingSet::of(names.iter().copied().zip(files?));
     // A second session needs the recording of the first.
-    let all = args.policy.iter().any(|policy| policy.contains('@'));
+    let is_second = |policy: &String| opponents::session(policy).1.is_some();
+    let all = args.policy.iter().any(is_second);
     let chosen = names
         .iter()
         .filter(|name| all || CellFilter::any_of(only, name, draw));

@@ -105,11 +105,7 @@ pub fn simulate(
     key: &Key,
     policy: &PolicySpec,
 ) -> Figures {
-    let memory = Memory {
-        names: &[],
-        steps: &[],
-    };
-    session(workload, device, key, policy, &memory).0
+    session(workload, device, key, policy, &Memory::default()).0
 }
 
 /// What is read and what its files are called.

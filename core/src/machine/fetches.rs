@@ -162,8 +162,7 @@ impl Machine {
             if self.in_flight + 1 >= self.config.max_in_flight || !self.has_slot_ahead(bytes) {
                 break;
             }
-            self.ahead_queue.pop_front();
-            self.ahead_queued_bytes -= bytes;
+            self.take_from_ahead_queue(slot);
             self.ahead_in_flight += 1;
             self.ahead_in_flight_bytes += bytes;
             self.submit(slot);

@@ -140,9 +140,7 @@ impl Policy for Auto {
     }
 
     fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
-        self.credit.begin_answer();
-        self.miss(ask, false, answer);
-        self.follow(ask, answer);
+        self.missed(ask, false, answer);
     }
 
     fn on_mark(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
@@ -170,9 +168,7 @@ impl Policy for Auto {
     }
 
     fn on_fault(&mut self, ask: &Ask<'_>, _map: &Mapping, answer: &mut Answer) {
-        self.credit.begin_answer();
-        self.miss(ask, true, answer);
-        self.follow(ask, answer);
+        self.missed(ask, true, answer);
     }
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, _map: &Mapping, marked: bool, answer: &mut Answer) {
@@ -293,7 +289,13 @@ impl Auto {
         }
     }
 
-    /// Bytes of a read are neither here nor in flight.
+    /// Bytes of a read, or of a mapping, are neither here nor in flight.
+    fn missed(&mut self, ask: &Ask<'_>, is_mapped: bool, answer: &mut Answer) {
+        self.credit.begin_answer();
+        self.miss(ask, is_mapped, answer);
+        self.follow(ask, answer);
+    }
+
     fn miss(&mut self, ask: &Ask<'_>, is_mapped: bool, answer: &mut Answer) {
         let (start, end) = (ask.request.start(), ask.request.end().min(ask.file_size));
         let file = self.files.entry(ask.file.0).or_default();

@@ -158,7 +158,7 @@ impl Auto {
         (source, now): (&SourceView, Nanos),
         others: &Others,
     ) -> Reach {
-        let product = distance::product(source);
+        let price = self.credit.price(source);
         let mut most = distance::most(
             source,
             (stream.len, stream.run),
@@ -166,14 +166,9 @@ impl Auto {
             &self.effort,
         );
         if others.are_disturbed {
-            most = most.min(product.max(stream.len));
+            most = most.min(price.product.max(stream.len));
         }
-        let debt = self.credit.debt_of(product, source.room);
-        let (allowed, wasted) = (
-            self.credit.allowed(source, debt),
-            self.credit.wasted(source),
-        );
-        let threshold = survival::threshold(stream.len, product, wasted, allowed);
+        let threshold = price.threshold(stream.len);
         let mut worth = self.survival.ahead(stream.class, stream.run, threshold);
         if stream.stride.is_some() {
             // A program that reads 8 MB backwards and no more would waste 50 MB of a far store.
@@ -206,19 +201,19 @@ impl Auto {
         let enough = enough(stream, others.active.link, (source, now), late);
         let safe = stream.used / PROVEN + stream.run / UNPROVEN;
         let room = if others.active.are_many(source) {
-            // What waits for a slot is held, and is not unread yet.
+            // What has left the cache unread stays held until its stream goes on.
             let unread = source.unread_bytes.saturating_sub(others.unread);
             let held = unread.max(self.credit.held().saturating_sub(others.held));
             distance::room(source, &self.effort).saturating_sub(held)
         } else {
             // What idle streams hold leaves the cache first. It takes room only as far as the credit does not cover it.
             let idle = self.credit.held().saturating_sub(others.active.held);
-            let idle = idle.saturating_sub(self.credit.available(source, debt));
+            let idle = idle.saturating_sub(price.free);
             others.unread
                 + (source.room / 2)
                     .saturating_sub(source.unread_bytes.min(others.active.held + idle))
         };
-        let room = room.min(others.unread + self.credit.left(source, debt));
+        let room = room.min(others.unread + price.left);
         let wanted = stream.distance.min(worth.max(safe)).min(enough);
         let is_last = stream.stride.is_none() && !stream.has_mark_ahead();
         let is_cut = is_last && stream.ahead() >= wanted;
@@ -237,8 +232,7 @@ impl Auto {
         } else {
             BET_PART
         };
-        let free =
-            (self.credit.available(source, debt) / part).saturating_mul(survival::ONE) / waste;
+        let free = (price.free / part).saturating_mul(survival::ONE) / waste;
         let paid = safe.saturating_add(free);
         Reach {
             ahead: ahead.min(paid),

@@ -22,7 +22,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes; ARC (FAST 2003) for sizes that follow hits
 //! among what was displaced.
 
-use super::{Auto, Class, Holding, Stream, ahead, distance, streams::near, survival};
+use super::{Auto, Class, Holding, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -265,15 +265,10 @@ impl Auto {
         };
         let next: Vec<(u64, u64)> = file.candidates.take_next().collect();
         for (high, run) in next {
-            let debt = self
-                .credit
-                .debt_of(distance::product(&ask.source), ask.source.room);
+            let price = self.credit.price(&ask.source);
             let end = (high + len).min(ask.file_size);
             let missing = ask.probe.missing(ByteRange::between(high.min(end), end));
-            if missing == 0
-                || missing > self.credit.left(&ask.source, debt)
-                || missing / 2 > self.credit.available(&ask.source, debt) / ahead::BET_PART
-            {
+            if missing == 0 || missing > price.left || missing / 2 > price.free / ahead::BET_PART {
                 continue;
             }
             let mut stream = Stream::new(Class::Elsewhere, None, high, run, len);

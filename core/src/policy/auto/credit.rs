@@ -19,6 +19,7 @@
 //! baseline of the evaluation (0.706 of the time of `linux-6.18:max=4M`, 0.77 with 1.5) and on 100 streams of a disk: with 2 they have 0.96
 //! of AMP's rate, with 2.5 at least 0.98.
 
+use super::{distance, survival};
 use crate::policy::SourceView;
 use crate::units::mul_div;
 
@@ -64,7 +65,7 @@ impl Credit {
 
     /// The largest debt limit so far. A source that is not busy shows a low rate; with a debt that falls again what was wasted
     /// before would have been too much, and no stream would get any credit.
-    pub fn debt_of(&mut self, product: u64, room: u64) -> u64 {
+    fn debt_of(&mut self, product: u64, room: u64) -> u64 {
         self.debt = self.debt.max(Credit::debt(product, room));
         self.debt_now(product, room)
     }
@@ -74,6 +75,19 @@ impl Credit {
         // Next to nothing that may be wasted is next to no debt, and none at 1.
         let debt = self.debt.max(Credit::debt(product, room));
         mul_div(debt, self.part.min(FULL_DEBT), FULL_DEBT)
+    }
+
+    /// What may be read ahead now.
+    pub fn price(&mut self, source: &SourceView) -> Price {
+        let product = distance::product(source);
+        let debt = self.debt_of(product, source.room);
+        Price {
+            product,
+            allowed: self.allowed(source, debt),
+            wasted: self.wasted(source),
+            free: self.available(source, debt),
+            left: self.left(source, debt),
+        }
     }
 
     /// Bytes that active streams have read ahead and that were not read.
@@ -93,7 +107,7 @@ impl Credit {
     }
 
     /// Bytes that may be wasted altogether.
-    pub fn allowed(&self, source: &SourceView, debt: u64) -> u64 {
+    fn allowed(&self, source: &SourceView, debt: u64) -> u64 {
         let earned = u128::from(self.part)
             * (16 * u128::from(source.used_bytes) + u128::from(source.demand_bytes))
             / 17_000;
@@ -103,7 +117,7 @@ impl Credit {
     }
 
     /// Bytes that may go out now if all that is out should be wasted.
-    pub fn left(&self, source: &SourceView, debt: u64) -> u64 {
+    fn left(&self, source: &SourceView, debt: u64) -> u64 {
         let unread = (source.unread_bytes + self.planned).max(self.held);
         let out = source.unused_bytes + unread;
         self.allowed(source, debt).saturating_sub(out)
@@ -126,6 +140,27 @@ impl Credit {
         let bytes = bytes.min(stream.held);
         stream.held -= bytes;
         self.held = self.held.saturating_sub(bytes);
+    }
+}
+
+/// What a byte that is read ahead must be worth, and how many there may be.
+#[derive(Clone, Copy)]
+pub struct Price {
+    /// Rate x latency in bytes.
+    pub product: u64,
+    /// Bytes that may be wasted altogether, and that were.
+    allowed: u64,
+    wasted: u64,
+    /// Bytes that may be expected to be wasted now.
+    pub free: u64,
+    /// Bytes that may go out now if all that is out should be wasted.
+    pub left: u64,
+}
+
+impl Price {
+    /// The chance from which on readahead behind a read of `len` bytes is worth it.
+    pub fn threshold(&self, len: u64) -> u64 {
+        survival::threshold(len, self.product, self.wasted, self.allowed)
     }
 }
 

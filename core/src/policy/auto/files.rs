@@ -19,10 +19,7 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{
-    Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance,
-    survival::{self, ONE},
-};
+use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, survival::ONE};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -93,14 +90,8 @@ impl Auto {
         let (limit, each) = (most.saturating_sub(rest).min(room), self.walks.each(walk));
         let certain = |holding| Holding { bet: 0, ..holding };
         self.credit.change(walk.holding, certain(walk.holding));
-        let product = distance::product(source);
-        let debt = self.credit.debt_of(product, source.room);
-        let left = walk.holding.held + self.credit.left(source, debt);
-        let (allowed, wasted) = (
-            self.credit.allowed(source, debt),
-            self.credit.wasted(source),
-        );
-        let free = self.credit.available(source, debt);
+        let price = self.credit.price(source);
+        let left = walk.holding.held + price.left;
         let (mut chance, mean) = chain(each, walk.files);
         let mut bet = walk.holding.held.saturating_mul(ONE - mean) / ONE;
         // With a limit: files that are cached are passed over, and an order may be a circle.
@@ -111,7 +102,7 @@ impl Auto {
             let (file, size, planned) = (next.file, next.size, next.planned);
             chance = chance * each / ONE;
             let first = walk.len.clamp(1, size.max(1));
-            let threshold = survival::threshold(first, product, wasted, allowed);
+            let threshold = price.threshold(first);
             let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
             // Only a file that is larger than all that may be ahead is cut.
             let len = if walk.bytes == 0 {
@@ -128,7 +119,7 @@ impl Auto {
             };
             let is_safe = walk.holding.held + len <= walk.used / ahead::PROVEN;
             let is_likely =
-                each >= ONE / 2 && chance >= threshold && (is_safe || bet + more <= free);
+                each >= ONE / 2 && chance >= threshold && (is_safe || bet + more <= price.free);
             // Small files are many requests and few bytes: those that wait for a slot keep the source busy.
             let requests = walk.files as u64 + (walk.far + far) / SHORT;
             let is_few = requests < SLOTS * u64::from(source.ahead_slots);

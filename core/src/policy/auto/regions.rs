@@ -23,9 +23,9 @@
 //! priors are means over the development half of the recorded programs (154 recordings); the other figures are chosen on it.
 
 use super::{
-    Auto, Birth, Class, Holding,
+    Auto, Birth, Class, Holding, Readers,
     blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
-    distance, survival,
+    survival,
 };
 use crate::policy::{Answer, Ask, SourceView, Why};
 use crate::units::{ByteRange, mul_div};
@@ -207,20 +207,14 @@ impl Auto {
 
     /// What readahead near a read of `len` bytes may cost.
     fn purse(&mut self, len: u64, source: &SourceView) -> Purse {
-        let product = distance::product(source);
-        let debt = self.credit.debt_of(product, source.room);
-        let (allowed, wasted) = (
-            self.credit.allowed(source, debt),
-            self.credit.wasted(source),
-        );
+        let price = self.credit.price(source);
         let held = source.unread_bytes.min(self.credit.held());
         Purse {
-            least: survival::threshold(len, product, wasted, allowed)
-                .max(least_chance(product, source)),
-            free: self.credit.available(source, debt),
-            room: (source.room / 2)
-                .saturating_sub(held)
-                .min(self.credit.left(source, debt)),
+            least: price
+                .threshold(len)
+                .max(least_chance(price.product, source)),
+            free: price.free,
+            room: (source.room / 2).saturating_sub(held).min(price.left),
         }
     }
 
@@ -235,8 +229,8 @@ impl Auto {
         let source = &ask.source;
         // Then streams share the room by `distance.rs`, and a region for each would take it. One reader takes all slots where there
         // is one.
-        let active = self.active();
-        if !is_mapped && active.link >= CROWD && active.are_many(source) {
+        let is_crowd = |active: Readers| active.link >= CROWD && active.are_many(source);
+        if !is_mapped && is_crowd(self.active()) {
             return false;
         }
         let Some(file) = self.files.get_mut(&ask.file.0) else {

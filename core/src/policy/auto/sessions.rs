@@ -77,9 +77,9 @@ pub struct Sessions {
     names: BTreeMap<u32, u64>,
     files: BTreeMap<u64, FileId>,
     steps: Vec<FirstRead>,
-    places: BTreeMap<Key, u32>,
+    places: BTreeMap<Key, usize>,
     learned: Vec<LearnedStep>,
-    learned_places: BTreeMap<Key, u32>,
+    learned_places: BTreeMap<Key, usize>,
     trust: u64,
     /// Bytes of the list that are out and unread.
     out: u64,
@@ -133,10 +133,9 @@ impl Sessions {
     /// An earlier session read this after the one before it.
     pub fn learn(&mut self, step: FirstRead) {
         if let Some(at) = self.learned_places.get(&key(&step)) {
-            self.learned[*at as usize].step.pages |= step.pages;
+            self.learned[*at].step.pages |= step.pages;
         } else if step.pages != 0 && self.learned.len() < MAX_STEPS {
-            let at = u32::try_from(self.learned.len()).unwrap_or(u32::MAX);
-            self.learned_places.insert(key(&step), at);
+            self.learned_places.insert(key(&step), self.learned.len());
             self.learned.push(LearnedStep {
                 step,
                 is_read: false,
@@ -161,10 +160,7 @@ impl Sessions {
     fn read(&mut self, file: FileId, start: u64, end: u64) -> Option<usize> {
         let name = *self.names.get(&file.0)?;
         let block = u32::try_from(start / BLOCK).ok()?;
-        let mut place = self
-            .learned_places
-            .get(&(name, block))
-            .map(|at| *at as usize);
+        let mut place = self.learned_places.get(&(name, block)).copied();
         let of_this =
             |noted: &NotedRead| noted.file == file && (noted.start..noted.end).contains(&start);
         let before = self.noted.filter(of_this);
@@ -185,16 +181,15 @@ impl Sessions {
 
     /// Pages of a block were read. Gives its place in the list.
     fn note(&mut self, key: Key, pages: u16) -> Option<usize> {
-        let place = self.learned_places.get(&key).map(|at| *at as usize);
+        let place = self.learned_places.get(&key).copied();
         if let Some(at) = self.places.get(&key) {
-            self.steps[*at as usize].pages |= pages;
+            self.steps[*at].pages |= pages;
             return place;
         }
         if self.steps.len() == MAX_STEPS {
             return place;
         }
-        let at = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
-        self.places.insert(key, at);
+        self.places.insert(key, self.steps.len());
         self.steps.push(FirstRead {
             name: key.0,
             block: key.1,
@@ -224,7 +219,7 @@ impl Sessions {
             let Some(place) = self.learned_places.get(&(*name, block)) else {
                 continue;
             };
-            let learned = &mut self.learned[*place as usize];
+            let learned = &mut self.learned[*place];
             let part = learned.unread.min(left);
             learned.unread -= part;
             (left, used) = (left - part, used + part);
@@ -252,8 +247,8 @@ impl Auto {
     pub(super) fn used_by_session(&mut self, file: FileId, at: u64, bytes: u64) -> u64 {
         self.sessions.read(file, at, at + bytes);
         let used = self.sessions.used(file, at, bytes);
-        let mut holding = Holding { held: used, bet: 0 };
-        self.credit.read(&mut holding, used);
+        self.credit
+            .change(Holding { held: used, bet: 0 }, Holding::default());
         bytes - used
     }
 
@@ -270,18 +265,15 @@ impl Auto {
         self.credit
             .change(Holding { held: lost, bet: 0 }, Holding::default());
         let source = &ask.source;
-        let product = distance::product(source);
-        let debt = self.credit.debt_of(product, source.room);
+        let price = self.credit.price(source);
         let len = end - start;
         let most = distance::most(source, (len, 0), self.active(), &self.effort)
-            .min(self.sessions.out + self.credit.left(source, debt))
+            .min(self.sessions.out + price.left)
             .min(self.sessions.trust);
         if most < MIN_TRUST {
             return false;
         }
-        let had = self.sessions.out;
-        self.sessions.send(place, most, ask, answer);
-        let sent = self.sessions.out - had;
+        let sent = self.sessions.send(place, most, ask, answer);
         self.credit
             .change(Holding::default(), Holding { held: sent, bet: 0 });
         if sent > 0 {
@@ -292,8 +284,9 @@ impl Auto {
 }
 
 impl Sessions {
-    /// Plans the steps behind `place`, up to `most` bytes that are out.
-    fn send(&mut self, place: usize, most: u64, ask: &Ask<'_>, answer: &mut Answer) {
+    /// Plans the steps behind `place`, up to `most` bytes that are out. Gives how many more are.
+    fn send(&mut self, place: usize, most: u64, ask: &Ask<'_>, answer: &mut Answer) -> u64 {
+        let had = self.out;
         let (from, upto) = self.gone;
         let is_next = (from..=upto).contains(&(place + 1));
         self.gone.0 = if is_next { from } else { place + 1 };
@@ -332,6 +325,7 @@ impl Sessions {
         for (file, range) in requests {
             answer.read_file(file, (range.start(), range.end()), Some(range.start()));
         }
+        self.out - had
     }
 
     /// The bytes of a step, if it was not read, is not out, and some of it is not cached.
