@@ -13,6 +13,7 @@
 //!
 //! Threads: the reading thread waits and copies; two threads of a runtime, started once for the process, drive all connections.
 
+mod credentials;
 mod fetch;
 mod list;
 mod network;
@@ -30,8 +31,7 @@ use fetch::{Asker, Front, Tally};
 pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
-use refusal::Refusal;
-pub use settings::names_a_prefix;
+use refusal::{Refusal, Unfit};
 pub use settings::{NOTATION, ObjectSettings, VARIABLE};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -39,6 +39,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
+pub use store::names_a_prefix;
 use version::{FIRST_BYTES, FirstBytes, Room, Version};
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
@@ -91,24 +92,18 @@ impl Object {
         settings: ObjectSettings,
     ) -> Result<Object, SourceOpenError> {
         let name = name.into();
-        let place = settings::parse(&name)?;
-        let error = |why: String, remedy: String, errno| SourceOpenError {
-            what: name.clone(),
-            why,
-            remedy,
-            errno,
-        };
-        if names_a_prefix(&name) {
-            let remedy =
-                "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string();
-            return Err(error(
-                "it is a prefix, not an object".to_string(),
-                remedy,
-                EISDIR,
-            ));
+        let place = store::parse(&name)?;
+        if place.is_prefix() {
+            return Err(SourceOpenError {
+                what: name,
+                why: "it is a prefix, not an object".to_string(),
+                remedy: "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string(),
+                errno: EISDIR,
+            });
         }
-        let (store, path) = store::connect(&place, &settings)
-            .map_err(|unfit| error(unfit.why, unfit.remedy, EINVAL))?;
+        let unfit = |unfit: Unfit| unfit.open_error(&name);
+        let store = place.connect(&settings).map_err(unfit)?;
+        let path = store::path_of(place.key()).map_err(unfit)?;
         Object::at(store, path, name, settings)
     }
 
@@ -131,7 +126,7 @@ impl Object {
             version,
             bytes,
             answered_in,
-        } = front.map_err(|refusal| refusal.open_error(&name, store.account))?;
+        } = front.map_err(|refusal| refusal.open_error(&name, &store.account))?;
         let (first, answered_in) = (FirstBytes::new(bytes, room), Some(answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);

@@ -83,16 +83,28 @@ pub struct Tally {
 pub struct Tries {
     made: u32,
     since: Instant,
+    /// When the last one began.
+    begun: Instant,
+    /// Credentials that were refused have been renewed.
+    is_renewed: bool,
     total: Duration,
 }
 
 impl Tries {
     pub fn within(total: Duration) -> Tries {
+        let now = Instant::now();
         Tries {
             made: 0,
-            since: Instant::now(),
+            since: now,
+            begun: now,
+            is_renewed: false,
             total,
         }
+    }
+
+    /// One more begins.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
     }
 
     /// Since the first one.
@@ -161,6 +173,7 @@ impl Asker<'_> {
         let asked = async {
             loop {
                 let turn = self.store.server.brake.turn(|| true).await;
+                tries.begin();
                 let done = counted(turn, self.probe(len).await);
                 match done {
                     Err(refusal) => self.again(&refusal, &mut tries).await?,
@@ -250,6 +263,7 @@ impl Asker<'_> {
         let mut tries = Tries::within(total);
         while !place.left().is_empty() {
             let turn = needed(&place, self.store.server.brake.turn(|| place.is_awaited())).await?;
+            tries.begin();
             let done = counted(turn, self.attempt(version, &mut place).await);
             self.tally.confirmed.store(done.is_ok(), Ordering::Relaxed);
             if let Err(refusal) = done {
@@ -368,7 +382,7 @@ impl Asker<'_> {
     }
 
     async fn again(&self, refusal: &Refusal, tries: &mut Tries) -> Result<(), Refusal> {
-        pause(self.settings, refusal, tries).await?;
+        pause(self.settings, self.store, refusal, tries).await?;
         self.tally.retries.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -424,12 +438,22 @@ async fn needed<T>(place: &impl Take, work: impl Future<Output = T>) -> Result<T
 }
 
 /// Waits before the next try, or gives the refusal back where there is none, or where the server wants to be left alone for longer than
-/// there is time.
+/// there is time. Credentials that are refused are renewed once.
 pub async fn pause(
     settings: &ObjectSettings,
+    store: &Store,
     refusal: &Refusal,
     tries: &mut Tries,
 ) -> Result<(), Refusal> {
+    if refusal.is_of_credentials() && !tries.is_renewed {
+        tries.is_renewed = true;
+        let credentials = store.credentials.as_ref();
+        if let Some(credentials) = credentials
+            && credentials.renew(tries.begun).await
+        {
+            return Ok(());
+        }
+    }
     let own = settings
         .pause
         .saturating_mul(1 << tries.made.min(16))

@@ -15,17 +15,15 @@
 
 use super::fetch::{self, Tries};
 use super::page::{self, NextPage, OddKey, Page, PageRequest};
-use super::refusal::{Account, Refusal, one_line};
-use super::settings::{self, ObjectPlace, ObjectSettings};
-use super::store::{self, Store};
+use super::refusal::{Refusal, one_line};
+use super::settings::ObjectSettings;
+use super::store::{self, Listing, Store};
 use super::version::Version;
 use super::{EINVAL, Object, wait};
 use crate::source::tree::{Entry, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
 use object_store::ObjectMeta;
-use object_store::aws::AmazonS3;
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashSet};
@@ -49,7 +47,7 @@ const NAME_BYTES: u64 = 200;
 /// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`.
 pub struct Prefix {
     store: Store,
-    s3: Arc<AmazonS3>,
+    listing: Arc<dyn Listing>,
     /// Without a `/` at its end; empty for the whole bucket.
     prefix: String,
     name: SourceName,
@@ -92,16 +90,15 @@ impl Prefix {
             remedy,
             errno: EINVAL,
         };
-        let ObjectPlace::S3 { bucket, key } = settings::parse(&name)? else {
+        let place = store::parse(&name)?;
+        let store = place.connect(&settings);
+        let store = store.map_err(|unfit| unfit.open_error(&name))?;
+        let Some(listing) = store.listing.clone() else {
             let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
-            return Err(error(
-                "only prefixes of S3 can be listed".to_string(),
-                remedy,
-            ));
+            return Err(error("its server lists no names".to_string(), remedy));
         };
-        let (s3, account) =
-            store::s3(&bucket, &settings).map_err(|unfit| error(unfit.why, unfit.remedy))?;
-        let prefix = key.strip_suffix('/').unwrap_or(&key).to_string();
+        let (key, account) = (place.key(), store.account.clone());
+        let prefix = key.strip_suffix('/').unwrap_or(key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
             let why = "the prefix has an empty part, `.`, `..` or a character that is no text"
                 .to_string();
@@ -110,17 +107,16 @@ impl Prefix {
                 "name the prefix above it, or copy the objects to plainer keys".to_string(),
             ));
         }
-        let store = Store::new(s3.clone(), account, &store::server_of(&bucket, &settings));
         let tree = Prefix {
             store,
-            s3,
+            listing,
             prefix,
             name: name.clone(),
             settings,
             odd: Mutex::default(),
         };
         let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
-        let first = first.map_err(|refusal| refusal.open_error(&name, account))?;
+        let first = first.map_err(|refusal| refusal.open_error(&name, &account))?;
         if !tree.prefix.is_empty() && first.is_none() {
             let remedy = format!("check bucket and prefix (aws s3 ls {name})");
             let why = "no object has a name that begins so".to_string();
@@ -168,7 +164,7 @@ impl Prefix {
     }
 
     fn pages<'a>(&'a self, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
-        Pages::new(&self.s3, &self.settings, key, most, after)
+        Pages::new(self, key, most, after)
     }
 
     /// The first page that has a key that begins so; nothing where there is none. A page without keys is no answer: others may follow.
@@ -405,6 +401,9 @@ impl Tree for Prefix {
         let (Some(key), Some(folder)) = (self.key(path), path.parent()) else {
             return self.look(path);
         };
+        if !self.listing.begins_behind_keys() {
+            return self.look(path);
+        }
         // A server that refuses this may know a plainer question.
         let Ok(names) = wait(self.ahead(&key)) else {
             return self.look(path);
@@ -499,9 +498,10 @@ impl Tree for Prefix {
     }
 
     fn describe(&self) -> String {
-        match self.store.account {
-            Account::Unsigned => format!("{}, unsigned", self.name),
-            Account::Named | Account::Http => self.name.to_string(),
+        if self.store.account.is_unsigned {
+            format!("{}, unsigned", self.name)
+        } else {
+            self.name.to_string()
         }
     }
 }
@@ -529,9 +529,9 @@ const STALLS: u32 = 3;
 /// Example: a bucket of 1,000,000 objects has 1,000 pages. They may take 60 s and 2 ms for each name, 34 minutes; one that gives an empty
 /// page every 8 s ends after the fourth.
 pub struct Pages<'a> {
-    s3: &'a AmazonS3,
-    settings: &'a ObjectSettings,
-    prefix: &'a str,
+    tree: &'a Prefix,
+    /// What keys begin with.
+    key: &'a str,
     most: usize,
     next: Option<NextPage>,
     pages: usize,
@@ -545,24 +545,17 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Keys that begin with `prefix`, those with a `/` behind that as one; at most `most` keys a page, and from behind a key.
-    pub fn new(
-        s3: &'a AmazonS3,
-        settings: &'a ObjectSettings,
-        prefix: &'a str,
-        most: usize,
-        after: Option<String>,
-    ) -> Pages<'a> {
+    /// Keys that begin with `key`, those with a `/` behind that as one; at most `most` keys a page, and from behind a key.
+    pub fn new(tree: &'a Prefix, key: &'a str, most: usize, after: Option<String>) -> Pages<'a> {
         let (next, clock) = (
             Some(after.map_or(NextPage::End, NextPage::After)),
-            Tries::within(settings.total),
+            Tries::within(tree.settings.total),
         );
         let (tokens, hasher) = (HashSet::new(), RandomState::new());
         let (names, named_at) = (0, Duration::ZERO);
         Pages {
-            s3,
-            settings,
-            prefix,
+            tree,
+            key,
             most,
             next,
             pages: 0,
@@ -586,7 +579,7 @@ impl<'a> Pages<'a> {
         let Some(next) = self.next.take() else {
             return Ok(None);
         };
-        let total = self.settings.total
+        let total = self.tree.settings.total
             + TIME_OF_A_NAME.saturating_mul(u32::try_from(self.names).unwrap_or(u32::MAX));
         let left = total.saturating_sub(self.clock.elapsed());
         let page = timeout(left, self.page(&next))
@@ -624,7 +617,7 @@ impl<'a> Pages<'a> {
                 "the listing has more than {MAX_PAGES} pages"
             )));
         }
-        let patience = self.settings.stall.saturating_mul(STALLS);
+        let patience = self.tree.settings.stall.saturating_mul(STALLS);
         if self.clock.elapsed().saturating_sub(self.named_at) >= patience {
             return Err(Refusal::NoNames(patience));
         }
@@ -632,29 +625,22 @@ impl<'a> Pages<'a> {
     }
 
     async fn page(&self, next: &NextPage) -> Result<Page, Refusal> {
-        let mut options = PaginatedListOptions {
-            delimiter: Some("/".into()),
-            max_keys: Some(self.most),
-            ..PaginatedListOptions::default()
-        };
-        match next {
-            NextPage::End => {}
-            NextPage::Token(token) => options.page_token = Some(token.clone()),
-            NextPage::After(key) => options.offset = Some(key.clone()),
-        }
-        options.extensions.insert(PageRequest {
-            prefix: self.prefix.to_string(),
+        let wanted = PageRequest {
+            prefix: self.key.to_string(),
             most: self.most,
-        });
-        let prefix = Some(self.prefix).filter(|prefix| !prefix.is_empty());
-        let mut tries = Tries::within(self.settings.total);
+            next: next.clone(),
+        };
+        let mut tries = Tries::within(self.tree.settings.total);
         loop {
-            let limit = self.settings.first_byte + self.settings.stall;
-            let page = timeout(limit, self.s3.list_paginated(prefix, options.clone())).await;
-            let page = page.map_err(|_| Refusal::FirstByte(limit));
-            match page.and_then(|page| page.map_err(|error| Refusal::of(&error))) {
-                Ok(mut answer) => return Ok(answer.result.extensions.remove().unwrap_or_default()),
-                Err(refusal) => fetch::pause(self.settings, &refusal, &mut tries).await?,
+            tries.begin();
+            let limit = self.tree.settings.first_byte + self.tree.settings.stall;
+            let page = timeout(limit, self.tree.listing.page(wanted.clone())).await;
+            match page.unwrap_or(Err(Refusal::FirstByte(limit))) {
+                Ok(page) => return Ok(page),
+                Err(refusal) => {
+                    fetch::pause(&self.tree.settings, &self.tree.store, &refusal, &mut tries)
+                        .await?
+                }
             }
         }
     }

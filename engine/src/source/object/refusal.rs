@@ -11,6 +11,7 @@
 use crate::source::{SourceError, SourceName, SourceOpenError};
 use object_store::client::{HttpError, HttpErrorKind};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Longest text of a library's or server's error that is passed on.
@@ -119,6 +120,14 @@ const NOT_ALLOWED_CODES: [&str; 3] = [
     "SignatureDoesNotMatch",
 ];
 
+/// Codes of S3 and Azure for credentials that were valid.
+const EXPIRED_CODES: [&str; 4] = [
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "TokenRefreshRequired",
+    "InvalidToken",
+];
+
 /// What S3 says by 500 and 503, and some servers by 200.
 const PASSING_CODES: [&str; 5] = [
     "InternalError",
@@ -184,6 +193,19 @@ impl Refusal {
         )
     }
 
+    /// Others may be taken in place of the credentials that were refused.
+    pub fn is_of_credentials(&self) -> bool {
+        match self {
+            Refusal::Status { status, code, .. } => {
+                matches!(status, 401 | 403) || EXPIRED_CODES.contains(&code.as_str())
+            }
+            Refusal::ErrorForListing { code, .. } => {
+                EXPIRED_CODES.contains(&code.as_str()) || NOT_ALLOWED_CODES.contains(&code.as_str())
+            }
+            _ => false,
+        }
+    }
+
     /// An object without bytes may have been asked for its first one.
     pub fn may_be_of_nothing(&self) -> bool {
         matches!(
@@ -208,7 +230,11 @@ impl Refusal {
     }
 
     fn errno(&self) -> i32 {
-        let errno = match self {
+        self.errno_of().raw_os_error()
+    }
+
+    fn errno_of(&self) -> Errno {
+        match self {
             Refusal::Changed(_) | Refusal::Unmet => Errno::STALE,
             Refusal::TooMany(_) => Errno::TOOBIG,
             Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
@@ -230,8 +256,7 @@ impl Refusal {
             Refusal::Redirects => Errno::LOOP,
             Refusal::Cancelled => Errno::CANCELED,
             _ => Errno::PROTO,
-        };
-        errno.raw_os_error()
+        }
     }
 
     /// For a read of `name`.
@@ -249,18 +274,22 @@ impl Refusal {
         }
     }
 
-    /// For opening `name`; `account` says that S3 is asked, and whether an account is named.
-    pub fn open_error(&self, name: &SourceName, account: Account) -> SourceOpenError {
+    /// For opening `name`; `account` says with what it was asked.
+    pub fn open_error(&self, name: &SourceName, account: &Account) -> SourceOpenError {
         let remedy = self.remedy(account);
+        let mut why = self.to_string();
+        if let (Errno::ACCESS, Some(link)) = (self.errno_of(), &account.link) {
+            why = format!("{why} (credentials: {})", link.name);
+        }
         SourceOpenError {
             what: name.clone(),
-            why: self.to_string(),
+            why,
             remedy,
             errno: self.errno(),
         }
     }
 
-    fn remedy(&self, account: Account) -> String {
+    fn remedy(&self, account: &Account) -> String {
         // An error that comes with a 200 has the remedy of the status that it should have had.
         let meant = |status| Refusal::Status {
             status,
@@ -294,9 +323,7 @@ impl Refusal {
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
             Refusal::Redirects => "open the URL that it leads to",
             Refusal::Changed(_) | Refusal::Unmet => "open it again",
-            Refusal::NoListing(_) => {
-                "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it"
-            }
+            Refusal::NoListing(_) => account.advice.no_listing,
             Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
                 "try again later, or look at the server"
             }
@@ -309,36 +336,78 @@ impl Refusal {
     }
 }
 
-fn status_remedy(status: u16, account: Account) -> &'static str {
-    match (status, account) {
-        (301 | 307 | 400, Account::Named | Account::Unsigned) => {
-            "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's"
-        }
-        (401 | 403, Account::Named) => {
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it"
-        }
-        (401 | 403, Account::Unsigned) => {
-            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read"
-        }
-        (401 | 403, Account::Http) => {
-            "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token"
-        }
-        (404 | 410, Account::Http) => "check the URL",
-        (404 | 410, _) => "check bucket and key, and AWS_ENDPOINT_URL",
-        (408 | 429 | 500.., _) => "try again later, or look at the server",
+fn status_remedy(status: u16, account: &Account) -> &str {
+    let advice = account.advice;
+    match status {
+        301 | 307 | 400 => advice.elsewhere,
+        401 | 403 if account.is_unsigned => advice.unsigned,
+        401 | 403 => account
+            .link
+            .as_ref()
+            .map_or(advice.refused, |link| &link.remedy),
+        404 | 410 => advice.absent,
+        408 | 429 | 500.. => "try again later, or look at the server",
         _ => "look at the server",
     }
 }
 
-/// The account of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Account {
-    /// No S3.
-    Http,
-    /// S3 with credentials.
-    Named,
-    /// S3 without.
-    Unsigned,
+/// With what a store is asked, and what to do where it refuses.
+#[derive(Clone)]
+pub struct Account {
+    pub advice: &'static Advice,
+    /// Requests carry no credentials, and could.
+    pub is_unsigned: bool,
+    /// Whose credentials requests carry.
+    pub link: Option<Link>,
+}
+
+/// A link of a chain of credentials.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Such as `profile dev (SSO)`.
+    pub name: Arc<str>,
+    /// What to do where a store refuses it.
+    pub remedy: Arc<str>,
+}
+
+/// What to do where a store refuses.
+pub struct Advice {
+    /// 401 and 403 to a request with credentials.
+    pub refused: &'static str,
+    /// 401 and 403 to a request without.
+    pub unsigned: &'static str,
+    /// 404 and 410.
+    pub absent: &'static str,
+    /// 301, 307 and 400.
+    pub elsewhere: &'static str,
+    /// Something else instead of a listing.
+    pub no_listing: &'static str,
+}
+
+/// Why a place cannot be read from, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    pub why: String,
+    pub remedy: String,
+}
+
+impl Unfit {
+    pub fn new(why: impl Into<String>, remedy: &str) -> Unfit {
+        Unfit {
+            why: why.into(),
+            remedy: remedy.to_string(),
+        }
+    }
+
+    /// For opening `name`.
+    pub fn open_error(self, name: &SourceName) -> SourceOpenError {
+        SourceOpenError {
+            what: name.clone(),
+            why: self.why,
+            remedy: self.remedy,
+            errno: Errno::INVAL.raw_os_error(),
+        }
+    }
 }
 
 /// Foreign text on one line, cut.

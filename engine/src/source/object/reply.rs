@@ -100,9 +100,9 @@ pub fn settle_version(headers: &mut HeaderMap) {
     }
 }
 
-/// Are the bytes those of the object? On S3 a coding is what was stored with it, and ranges are of the stored bytes.
-fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
-    let Some(coding) = header(headers, "content-encoding").filter(|_| !is_s3) else {
+/// Are the bytes those of the object?
+fn check_coding(headers: &HeaderMap, stores_codings: bool) -> Result<(), Refusal> {
+    let Some(coding) = header(headers, "content-encoding").filter(|_| !stores_codings) else {
         return Ok(());
     };
     let changes_none = |coding: &str| {
@@ -121,9 +121,9 @@ fn check_coding(headers: &HeaderMap, is_s3: bool) -> Result<(), Refusal> {
 pub fn check_part(
     headers: &mut HeaderMap,
     (first, last): RequestRange,
-    is_s3: bool,
+    stores_codings: bool,
 ) -> Result<(), Refusal> {
-    check_coding(headers, is_s3)?;
+    check_coding(headers, stores_codings)?;
     let text = header(headers, "content-range").ok_or(Refusal::NoContentRange)?;
     let unreadable = || Refusal::ContentRange(one_line(text));
     let said = ContentRange::of(text).ok_or_else(unreadable)?;
@@ -190,9 +190,9 @@ pub fn empty(headers: &HeaderMap) -> Refusal {
 pub async fn part_of_whole(
     mut reply: HttpResponse,
     (first, last): RequestRange,
-    is_s3: bool,
+    stores_codings: bool,
 ) -> Result<HttpResponse, Refusal> {
-    check_coding(reply.headers(), is_s3)?;
+    check_coding(reply.headers(), stores_codings)?;
     let len = header(reply.headers(), "content-length").map(|text| text.trim().parse::<u64>());
     let len = len
         .transpose()
@@ -259,6 +259,15 @@ const MAX_LIST_BODY: usize = 32 << 20;
 /// For an error's body, once its head has come.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 
+/// How a store's replies differ from plain HTTP.
+#[derive(Debug)]
+pub struct Wire {
+    /// A coding is what was stored with an object, and ranges are of the stored bytes.
+    pub stores_codings: bool,
+    /// Reads a page of a listing.
+    pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
+}
+
 /// Makes clients that check replies.
 #[derive(Clone)]
 pub struct Connector {
@@ -266,7 +275,7 @@ pub struct Connector {
     pub authorization: Option<HeaderValue>,
     /// Which connections it shares.
     pub client: Client,
-    pub is_s3: bool,
+    pub wire: &'static Wire,
 }
 
 impl std::fmt::Debug for Connector {
@@ -282,7 +291,7 @@ impl HttpConnector for Connector {
         Ok(HttpClient::new(ReplyCheck {
             inner,
             authorization: self.authorization.clone(),
-            is_s3: self.is_s3,
+            wire: self.wire,
         }))
     }
 }
@@ -290,7 +299,7 @@ impl HttpConnector for Connector {
 struct ReplyCheck {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
-    is_s3: bool,
+    wire: &'static Wire,
 }
 
 impl std::fmt::Debug for ReplyCheck {
@@ -330,12 +339,12 @@ impl ReplyCheck {
         let status = reply.status().as_u16();
         settle_version(reply.headers_mut());
         match (status, range, lists) {
-            (200..=299, _, Some(wanted)) => return listed(reply, &wanted).await,
+            (200..=299, _, Some(wanted)) => return listed(reply, &wanted, self.wire).await,
             (206, Some(range), _) => {
-                check_part(reply.headers_mut(), range, self.is_s3).map_err(refuse)?
+                check_part(reply.headers_mut(), range, self.wire.stores_codings).map_err(refuse)?
             }
             (200 | 203, Some(range), _) => {
-                return part_of_whole(reply, range, self.is_s3)
+                return part_of_whole(reply, range, self.wire.stores_codings)
                     .await
                     .map_err(refuse);
             }
@@ -397,9 +406,13 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
 }
 
 /// A page of a listing, read; object_store is given an empty one, which it cannot stumble over.
-async fn listed(reply: HttpResponse, wanted: &PageRequest) -> Result<HttpResponse, HttpError> {
+async fn listed(
+    reply: HttpResponse,
+    wanted: &PageRequest,
+    wire: &Wire,
+) -> Result<HttpResponse, HttpError> {
     let (mut parts, body) = reply.into_parts();
-    let page = Page::parse(&whole(body).await?, wanted).map_err(refuse)?;
+    let page = (wire.page)(&whole(body).await?, wanted).map_err(refuse)?;
     parts.extensions.insert(page);
     Ok(HttpResponse::from_parts(
         parts,

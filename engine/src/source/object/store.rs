@@ -1,258 +1,206 @@
-//! object_store, set up so that it hides nothing: no retries, no built-in timeouts, HTTP/1.1, our check of replies in front.
+//! Stores of objects: one file of this folder and one row of [`KINDS`] each.
 //!
-//! Never: looks for credentials elsewhere than in the variables it is given.
+//! A store says how its names are written, how one of its places is asked and listed, and how its replies differ from plain HTTP. All
+//! else (first bytes, parts, retries, brake, hedges, versions, trees) is shared. object_store signs and sends, set up so that it hides
+//! nothing: no retries, no built-in timeouts, HTTP/1.1, our check of replies in front.
 //!
 //! ```text
-//!   Place::Http ──► HttpStore at the URL itself, the empty path
-//!   Place::S3   ──► AmazonS3, the key as path; signed where the variables name an account, else not
+//!   name ──KINDS──► Place ──connect──► Store ─┬─ objects ──► object_store ──► check of replies ──► the server
+//!   s3://b/dir/a    bucket b, key dir/a       └─ listing ──► pages of names
 //! ```
 
+mod http;
+mod s3;
+
+use super::credentials::Renew;
 use super::network::{self, Client, Server};
-use super::refusal::Account;
-use super::reply::Connector;
-use super::settings::{ObjectPlace, ObjectSettings};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use super::page::{Page, PageRequest};
+use super::refusal::{Account, Advice, Refusal, Unfit, one_line};
+use super::reply::{Connector, Wire};
+use super::settings::ObjectSettings;
+use crate::source::{self, SourceName, SourceOpenError};
+use futures_util::future::BoxFuture;
 use object_store::client::ClientConfigKey;
-use object_store::http::HttpBuilder;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// Variables that are passed on; others of object_store's would undo what is set here.
-const VARIABLES: &[&str] = &[
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_DEFAULT_REGION",
-    "AWS_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
-    "AWS_REQUEST_PAYER",
-    "AWS_ROLE_ARN",
-    "AWS_ROLE_SESSION_NAME",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-];
-/// Any of these names an account.
-const NAMES: &[&str] = &[
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-];
-/// A place to ask.
+/// Every store.
+const KINDS: [&StoreKind; 2] = [&s3::S3, &http::HTTP];
+
+/// A store, before anything is asked.
+pub struct StoreKind {
+    /// The text before the first colon of its names.
+    pub schemes: &'static [&'static str],
+    /// Reads a name.
+    pub parse: fn(&str) -> Result<Box<dyn Place>, Unfit>,
+}
+
+/// Where something is in a store.
+pub trait Place: Send + Sync {
+    /// The key of an object; empty for all of a bucket; a prefix ends with `/`.
+    fn key(&self) -> &str;
+
+    /// Is it the name of many objects?
+    fn is_prefix(&self) -> bool {
+        self.key().is_empty() || self.key().ends_with('/')
+    }
+
+    /// Sets up what asks it.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit>;
+}
+
+/// A bucket, a host: what can be asked.
 #[derive(Clone)]
 pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
+    /// Nothing where names cannot be listed.
+    pub listing: Option<Arc<dyn Listing>>,
     pub account: Account,
+    /// Nothing where requests carry none.
+    pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
 }
 
-impl Store {
-    /// `server`: a name that all objects of a bucket or of a host share.
-    pub fn new(objects: Arc<dyn ObjectStore>, account: Account, server: &str) -> Store {
-        Store {
-            objects,
-            account,
-            server: network::hold().server(server),
-        }
+/// Lists names below a prefix, page by page.
+pub trait Listing: Send + Sync {
+    /// A page, asked for once.
+    fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>>;
+
+    /// It knows pages that begin behind a key.
+    fn begins_behind_keys(&self) -> bool {
+        true
     }
 }
 
-/// Why a place cannot be read from, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
-    pub why: String,
-    pub remedy: String,
-}
+/// A listing that object_store asks for. It is read by our check of replies.
+struct PaginatedListing<S>(Arc<S>);
 
-impl Unfit {
-    fn new(why: String, remedy: &str) -> Unfit {
-        Unfit {
-            why,
-            remedy: remedy.to_string(),
-        }
-    }
-}
-
-/// Sets up what reads from a place, and the path to ask it for.
-///
-/// # Errors
-/// Why not, and what to do.
-pub fn connect(place: &ObjectPlace, settings: &ObjectSettings) -> Result<(Store, Path), Unfit> {
-    match place {
-        ObjectPlace::Http { url, authorization } => {
-            let line = |e: object_store::Error| {
-                Unfit::new(super::refusal::one_line(&e.to_string()), "check the URL")
+impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
+    fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>> {
+        Box::pin(async move {
+            let prefix = Some(wanted.prefix.clone()).filter(|prefix| !prefix.is_empty());
+            let mut options = PaginatedListOptions {
+                delimiter: Some("/".into()),
+                max_keys: Some(wanted.most),
+                page_token: wanted.next.token().map(str::to_string),
+                offset: wanted.next.after().map(str::to_string),
+                ..PaginatedListOptions::default()
             };
-            let authorization = authorization
-                .as_deref()
-                .and_then(|text| HeaderValue::from_str(text).ok());
-            let store = HttpBuilder::new()
-                .with_url(url.as_str())
-                .with_retry(no_retries())
-                .with_client_options(client(settings, url.scheme() == "http"))
-                .with_http_connector(Connector {
-                    authorization,
-                    client: Client::of(settings, url.scheme() == "http"),
-                    is_s3: false,
-                });
-            let objects = Arc::new(store.build().map_err(line)?);
-            Ok((
-                Store::new(objects, Account::Http, url.authority()),
-                Path::default(),
-            ))
-        }
-        ObjectPlace::S3 { bucket, key } => {
-            let key = Path::parse(key).map_err(|_| {
-                let why = "the key has an empty part, `.`, `..` or a character that is no text"
-                    .to_string();
-                Unfit::new(why, "copy the object to a plainer key")
-            })?;
-            let (objects, account) = s3(bucket, settings)?;
-            Ok((
-                Store::new(objects, account, &server_of(bucket, settings)),
-                key,
-            ))
-        }
+            options.extensions.insert(wanted);
+            let answer = self.0.list_paginated(prefix.as_deref(), options).await;
+            let mut answer = answer.map_err(|error| Refusal::of(&error))?;
+            Ok(answer.result.extensions.remove().unwrap_or_default())
+        })
     }
 }
 
-/// Variables that hold a URL.
-const URLS: &[&str] = &[
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-];
-
-/// Looks at the variables before object_store does: it panics where an endpoint is no URL, or where a value cannot be
-/// part of a header. The line names the variable and never its value.
+/// Reads a name.
 ///
 /// # Errors
-/// Why not, and what to do.
-fn check(settings: &ObjectSettings) -> Result<(), Unfit> {
-    let named = settings
-        .variables
-        .iter()
-        .filter(|(name, value)| VARIABLES.contains(&name.as_str()) && !value.is_empty());
+/// It is none; never with a password or a token.
+pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
+    let text = source::text(name)?;
+    let scheme = name.scheme();
+    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
+    let kind = kind.unwrap_or(&KINDS[KINDS.len() - 1]);
+    (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
+}
+
+/// Is it the name of many objects: a bucket, or a prefix with `/` at its end?
+#[must_use]
+pub fn names_a_prefix(name: &SourceName) -> bool {
+    parse(name).is_ok_and(|place| place.is_prefix())
+}
+
+/// `BUCKET/KEY` behind the scheme of `text`, and two slashes.
+///
+/// # Errors
+/// There are keys of an account before the bucket, or no bucket.
+fn bucket_and_key<'a>(
+    text: &'a str,
+    write: &str,
+    accounts: &str,
+) -> Result<(&'a str, &'a str), Unfit> {
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.contains('@') {
+        let remedy = format!("write {write}, and {accounts}");
+        return Err(Unfit::new(
+            "the name of a bucket has no keys before it",
+            &remedy,
+        ));
+    }
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+    if bucket.is_empty() || !bucket.bytes().all(is_name) {
+        return Err(Unfit::new("it names no bucket", &format!("write {write}")));
+    }
+    Ok((bucket, key))
+}
+
+/// The path of an object's key.
+///
+/// # Errors
+/// It cannot be asked for.
+pub fn path_of(key: &str) -> Result<Path, Unfit> {
+    Path::parse(key).map_err(|_| {
+        let why = "the key has an empty part, `.`, `..` or a character that is no text";
+        Unfit::new(why, "copy the object to a plainer key")
+    })
+}
+
+/// Looks at the variables of a store before object_store does: it panics where an endpoint is no URL, or where a value cannot be
+/// part of a header. `urls` are those that hold one. The line names the variable and never its value.
+///
+/// # Errors
+/// Why one cannot be used, and what to do.
+fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(), Unfit> {
+    let named = settings.variables.iter();
+    let named = named.filter(|(name, value)| names.contains(&name.as_str()) && !value.is_empty());
     for (name, value) in named {
         let refuse = |why: &str, remedy: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
-        if !name.ends_with("_FILE") && !value.bytes().all(|b| b.is_ascii_graphic()) {
+        let is_path = name.ends_with("_FILE");
+        if !is_path && !value.bytes().all(|b| b.is_ascii_graphic()) {
             let remedy = "set it again without blanks and line breaks (printf, not echo)";
             return refuse(
                 "holds a blank, a line break or a character that is not ASCII",
                 remedy,
             );
         }
-        if name.ends_with("_REGION")
-            && !value
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-        {
+        let is_region = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+        if name.ends_with("_REGION") && !value.bytes().all(is_region) {
             return refuse("is no region", "write one such as us-east-1");
         }
-        if URLS.contains(&name.as_str()) {
-            let url = Url::parse(value)
-                .ok()
-                .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-            let remedy = "write https://HOST[:PORT], or http:// with AWS_ALLOW_HTTP=true";
-            let Some(url) = url else {
-                return refuse("is no URL", remedy);
-            };
-            let is_endpoint = name.starts_with("AWS_ENDPOINT");
-            if !url.username().is_empty()
-                || url.password().is_some()
-                || is_endpoint && url.query().is_some()
-            {
-                return refuse("holds a user, a password or a query", remedy);
-            }
+        if urls.contains(&name.as_str()) {
+            check_endpoint(name, value)?;
         }
     }
     Ok(())
 }
 
-/// The name of a bucket's server.
-pub fn server_of(bucket: &str, settings: &ObjectSettings) -> String {
-    let endpoint = settings
-        .variable("AWS_ENDPOINT_URL_S3")
-        .or(settings.variable("AWS_ENDPOINT_URL"));
-    format!("{}/{bucket}", endpoint.unwrap_or_default())
-}
-
-/// A bucket.
+/// Looks at a variable or an option that holds a URL.
 ///
 /// # Errors
-/// Why not, and what to do.
-pub fn s3(bucket: &str, settings: &ObjectSettings) -> Result<(Arc<AmazonS3>, Account), Unfit> {
-    check(settings)?;
-    let on = |name: &str| {
-        settings
-            .variable(name)
-            .is_some_and(|v| matches!(v, "1" | "true" | "yes" | "TRUE" | "True"))
+/// Why it cannot be used, without the value.
+fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
+    let remedy = "write https://HOST[:PORT], or http:// with AWS_ALLOW_HTTP=true";
+    let refuse = |why: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
+    let url = Url::parse(value).ok();
+    let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+    else {
+        return refuse("is no URL");
     };
-    let endpoint = settings
-        .variable("AWS_ENDPOINT_URL_S3")
-        .or(settings.variable("AWS_ENDPOINT_URL"));
-    if endpoint.is_some_and(|url| url.starts_with("http://")) && !on("AWS_ALLOW_HTTP") {
-        let why =
-            "the endpoint speaks no TLS, so that any machine on the path could read the object"
-                .to_string();
-        return Err(Unfit::new(
-            why,
-            "set AWS_ALLOW_HTTP=true, or an endpoint with https://",
-        ));
+    let may_ask = name.ends_with("_FULL_URI");
+    if !url.username().is_empty() || url.password().is_some() || !may_ask && url.query().is_some() {
+        return refuse("holds a user, a password or a query");
     }
-    let mut builder = AmazonS3Builder::new();
-    for (name, value) in &settings.variables {
-        if VARIABLES.contains(&name.as_str())
-            && !value.is_empty()
-            && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
-        {
-            builder = builder.with_config(key, value);
-        }
-    }
-    // One of them wins, whatever order they come in.
-    if let Some(region) = settings
-        .variable("AWS_REGION")
-        .or(settings.variable("AWS_DEFAULT_REGION"))
-    {
-        builder = builder.with_region(region);
-    }
-    let named = NAMES.iter().any(|name| settings.variable(name).is_some());
-    let store = builder
-        .with_bucket_name(bucket)
-        .with_skip_signature(!named)
-        .with_retry(no_retries())
-        .with_client_options(client(settings, on("AWS_ALLOW_HTTP")))
-        .with_http_connector(Connector {
-            authorization: None,
-            client: Client::of(settings, on("AWS_ALLOW_HTTP")),
-            is_s3: true,
-        })
-        .build();
-    let store = store.map_err(|error| {
-        let why = super::refusal::one_line(&error.to_string());
-        Unfit::new(
-            why,
-            "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL",
-        )
-    })?;
-    Ok((
-        Arc::new(store),
-        if named {
-            Account::Named
-        } else {
-            Account::Unsigned
-        },
-    ))
+    Ok(url)
 }
 
 /// With retries left, object_store would also go on with a broken body by itself.
@@ -279,55 +227,58 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
         )
 }
 
+/// What makes the clients of a place.
+fn connector(
+    settings: &ObjectSettings,
+    allow_http: bool,
+    wire: &'static Wire,
+    authorization: Option<HeaderValue>,
+) -> Connector {
+    Connector {
+        authorization,
+        client: Client::of(settings, allow_http),
+        wire,
+    }
+}
+
+/// What is known of a server, for all objects that share this name of it.
+fn server(name: &str) -> Arc<Server> {
+    network::hold().server(name)
+}
+
+fn line(error: &object_store::Error) -> String {
+    one_line(&error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Each of these made object_store panic, or would have been sent to another host.
     #[test]
-    fn a_variable_that_cannot_be_used_is_refused_without_its_value() {
-        for (name, value, why) in [
-            ("AWS_ENDPOINT_URL", "canary.example:9000", "is no URL"),
-            ("AWS_ENDPOINT_URL", "canary", "is no URL"),
-            ("AWS_ENDPOINT_URL_S3", "ftp://canary", "is no URL"),
-            ("AWS_ENDPOINT_URL_STS", "http://", "is no URL"),
-            ("AWS_ENDPOINT_URL", "https://u:canary@h", "holds a user"),
-            ("AWS_ENDPOINT_URL", "https://h/?canary", "holds a user"),
-            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "canary", "is no URL"),
-            ("AWS_SECRET_ACCESS_KEY", "canary\n", "holds a blank"),
-            ("AWS_ACCESS_KEY_ID", "can\u{e4}ry", "holds a blank"),
-            ("AWS_SESSION_TOKEN", "canary\r", "holds a blank"),
-            ("AWS_REGION", "canary/x", "is no region"),
+    fn what_is_none_is_said_in_one_line_without_its_secrets() {
+        for text in [
+            "s3://",
+            "s3:///k",
+            "s3:x",
+            "s3:/b/k",
+            "s3://k:secret@c/k",
+            "http://",
+            "http:///",
+            "http://u:secret@/x?secret",
+            "http://[/",
         ] {
-            let variables = vec![(name.to_string(), value.to_string())];
-            let settings = ObjectSettings {
-                variables,
-                ..ObjectSettings::default()
-            };
-            let place = ObjectPlace::S3 {
-                bucket: "bucket".to_string(),
-                key: "key".to_string(),
-            };
-            let Unfit { why: said, remedy } = connect(&place, &settings)
-                .err()
-                .unwrap_or_else(|| panic!("{name}={value} is taken"));
-            assert!(said.starts_with(&format!("{name} {why}")), "{said}");
-            assert!(!said.contains("can") && !remedy.is_empty(), "{said}");
+            let error = parse(&text.into()).err().expect(text);
+            assert_eq!(error.errno, rustix::io::Errno::INVAL.raw_os_error());
+            let line = error.to_string();
+            assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
         }
-        let variables = [
-            ("AWS_ENDPOINT_URL", "https://h:1/p"),
-            ("AWS_REGION", "eu-1"),
-            ("AWS_WEB_IDENTITY_TOKEN_FILE", "/a b"),
-        ];
-        let variables = variables
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .into();
-        assert_eq!(
-            check(&ObjectSettings {
-                variables,
-                ..ObjectSettings::default()
-            }),
-            Ok(())
-        );
+    }
+
+    #[test]
+    fn prefixes_are_known_by_their_end() {
+        let prefixes = ["s3://b", "s3://b/", "S3://b/x/"].map(|name| names_a_prefix(&name.into()));
+        let others =
+            ["s3://b/x", "http://h/x/", "/s3/", "b/"].map(|name| names_a_prefix(&name.into()));
+        assert_eq!((prefixes, others), ([true; 3], [false; 4]));
     }
 }

@@ -1,0 +1,320 @@
+//! The XML of a listing: elements with their texts, of a document with one root and nothing else.
+//!
+//! A server of another kind answers with another page, and one that is broken with half of a listing. Read as a listing either would be
+//! a folder without names. So the root is looked at first, and what came is named; what ends early is an error.
+//!
+//! ```text
+//!   <ListBucketResult>, <s3:ListBucketResult>   ──► each element's path and text
+//!   <Error>                                     ──► its code and message
+//!   <html>, <ListAllMyBucketsResult>, {"a": 1}, OK, nothing ──► NoListing, with what came
+//! ```
+//! UTF-8, UTF-16 and Latin-1 are read. Source: XML 1.0, 4.3.3 and appendix F; Amazon S3 API reference, error responses.
+
+use crate::source::object::refusal::{Refusal, one_line};
+use quick_xml::Reader;
+use quick_xml::events::Event;
+use std::borrow::Cow;
+
+/// Levels of elements that matter: `EnumerationResults`, `Blobs`, `Blob`, `Properties`, `Etag`.
+const LEVELS: usize = 5;
+/// Letters of an answer that is no XML that an error shows.
+const MAX_SHOWN_TEXT: usize = 40;
+
+/// Calls `each` with the path and the text of every element that ends.
+///
+/// # Errors
+/// It is no listing, or not all of one.
+pub fn read(
+    root: &str,
+    body: &[u8],
+    mut each: impl FnMut(&[&str], &mut String),
+) -> Result<(), Refusal> {
+    let text = text_of(body)?;
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let (mut code, mut message) = (String::new(), String::new());
+    let found = elements(root, text, |path, text| match path {
+        [first, ..] if *first == root => each(path, text),
+        ["Error", "Code"] => code = one_line(text),
+        ["Error", "Message"] => message = one_line(text),
+        _ => {}
+    })?;
+    match found.as_str() {
+        found if found == root => Ok(()),
+        "Error" => Err(Refusal::ErrorForListing { code, message }),
+        found => Err(Refusal::NoListing(named(found, text))),
+    }
+}
+
+/// Reads a document whose root can be read; the name of the root.
+fn elements(
+    wanted: &str,
+    text: &str,
+    mut each: impl FnMut(&[&str], &mut String),
+) -> Result<String, Refusal> {
+    let garbled =
+        |why: String| Refusal::Garbled(format!("the listing cannot be read: {}", one_line(&why)));
+    let mut reader = Reader::from_str(text);
+    let (mut path, mut depth, mut text_here): (Vec<String>, _, _) =
+        (Vec::new(), 0_usize, String::new());
+    let mut root: Option<String> = None;
+    loop {
+        let event = match reader.read_event() {
+            Ok(event) => event,
+            // What is no XML from its start on is some other text.
+            Err(_) if root.is_none() => return Ok(String::new()),
+            Err(error) => return Err(garbled(error.to_string())),
+        };
+        let empty = matches!(event, Event::Empty(_));
+        match event {
+            Event::Start(start) | Event::Empty(start) => {
+                let name = String::from_utf8_lossy(start.local_name().as_ref()).into_owned();
+                if root.is_none() && name != wanted && name != "Error" {
+                    return Ok(name);
+                }
+                root.get_or_insert_with(|| name.clone());
+                text_here.clear();
+                depth += 1;
+                if depth <= LEVELS {
+                    path.push(name);
+                }
+                if empty {
+                    end(&mut path, &mut depth, &mut text_here, &mut each);
+                }
+            }
+            Event::End(_) => end(&mut path, &mut depth, &mut text_here, &mut each),
+            Event::Text(part) => {
+                text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?)
+            }
+            Event::CData(part) => {
+                text_here.push_str(&part.decode().map_err(|error| garbled(error.to_string()))?)
+            }
+            Event::GeneralRef(entity) => {
+                let number = entity
+                    .resolve_char_ref()
+                    .map_err(|error| garbled(error.to_string()))?;
+                let name = entity
+                    .decode()
+                    .map_err(|error| garbled(error.to_string()))?;
+                let letter = number.or_else(|| letter(&name));
+                text_here
+                    .push(letter.ok_or_else(|| garbled(format!("there is no entity {name}")))?);
+            }
+            Event::Eof if depth == 0 => return Ok(root.unwrap_or_default()),
+            Event::Eof => return Err(garbled("it ends too early".to_string())),
+            _ => {}
+        }
+        if root.is_none() && !text_here.trim().is_empty() {
+            return Ok(String::new());
+        }
+    }
+}
+
+/// An element has ended.
+fn end(
+    path: &mut Vec<String>,
+    depth: &mut usize,
+    text: &mut String,
+    each: &mut impl FnMut(&[&str], &mut String),
+) {
+    if *depth <= LEVELS {
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
+        each(&names, text);
+        path.pop();
+    }
+    *depth = depth.saturating_sub(1);
+}
+
+/// The entities that XML has by itself.
+fn letter(name: &str) -> Option<char> {
+    match name {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => None,
+    }
+}
+
+/// What an answer is that is no listing.
+fn named(root: &str, text: &str) -> String {
+    let front: String = text.chars().take(MAX_SHOWN_TEXT).collect();
+    let is_html = |text: &str| text.to_ascii_lowercase().starts_with("<!doctype html");
+    match root {
+        "" if text.is_empty() => "nothing (an empty body)".to_string(),
+        "" if text.starts_with(['{', '[']) => format!("JSON ({})", one_line(&front)),
+        "" if is_html(&front) => "an HTML page".to_string(),
+        "" => format!("a text ({})", one_line(&front)),
+        "ListAllMyBucketsResult" => "a list of buckets (ListAllMyBucketsResult)".to_string(),
+        root if root.eq_ignore_ascii_case("html") => "an HTML page".to_string(),
+        root => format!(
+            "<{}>",
+            one_line(root)
+                .chars()
+                .take(MAX_SHOWN_TEXT)
+                .collect::<String>()
+        ),
+    }
+}
+
+/// A body as text, whatever of three encodings it is in.
+fn text_of(body: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+    let garbled = |why: &str| Refusal::Garbled(format!("the listing cannot be read: {why}"));
+    let of_pairs = |pair: fn([u8; 2]) -> u16| {
+        let units = body.chunks_exact(2).map(|two| pair([two[0], two[1]]));
+        let text: Result<String, _> = char::decode_utf16(units).collect();
+        text.ok()
+            .filter(|_| body.len().is_multiple_of(2))
+            .map(Cow::Owned)
+            .ok_or_else(|| garbled("it is not all UTF-16"))
+    };
+    match body {
+        [0xfe, 0xff, ..] | [0, b'<', ..] => return of_pairs(u16::from_be_bytes),
+        [0xff, 0xfe, ..] | [b'<', 0, ..] => return of_pairs(u16::from_le_bytes),
+        _ => {}
+    }
+    let front = String::from_utf8_lossy(&body[..body.len().min(200)]).to_ascii_lowercase();
+    let head = front
+        .split_once("<?xml")
+        .and_then(|(_, rest)| rest.split_once("?>"))
+        .map_or("", |(head, _)| head);
+    let encoding = head
+        .split_once("encoding")
+        .map(|(_, rest)| rest.trim_start_matches([' ', '=', '"', '\'']));
+    let encoding = encoding
+        .map(|rest| rest.split(['"', '\'']).next().unwrap_or_default())
+        .unwrap_or("utf-8");
+    match encoding {
+        "utf-8" | "utf8" | "us-ascii" | "ascii" | "" => std::str::from_utf8(body)
+            .map(Cow::Borrowed)
+            .map_err(|_| garbled("it is not all UTF-8")),
+        "iso-8859-1" | "latin1" | "latin-1" => {
+            Ok(Cow::Owned(body.iter().copied().map(char::from).collect()))
+        }
+        other => Err(garbled(&format!(
+            "it is in {}, and only UTF-8, UTF-16 and ISO-8859-1 are read",
+            one_line(other)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "ListBucketResult";
+
+    fn keys(body: &[u8]) -> Result<Vec<String>, Refusal> {
+        let mut keys = Vec::new();
+        read(ROOT, body, |path, text| {
+            if path == [ROOT, "Contents", "Key"] {
+                keys.push(std::mem::take(text));
+            }
+        })?;
+        Ok(keys)
+    }
+
+    fn listing(encoding: &str) -> String {
+        let head = format!("<?xml version=\"1.0\" encoding=\"{encoding}\"?>\n");
+        head + "<ListBucketResult><Contents><Key>a\u{e9}</Key></Contents><Empty/></ListBucketResult>"
+    }
+
+    #[test]
+    fn a_listing_is_read_in_each_writing() {
+        let utf16 = |pair: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            let text = format!("\u{feff}{}", listing("UTF-16"));
+            text.encode_utf16().flat_map(pair).collect()
+        };
+        let latin: Vec<u8> = listing("ISO-8859-1")
+            .chars()
+            .map(|c| c as u32 as u8)
+            .collect();
+        let prefixed = listing("utf-8")
+            .replace("</", "</s3:")
+            .replace("<C", "<s3:C")
+            .replace("<K", "<s3:K");
+        let prefixed = prefixed.replace("<L", "<s3:L").replace("<E", "<s3:E");
+        for body in [
+            listing("UTF-8").into_bytes(),
+            listing("UTF-8")
+                .replacen("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "", 1)
+                .into_bytes(),
+            format!("\u{feff}{}", listing("utf-8")).into_bytes(),
+            format!("\n\n  {}", listing("utf-8")).into_bytes(),
+            listing("utf-8")
+                .replace("?>", "?><!DOCTYPE x>")
+                .into_bytes(),
+            listing("utf-8")
+                .replace("<Key>", "<Key><!-- c -->")
+                .into_bytes(),
+            prefixed.into_bytes(),
+            utf16(u16::to_le_bytes),
+            utf16(u16::to_be_bytes),
+            utf16(u16::to_be_bytes)[2..].to_vec(),
+            latin,
+        ] {
+            assert_eq!(
+                keys(&body).as_deref(),
+                Ok(&["a\u{e9}".to_string()][..]),
+                "{}",
+                String::from_utf8_lossy(&body)
+            );
+        }
+        let body = listing("utf-8");
+        for cut in 1..body.len() - 1 {
+            if body.is_char_boundary(cut) {
+                assert!(keys(&body.as_bytes()[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_listing_is_named() {
+        for (body, words) in [
+            ("", "nothing (an empty body)"),
+            (" \n", "nothing (an empty body)"),
+            (
+                "<html><head><meta><title>Log in</title></head></html>",
+                "an HTML page",
+            ),
+            ("<!DOCTYPE html>\n<HTML><br></HTML>", "an HTML page"),
+            ("<!doctype html", "an HTML page"),
+            (
+                "<?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>",
+                "a list of buckets",
+            ),
+            ("{\"objects\": []}", "JSON ({\"objects\": []})"),
+            ("OK\n", "a text (OK)"),
+            ("<a/>", "<a>"),
+            (
+                "<ListBucketResults></ListBucketResults>",
+                "<ListBucketResults>",
+            ),
+            (&"<a>".repeat(100_000), "<a>"),
+        ] {
+            match keys(body.as_bytes()) {
+                Err(Refusal::NoListing(what)) => {
+                    assert!(what.starts_with(words), "{words}: {what}")
+                }
+                other => panic!("{words}: {other:?}"),
+            }
+        }
+        let body = "<s3:Error xmlns:s3='x'><s3:Code>SlowDown</s3:Code><s3:Message>Reduce\nit</s3:Message></s3:Error>";
+        let (code, message) = ("SlowDown".to_string(), "Reduce it".to_string());
+        assert_eq!(
+            keys(body.as_bytes()),
+            Err(Refusal::ErrorForListing { code, message })
+        );
+        for (body, words) in [
+            (listing("EUC-JP").into_bytes(), "it is in euc-jp"),
+            (
+                b"<ListBucketResult>\xff</ListBucketResult>".to_vec(),
+                "not all UTF-8",
+            ),
+            (b"\xff\xfe<".to_vec(), "not all UTF-16"),
+        ] {
+            let refusal = keys(&body).expect_err(words).to_string();
+            assert!(refusal.contains(words), "{refusal}");
+        }
+    }
+}

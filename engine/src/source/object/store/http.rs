@@ -1,0 +1,154 @@
+//! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password where the URL has them.
+
+use super::{Account, Advice, Place, Store, StoreKind, Unfit, client, connector, line, no_retries};
+use crate::source::object::page;
+use crate::source::object::reply::Wire;
+use crate::source::object::settings::ObjectSettings;
+use object_store::HeaderValue;
+use object_store::http::HttpBuilder;
+use percent_encoding::percent_decode_str;
+use std::sync::Arc;
+use url::Url;
+
+pub const HTTP: StoreKind = StoreKind {
+    schemes: &["http", "https"],
+    parse,
+};
+
+static ADVICE: Advice = Advice {
+    refused: "check the user and password in the URL (https://USER:PASSWORD@HOST/), or its token",
+    unsigned: "write the user and password into the URL (https://USER:PASSWORD@HOST/)",
+    absent: "check the URL",
+    elsewhere: "look at the server",
+    no_listing: "look at the server",
+};
+
+static WIRE: Wire = Wire {
+    stores_codings: false,
+    page: page::of_s3,
+};
+
+struct HttpPlace {
+    /// Without user, password and fragment.
+    url: Url,
+    /// The header `Authorization`, where a user is named.
+    authorization: Option<String>,
+}
+
+fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+    read(text).map(|place| Box::new(place) as Box<dyn Place>)
+}
+
+fn read(text: &str) -> Result<HttpPlace, Unfit> {
+    let remedy = "write http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH";
+    let mut url =
+        Url::parse(text).map_err(|e| Unfit::new(format!("it is no URL ({e})"), remedy))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err(Unfit::new("it is no URL of an object", remedy));
+    }
+    let authorization = (!url.username().is_empty() || url.password().is_some()).then(|| {
+        let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
+        let both = [
+            decoded(url.username()),
+            b":".to_vec(),
+            decoded(url.password().unwrap_or_default()),
+        ]
+        .concat();
+        format!("Basic {}", base64(&both))
+    });
+    // Neither can fail for a URL that has a host.
+    let _ = (url.set_username(""), url.set_password(None));
+    url.set_fragment(None);
+    Ok(HttpPlace { url, authorization })
+}
+
+impl Place for HttpPlace {
+    fn key(&self) -> &str {
+        ""
+    }
+
+    fn is_prefix(&self) -> bool {
+        false
+    }
+
+    fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
+        let authorization = self.authorization.as_deref();
+        let authorization = authorization.and_then(|text| HeaderValue::from_str(text).ok());
+        let allow_http = self.url.scheme() == "http";
+        let store = HttpBuilder::new()
+            .with_url(self.url.as_str())
+            .with_retry(no_retries())
+            .with_client_options(client(settings, allow_http))
+            .with_http_connector(connector(settings, allow_http, &WIRE, authorization))
+            .build();
+        let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
+        Ok(Store {
+            objects: Arc::new(store),
+            listing: None,
+            account: Account {
+                advice: &ADVICE,
+                is_unsigned: false,
+                link: None,
+            },
+            credentials: None,
+            server: super::server(self.url.authority()),
+        })
+    }
+}
+
+/// RFC 4648, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = (0..3).fold(0_u32, |bits, i| {
+            bits << 8 | u32::from(three.get(i).copied().unwrap_or(0))
+        });
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= three.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_split_from_its_user() {
+        let http = |text: &str| {
+            let place = read(text).expect(text);
+            (place.url.to_string(), place.authorization)
+        };
+        assert_eq!(
+            http("http://h/a%20b?x=1#y"),
+            ("http://h/a%20b?x=1".to_string(), None)
+        );
+        assert_eq!(http("https://[::1]:8/").0, "https://[::1]:8/");
+        let basic = Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==".to_string());
+        assert_eq!(
+            http("https://Aladdin:open%20sesame@h/x"),
+            ("https://h/x".to_string(), basic),
+            "RFC 7617"
+        );
+    }
+
+    #[test]
+    fn base64_as_in_rfc_4648() {
+        for (plain, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), text);
+        }
+    }
+}
