@@ -420,8 +420,10 @@ const KINDS: &[Kind] = &[
         open: |name| Err(not_built(name, "nbd")),
     },
     Kind {
-        schemes: &["http", "https", "s3"],
-        written: "http://HOST/PATH, https://HOST/PATH, s3://BUCKET/KEY",
+        schemes: &[
+            "http", "https", "s3", "gs", "gcs", "az", "azure", "abfs", "abfss",
+        ],
+        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, http[s]://HOST/PATH",
         #[cfg(feature = "object")]
         open: |name| Object::open(name).map(|object| Arc::new(object) as Arc<dyn Source>),
         #[cfg(not(feature = "object"))]

@@ -48,6 +48,20 @@ impl Host {
     pub fn kernel_release(&self) -> Option<String> {
         text(&self.proc.join("sys/kernel/osrelease"))
     }
+
+    /// What the firmware says of the machine's maker and of its cloud, a line for each fact; empty where it says nothing.
+    #[must_use]
+    pub fn maker(&self) -> String {
+        let files = [
+            "sys_vendor",
+            "product_name",
+            "bios_version",
+            "chassis_asset_tag",
+        ];
+        let folder = self.sys.join("class/dmi/id");
+        let facts = files.iter().filter_map(|file| text(&folder.join(file)));
+        facts.collect::<Vec<String>>().join("\n")
+    }
 }
 
 fn text(path: &Path) -> Option<String> {

@@ -27,7 +27,7 @@ mod version;
 use super::{
     Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, StreamingSource, tree,
 };
-use fetch::{Asker, Front, Tally};
+use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
@@ -102,9 +102,20 @@ impl Object {
             });
         }
         let unfit = |unfit: Unfit| unfit.open_error(&name);
-        let store = place.connect(&settings).map_err(unfit)?;
         let path = store::path_of(place.key()).map_err(unfit)?;
-        Object::at(store, path, name, settings)
+        let open = |settings: ObjectSettings| {
+            let store = place.connect(&settings).map_err(unfit)?;
+            let account = store.account.clone();
+            let done = Object::at(store, path.clone(), name.clone(), settings);
+            Ok::<_, SourceOpenError>(done.map_err(|refusal| (refusal, account)))
+        };
+        let first = open(settings.clone())?;
+        let region = first.as_ref().err();
+        let done = match region.and_then(|(refusal, _)| refusal.region()) {
+            Some(region) => open(settings.in_region(region))?,
+            None => first,
+        };
+        done.map_err(|(refusal, account)| refusal.open_error(&name, &account))
     }
 
     fn at(
@@ -112,7 +123,7 @@ impl Object {
         path: Path,
         name: SourceName,
         settings: ObjectSettings,
-    ) -> Result<Object, SourceOpenError> {
+    ) -> Result<Object, Refusal> {
         let tally = Tally::default();
         let asker = Asker {
             store: &store,
@@ -121,20 +132,15 @@ impl Object {
             tally: &tally,
         };
         let room = Room::take();
-        let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }));
-        let Front {
-            version,
-            bytes,
-            answered_in,
-        } = front.map_err(|refusal| refusal.open_error(&name, &store.account))?;
-        let (first, answered_in) = (FirstBytes::new(bytes, room), Some(answered_in));
+        let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }))?;
+        let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
         Ok(Object {
             tally,
             first,
             answered_in,
-            ..Object::known(store, path, name, settings, version)
+            ..Object::known(store, path, name, settings, front.version)
         })
     }
 

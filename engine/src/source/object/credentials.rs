@@ -1,10 +1,444 @@
-//! Credentials that can be renewed.
+//! Credentials: found by each store's chain of conventions, shared by a process, and renewed before they expire.
+//!
+//! A chain is a list of places to look at, such as variables, files and the service of a machine; the first that has something is used.
+//! It is asked when a place is opened, with a limit, and never by a reader while its credentials are valid. Never: shows a secret, or
+//! keeps one on disk.
+//!
+//! ```text
+//!   open ──► Keeper ──► Chain: link, link, link ──► Found (credentials, the link's name, the time they expire)
+//!   request ──► get ──┬─ valid: at once
+//!                     ├─ soon to expire: at once, and the chain is asked beside it
+//!                     └─ expired (the machine slept): after the chain
+//!   401, 403, ExpiredToken ──► renew, once a minute ──► others now: the request is made again
+//! ```
+//! Example: a role of a machine has credentials for six hours. Five minutes before they expire the first request sends for new ones and
+//! goes out with the old; nothing waits.
 
+pub mod aws;
+pub mod azure;
+pub mod google;
+mod process;
+mod profile;
+pub mod web;
+
+use super::network;
+use super::refusal::{Link, Refusal, Unfit};
 use futures_util::future::BoxFuture;
-use std::time::Instant;
+use object_store::CredentialProvider;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::time::timeout;
+use url::Url;
+
+/// How long a chain may take in all. Chosen: a browser is never waited for; a slow process of the user is.
+const CHAIN_LIMIT: Duration = Duration::from_secs(30);
+/// Credentials are renewed this long before they expire, or at half of their time where that is shorter.
+const RENEWED_BEFORE: Duration = Duration::from_secs(300);
+/// After a renewal that failed, or one that a refusal asked for.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What a link of a chain had.
+pub struct FoundCredential<C> {
+    pub credential: C,
+    /// Which link it was, such as `profile dev (SSO)`.
+    pub link: String,
+    /// Nothing where they do not expire, as far as is known.
+    pub expires: Option<SystemTime>,
+    /// What to do where a store refuses them.
+    pub remedy: String,
+}
+
+/// What a chain has; an error where a link is set up and cannot be used.
+pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
+
+/// A store's places to look for credentials, in order.
+pub trait Chain<C>: Send + Sync {
+    /// What the first link that has something has; nothing where none has.
+    fn find(&self) -> BoxFuture<'_, ChainAnswer<C>>;
+}
+
+/// Credentials that a chain found, and their renewal.
+pub struct Keeper<C> {
+    store: &'static str,
+    chain: Box<dyn Chain<C>>,
+    state: Mutex<State<C>>,
+    /// HeldCredential while the chain is asked.
+    asking: tokio::sync::Mutex<()>,
+}
+
+struct State<C> {
+    held: Option<HeldCredential<C>>,
+    /// The chain is asked beside readers.
+    is_renewing: bool,
+    /// When the chain was asked last because of a refusal.
+    refused_at: Option<Instant>,
+    /// When the credentials became others.
+    changed_at: Option<Instant>,
+}
+
+struct HeldCredential<C> {
+    credential: Arc<C>,
+    link: Arc<str>,
+    remedy: Arc<str>,
+    expires: Option<SystemTime>,
+    renewed_from: Option<SystemTime>,
+}
 
 /// Renews what was refused.
 pub trait Renew: Send + Sync {
-    /// A request that was made at `asked` was refused: are there others since? Asks at most once a minute.
+    /// A request that was made at `asked` was refused: are there others since? Asks the chain at most once a minute.
     fn renew(&self, asked: Instant) -> BoxFuture<'_, bool>;
+
+    /// What is in use now.
+    fn link(&self) -> Option<Link>;
+}
+
+type Answer<'a, C> = BoxFuture<'a, object_store::Result<Arc<C>>>;
+
+/// Gives object_store what a keeper has.
+pub struct Provider<C>(pub Arc<Keeper<C>>);
+
+/// The keeper for a chain, shared by all places of the process that have an equal `key`; nothing where no link has anything.
+///
+/// # Errors
+/// A link is set up and cannot be used.
+pub fn keeper<C>(
+    store: &'static str,
+    key: impl Hash,
+    chain: impl Chain<C> + 'static,
+) -> Result<Option<Arc<Keeper<C>>>, Unfit>
+where
+    C: Send + Sync + PartialEq + 'static,
+{
+    static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let key = KEYS.hash_one((store, key));
+    let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain)));
+    if keeper.lock().held.is_none() {
+        let found = network::wait(keeper.ask());
+        found.map_err(|error| {
+            Unfit::new(format!("there are no threads for it: {error}"), "try again")
+        })??;
+    }
+    let has_some = keeper.lock().held.is_some();
+    Ok(has_some.then_some(keeper))
+}
+
+/// Is it on this machine?
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// The time in some seconds.
+fn in_seconds(seconds: u64) -> SystemTime {
+    // A century is enough for any token.
+    SystemTime::now() + Duration::from_secs(seconds.min(100 * 365 * 86_400))
+}
+
+/// A time in milliseconds since 1970.
+fn at_millis(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(1 << 52))
+}
+
+/// A time such as 2026-01-02T03:04:05Z.
+fn time_of(text: &str) -> Option<SystemTime> {
+    let time = chrono::DateTime::parse_from_rfc3339(text).ok()?;
+    Some(at_millis(u64::try_from(time.timestamp_millis()).ok()?))
+}
+
+impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
+    fn new(store: &'static str, chain: Box<dyn Chain<C>>) -> Keeper<C> {
+        Keeper {
+            store,
+            chain,
+            state: Mutex::new(State {
+                held: None,
+                is_renewing: false,
+                refused_at: None,
+                changed_at: None,
+            }),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Credentials that are valid now.
+    async fn get(self: &Arc<Self>) -> Result<Arc<C>, Unfit> {
+        let now = SystemTime::now();
+        let valid = {
+            let mut state = self.lock();
+            let is_renewing = state.is_renewing;
+            let valid = state.held.as_ref().filter(|held| held.is_valid(now));
+            let is_due =
+                valid.is_some_and(|held| held.renewed_from.is_some_and(|from| from <= now));
+            let valid = valid.map(|held| Arc::clone(&held.credential));
+            state.is_renewing |= is_due;
+            if is_due && !is_renewing {
+                let keeper = Arc::clone(self);
+                tokio::spawn(async move {
+                    keeper.renew_beside().await;
+                });
+            }
+            valid
+        };
+        if let Some(credential) = valid {
+            return Ok(credential);
+        }
+        self.ask().await?;
+        let held = self
+            .lock()
+            .held
+            .as_ref()
+            .map(|held| Arc::clone(&held.credential));
+        held.ok_or_else(|| Unfit::new("its credentials are gone", "log in again"))
+    }
+
+    async fn renew_beside(&self) {
+        let done = self.ask().await;
+        let mut state = self.lock();
+        state.is_renewing = false;
+        if let Err(unfit) = done {
+            tracing::warn!(
+                "credentials of {} are not renewed: {}; {}",
+                self.store,
+                unfit.why,
+                unfit.remedy
+            );
+            if let Some(held) = &mut state.held {
+                held.renewed_from = Some(SystemTime::now() + PAUSE);
+            }
+        }
+    }
+
+    /// Asks the chain, unless another has while this waited.
+    async fn ask(&self) -> Result<(), Unfit> {
+        let before = self.lock().changed_at;
+        let _asking = self.asking.lock().await;
+        if self.lock().changed_at != before {
+            return Ok(());
+        }
+        let late = || {
+            let why = format!("no credentials came within {CHAIN_LIMIT:?}");
+            Err(Unfit::new(
+                why,
+                "look at the service or the process that gives them",
+            ))
+        };
+        let found = timeout(CHAIN_LIMIT, self.chain.find()).await;
+        if let Some(found) = found.unwrap_or_else(|_| late())? {
+            self.hold(found);
+        }
+        Ok(())
+    }
+
+    fn hold(&self, found: FoundCredential<C>) {
+        let now = SystemTime::now();
+        let mut state = self.lock();
+        let left = found.expires.and_then(|at| at.duration_since(now).ok());
+        let expires_in = left.map(|left| left.as_secs());
+        tracing::info!(expires_in, "credentials of {}: {}", self.store, found.link);
+        // Those that have expired already are of a clock that goes wrong: the store may take them.
+        let expires = left.map(|left| now + left);
+        let renewed_from = left.map(|left| now + left - RENEWED_BEFORE.min(left / 2));
+        let is_other = state
+            .held
+            .as_ref()
+            .is_none_or(|held| *held.credential != found.credential);
+        if is_other {
+            state.changed_at = Some(Instant::now());
+        }
+        state.held = Some(HeldCredential {
+            credential: Arc::new(found.credential),
+            link: found.link.into(),
+            remedy: found.remedy.into(),
+            expires,
+            renewed_from,
+        });
+    }
+}
+
+impl<C> HeldCredential<C> {
+    fn is_valid(&self, now: SystemTime) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
+    fn renew(&self, asked: Instant) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let may_ask = {
+                let mut state = self.lock();
+                let is_other = state.changed_at.is_some_and(|at| at > asked);
+                let may = !is_other && state.refused_at.is_none_or(|at| at.elapsed() > PAUSE);
+                if may {
+                    state.refused_at = Some(Instant::now());
+                }
+                may
+            };
+            // One that was refused at the same time waits for the answer to the first.
+            let done = if may_ask {
+                self.ask().await
+            } else {
+                drop(self.asking.lock().await);
+                Ok(())
+            };
+            if let Err(unfit) = done {
+                tracing::warn!("credentials of {} are refused: {}", self.store, unfit.why);
+            }
+            self.lock().changed_at.is_some_and(|at| at > asked)
+        })
+    }
+
+    fn link(&self) -> Option<Link> {
+        let state = self.lock();
+        state.held.as_ref().map(|held| Link {
+            name: Arc::clone(&held.link),
+            remedy: Arc::clone(&held.remedy),
+        })
+    }
+}
+
+impl<C> std::fmt::Debug for Provider<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Provider")
+    }
+}
+
+impl<C: Send + Sync + PartialEq + 'static> CredentialProvider for Provider<C> {
+    type Credential = C;
+
+    fn get_credential<'a, 'b>(&'a self) -> Answer<'b, C>
+    where
+        'a: 'b,
+        Self: 'b,
+    {
+        Box::pin(async move {
+            self.0
+                .get()
+                .await
+                .map_err(|unfit| object_store::Error::Generic {
+                    store: self.0.store,
+                    source: Box::new(Refusal::NoCredentials {
+                        why: unfit.why,
+                        remedy: unfit.remedy,
+                    }),
+                })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Gives 1, 2, 3 ...; each is valid for as long as it says.
+    struct Counting {
+        given: Arc<AtomicU64>,
+        valid: Duration,
+        fails_from: u64,
+    }
+
+    impl Chain<u64> for Counting {
+        fn find(&self) -> BoxFuture<'_, ChainAnswer<u64>> {
+            let n = self.given.fetch_add(1, Ordering::Relaxed) + 1;
+            Box::pin(std::future::ready(if n >= self.fails_from {
+                Err(Unfit::new("no more", "none"))
+            } else {
+                Ok(Some(FoundCredential {
+                    credential: n,
+                    link: "a counter".to_string(),
+                    expires: Some(SystemTime::now() + self.valid),
+                    remedy: String::new(),
+                }))
+            }))
+        }
+    }
+
+    fn keeper_of(key: u64, valid: Duration, fails_from: u64) -> (Arc<Keeper<u64>>, Arc<AtomicU64>) {
+        let given = Arc::new(AtomicU64::new(0));
+        let chain = Counting {
+            given: Arc::clone(&given),
+            valid,
+            fails_from,
+        };
+        let keeper = keeper("test", key, chain).expect("found").expect("some");
+        (keeper, given)
+    }
+
+    fn get(keeper: &Arc<Keeper<u64>>) -> Result<u64, Unfit> {
+        network::wait(keeper.get())
+            .expect("threads")
+            .map(|credential| *credential)
+    }
+
+    /// As a clock that was set, or a machine that slept.
+    fn expire(keeper: &Keeper<u64>) {
+        if let Some(held) = &mut keeper.lock().held {
+            held.expires = Some(SystemTime::UNIX_EPOCH);
+        }
+    }
+
+    #[test]
+    fn a_chain_is_asked_once_while_its_credentials_are_valid() {
+        let (keeper, given) = keeper_of(1, Duration::from_secs(3600), u64::MAX);
+        let values: Vec<_> = (0..10).map(|_| get(&keeper)).collect();
+        assert_eq!(
+            (values, given.load(Ordering::Relaxed)),
+            (vec![Ok(1); 10], 1)
+        );
+        let (again, others) = keeper_of(1, Duration::from_secs(3600), u64::MAX);
+        assert!(Arc::ptr_eq(&keeper, &again), "shared in the process");
+        assert_eq!(others.load(Ordering::Relaxed), 0);
+        expire(&keeper);
+        assert_eq!((get(&keeper), get(&keeper)), (Ok(2), Ok(2)));
+    }
+
+    #[test]
+    fn they_are_renewed_beside_the_readers_before_they_expire() {
+        let (keeper, given) = keeper_of(2, Duration::from_secs(3600), 3);
+        let due = |keeper: &Keeper<u64>| {
+            if let Some(held) = &mut keeper.lock().held {
+                held.renewed_from = Some(SystemTime::UNIX_EPOCH);
+            }
+        };
+        due(&keeper);
+        assert_eq!(get(&keeper), Ok(1), "the old ones, at once");
+        while keeper.lock().is_renewing {
+            std::thread::yield_now();
+        }
+        assert_eq!((get(&keeper), given.load(Ordering::Relaxed)), (Ok(2), 2));
+        due(&keeper);
+        assert_eq!(get(&keeper), Ok(2));
+        while keeper.lock().is_renewing {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            get(&keeper),
+            Ok(2),
+            "a renewal that fails takes nothing away"
+        );
+        assert_eq!(given.load(Ordering::Relaxed), 3);
+        expire(&keeper);
+        assert_eq!(get(&keeper).expect_err("expired").why, "no more");
+    }
+
+    #[test]
+    fn what_is_refused_is_renewed_once_a_minute() {
+        let (keeper, given) = keeper_of(3, Duration::from_secs(3600), u64::MAX);
+        let renew = |asked| network::wait(keeper.renew(asked)).expect("threads");
+        let asked = Instant::now();
+        assert!(renew(asked), "others now");
+        assert!(renew(asked), "the same refusal of another reader");
+        assert!(!renew(Instant::now()), "too soon");
+        assert_eq!((get(&keeper), given.load(Ordering::Relaxed)), (Ok(2), 2));
+    }
 }

@@ -1,4 +1,4 @@
-//! The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`.
+//! The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
 //!
 //! A `/` in a key is a folder. Where an object and a folder bear one name, the folder is shown: else what is in it would be
 //! out of reach. Keys that no file can be called by ([`super::page`]) are left out, counted, and named once in a warning.
@@ -13,13 +13,13 @@
 //!   open_listed(path) ──► nothing; the first read asks for the version that was listed (If-Match)
 //! ```
 
-use super::fetch::{self, Tries};
+use super::fetch::{self, Asker, Tally, Tries};
 use super::page::{self, NextPage, OddKey, Page, PageRequest};
-use super::refusal::{Refusal, one_line};
+use super::refusal::{Refusal, Unfit, one_line};
 use super::settings::ObjectSettings;
-use super::store::{self, Listing, Store};
+use super::store::{self, Listing, Place, Store};
 use super::version::Version;
-use super::{EINVAL, Object, wait};
+use super::{Object, wait};
 use crate::source::tree::{Entry, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
@@ -44,7 +44,7 @@ const MAX_NAMED: usize = 5;
 /// Bytes of a name of a listing under way, beside its letters and those of its version.
 const NAME_BYTES: u64 = 200;
 
-/// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`.
+/// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
 pub struct Prefix {
     store: Store,
     listing: Arc<dyn Listing>,
@@ -75,7 +75,7 @@ impl Prefix {
         Prefix::open_with(name, settings)
     }
 
-    /// Opens `s3://BUCKET/PREFIX/` or `s3://BUCKET`; asks for a listing once.
+    /// Opens a prefix, such as `s3://BUCKET/PREFIX/` or `gs://BUCKET`; asks for a listing once.
     ///
     /// # Errors
     /// The name is none, or the bucket cannot be listed.
@@ -84,50 +84,52 @@ impl Prefix {
         settings: ObjectSettings,
     ) -> Result<Prefix, SourceOpenError> {
         let name = name.into();
-        let error = |why: String, remedy: String| SourceOpenError {
-            what: name.clone(),
-            why,
-            remedy,
-            errno: EINVAL,
-        };
         let place = store::parse(&name)?;
-        let store = place.connect(&settings);
-        let store = store.map_err(|unfit| unfit.open_error(&name))?;
-        let Some(listing) = store.listing.clone() else {
-            let remedy = "write s3://BUCKET/PREFIX/, or name one object".to_string();
-            return Err(error("its server lists no names".to_string(), remedy));
+        let open = |settings| {
+            let tree = Prefix::at(&name, &*place, settings);
+            let tree = tree.map_err(|unfit| unfit.open_error(&name))?;
+            let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
+            Ok::<_, SourceOpenError>((tree, first))
         };
-        let (key, account) = (place.key(), store.account.clone());
+        let (mut tree, mut first) = open(settings)?;
+        if let Some(region) = first.as_ref().err().and_then(Refusal::region) {
+            (tree, first) = open(tree.settings.in_region(region))?;
+        }
+        let first = first.map_err(|refusal| refusal.open_error(&name, &tree.store.account))?;
+        if !tree.prefix.is_empty() && first.is_none() {
+            let list = tree.store.account.advice.list;
+            let remedy = format!("check bucket and prefix ({list} {name})");
+            return Err(SourceOpenError {
+                what: name,
+                why: "no object has a name that begins so".to_string(),
+                remedy,
+                errno: Errno::NOENT.raw_os_error(),
+            });
+        }
+        Ok(tree)
+    }
+
+    fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
+        let store = place.connect(&settings)?;
+        let Some(listing) = store.listing.clone() else {
+            let remedy = "name one object, or a prefix of S3, Google Cloud Storage or Azure";
+            return Err(Unfit::new("its server lists no names", remedy));
+        };
+        let key = place.key();
         let prefix = key.strip_suffix('/').unwrap_or(key).to_string();
         if !key.is_empty() && page::plain(&prefix).is_none() {
-            let why = "the prefix has an empty part, `.`, `..` or a character that is no text"
-                .to_string();
-            return Err(error(
-                why,
-                "name the prefix above it, or copy the objects to plainer keys".to_string(),
-            ));
+            let why = "the prefix has an empty part, `.`, `..` or a character that is no text";
+            let remedy = "name the prefix above it, or copy the objects to plainer keys";
+            return Err(Unfit::new(why, remedy));
         }
-        let tree = Prefix {
+        Ok(Prefix {
             store,
             listing,
             prefix,
             name: name.clone(),
             settings,
             odd: Mutex::default(),
-        };
-        let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
-        let first = first.map_err(|refusal| refusal.open_error(&name, &account))?;
-        if !tree.prefix.is_empty() && first.is_none() {
-            let remedy = format!("check bucket and prefix (aws s3 ls {name})");
-            let why = "no object has a name that begins so".to_string();
-            return Err(SourceOpenError {
-                what: name,
-                why,
-                remedy,
-                errno: Errno::NOENT.raw_os_error(),
-            });
-        }
-        Ok(tree)
+        })
     }
 
     /// The key of a folder, with `/` at its end; cut of that, of an object. Nothing for a path that no key can be.
@@ -262,6 +264,9 @@ impl Prefix {
     /// The object or folder at a key with a `/` at its end.
     async fn meta_of_key(&self, key: &str) -> Result<Option<Meta>, Refusal> {
         let plain = key.trim_end_matches('/');
+        if !self.listing.knows_any_prefix() {
+            return self.meta_by_version(key, plain).await;
+        }
         let (below, named) = try_join(self.first_of(key), self.first_of(plain)).await?;
         if below.is_some() {
             return Ok(Some(folder()));
@@ -270,6 +275,27 @@ impl Prefix {
         Ok(objects
             .find(|object| object.location.as_ref() == plain)
             .map(file))
+    }
+
+    /// The same where only folders can be listed: the object is asked for its version.
+    async fn meta_by_version(&self, key: &str, plain: &str) -> Result<Option<Meta>, Refusal> {
+        if self.first_of(key).await?.is_some() {
+            return Ok(Some(folder()));
+        }
+        let Ok(path) = Key::parse(plain) else {
+            return Ok(None);
+        };
+        let asker = Asker {
+            store: &self.store,
+            path: &path,
+            settings: &self.settings,
+            tally: &Tally::default(),
+        };
+        match asker.version().await {
+            Ok(version) => Ok(Some(of_version(&version))),
+            Err(refusal) if refusal.is_absence() => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// A listing that was refused. One that is not found is no name that is not there: the bucket is gone, or another server answers for it.
@@ -478,9 +504,9 @@ impl Tree for Prefix {
         let key = Key::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
         let name = self.name_of(path);
         let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
-        let object = object.map_err(|e| SourceError::Io {
-            errno: e.errno,
-            what: format!("{name}: {}", e.why),
+        let object = object.map_err(|refusal| SourceError::Io {
+            errno: refusal.errno(),
+            what: format!("{name}: {refusal}"),
         })?;
         let meta = of_version(&object.accepted());
         Ok((Arc::new(object), meta))

@@ -14,7 +14,9 @@
 use super::settings::ObjectSettings;
 use foreread_os::threads::{self, spawn_scoped};
 use object_store::client::HttpClient;
+use std::any::Any;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -93,17 +95,20 @@ pub struct SharedNetwork {
     runtime: Option<Runtime>,
     clients: Vec<(Client, HttpClient)>,
     servers: Vec<(String, Weak<Server>)>,
+    /// Keepers of credentials, by what identifies their settings.
+    keepers: Vec<(u64, Weak<dyn Any + Send + Sync>)>,
 }
 
 /// The same, locked.
 pub type Network = MutexGuard<'static, SharedNetwork>;
 
 /// What the connections of a client depend on: clients that agree in it share theirs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     connect_timeout: Duration,
     idle_connections: u32,
     allow_http: bool,
+    ca_file: Option<PathBuf>,
 }
 
 impl Client {
@@ -112,6 +117,7 @@ impl Client {
             connect_timeout: settings.first_byte,
             idle_connections: settings.requests * 4,
             allow_http,
+            ca_file: settings.ca_file(),
         }
     }
 }
@@ -137,6 +143,19 @@ impl SharedNetwork {
         Ok(client)
     }
 
+    /// The keeper of that key, made by `make` if there is none.
+    pub fn keeper<K: Any + Send + Sync>(&mut self, key: u64, make: impl FnOnce() -> K) -> Arc<K> {
+        self.keepers.retain(|(_, keeper)| keeper.strong_count() > 0);
+        let known = self.keepers.iter().find(|(of, _)| *of == key);
+        let known = known.and_then(|(_, keeper)| keeper.upgrade()?.downcast().ok());
+        known.unwrap_or_else(|| {
+            let made = Arc::new(make());
+            let any: Arc<dyn Any + Send + Sync> = made.clone();
+            self.keepers.push((key, Arc::downgrade(&any)));
+            made
+        })
+    }
+
     /// What is known of that server.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
@@ -160,6 +179,7 @@ pub fn hold() -> Network {
         runtime: None,
         clients: Vec::new(),
         servers: Vec::new(),
+        keepers: Vec::new(),
     });
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -85,6 +85,9 @@ pub struct ListedObject {
     pub size: String,
     pub modified: String,
     pub etag: Option<String>,
+    /// Google's word for a version.
+    pub generation: Option<String>,
+    pub is_folder: bool,
 }
 
 /// What a page says, before its keys are read.
@@ -132,6 +135,7 @@ impl PageText {
             [_, "Contents", "Size"] => entry.size = std::mem::take(text),
             [_, "Contents", "LastModified"] => entry.modified = std::mem::take(text),
             [_, "Contents", "ETag"] => entry.etag = Some(std::mem::take(text)),
+            [_, "Contents", "Generation"] => entry.generation = Some(std::mem::take(text)),
             [_, "Contents"] => self.push(std::mem::take(entry)),
             [_, "CommonPrefixes", "Prefix"] => self.push_prefix(std::mem::take(text)),
             [_, "NextContinuationToken"] => self.token = std::mem::take(text),
@@ -280,6 +284,10 @@ impl Page {
             self.folder(&folder, wanted);
             return Ok(());
         }
+        if entry.is_folder {
+            self.folder(&entry.key, wanted);
+            return Ok(());
+        }
         let Some(location) = plain(&entry.key) else {
             self.odd.push(OddKey::of(&entry.key));
             return Ok(());
@@ -290,8 +298,9 @@ impl Page {
                 "the listing cannot be read: the size of {key}: {size}"
             ))
         })?;
-        let e_tag = entry
-            .etag
+        let generation = entry.generation.as_deref().map(etag_of_generation);
+        let e_tag = generation
+            .or(entry.etag)
             .filter(|etag| !etag.trim_matches('"').is_empty() && etag.len() <= MAX_ETAG_BYTES);
         let last_modified = SystemTime::UNIX_EPOCH.into();
         let object = ObjectMeta {
@@ -345,6 +354,16 @@ fn dated(mut object: ObjectMeta, text: &str) -> ObjectMeta {
         object.last_modified = date;
     }
     object
+}
+
+/// Taken for an ETag where a store numbers its versions.
+pub fn etag_of_generation(generation: &str) -> String {
+    format!("\"generation-{generation}\"")
+}
+
+/// The number that such an ETag was made of.
+pub fn generation_of_etag(etag: &str) -> Option<&str> {
+    etag.trim_matches('"').strip_prefix("generation-")
 }
 
 /// A key whose parts can all be names of files.

@@ -84,6 +84,8 @@ pub enum Refusal {
     Lost(String),
     #[error("the server answers with redirects that do not end, or lead nowhere")]
     Redirects,
+    #[error("there are no credentials: {why}")]
+    NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
     Garbled(String),
 }
@@ -193,6 +195,18 @@ impl Refusal {
         )
     }
 
+    /// Where a bucket is that is not where it was asked for.
+    pub fn region(&self) -> Option<&str> {
+        match self {
+            Refusal::Status {
+                region: Some(region),
+                status: 301 | 307 | 400,
+                ..
+            } => Some(region),
+            _ => None,
+        }
+    }
+
     /// Others may be taken in place of the credentials that were refused.
     pub fn is_of_credentials(&self) -> bool {
         match self {
@@ -229,7 +243,12 @@ impl Refusal {
         }
     }
 
-    fn errno(&self) -> i32 {
+    /// There is no such object.
+    pub fn is_absence(&self) -> bool {
+        self.errno_of() == Errno::NOENT
+    }
+
+    pub fn errno(&self) -> i32 {
         self.errno_of().raw_os_error()
     }
 
@@ -241,7 +260,8 @@ impl Refusal {
                 Errno::ACCESS
             }
             Refusal::ErrorForListing { .. } => Errno::REMOTEIO,
-            Refusal::Status {
+            Refusal::NoCredentials { .. }
+            | Refusal::Status {
                 status: 401 | 403, ..
             } => Errno::ACCESS,
             Refusal::Status {
@@ -306,14 +326,10 @@ impl Refusal {
             }
             _ => {}
         }
+        if let Some(region) = self.region() {
+            return format!("the bucket is in {region}: set AWS_REGION={region}");
+        }
         let text = match self {
-            Refusal::Status {
-                region: Some(region),
-                status: 301 | 307 | 400,
-                ..
-            } => {
-                return format!("the bucket is in {region}: set AWS_REGION={region}");
-            }
             Refusal::Status { status, .. } => status_remedy(*status, account),
             Refusal::WholeObject => {
                 "use a server that knows ranges (nginx, S3), or download the object"
@@ -323,6 +339,7 @@ impl Refusal {
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
             Refusal::Redirects => "open the URL that it leads to",
             Refusal::Changed(_) | Refusal::Unmet => "open it again",
+            Refusal::NoCredentials { remedy, .. } => remedy,
             Refusal::NoListing(_) => account.advice.no_listing,
             Refusal::ErrorForListing { code, .. } if PASSING_CODES.contains(&code.as_str()) => {
                 "try again later, or look at the server"
@@ -370,6 +387,26 @@ pub struct Link {
     pub remedy: Arc<str>,
 }
 
+impl Account {
+    /// Of a store that has a chain of credentials; `keeper` is nothing where no link has any.
+    pub fn of(advice: &'static Advice, link: Option<Link>) -> Account {
+        Account {
+            advice,
+            is_unsigned: link.is_none(),
+            link,
+        }
+    }
+
+    /// Of a name that has all that it needs.
+    pub fn without_chain(advice: &'static Advice) -> Account {
+        Account {
+            advice,
+            is_unsigned: false,
+            link: None,
+        }
+    }
+}
+
 /// What to do where a store refuses.
 pub struct Advice {
     /// 401 and 403 to a request with credentials.
@@ -380,6 +417,8 @@ pub struct Advice {
     pub absent: &'static str,
     /// 301, 307 and 400.
     pub elsewhere: &'static str,
+    /// The command that lists a prefix.
+    pub list: &'static str,
     /// Something else instead of a listing.
     pub no_listing: &'static str,
 }

@@ -15,7 +15,7 @@
 //! Source: RFC 9110, 13.1 to 15.5.17.
 
 use super::network::{self, Client};
-use super::page::{Page, PageRequest};
+use super::page::{self, Page, PageRequest};
 use super::refusal::{Date, Refusal, one_line};
 use super::version::FIRST_BYTES;
 use futures_util::StreamExt;
@@ -264,8 +264,38 @@ const ERROR_BODY_TIME: Duration = Duration::from_secs(2);
 pub struct Wire {
     /// A coding is what was stored with an object, and ranges are of the stored bytes.
     pub stores_codings: bool,
+    /// The codings that a part is asked for in.
+    pub accept_encoding: &'static str,
+    /// Where versions are numbers.
+    pub generation: Option<Generation>,
     /// Reads a page of a listing.
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
+}
+
+/// The headers of a store that numbers its versions: they are read and written as an ETag and `If-Match`.
+#[derive(Debug)]
+pub struct Generation {
+    pub replied: &'static str,
+    pub asked: &'static str,
+}
+
+impl Generation {
+    fn ask(&self, headers: &mut HeaderMap) {
+        let Some(etag) = headers.remove("if-match") else {
+            return;
+        };
+        let number = etag.to_str().ok().and_then(page::generation_of_etag);
+        if let Some(number) = number.and_then(|number| HeaderValue::from_str(number).ok()) {
+            headers.insert(self.asked, number);
+        }
+    }
+
+    fn settle(&self, headers: &mut HeaderMap) {
+        let etag = header(headers, self.replied).map(page::etag_of_generation);
+        if let Some(etag) = etag.and_then(|etag| HeaderValue::from_str(&etag).ok()) {
+            headers.insert("etag", etag);
+        }
+    }
 }
 
 /// Makes clients that check replies.
@@ -286,8 +316,9 @@ impl std::fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner =
-            network::hold().client(self.client, || ReqwestConnector::default().connect(options))?;
+        let inner = network::hold().client(self.client.clone(), || {
+            ReqwestConnector::default().connect(options)
+        })?;
         Ok(HttpClient::new(ReplyCheck {
             inner,
             authorization: self.authorization.clone(),
@@ -331,12 +362,19 @@ impl ReplyCheck {
         }
         if range.is_some() {
             // Where nothing is said, any encoding would be allowed.
-            request
-                .headers_mut()
-                .insert("accept-encoding", HeaderValue::from_static("identity"));
+            request.headers_mut().insert(
+                "accept-encoding",
+                HeaderValue::from_static(self.wire.accept_encoding),
+            );
+        }
+        if let Some(generation) = &self.wire.generation {
+            generation.ask(request.headers_mut());
         }
         let mut reply = self.inner.execute(request).await?;
         let status = reply.status().as_u16();
+        if let Some(generation) = &self.wire.generation {
+            generation.settle(reply.headers_mut());
+        }
         settle_version(reply.headers_mut());
         match (status, range, lists) {
             (200..=299, _, Some(wanted)) => return listed(reply, &wanted, self.wire).await,

@@ -10,10 +10,25 @@
 
 use crate::source::Defaults;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The variable that sets these for sources that are opened by name.
 pub const VARIABLE: &str = "FOREREAD_OBJECT";
+/// Beginnings of the variables that stores look at: those of the tools of Amazon, Google, Azure and Hugging Face, and where a home is.
+pub const VARIABLES: &[&str] = &[
+    "AWS_",
+    "GOOGLE_",
+    "CLOUDSDK_",
+    "GCE_METADATA_",
+    "STORAGE_EMULATOR_HOST",
+    "AZURE_",
+    "IDENTITY_",
+    "HF_",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HOME",
+    "XDG_CACHE_HOME",
+];
 /// How its value is written.
 pub const NOTATION: &str =
     "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT";
@@ -43,7 +58,19 @@ pub struct ObjectSettings {
     /// Requests that may be made a second time, in percent of all, from 0 to 50: where a read waits longer for its first byte than 95 % of those
     /// before. The answer that comes first is taken. Default 0.
     pub hedge_percent: u32,
-    /// Names and values of `AWS_*`. Default those of the environment.
+    /// The profile of the AWS tools (`--profile`). Default that of the variables, or `default`.
+    pub profile: Option<String>,
+    /// The region of S3 (`--region`). Default that of the variables or of the profile, or us-east-1.
+    pub region: Option<String>,
+    /// Another server of the same protocol (`--endpoint-url`). Default that of the variables, or the store's own.
+    pub endpoint_url: Option<String>,
+    /// Requests carry no credentials (`--no-sign-request`). Default false.
+    pub no_sign_request: bool,
+    /// The reader pays for requests and bytes (`--requester-pays`, S3). Default false.
+    pub requester_pays: bool,
+    /// Certificates to trust beside the system's, PEM (`--ca-file`). Default that of `AWS_CA_BUNDLE`.
+    pub ca_file: Option<PathBuf>,
+    /// Names and values of the variables that stores know, such as `AWS_*` ([`VARIABLES`]). Default those of the environment.
     pub variables: Vec<(String, String)>,
 }
 
@@ -83,6 +110,12 @@ impl Default for ObjectSettings {
             requests: Defaults::OBJECT.requests,
             part_bytes: Defaults::OBJECT.max_fetch_bytes,
             hedge_percent: 0,
+            profile: None,
+            region: None,
+            endpoint_url: None,
+            no_sign_request: false,
+            requester_pays: false,
+            ca_file: None,
             variables: variables(),
         }
     }
@@ -95,7 +128,7 @@ fn variables() -> Vec<(String, String)> {
     };
     std::env::vars_os()
         .filter_map(text)
-        .filter(|(name, _)| name.starts_with("AWS_"))
+        .filter(|(name, _)| VARIABLES.iter().any(|start| name.starts_with(start)))
         .collect()
 }
 
@@ -167,6 +200,37 @@ impl ObjectSettings {
             .iter()
             .find(|(own, value)| own == name && !value.is_empty());
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// These for a bucket of that region.
+    pub fn in_region(&self, region: &str) -> ObjectSettings {
+        ObjectSettings {
+            region: Some(region.to_string()),
+            ..self.clone()
+        }
+    }
+
+    /// The user's home, if the variables have it.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.variable("HOME").map(PathBuf::from)
+    }
+
+    /// A path that may begin with `~/`.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        let below = path.strip_prefix("~/").zip(self.home());
+        below.map_or_else(|| PathBuf::from(path), |(rest, home)| home.join(rest))
+    }
+
+    /// The endpoint: the option, or the first of these variables that is set.
+    pub fn endpoint_of(&self, variables: &[&str]) -> Option<&str> {
+        let named = variables.iter().find_map(|name| self.variable(name));
+        self.endpoint_url.as_deref().or(named)
+    }
+
+    /// Certificates to trust beside the system's.
+    pub fn ca_file(&self) -> Option<PathBuf> {
+        let named = self.variable("AWS_CA_BUNDLE").map(|path| self.expand(path));
+        self.ca_file.clone().or(named)
     }
 
     /// Does a variable say yes?

@@ -9,10 +9,12 @@
 //!   s3://b/dir/a    bucket b, key dir/a       └─ listing ──► pages of names
 //! ```
 
+mod azure;
+mod gcs;
 mod http;
 mod s3;
 
-use super::credentials::Renew;
+use super::credentials::{self, Chain, Keeper, Renew};
 use super::network::{self, Client, Server};
 use super::page::{Page, PageRequest};
 use super::refusal::{Account, Advice, Refusal, Unfit, one_line};
@@ -20,16 +22,19 @@ use super::reply::{Connector, Wire};
 use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
 use futures_util::future::BoxFuture;
-use object_store::client::ClientConfigKey;
+use object_store::client::{Certificate, ClientConfigKey};
+use object_store::gcp::GcpCredential;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
 /// Every store.
-const KINDS: [&StoreKind; 2] = [&s3::S3, &http::HTTP];
+const KINDS: [&StoreKind; 4] = [&s3::S3, &gcs::GCS, &azure::AZURE, &http::HTTP];
 
 /// A store, before anything is asked.
 pub struct StoreKind {
@@ -77,10 +82,35 @@ pub trait Listing: Send + Sync {
     fn begins_behind_keys(&self) -> bool {
         true
     }
+
+    /// It knows any beginning of keys, and not only one that ends with `/`.
+    fn knows_any_prefix(&self) -> bool {
+        true
+    }
 }
 
 /// A listing that object_store asks for. It is read by our check of replies.
-struct PaginatedListing<S>(Arc<S>);
+struct PaginatedListing<S> {
+    store: Arc<S>,
+    is_ordered: bool,
+}
+
+impl<S> PaginatedListing<S> {
+    fn new(store: Arc<S>) -> PaginatedListing<S> {
+        PaginatedListing {
+            store,
+            is_ordered: true,
+        }
+    }
+
+    /// Of a directory bucket: its names come in no order, and prefixes end with `/`.
+    fn without_order(store: Arc<S>) -> PaginatedListing<S> {
+        PaginatedListing {
+            store,
+            is_ordered: false,
+        }
+    }
+}
 
 impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
     fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>> {
@@ -94,10 +124,18 @@ impl<S: PaginatedListStore> Listing for PaginatedListing<S> {
                 ..PaginatedListOptions::default()
             };
             options.extensions.insert(wanted);
-            let answer = self.0.list_paginated(prefix.as_deref(), options).await;
+            let answer = self.store.list_paginated(prefix.as_deref(), options).await;
             let mut answer = answer.map_err(|error| Refusal::of(&error))?;
             Ok(answer.result.extensions.remove().unwrap_or_default())
         })
+    }
+
+    fn begins_behind_keys(&self) -> bool {
+        self.is_ordered
+    }
+
+    fn knows_any_prefix(&self) -> bool {
+        self.is_ordered
     }
 }
 
@@ -109,7 +147,11 @@ pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
     let text = source::text(name)?;
     let scheme = name.scheme();
     let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
-    let kind = kind.unwrap_or(&KINDS[KINDS.len() - 1]);
+    let kind = match kind {
+        _ if scheme == "https" && azure::is_url(text) => &azure::AZURE,
+        Some(kind) => kind,
+        None => &http::HTTP,
+    };
     (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
 }
 
@@ -189,7 +231,7 @@ fn check(settings: &ObjectSettings, names: &[&str], urls: &[&str]) -> Result<(),
 /// # Errors
 /// Why it cannot be used, without the value.
 fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
-    let remedy = "write https://HOST[:PORT], or http:// with AWS_ALLOW_HTTP=true";
+    let remedy = "write https://HOST[:PORT]";
     let refuse = |why: &str| Err(Unfit::new(format!("{name} {why}"), remedy));
     let url = Url::parse(value).ok();
     let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
@@ -203,6 +245,60 @@ fn check_endpoint(name: &str, value: &str) -> Result<Url, Unfit> {
     Ok(url)
 }
 
+/// May a place be asked without TLS? On this machine it may; elsewhere a variable has to say so.
+///
+/// # Errors
+/// Nothing says so.
+fn may_be_plain(
+    endpoint: Option<&str>,
+    settings: &ObjectSettings,
+    variable: &str,
+) -> Result<bool, Unfit> {
+    let allowed = settings.is_on(variable);
+    let Some(endpoint) = endpoint else {
+        return Ok(allowed);
+    };
+    let url = check_endpoint("the endpoint", endpoint)?;
+    if url.scheme() != "http" || allowed || credentials::is_loopback(&url) {
+        return Ok(url.scheme() == "http" || allowed);
+    }
+    let why = "the endpoint speaks no TLS, so that any machine on the path could read the object";
+    let remedy = format!("set {variable}=true, or an endpoint with https://");
+    Err(Unfit::new(why, &remedy))
+}
+
+/// What keeps the credentials for some settings; nothing where requests carry none.
+///
+/// # Errors
+/// A link of the chain is set up and cannot be used.
+fn keeper_of<C, H>(
+    store: &'static str,
+    settings: &ObjectSettings,
+    chain: impl FnOnce() -> H,
+) -> Result<Option<Arc<Keeper<C>>>, Unfit>
+where
+    C: Send + Sync + PartialEq + 'static,
+    H: Chain<C> + 'static,
+{
+    if settings.no_sign_request {
+        return Ok(None);
+    }
+    let key = (
+        &settings.variables,
+        &settings.profile,
+        &settings.region,
+        &settings.ca_file,
+    );
+    credentials::keeper(store, key, chain())
+}
+
+/// For a client that wants a provider and does not ask it.
+fn no_token() -> Arc<StaticCredentialProvider<GcpCredential>> {
+    Arc::new(StaticCredentialProvider::new(GcpCredential {
+        bearer: String::new(),
+    }))
+}
+
 /// With retries left, object_store would also go on with a broken body by itself.
 fn no_retries() -> RetryConfig {
     RetryConfig {
@@ -214,8 +310,11 @@ fn no_retries() -> RetryConfig {
 
 /// No timeout for a whole request: it would end large bodies that are well. HTTP/1.1, because parts that are asked for
 /// at once should use separate connections.
-fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
-    ClientOptions::new()
+///
+/// # Errors
+/// The certificates to trust cannot be read.
+fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, Unfit> {
+    let mut options = ClientOptions::new()
         .with_allow_http(allow_http)
         .with_timeout_disabled()
         .with_connect_timeout(settings.first_byte)
@@ -224,7 +323,15 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> ClientOptions {
         .with_config(
             ClientConfigKey::UserAgent,
             concat!("foreread/", env!("CARGO_PKG_VERSION")),
-        )
+        );
+    if let Some(path) = settings.ca_file() {
+        let pem = credentials::web::pem(&path)?;
+        let all = Certificate::from_pem_bundle(&pem);
+        for certificate in all.map_err(|error| Unfit::new(line(&error), "check the file"))? {
+            options = options.with_root_certificate(certificate);
+        }
+    }
+    Ok(options)
 }
 
 /// What makes the clients of a place.

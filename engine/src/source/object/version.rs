@@ -14,6 +14,7 @@
 //! Example: a listing has "a1", 10:00:00.7 and 5 bytes; the first reply says W/"b2", 10:00:00, 5 bytes: the same date and size. From now on
 //! it is W/"b2" that must come.
 
+use super::page::generation_of_etag;
 use super::refusal::{Date, Refusal};
 use crate::source::tree::Meta;
 use object_store::path::Path;
@@ -135,6 +136,7 @@ impl Version {
     /// By what a change is noticed.
     pub fn told_by(&self) -> &'static str {
         match (&self.now().e_tag, self.modified()) {
+            (Some(etag), _) if generation_of_etag(etag).is_some() => "generation",
             (Some(etag), _) if is_strong(etag) => "ETag",
             (Some(_), Some(_)) => "weak ETag, date and size",
             (Some(_), None) => "weak ETag and size",

@@ -20,11 +20,14 @@ static ADVICE: Advice = Advice {
     unsigned: "write the user and password into the URL (https://USER:PASSWORD@HOST/)",
     absent: "check the URL",
     elsewhere: "look at the server",
+    list: "curl",
     no_listing: "look at the server",
 };
 
 static WIRE: Wire = Wire {
     stores_codings: false,
+    accept_encoding: "identity",
+    generation: None,
     page: page::of_s3,
 };
 
@@ -78,18 +81,14 @@ impl Place for HttpPlace {
         let store = HttpBuilder::new()
             .with_url(self.url.as_str())
             .with_retry(no_retries())
-            .with_client_options(client(settings, allow_http))
+            .with_client_options(client(settings, allow_http)?)
             .with_http_connector(connector(settings, allow_http, &WIRE, authorization))
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
         Ok(Store {
             objects: Arc::new(store),
             listing: None,
-            account: Account {
-                advice: &ADVICE,
-                is_unsigned: false,
-                link: None,
-            },
+            account: Account::without_chain(&ADVICE),
             credentials: None,
             server: super::server(self.url.authority()),
         })

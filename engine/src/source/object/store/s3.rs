@@ -1,15 +1,19 @@
-//! S3: `s3://BUCKET/KEY`, signed where the variables name an account, else not.
+//! S3: `s3://BUCKET/KEY`, signed with the credentials of the chain ([`AwsChain`]), not signed where no link has any.
 //!
-//! Never: looks for credentials elsewhere than in the variables it is given.
+//! The region is that of the settings, or of the profile, or us-east-1; a bucket elsewhere says where it is. Buckets of S3 Express One Zone are
+//! directory buckets: their requests are signed for a session, and their names come in no order.
 
 use super::{
-    Account, Advice, PaginatedListing, Place, Store, StoreKind, Unfit, bucket_and_key, check,
-    client, connector, line, no_retries,
+    Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector,
+    keeper_of, line, may_be_plain, no_retries,
 };
+use crate::source::object::credentials::aws::{AwsChain, setting_of_profile};
+use crate::source::object::credentials::{Provider, Renew};
 use crate::source::object::page;
+use crate::source::object::refusal::{Account, Advice, Unfit};
 use crate::source::object::reply::Wire;
 use crate::source::object::settings::ObjectSettings;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::AmazonS3Builder;
 use std::sync::Arc;
 
 pub const S3: StoreKind = StoreKind {
@@ -19,18 +23,21 @@ pub const S3: StoreKind = StoreKind {
 
 static ADVICE: Advice = Advice {
     refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it",
-    unsigned: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without them only public objects can be read",
+    unsigned: "log in (aws sso login, aws configure), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without credentials only public objects can be read",
     absent: "check bucket and key, and AWS_ENDPOINT_URL",
     elsewhere: "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's",
+    list: "aws s3 ls",
     no_listing: "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it",
 };
 
 static WIRE: Wire = Wire {
     stores_codings: true,
+    accept_encoding: "identity",
+    generation: None,
     page: page::of_s3,
 };
 
-/// Variables that are passed on; others of object_store's would undo what is set here.
+/// Variables that are looked at before they are used.
 const VARIABLES: &[&str] = &[
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -40,8 +47,8 @@ const VARIABLES: &[&str] = &[
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT_URL_STS",
-    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
-    "AWS_REQUEST_PAYER",
+    "AWS_ENDPOINT_URL_SSO",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_ROLE_ARN",
     "AWS_ROLE_SESSION_NAME",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -49,20 +56,13 @@ const VARIABLES: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
-/// Any of these names an account.
-const NAMES: &[&str] = &[
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-];
-
 /// Variables that hold a URL.
 const URLS: &[&str] = &[
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT_URL_STS",
+    "AWS_ENDPOINT_URL_SSO",
+    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
@@ -91,54 +91,60 @@ impl Place for S3Place {
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, URLS)?;
-        let allow_http = settings.is_on("AWS_ALLOW_HTTP");
+        let of_profile = |key| setting_of_profile(settings, key);
         let endpoint = settings
-            .variable("AWS_ENDPOINT_URL_S3")
-            .or(settings.variable("AWS_ENDPOINT_URL"));
-        if endpoint.is_some_and(|url| url.starts_with("http://")) && !allow_http {
-            let why =
-                "the endpoint speaks no TLS, so that any machine on the path could read the object";
-            let remedy = "set AWS_ALLOW_HTTP=true, or an endpoint with https://";
-            return Err(Unfit::new(why, remedy));
-        }
-        let mut builder = AmazonS3Builder::new();
-        for (name, value) in &settings.variables {
-            if VARIABLES.contains(&name.as_str())
-                && !value.is_empty()
-                && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
-            {
-                builder = builder.with_config(key, value);
-            }
-        }
-        // One of them wins, whatever order they come in.
-        if let Some(region) = settings
-            .variable("AWS_REGION")
-            .or(settings.variable("AWS_DEFAULT_REGION"))
-        {
-            builder = builder.with_region(region);
-        }
-        let is_unsigned = !NAMES.iter().any(|name| settings.variable(name).is_some());
-        let store = builder
+            .endpoint_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])
+            .map(str::to_string)
+            .or_else(|| of_profile("endpoint_url"));
+        let allow_http = may_be_plain(endpoint.as_deref(), settings, "AWS_ALLOW_HTTP")?;
+        let named = [
+            settings.region.as_deref(),
+            settings.variable("AWS_REGION"),
+            settings.variable("AWS_DEFAULT_REGION"),
+        ];
+        let region = named.into_iter().flatten().next().map(str::to_string);
+        let region = region.or_else(|| of_profile("region"));
+        let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&self.bucket)
-            .with_skip_signature(is_unsigned)
+            .with_region(region.as_deref().unwrap_or("us-east-1"))
+            .with_request_payer(settings.requester_pays || settings.is_on("AWS_REQUEST_PAYER"))
+            .with_s3_express(self.is_directory_bucket())
+            .with_virtual_hosted_style_request(settings.is_on("AWS_VIRTUAL_HOSTED_STYLE_REQUEST"))
             .with_retry(no_retries())
-            .with_client_options(client(settings, allow_http))
-            .with_http_connector(connector(settings, allow_http, &WIRE, None))
-            .build();
-        let remedy = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL";
+            .with_client_options(client(settings, allow_http)?)
+            .with_http_connector(connector(settings, allow_http, &WIRE, None));
+        if let Some(endpoint) = &endpoint {
+            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+        }
+        let chain = || AwsChain(settings.clone());
+        let keeper = keeper_of("S3", settings, chain)?;
+        builder = match &keeper {
+            Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
+            None => builder.with_skip_signature(true),
+        };
+        let remedy = "check the bucket's name and AWS_ENDPOINT_URL";
+        let store = builder.build();
         let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
         let endpoint = endpoint.unwrap_or_default();
+        let listing: Arc<dyn Listing> = if self.is_directory_bucket() {
+            Arc::new(PaginatedListing::without_order(store.clone()))
+        } else {
+            Arc::new(PaginatedListing::new(store.clone()))
+        };
         Ok(Store {
-            objects: store.clone(),
-            listing: Some(Arc::new(PaginatedListing(store))),
-            account: Account {
-                advice: &ADVICE,
-                is_unsigned,
-                link: None,
-            },
-            credentials: None,
+            objects: store,
+            listing: Some(listing),
+            account: Account::of(&ADVICE, keeper.as_deref().and_then(Renew::link)),
+            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
             server: super::server(&format!("{endpoint}/{}", self.bucket)),
         })
+    }
+}
+
+impl S3Place {
+    /// S3 Express One Zone.
+    fn is_directory_bucket(&self) -> bool {
+        self.bucket.ends_with("--x-s3")
     }
 }
 

@@ -1,0 +1,528 @@
+//! The chain of S3: variables, a web identity, a profile, the service of a container, the service of a machine.
+//!
+//! ```text
+//!   AWS_ACCESS_KEY_ID ──► AWS_WEB_IDENTITY_TOKEN_FILE ──► profile ──► the service of a container ──► 169.254.169.254 ──► none
+//!   profile:  role_arn ──► keys of source_profile or credential_source ──► AssumeRole
+//!             sso_session, sso_start_url ──► the token that `aws sso login` left ──► GetRoleCredentials
+//!             aws_access_key_id;  credential_process
+//! ```
+//! A profile that is asked for by an option leaves the variables out, as the AWS CLI does. A link that is set up and fails is an error, and no reason to go
+//! on: the next link would read as another user. Never: asks for a code, or writes into `~/.aws`.
+//! Example: `[profile ci]` has `role_arn` and `source_profile = base`, and `[base]` has keys: the keys sign one request to the token
+//! service, whose answer is valid for an hour.
+//! Source: AWS SDKs and Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
+
+use super::profile::{self, Profiles, Section};
+use super::web::{self, MachineService, WebAnswer};
+use super::{Chain, ChainAnswer, FoundCredential, process};
+use crate::source::object::refusal::{Unfit, one_line};
+use crate::source::object::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
+use object_store::aws::{AwsAuthorizer, AwsCredential};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::SystemTime;
+use url::Url;
+
+/// Profiles that refer to each other, at most.
+const MAX_PROFILES: usize = 8;
+/// Files of single sign-on that are looked at.
+const MAX_SSO_FILES: usize = 200;
+/// The firmware of Amazon's machines says one of these.
+const MAKERS: [&str; 3] = ["Amazon EC2", "amazon", "EC2"];
+
+/// The chain for some settings.
+pub struct AwsChain(pub ObjectSettings);
+
+impl Chain<AwsCredential> for AwsChain {
+    fn find(&self) -> BoxFuture<'_, ChainAnswer<AwsCredential>> {
+        Box::pin(self.find_first())
+    }
+}
+
+impl AwsChain {
+    async fn find_first(&self) -> ChainAnswer<AwsCredential> {
+        if self.0.profile.is_none() {
+            if let Some(found) = self.variables() {
+                return Ok(Some(found));
+            }
+            let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
+            if let Some((file, role)) = self.0.variable(file).zip(self.0.variable(role)) {
+                let session = self.0.variable("AWS_ROLE_SESSION_NAME");
+                return self.web_identity(file, role, session, "web identity").await;
+            }
+        }
+        if let Some(found) = self.profile().await? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.container().await? {
+            return Ok(Some(found));
+        }
+        self.machine().await
+    }
+
+    fn variables(&self) -> Option<FoundCredential<AwsCredential>> {
+        let key_id = self.0.variable("AWS_ACCESS_KEY_ID")?;
+        let credential = AwsCredential {
+            key_id: key_id.to_string(),
+            secret_key: self.0.variable("AWS_SECRET_ACCESS_KEY")?.to_string(),
+            token: self.0.variable("AWS_SESSION_TOKEN").map(str::to_string),
+        };
+        let remedy = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it";
+        Some(found(
+            credential,
+            "the variable AWS_ACCESS_KEY_ID",
+            None,
+            remedy,
+        ))
+    }
+
+    async fn profile(&self) -> ChainAnswer<AwsCredential> {
+        let (name, is_asked) = profile::name_of(&self.0);
+        let all = Profiles::read(&self.0)?;
+        if all.get(name).is_none() {
+            if is_asked {
+                let why = format!("there is no profile {name}; there are: {}", all.names());
+                return Err(Unfit::new(why, "name one of them (--profile, AWS_PROFILE)"));
+            }
+            return Ok(None);
+        }
+        let mut seen = BTreeSet::new();
+        self.of_profile(&all, name, &mut seen).await
+    }
+
+    fn of_profile<'a>(
+        &'a self,
+        all: &'a Profiles,
+        name: &'a str,
+        seen: &'a mut BTreeSet<String>,
+    ) -> BoxFuture<'a, ChainAnswer<AwsCredential>> {
+        Box::pin(async move {
+            let refuse = |why: String| Unfit::new(why, "correct ~/.aws/config");
+            let Some(keys) = all.get(name) else {
+                return Err(refuse(format!("there is no profile {name}")));
+            };
+            let is_new = seen.insert(name.to_string()) && seen.len() <= MAX_PROFILES;
+            // A profile may take its role by its own keys.
+            let takes_role = is_new && keys.contains_key("role_arn");
+            if !is_new && !has_keys(keys) {
+                return Err(refuse(format!("profile {name} refers to itself")));
+            }
+            if takes_role {
+                return self.role(all, name, keys, seen).await;
+            }
+            if let Some(sso) = Sso::of(all, name, keys)? {
+                return self.sso(name, sso).await;
+            }
+            if let Some(credential) = keys_of(keys) {
+                let remedy = format!("check the keys of profile {name}, and that they may read it");
+                return Ok(Some(found(
+                    credential,
+                    &format!("profile {name}"),
+                    None,
+                    &remedy,
+                )));
+            }
+            if let Some(command) = keys.get("credential_process") {
+                return of_process(name, command).await;
+            }
+            Ok(None)
+        })
+    }
+
+    /// `role_arn`: by the credentials of another profile, of the environment, or of a token.
+    async fn role<'a>(
+        &'a self,
+        all: &'a Profiles,
+        name: &'a str,
+        keys: &'a Section,
+        seen: &'a mut BTreeSet<String>,
+    ) -> ChainAnswer<AwsCredential> {
+        let role = keys.get("role_arn").map(String::as_str).unwrap_or_default();
+        let session = keys.get("role_session_name").map(String::as_str);
+        if let Some(file) = keys.get("web_identity_token_file") {
+            let link = format!("profile {name} (web identity)");
+            return self.web_identity(file, role, session, &link).await;
+        }
+        if keys.contains_key("mfa_serial") {
+            let why = format!("profile {name} needs a code of a device (mfa_serial)");
+            let remedy =
+                "take keys for a session (aws sts get-session-token), or use single sign-on";
+            return Err(Unfit::new(why, remedy));
+        }
+        let source = match (keys.get("source_profile"), keys.get("credential_source")) {
+            (Some(source), _) => self.of_profile(all, source, seen).await?,
+            (None, Some(source)) => match source.as_str() {
+                "Environment" => self.variables(),
+                "EcsContainer" => self.container().await?,
+                "Ec2InstanceMetadata" => self.machine().await?,
+                _ => None,
+            },
+            (None, None) => None,
+        };
+        let Some(source) = source else {
+            let why = format!("profile {name} has a role_arn, and its source has no credentials");
+            let remedy = "check source_profile or credential_source in ~/.aws/config";
+            return Err(Unfit::new(why, remedy));
+        };
+        let mut query = vec![
+            ("Action", "AssumeRole"),
+            ("RoleArn", role),
+            ("RoleSessionName", session.unwrap_or("foreread")),
+        ];
+        let optional = [
+            ("ExternalId", "external_id"),
+            ("DurationSeconds", "duration_seconds"),
+        ];
+        for (parameter, key) in optional {
+            query.extend(keys.get(key).map(|value| (parameter, value.as_str())));
+        }
+        let region = keys.get("region").map(String::as_str);
+        let link = format!("profile {name}, role {role} by {}", source.link);
+        let remedy = format!(
+            "check that role {role} may be taken by {}, and may read it",
+            source.link
+        );
+        self.sts(&query, region, Some(&source.credential), &link, &remedy)
+            .await
+    }
+
+    async fn web_identity(
+        &self,
+        file: &str,
+        role: &str,
+        session: Option<&str>,
+        link: &str,
+    ) -> ChainAnswer<AwsCredential> {
+        let remedy = "check AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN";
+        let path = self.0.expand(file);
+        let token = web::read_file("the web identity token", &path, remedy)?;
+        let query = [
+            ("Action", "AssumeRoleWithWebIdentity"),
+            ("RoleArn", role),
+            ("RoleSessionName", session.unwrap_or("foreread")),
+            ("WebIdentityToken", token.trim()),
+        ];
+        let link = format!("{link}, role {role}");
+        let remedy = format!("check that role {role} trusts the token, and may read it");
+        self.sts(&query, None, None, &link, &remedy).await
+    }
+
+    /// Asks the token service.
+    async fn sts(
+        &self,
+        query: &[(&str, &str)],
+        region: Option<&str>,
+        signed_by: Option<&AwsCredential>,
+        link: &str,
+        remedy: &str,
+    ) -> ChainAnswer<AwsCredential> {
+        let own = self.0.region.as_deref().or(self.0.variable("AWS_REGION"));
+        let region = own.or(region).or(self.0.variable("AWS_DEFAULT_REGION"));
+        let region = region.unwrap_or("us-east-1");
+        let end = if region.starts_with("cn-") { ".cn" } else { "" };
+        let own = format!("https://sts.{region}.amazonaws.com{end}/");
+        let endpoint = self.0.variable("AWS_ENDPOINT_URL_STS").unwrap_or(&own);
+        let unfit = |why: String| Unfit::new(format!("{link}: {why}"), remedy);
+        let mut url = Url::parse(endpoint)
+            .map_err(|_| unfit("AWS_ENDPOINT_URL_STS is no URL".to_string()))?;
+        url.query_pairs_mut()
+            .append_pair("Version", "2011-06-15")
+            .extend_pairs(query);
+        let signed = signed_headers(&url, region, signed_by).map_err(unfit)?;
+        let client = web::client(self.0.ca_file().as_deref())?;
+        let request = client.post(url).headers(signed);
+        let answer = web::send(request).await;
+        let answer = answer.map_err(|why| unfit(format!("the token service: {why}")))?;
+        if answer.status != 200 {
+            let code = element(&answer.text, "Code").unwrap_or_default();
+            let why = format!("the token service answered {} {code}", answer.status);
+            return Err(unfit(why.trim_end().to_string()));
+        }
+        let part = |name: &str| element(&answer.text, name).map(str::to_string);
+        let credential = part("AccessKeyId").zip(part("SecretAccessKey"));
+        let Some((key_id, secret_key)) = credential else {
+            return Err(unfit(
+                "the token service's answer has no credentials".to_string(),
+            ));
+        };
+        let credential = AwsCredential {
+            key_id,
+            secret_key,
+            token: part("SessionToken"),
+        };
+        let expires = part("Expiration").and_then(|text| super::time_of(&text));
+        Ok(Some(found(credential, link, expires, remedy)))
+    }
+
+    /// Single sign-on, with the token of `aws sso login`.
+    async fn sso(&self, name: &str, sso: Sso<'_>) -> ChainAnswer<AwsCredential> {
+        let remedy = format!("aws sso login --profile {name}");
+        let unfit = |why: &str| Unfit::new(format!("profile {name}: {why}"), &remedy);
+        let token = self.sso_token(sso.start_url);
+        let token = token.ok_or_else(|| unfit("there is no login (single sign-on)"))?;
+        if token
+            .expires
+            .is_some_and(|expires| expires <= SystemTime::now())
+        {
+            return Err(unfit("the session of single sign-on has expired"));
+        }
+        let own = format!("https://portal.sso.{}.amazonaws.com", sso.region);
+        let endpoint = self.0.variable("AWS_ENDPOINT_URL_SSO").unwrap_or(&own);
+        let url = format!("{}/federation/credentials", endpoint.trim_end_matches('/'));
+        let client = web::client(self.0.ca_file().as_deref())?;
+        let request = client
+            .get(url)
+            .query(&[("role_name", sso.role), ("account_id", sso.account)])
+            .header("x-amz-sso_bearer_token", &token.token);
+        let what = format!("profile {name}, single sign-on");
+        let json = web::send_for_json(&what, request, &remedy).await?;
+        let part = |key| web::text(&json, &["roleCredentials", key]).map(str::to_string);
+        let keys = part("accessKeyId").zip(part("secretAccessKey"));
+        let (key_id, secret_key) = keys.ok_or_else(|| unfit("its answer has no credentials"))?;
+        let credential = AwsCredential {
+            key_id,
+            secret_key,
+            token: part("sessionToken"),
+        };
+        let millis = json
+            .pointer("/roleCredentials/expiration")
+            .and_then(Value::as_u64);
+        let expires = millis.map(super::at_millis);
+        Ok(Some(found(
+            credential,
+            &format!("profile {name} (SSO)"),
+            expires,
+            &remedy,
+        )))
+    }
+
+    /// The token that a login left for a start URL.
+    fn sso_token(&self, start_url: &str) -> Option<web::Token> {
+        let folder = self.0.home()?.join(".aws/sso/cache");
+        let files = std::fs::read_dir(folder)
+            .ok()?
+            .flatten()
+            .take(MAX_SSO_FILES);
+        let tokens = files.filter_map(|file| {
+            let text = web::read_file("the login", &file.path(), "").ok()?;
+            let json = serde_json::from_str::<Value>(&text).ok()?;
+            let is_of_it = web::text(&json, &["startUrl"])? == start_url;
+            let token = web::text(&json, &["accessToken"]).filter(|text| web::is_header(text))?;
+            let expires = super::time_of(web::text(&json, &["expiresAt"])?);
+            is_of_it.then(|| web::Token {
+                token: token.to_string(),
+                expires,
+            })
+        });
+        tokens.max_by_key(|token| token.expires)
+    }
+
+    /// The service of a container: ECS, and EKS pod identity.
+    async fn container(&self) -> ChainAnswer<AwsCredential> {
+        let relative = self.0.variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+        let full = self.0.variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+        let url = match (relative, full) {
+            (Some(path), _) => format!("http://169.254.170.2{path}"),
+            (None, Some(url)) => url.to_string(),
+            (None, None) => return Ok(None),
+        };
+        let remedy = "check AWS_CONTAINER_CREDENTIALS_FULL_URI, and the role of the task or pod";
+        let refuse = |why: &str| Unfit::new(format!("the service of the container: {why}"), remedy);
+        let url = Url::parse(&url).map_err(|_| refuse("its address is no URL"))?;
+        if url.scheme() != "https" && !is_near(&url) {
+            return Err(refuse(
+                "http is for loopback, 169.254.170.2 and 169.254.170.23 alone",
+            ));
+        }
+        let mut request = MachineService::Expected.client()?.get(url);
+        let file = self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+        let token = match (file, self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")) {
+            (Some(file), _) => Some(web::read_file("the token", Path::new(file), remedy)?),
+            (None, token) => token.map(str::to_string),
+        };
+        if let Some(token) = token.as_deref().map(str::trim) {
+            if !web::is_header(token) {
+                return Err(refuse("its token cannot be part of a header"));
+            }
+            request = request.header("authorization", token);
+        }
+        let json = web::send_for_json("the service of the container", request, remedy).await?;
+        let link = "the role of the container";
+        of_json(&json, link, remedy)
+            .ok_or_else(|| refuse("its answer has no credentials"))
+            .map(Some)
+    }
+
+    /// The service of a machine (IMDSv2); one that does not answer is none.
+    async fn machine(&self) -> ChainAnswer<AwsCredential> {
+        if self.0.is_on("AWS_EC2_METADATA_DISABLED") {
+            return Ok(None);
+        }
+        let named = self.0.variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+        let service = MachineService::of(named.is_some(), &MAKERS);
+        let client = service.client()?;
+        let root = named
+            .unwrap_or("http://169.254.169.254")
+            .trim_end_matches('/');
+        let seconds = "x-aws-ec2-metadata-token-ttl-seconds";
+        let token = client
+            .put(format!("{root}/latest/api/token"))
+            .header(seconds, "21600");
+        let Some(token) = good(web::send(token).await).filter(|token| web::is_header(token)) else {
+            return Ok(None);
+        };
+        let get = |path: &str| {
+            let request = client.get(format!(
+                "{root}/latest/meta-data/iam/security-credentials/{path}"
+            ));
+            web::send(request.header("x-aws-ec2-metadata-token", &token))
+        };
+        let role = good(get("").await).and_then(|text| text.lines().next().map(str::to_string));
+        let Some(role) = role.filter(|role| !role.is_empty() && !role.contains('/')) else {
+            return Ok(None);
+        };
+        let json =
+            good(get(&role).await).and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let remedy = format!("check that role {role} of this machine may read it");
+        let link = format!("role {role} of this machine");
+        Ok(json.and_then(|json| of_json(&json, &link, &remedy)))
+    }
+}
+
+/// What a profile says of single sign-on.
+struct Sso<'a> {
+    start_url: &'a str,
+    region: &'a str,
+    account: &'a str,
+    role: &'a str,
+}
+
+impl<'a> Sso<'a> {
+    fn of(all: &'a Profiles, name: &str, keys: &'a Section) -> Result<Option<Sso<'a>>, Unfit> {
+        let session = keys.get("sso_session");
+        if session.is_none() && !keys.contains_key("sso_start_url") {
+            return Ok(None);
+        }
+        let shared = session.and_then(|session| all.sso_session(session));
+        let key = |key: &str| {
+            let value = keys
+                .get(key)
+                .or_else(|| shared?.get(key))
+                .map(String::as_str);
+            value.ok_or_else(|| {
+                let why = format!("profile {name} has no {key}");
+                Unfit::new(why, &format!("aws configure sso --profile {name}"))
+            })
+        };
+        let region = key("sso_region")?;
+        if !region
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        {
+            return Err(Unfit::new(
+                "sso_region is no region",
+                "correct ~/.aws/config",
+            ));
+        }
+        Ok(Some(Sso {
+            start_url: key("sso_start_url")?,
+            region,
+            account: key("sso_account_id")?,
+            role: key("sso_role_name")?,
+        }))
+    }
+}
+
+/// What the profile in use says, such as its region.
+pub fn setting_of_profile(settings: &ObjectSettings, key: &str) -> Option<String> {
+    let all = Profiles::read(settings).ok()?;
+    all.get(profile::name_of(settings).0)?
+        .get(key)
+        .filter(|value| !value.is_empty())
+        .cloned()
+}
+
+fn found(
+    credential: AwsCredential,
+    link: &str,
+    expires: Option<SystemTime>,
+    remedy: &str,
+) -> FoundCredential<AwsCredential> {
+    FoundCredential {
+        credential,
+        link: link.to_string(),
+        expires,
+        remedy: remedy.to_string(),
+    }
+}
+
+fn has_keys(keys: &Section) -> bool {
+    keys.contains_key("aws_access_key_id") && keys.contains_key("aws_secret_access_key")
+}
+
+fn keys_of(keys: &Section) -> Option<AwsCredential> {
+    Some(AwsCredential {
+        key_id: keys.get("aws_access_key_id")?.clone(),
+        secret_key: keys.get("aws_secret_access_key")?.clone(),
+        token: keys.get("aws_session_token").cloned(),
+    })
+}
+
+async fn of_process(name: &str, command: &str) -> ChainAnswer<AwsCredential> {
+    let remedy = format!("run the credential_process of profile {name} by hand");
+    let what = format!("the credential_process of profile {name}");
+    let text = process::run(&what, command, &remedy).await?;
+    let json = serde_json::from_str::<Value>(&text).ok();
+    let credential =
+        json.and_then(|json| of_json(&json, &format!("profile {name} (process)"), &remedy));
+    let why = || Unfit::new(format!("{what} printed no credentials"), &remedy);
+    credential.map(Some).ok_or_else(why)
+}
+
+/// As the services of containers and machines, and processes, write them.
+fn of_json(json: &Value, link: &str, remedy: &str) -> Option<FoundCredential<AwsCredential>> {
+    let token = web::text(json, &["Token"]).or(web::text(json, &["SessionToken"]));
+    let credential = AwsCredential {
+        key_id: web::text(json, &["AccessKeyId"])?.to_string(),
+        secret_key: web::text(json, &["SecretAccessKey"])?.to_string(),
+        token: token.map(str::to_string),
+    };
+    let expires = web::text(json, &["Expiration"]).and_then(super::time_of);
+    Some(found(credential, link, expires, remedy))
+}
+
+/// Loopback, and the addresses of ECS and EKS.
+fn is_near(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    super::is_loopback(url) || ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"].contains(&host)
+}
+
+fn good(answer: Result<WebAnswer, String>) -> Option<String> {
+    let answer = answer.ok().filter(|answer| answer.status == 200)?;
+    Some(answer.text.trim().to_string())
+}
+
+/// The text of the first element of that name; keys and times need no unescaping.
+fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    Some(text).filter(|text| web::is_header(text))
+}
+
+/// The headers of a request without a body, signed.
+fn signed_headers(
+    url: &Url,
+    region: &str,
+    by: Option<&AwsCredential>,
+) -> Result<http::HeaderMap, String> {
+    let request = http::Request::post(url.as_str()).body(bytes::Bytes::new().into());
+    let mut request = request.map_err(|_| "it is no request".to_string())?;
+    if let Some(credential) = by {
+        let signed =
+            AwsAuthorizer::new(credential, "sts", region).try_authorize(&mut request, None);
+        signed.map_err(|error| one_line(&error.to_string()))?;
+    }
+    Ok(request.headers().clone())
+}

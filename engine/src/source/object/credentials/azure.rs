@@ -1,0 +1,272 @@
+//! The chain of Azure: a key, a signature, a connection string, an application's secret, a federated token, the identity of a machine, `az`.
+//!
+//! ```text
+//!   AZURE_STORAGE_KEY ──► AZURE_STORAGE_SAS_TOKEN ──► AZURE_STORAGE_CONNECTION_STRING ──► AZURE_CLIENT_SECRET
+//!     ──► AZURE_FEDERATED_TOKEN_FILE ──► IDENTITY_ENDPOINT ──► 169.254.169.254 ──► az account get-access-token ──► none
+//! ```
+//! A URL with a signature (`?sv=...&sig=...`) needs none of them. Tokens are valid for an hour or a day. Source: Microsoft identity
+//! platform, client credentials flow; Azure managed identities, how to get a token; az account get-access-token.
+
+use super::web::{self, MachineService, Token};
+use super::{Chain, ChainAnswer, FoundCredential, process};
+use crate::source::object::refusal::Unfit;
+use crate::source::object::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
+use object_store::azure::{AzureAccessKey, AzureCredential};
+use serde_json::Value;
+use std::time::SystemTime;
+use url::Url;
+
+/// What tokens are for.
+const RESOURCE: &str = "https://storage.azure.com/";
+/// The firmware of Azure's machines says this (the tag of their chassis).
+const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
+const LOGIN: &str = "az login, or set AZURE_STORAGE_KEY";
+
+/// The chain for some settings.
+pub struct AzureChain(pub ObjectSettings);
+
+impl Chain<AzureCredential> for AzureChain {
+    fn find(&self) -> BoxFuture<'_, ChainAnswer<AzureCredential>> {
+        Box::pin(self.find_first())
+    }
+}
+
+/// What a connection string says.
+pub fn connection_part<'a>(settings: &'a ObjectSettings, key: &str) -> Option<&'a str> {
+    let text = settings.variable("AZURE_STORAGE_CONNECTION_STRING")?;
+    let parts = text.split(';').filter_map(|part| part.split_once('='));
+    let mut parts = parts.filter(|(name, value)| name.trim() == key && !value.is_empty());
+    parts.next().map(|(_, value)| value.trim())
+}
+
+/// A signature, as object_store takes it.
+pub fn signature(text: &str) -> AzureCredential {
+    let pairs = url::form_urlencoded::parse(text.trim_start_matches('?').as_bytes());
+    AzureCredential::SASToken(pairs.into_owned().collect())
+}
+
+impl AzureChain {
+    async fn find_first(&self) -> ChainAnswer<AzureCredential> {
+        if let Some(found) = self.keys()? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.application().await? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.app_service().await? {
+            return Ok(Some(found));
+        }
+        if let Some(found) = self.machine().await? {
+            return Ok(Some(found));
+        }
+        self.command_line().await
+    }
+
+    fn keys(&self) -> ChainAnswer<AzureCredential> {
+        let first = |names: &[&'static str]| {
+            names
+                .iter()
+                .find_map(|name| Some((*name, self.0.variable(name)?)))
+        };
+        let of_string = |key| Some((CONNECTION, connection_part(&self.0, key)?));
+        let key = first(&[
+            "AZURE_STORAGE_KEY",
+            "AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ACCESS_KEY",
+        ]);
+        if let Some((name, key)) = key.or_else(|| of_string("AccountKey")) {
+            let remedy = format!("check {name}, and that it is of this account");
+            let key = AzureAccessKey::try_new(key)
+                .map_err(|_| Unfit::new(format!("{name} is no key of an account"), &remedy))?;
+            let credential = AzureCredential::AccessKey(key);
+            return Ok(Some(found(
+                credential,
+                &format!("the variable {name}"),
+                None,
+                &remedy,
+            )));
+        }
+        let token = first(&["AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY"]);
+        Ok(token
+            .or_else(|| of_string("SharedAccessSignature"))
+            .map(|(name, text)| {
+                let remedy =
+                    format!("make a new signature for {name}: it expires, or may not read");
+                found(
+                    signature(text),
+                    &format!("the variable {name}"),
+                    None,
+                    &remedy,
+                )
+            }))
+    }
+
+    /// An application, by its secret or by a token of a cluster.
+    async fn application(&self) -> ChainAnswer<AzureCredential> {
+        let tenant = self
+            .0
+            .variable("AZURE_TENANT_ID")
+            .zip(self.0.variable("AZURE_CLIENT_ID"));
+        let Some((tenant, client)) = tenant else {
+            return Ok(None);
+        };
+        let mut form = vec![
+            ("grant_type", "client_credentials"),
+            ("client_id", client),
+            ("scope", "https://storage.azure.com/.default"),
+        ];
+        let (token, link);
+        if let Some(secret) = self.0.variable("AZURE_CLIENT_SECRET") {
+            form.push(("client_secret", secret));
+            link = "the variable AZURE_CLIENT_SECRET";
+        } else if let Some(file) = self.0.variable("AZURE_FEDERATED_TOKEN_FILE") {
+            let remedy = "check AZURE_FEDERATED_TOKEN_FILE";
+            token = web::read_file("the federated token", &self.0.expand(file), remedy)?;
+            let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+            form.extend([
+                ("client_assertion_type", kind),
+                ("client_assertion", token.trim()),
+            ]);
+            link = "the federated token of a workload";
+        } else {
+            return Ok(None);
+        }
+        let host = self.0.variable("AZURE_AUTHORITY_HOST");
+        let host = host
+            .unwrap_or("https://login.microsoftonline.com")
+            .trim_end_matches('/');
+        let remedy = "check AZURE_TENANT_ID, AZURE_CLIENT_ID and the role Storage Blob Data Reader";
+        let url = format!("{host}/{tenant}/oauth2/v2.0/token");
+        let url = Url::parse(&url)
+            .ok()
+            .filter(|url| url.scheme() == "https" || super::is_loopback(url));
+        let url =
+            url.ok_or_else(|| Unfit::new("AZURE_AUTHORITY_HOST is no URL with https", remedy))?;
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
+        let request = web::client(self.0.ca_file().as_deref())?
+            .post(url)
+            .body(body);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let json = web::send_for_json(link, request, remedy).await?;
+        Ok(Some(of_token(
+            Token::of(link, &json, remedy)?,
+            link,
+            remedy,
+        )))
+    }
+
+    /// The identity of an application of App Service or Functions.
+    async fn app_service(&self) -> ChainAnswer<AzureCredential> {
+        let both = self
+            .0
+            .variable("IDENTITY_ENDPOINT")
+            .zip(self.0.variable("IDENTITY_HEADER"));
+        let Some((endpoint, header)) = both else {
+            return Ok(None);
+        };
+        let (what, remedy) = (
+            "the identity of the application",
+            "check its role: Storage Blob Data Reader",
+        );
+        let url =
+            Url::parse(endpoint).map_err(|_| Unfit::new("IDENTITY_ENDPOINT is no URL", remedy))?;
+        let request = MachineService::Expected
+            .client()?
+            .get(url)
+            .header("x-identity-header", header);
+        let mut query = vec![("api-version", "2019-08-01"), ("resource", RESOURCE)];
+        query.extend(
+            self.0
+                .variable("AZURE_CLIENT_ID")
+                .map(|id| ("client_id", id)),
+        );
+        let json = web::send_for_json(what, request.query(&query), remedy).await?;
+        Ok(Some(of_token(
+            Token::of(what, &json, remedy)?,
+            what,
+            remedy,
+        )))
+    }
+
+    /// The managed identity of a machine; a service that does not answer is none.
+    async fn machine(&self) -> ChainAnswer<AzureCredential> {
+        let named = self.0.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+        let client = MachineService::of(named.is_some(), &MAKERS).client()?;
+        let root = named
+            .unwrap_or("http://169.254.169.254")
+            .trim_end_matches('/');
+        let mut query = vec![("api-version", "2018-02-01"), ("resource", RESOURCE)];
+        query.extend(
+            self.0
+                .variable("AZURE_CLIENT_ID")
+                .map(|id| ("client_id", id)),
+        );
+        let request = client.get(format!("{root}/metadata/identity/oauth2/token"));
+        let answer = web::send(request.header("metadata", "true").query(&query)).await;
+        let answer = answer.ok().filter(|answer| answer.status == 200);
+        let json = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.text).ok());
+        let Some(json) = json else {
+            return Ok(None);
+        };
+        let remedy =
+            "check that the identity of this machine has the role Storage Blob Data Reader";
+        let token = Token::of("the identity of this machine", &json, remedy)?;
+        Ok(Some(of_token(
+            token,
+            "the identity of this machine",
+            remedy,
+        )))
+    }
+
+    /// The login of the Azure CLI; where there was none, `az` is not started: it takes half a second.
+    async fn command_line(&self) -> ChainAnswer<AzureCredential> {
+        let folder = self
+            .0
+            .variable("AZURE_CONFIG_DIR")
+            .map(|path| self.0.expand(path));
+        let folder = folder.or_else(|| Some(self.0.home()?.join(".azure")));
+        if !folder.is_some_and(|folder| folder.join("azureProfile.json").exists()) {
+            return Ok(None);
+        }
+        let what = "the login of az";
+        let command = format!("az account get-access-token --resource {RESOURCE} -o json");
+        let text = process::run(what, &command, LOGIN).await?;
+        let json = serde_json::from_str::<Value>(&text).unwrap_or_default();
+        let refuse = || Unfit::new(format!("{what} gave no token"), LOGIN);
+        let token = web::text(&json, &["accessToken"]).filter(|token| web::is_header(token));
+        let token = token.ok_or_else(refuse)?.to_string();
+        let seconds = json.get("expires_on").and_then(Value::as_u64);
+        let expires = seconds.map(|seconds| super::at_millis(seconds.saturating_mul(1000)));
+        let expires = expires.or(Some(super::in_seconds(600)));
+        let remedy = "check that you have the role Storage Blob Data Reader (az login)";
+        Ok(Some(of_token(Token { token, expires }, what, remedy)))
+    }
+}
+
+const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
+
+fn of_token(token: Token, link: &str, remedy: &str) -> FoundCredential<AzureCredential> {
+    found(
+        AzureCredential::BearerToken(token.token),
+        link,
+        token.expires,
+        remedy,
+    )
+}
+
+fn found(
+    credential: AzureCredential,
+    link: &str,
+    expires: Option<SystemTime>,
+    remedy: &str,
+) -> FoundCredential<AzureCredential> {
+    FoundCredential {
+        credential,
+        link: link.to_string(),
+        expires,
+        remedy: remedy.to_string(),
+    }
+}

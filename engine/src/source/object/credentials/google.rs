@@ -1,0 +1,246 @@
+//! The chain of Google Cloud Storage: a file that a variable names, the file that `gcloud` left, the service of a machine.
+//!
+//! ```text
+//!   GOOGLE_APPLICATION_CREDENTIALS ──► ~/.config/gcloud/application_default_credentials.json ──► metadata server ──► none
+//!   service_account     a signed claim ──► a token        (object_store signs)
+//!   authorized_user     a refresh token ──► a token
+//!   external_account    another provider's token, of a file or a URL ──► the token service ──► a service account's token
+//! ```
+//! Tokens are valid for about an hour. Source: Google Cloud, application default credentials; AIP-4117 (external accounts).
+
+use super::web::{self, MachineService, Token};
+use super::{Chain, ChainAnswer, FoundCredential};
+use crate::source::object::refusal::{Unfit, one_line};
+use crate::source::object::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// What a token may be used for.
+const SCOPE: &str = "https://www.googleapis.com/auth/devstorage.read_only";
+const CLOUD_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+/// The firmware of Google's machines says this.
+const MAKERS: [&str; 1] = ["Google"];
+const REMEDY: &str = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS";
+
+/// The chain for some settings.
+pub struct GoogleChain(pub ObjectSettings);
+
+impl Chain<GcpCredential> for GoogleChain {
+    fn find(&self) -> BoxFuture<'_, ChainAnswer<GcpCredential>> {
+        Box::pin(self.find_first())
+    }
+}
+
+impl GoogleChain {
+    async fn find_first(&self) -> ChainAnswer<GcpCredential> {
+        if let Some(token) = self.0.variable("GOOGLE_BEARER_TOKEN") {
+            let token = Token {
+                token: token.to_string(),
+                expires: None,
+            };
+            let remedy = "set GOOGLE_BEARER_TOKEN again";
+            return Ok(Some(found(
+                token,
+                "the variable GOOGLE_BEARER_TOKEN",
+                remedy,
+            )));
+        }
+        let variable = "GOOGLE_APPLICATION_CREDENTIALS";
+        if let Some(path) = self.0.variable(variable) {
+            return self.file(variable, &self.0.expand(path)).await.map(Some);
+        }
+        if let Some(path) = self.login().filter(|path| path.exists()) {
+            return self.file("the login of gcloud", &path).await.map(Some);
+        }
+        self.machine().await
+    }
+
+    /// The file that `gcloud auth application-default login` leaves.
+    fn login(&self) -> Option<PathBuf> {
+        let named = self.0.variable("CLOUDSDK_CONFIG").map(PathBuf::from);
+        let folder = named.or_else(|| Some(self.0.home()?.join(".config/gcloud")))?;
+        Some(folder.join("application_default_credentials.json"))
+    }
+
+    async fn file(&self, link: &str, path: &Path) -> Result<FoundCredential<GcpCredential>, Unfit> {
+        let text = web::read_file(link, path, REMEDY)?;
+        let refuse = |why: &str| Unfit::new(format!("{link} {}: {why}", path.display()), REMEDY);
+        let json: Value = serde_json::from_str(&text).map_err(|_| refuse("it is no JSON"))?;
+        let key = |key: &str| web::text(&json, &[key]);
+        let need = |name: &str| key(name).ok_or_else(|| refuse(&format!("it has no {name}")));
+        match key("type") {
+            Some("service_account") => {
+                let account = need("client_email")?;
+                let link = format!("{link} (service account {account})");
+                let token = service_account(&text).await.map_err(|why| refuse(&why))?;
+                let remedy = format!("check that {account} may read it");
+                Ok(found(token, &link, &remedy))
+            }
+            Some("authorized_user") => {
+                let form = [
+                    ("grant_type", "refresh_token"),
+                    ("client_id", need("client_id")?),
+                    ("client_secret", need("client_secret")?),
+                    ("refresh_token", need("refresh_token")?),
+                ];
+                let url = key("token_uri").unwrap_or("https://oauth2.googleapis.com/token");
+                let request = self
+                    .client()?
+                    .post(address(link, url)?)
+                    .body(encoded(&form));
+                let json = web::send_for_json(link, as_form(request), REMEDY).await?;
+                let token = Token::of(link, &json, REMEDY)?;
+                Ok(found(token, &format!("{link} (a user)"), REMEDY))
+            }
+            Some("external_account") => {
+                let token = self.external(link, &json).await?;
+                Ok(found(token, &format!("{link} (workload identity)"), REMEDY))
+            }
+            Some(other) => Err(refuse(&format!("its type is unknown: {}", one_line(other)))),
+            None => Err(refuse("it has no type")),
+        }
+    }
+
+    /// Workload identity federation: a token of another provider for one of Google.
+    async fn external(&self, link: &str, json: &Value) -> Result<Token, Unfit> {
+        let refuse = |why: &str| Unfit::new(format!("{link}: {why}"), REMEDY);
+        let need = |path: &[&str]| {
+            let why = || refuse(&format!("it has no {}", path.join(".")));
+            web::text(json, path).ok_or_else(why)
+        };
+        let subject = match web::text(json, &["credential_source", "file"]) {
+            Some(path) => web::read_file(link, Path::new(path), REMEDY)?,
+            None => {
+                let url = need(&["credential_source", "url"]).map_err(|_| {
+                    refuse("only tokens of a file or a URL are known, not of AWS or a program")
+                })?;
+                let answer = web::send(self.client()?.get(address(link, url)?)).await;
+                answer.map_err(|why| refuse(&why))?.text
+            }
+        };
+        let field = web::text(
+            json,
+            &["credential_source", "format", "subject_token_field_name"],
+        );
+        let subject = match field {
+            Some(field) => {
+                let json = serde_json::from_str::<Value>(&subject).unwrap_or_default();
+                web::text(&json, &[field]).unwrap_or_default().to_string()
+            }
+            None => subject.trim().to_string(),
+        };
+        let form = [
+            (
+                "grant_type",
+                "urn:ietf:params:oauth:grant-type:token-exchange",
+            ),
+            (
+                "requested_token_type",
+                "urn:ietf:params:oauth:token-type:access_token",
+            ),
+            ("audience", need(&["audience"])?),
+            ("subject_token_type", need(&["subject_token_type"])?),
+            ("subject_token", &subject),
+            ("scope", CLOUD_SCOPE),
+        ];
+        let url = address(link, need(&["token_url"])?)?;
+        let request = as_form(self.client()?.post(url).body(encoded(&form)));
+        let answer = web::send_for_json(link, request, REMEDY).await?;
+        let token = Token::of(link, &answer, REMEDY)?;
+        let Some(url) = web::text(json, &["service_account_impersonation_url"]) else {
+            return Ok(token);
+        };
+        let body = json!({ "scope": [SCOPE] }).to_string();
+        let request = self
+            .client()?
+            .post(address(link, url)?)
+            .bearer_auth(&token.token);
+        let request = request
+            .header("content-type", "application/json")
+            .body(body);
+        let answer = web::send_for_json(link, request, REMEDY).await?;
+        let token = web::text(&answer, &["accessToken"]).filter(|text| web::is_header(text));
+        let token = token.ok_or_else(|| refuse("the service account's answer has no token"))?;
+        Ok(Token {
+            token: token.to_string(),
+            expires: web::text(&answer, &["expireTime"]).and_then(super::time_of),
+        })
+    }
+
+    /// The metadata server; one that does not answer is none.
+    async fn machine(&self) -> ChainAnswer<GcpCredential> {
+        let named = self.0.variable("GCE_METADATA_HOST");
+        let client = MachineService::of(named.is_some(), &MAKERS).client()?;
+        let host = named.unwrap_or("169.254.169.254");
+        let path = "computeMetadata/v1/instance/service-accounts/default/token";
+        let request = client
+            .get(format!("http://{host}/{path}"))
+            .header("metadata-flavor", "Google");
+        let answer = web::send(request)
+            .await
+            .ok()
+            .filter(|answer| answer.status == 200);
+        let json = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.text).ok());
+        let Some(json) = json else {
+            return Ok(None);
+        };
+        let remedy = "check that the service account of this machine may read it (scope devstorage.read_only)";
+        let token = Token::of("the metadata server", &json, remedy)?;
+        Ok(Some(found(
+            token,
+            "the service account of this machine",
+            remedy,
+        )))
+    }
+
+    fn client(&self) -> Result<reqwest::Client, Unfit> {
+        web::client(self.0.ca_file().as_deref())
+    }
+}
+
+/// object_store signs the claim. Its token is new, and valid for an hour.
+async fn service_account(json: &str) -> Result<Token, String> {
+    let store = GoogleCloudStorageBuilder::new()
+        .with_bucket_name("none")
+        .with_service_account_key(json)
+        .build();
+    let store = store.map_err(|error| one_line(&error.to_string()))?;
+    let credential = store.credentials().get_credential().await;
+    let credential = credential.map_err(|error| one_line(&error.to_string()))?;
+    Ok(Token {
+        token: credential.bearer.clone(),
+        expires: Some(super::in_seconds(3600)),
+    })
+}
+
+/// A service that a file names: https, or http to this machine.
+fn address(link: &str, text: &str) -> Result<Url, Unfit> {
+    let url = Url::parse(text)
+        .ok()
+        .filter(|url| url.scheme() == "https" || url.scheme() == "http" && super::is_loopback(url));
+    url.ok_or_else(|| Unfit::new(format!("{link}: it names a service without https"), REMEDY))
+}
+
+fn encoded(form: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(form)
+        .finish()
+}
+
+fn as_form(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    request.header("content-type", "application/x-www-form-urlencoded")
+}
+
+fn found(token: Token, link: &str, remedy: &str) -> FoundCredential<GcpCredential> {
+    FoundCredential {
+        credential: GcpCredential {
+            bearer: token.token,
+        },
+        link: link.to_string(),
+        expires: token.expires,
+        remedy: remedy.to_string(),
+    }
+}

@@ -1,0 +1,189 @@
+//! Requests to the services that give credentials: token services, and the service of a machine.
+//!
+//! ```text
+//!   of a machine   http, no proxy, 1 s; 40 ms where nothing says that there is one
+//!   others         https, with the proxies and certificates of the environment, 10 s
+//! ```
+//! Never: follows a redirect, reads more than 64 KiB, or puts an answer into an error.
+
+use crate::source::object::refusal::{Unfit, one_line};
+use foreread_os::host::Host;
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder};
+use serde_json::Value;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// Of a service that is reached over a network.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Of the service of a machine.
+const MACHINE_LIMIT: Duration = Duration::from_secs(1);
+/// Where nothing says that the machine has such a service. Chosen: such services answer within 5 ms, and a start without credentials
+/// should not be seen to wait.
+const GUESS_LIMIT: Duration = Duration::from_millis(40);
+/// Longest answer, and longest file.
+const MAX_BYTES: usize = 64 << 10;
+
+/// An answer: its status and its text.
+pub struct WebAnswer {
+    pub status: u16,
+    pub text: String,
+}
+
+/// Where the service of a machine may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum MachineService {
+    /// A setting names it, or the machine is of that cloud.
+    Expected,
+    Guessed,
+}
+
+impl MachineService {
+    /// What the firmware of the machine says of its maker is looked at; one that says nothing may be of any.
+    pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
+        let maker = Host::here().maker();
+        let says = makers.iter().any(|of| maker.contains(of));
+        if is_named || says {
+            MachineService::Expected
+        } else {
+            MachineService::Guessed
+        }
+    }
+
+    fn limit(self) -> Duration {
+        match self {
+            MachineService::Expected => MACHINE_LIMIT,
+            MachineService::Guessed => GUESS_LIMIT,
+        }
+    }
+
+    /// A client for it.
+    pub fn client(self) -> Result<Client, Unfit> {
+        let builder = Client::builder().no_proxy().redirect(Policy::none());
+        made(
+            builder
+                .connect_timeout(self.limit())
+                .timeout(self.limit())
+                .build(),
+        )
+    }
+}
+
+/// A client for services that are reached over a network.
+pub fn client(ca_file: Option<&Path>) -> Result<Client, Unfit> {
+    let mut builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
+    if let Some(path) = ca_file {
+        let all = made(reqwest::Certificate::from_pem_bundle(&pem(path)?))?;
+        for certificate in all {
+            builder = builder.add_root_certificate(certificate);
+        }
+    }
+    made(builder.build())
+}
+
+/// The certificates of a file, as text.
+///
+/// # Errors
+/// It cannot be read, or holds none.
+pub fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
+    let remedy = "name a file of certificates in PEM form (--ca-file, AWS_CA_BUNDLE)";
+    let text = read_file("the certificates in", path, remedy)?;
+    if !text.contains("-----BEGIN CERTIFICATE-----") {
+        let why = format!("the certificates in {}: there are none", path.display());
+        return Err(Unfit::new(why, remedy));
+    }
+    Ok(text.into_bytes())
+}
+
+fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
+    made.map_err(|error| Unfit::new(one_line(&error.to_string()), "check SSL_CERT_FILE"))
+}
+
+/// Sends a request. The error is a line without its URL, which may hold a secret.
+pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
+    let line = |error: reqwest::Error| {
+        let mut text = error.without_url().to_string();
+        text.truncate(text.floor_char_boundary(100));
+        one_line(&text)
+    };
+    let mut answer = request.send().await.map_err(line)?;
+    let status = answer.status().as_u16();
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(line)? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > MAX_BYTES {
+            return Err(format!("the answer is longer than {MAX_BYTES} bytes"));
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "the answer is no text".to_string())?;
+    Ok(WebAnswer { status, text })
+}
+
+/// Sends a request whose answer has to be 200 and an object of JSON.
+pub async fn send_for_json(
+    what: &str,
+    request: RequestBuilder,
+    remedy: &str,
+) -> Result<Value, Unfit> {
+    let unfit = |why: String| Unfit::new(format!("{what}: {why}"), remedy);
+    let answer = send(request).await.map_err(unfit)?;
+    let json = serde_json::from_str::<Value>(&answer.text).ok();
+    if answer.status != 200 {
+        // OAuth 2.0 (RFC 6749, 5.2) has a word for what is wrong.
+        let word = json.as_ref().and_then(|json| text(json, &["error"]));
+        let word = word
+            .map(|word| format!(" {}", one_line(word)))
+            .unwrap_or_default();
+        return Err(unfit(format!("it answered {}{word}", answer.status)));
+    }
+    json.filter(Value::is_object)
+        .ok_or_else(|| unfit("its answer is no JSON".to_string()))
+}
+
+/// A text inside of a JSON value.
+pub fn text<'a>(json: &'a Value, path: &[&str]) -> Option<&'a str> {
+    let found = path.iter().try_fold(json, |json, key| json.get(key));
+    found?.as_str().filter(|text| !text.is_empty())
+}
+
+/// A token that a service gave, and the seconds for which it is valid.
+pub struct Token {
+    pub token: String,
+    pub expires: Option<SystemTime>,
+}
+
+impl Token {
+    /// As OAuth 2.0 writes it (RFC 6749, 5.1). Some write its seconds as a text.
+    pub fn of(what: &str, json: &Value, remedy: &str) -> Result<Token, Unfit> {
+        let token = text(json, &["access_token"]).filter(|token| is_header(token));
+        let Some(token) = token else {
+            let why = format!("{what}: its answer has no token that can be used");
+            return Err(Unfit::new(why, remedy));
+        };
+        let seconds = json.get("expires_in");
+        let seconds = seconds.and_then(|value| value.as_u64().or(value.as_str()?.parse().ok()));
+        let expires = seconds.map(|seconds| super::in_seconds(seconds));
+        Ok(Token {
+            token: token.to_string(),
+            expires,
+        })
+    }
+}
+
+/// Can it be part of a header?
+pub fn is_header(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// A file that holds a token or a key.
+///
+/// # Errors
+/// It cannot be read, or is too long.
+pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
+    let unfit = |why: String| Unfit::new(format!("{what} {}: {why}", path.display()), remedy);
+    let metadata = std::fs::metadata(path).map_err(|error| unfit(error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > 1 << 20 {
+        return Err(unfit("it is no file of at most 1 MiB".to_string()));
+    }
+    std::fs::read_to_string(path).map_err(|error| unfit(error.to_string()))
+}

@@ -1,0 +1,352 @@
+//! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
+//! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
+//!
+//! Requests carry the credentials of the chain ([`AzureChain`]), or none where no link has any. object_store reads blobs; it lists no
+//! single pages, so they are asked for here: signed by object_store, read by our check of replies.
+//!
+//! ```text
+//!   ?restype=container&comp=list&delimiter=/&prefix=dir/ ──► Blobs: Blob (Name, Properties), BlobPrefix (Name); NextMarker
+//! ```
+//! Source: Azure Blob Storage REST API, List Blobs, Get Blob.
+
+use super::{
+    Listing, Place, Store, StoreKind, check, client, connector, keeper_of, line, may_be_plain,
+    no_retries,
+};
+use crate::source::object::credentials::azure::{AzureChain, connection_part, signature};
+use crate::source::object::credentials::{Keeper, Provider, Renew};
+use crate::source::object::page::{ListedObject, Page, PageRequest, PageText, xml};
+use crate::source::object::refusal::{Account, Advice, Refusal, Unfit};
+use crate::source::object::reply::Wire;
+use crate::source::object::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
+use object_store::azure::{AzureAuthorizer, AzureCredential, MicrosoftAzureBuilder};
+use object_store::client::{HttpClient, HttpConnector};
+use object_store::{CredentialProvider, StaticCredentialProvider};
+use percent_encoding::percent_decode_str;
+use std::sync::Arc;
+use url::Url;
+
+pub const AZURE: StoreKind = StoreKind {
+    schemes: &["az", "azure", "abfs", "abfss"],
+    parse,
+};
+
+/// Hosts of accounts end so.
+const HOSTS: [&str; 2] = [".blob.core.windows.net", ".dfs.core.windows.net"];
+/// The version of the interface that listings are asked for in.
+const API: &str = "2021-12-02";
+
+static ADVICE: Advice = Advice {
+    refused: "check that you may read it (Storage Blob Data Reader)",
+    unsigned: "az login, or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
+    absent: "check account, container and key (az storage blob list)",
+    elsewhere: "check account, container and key (az storage blob list)",
+    list: "az storage blob list;",
+    no_listing: "check AZURE_STORAGE_ENDPOINT: it names a server of Azure's storage, not a page in front of it",
+};
+
+static WIRE: Wire = Wire {
+    stores_codings: true,
+    accept_encoding: "identity",
+    generation: None,
+    page,
+};
+
+/// Variables that are looked at before they are used.
+const VARIABLES: &[&str] = &[
+    "AZURE_STORAGE_ACCOUNT",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_TENANT_ID",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+];
+const URLS: &[&str] = &["AZURE_STORAGE_ENDPOINT"];
+
+#[derive(Debug, PartialEq, Eq)]
+struct AzurePlace {
+    /// Nothing where the settings have to say.
+    account: Option<String>,
+    container: String,
+    key: String,
+    /// Of a URL: `sv=...&sig=...`.
+    signature: Option<String>,
+}
+
+/// Is it the URL of a blob or of a container?
+pub fn is_url(text: &str) -> bool {
+    let url = Url::parse(text).ok();
+    let host = url
+        .as_ref()
+        .and_then(|url| url.host_str())
+        .unwrap_or_default();
+    HOSTS.iter().any(|end| host.ends_with(end))
+}
+
+fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+    read(text).map(|place| Box::new(place) as Box<dyn Place>)
+}
+
+fn read(text: &str) -> Result<AzurePlace, Unfit> {
+    let write = "write az://CONTAINER/KEY, abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY or \
+                 https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY";
+    if text.starts_with("http") {
+        return of_url(text, write);
+    }
+    let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+    let (front, key) = rest.split_once('/').unwrap_or((rest, ""));
+    let (container, host) = front.split_once('@').unwrap_or((front, ""));
+    let account = match host {
+        "" => None,
+        host => {
+            let account = HOSTS.iter().find_map(|end| host.strip_suffix(end));
+            Some(account.ok_or_else(|| Unfit::new("it names no account of Azure", write))?)
+        }
+    };
+    place(account, container, key, None).ok_or_else(|| Unfit::new("it names no container", write))
+}
+
+fn of_url(text: &str, write: &str) -> Result<AzurePlace, Unfit> {
+    let none = || Unfit::new("it is no URL of a blob", write);
+    let url = Url::parse(text).map_err(|_| none())?;
+    let host = url.host_str().unwrap_or_default();
+    let account = HOSTS.iter().find_map(|end| host.strip_suffix(end));
+    if !url.username().is_empty() || url.password().is_some() || url.scheme() != "https" {
+        return Err(none());
+    }
+    let path = percent_decode_str(url.path().trim_start_matches('/')).decode_utf8();
+    let path = path.map_err(|_| none())?;
+    let (container, key) = path.split_once('/').unwrap_or((&path, ""));
+    let signature = url.query().filter(|query| query.contains("sig="));
+    place(account, container, key, signature).ok_or_else(none)
+}
+
+fn place(
+    account: Option<&str>,
+    container: &str,
+    key: &str,
+    signature: Option<&str>,
+) -> Option<AzurePlace> {
+    let is_name = |text: &str| {
+        let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'$';
+        !text.is_empty() && text.bytes().all(is_letter)
+    };
+    (is_name(container) && account.is_none_or(is_name)).then(|| AzurePlace {
+        account: account.map(str::to_string),
+        container: container.to_string(),
+        key: key.to_string(),
+        signature: signature.map(str::to_string),
+    })
+}
+
+impl Place for AzurePlace {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
+        check(settings, VARIABLES, URLS)?;
+        let of_string = |key| connection_part(settings, key);
+        let account = [
+            self.account.as_deref(),
+            settings.variable("AZURE_STORAGE_ACCOUNT"),
+            settings.variable("AZURE_STORAGE_ACCOUNT_NAME"),
+            of_string("AccountName"),
+        ];
+        let Some(account) = account.into_iter().flatten().next() else {
+            let remedy = "set AZURE_STORAGE_ACCOUNT, or write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY";
+            return Err(Unfit::new("it names no account", remedy));
+        };
+        let named = settings
+            .endpoint_of(&["AZURE_STORAGE_ENDPOINT"])
+            .or(of_string("BlobEndpoint"));
+        let named = named.map(|text| text.trim_end_matches('/').to_string());
+        let allow_http = may_be_plain(named.as_deref(), settings, "AZURE_ALLOW_HTTP")?;
+        let own = format!("https://{account}.blob.core.windows.net");
+        let endpoint = named.unwrap_or(own);
+        let options = client(settings, allow_http)?;
+        let connector = connector(settings, allow_http, &WIRE, None);
+        let client = connector.connect(&options);
+        let remedy = "check account and container";
+        let unfit = |error: object_store::Error| Unfit::new(line(&error), remedy);
+        let client = client.map_err(unfit)?;
+        let builder = MicrosoftAzureBuilder::new()
+            .with_account(account)
+            .with_container_name(&self.container)
+            .with_endpoint(endpoint.clone())
+            .with_retry(no_retries())
+            .with_client_options(options)
+            .with_http_connector(connector);
+        let mut keeper = None;
+        if self.signature.is_none() {
+            keeper = keeper_of("Azure", settings, || AzureChain(settings.clone()))?;
+        }
+        let signature = self.signature.as_deref().map(signature);
+        let provider: Option<Arc<dyn CredentialProvider<Credential = AzureCredential>>> =
+            match (&keeper, signature) {
+                (Some(keeper), _) => Some(Arc::new(Provider(keeper.clone()))),
+                (None, Some(signature)) => Some(Arc::new(StaticCredentialProvider::new(signature))),
+                (None, None) => None,
+            };
+        let builder = match &provider {
+            Some(provider) => builder.with_credentials(provider.clone()),
+            None => builder.with_skip_signature(true),
+        };
+        let store = builder.build().map_err(unfit)?;
+        let listing = AzureListing {
+            client,
+            url: format!("{endpoint}/{}", self.container),
+            account: account.to_string(),
+            provider,
+        };
+        Ok(Store {
+            objects: Arc::new(store),
+            listing: Some(Arc::new(listing)),
+            account: account_of(keeper.as_deref(), self.signature.is_some()),
+            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
+            server: super::server(&format!("{endpoint}/{}", self.container)),
+        })
+    }
+}
+
+fn account_of(keeper: Option<&Keeper<AzureCredential>>, is_signed: bool) -> Account {
+    static SIGNED: Advice = Advice {
+        refused: "make a new URL: its signature has expired, or may not read or list",
+        ..ADVICE
+    };
+    if is_signed {
+        Account::without_chain(&SIGNED)
+    } else {
+        Account::of(&ADVICE, keeper.and_then(Renew::link))
+    }
+}
+
+/// Pages of names of a container.
+struct AzureListing {
+    client: HttpClient,
+    /// Of the container.
+    url: String,
+    account: String,
+    provider: Option<Arc<dyn CredentialProvider<Credential = AzureCredential>>>,
+}
+
+impl Listing for AzureListing {
+    fn page(&self, wanted: PageRequest) -> BoxFuture<'_, Result<Page, Refusal>> {
+        Box::pin(async move {
+            let garbled = |_| Refusal::Garbled("it cannot be asked for its names".to_string());
+            let mut url = Url::parse(&self.url).map_err(|_| garbled(()))?;
+            url.query_pairs_mut().extend_pairs([
+                ("restype", "container"),
+                ("comp", "list"),
+                ("delimiter", "/"),
+                ("maxresults", &wanted.most.to_string()),
+            ]);
+            if !wanted.prefix.is_empty() {
+                url.query_pairs_mut().append_pair("prefix", &wanted.prefix);
+            }
+            if let Some(token) = wanted.next.token() {
+                url.query_pairs_mut().append_pair("marker", token);
+            }
+            let request = http::Request::get(url.as_str()).header("x-ms-version", API);
+            let request = request.extension(wanted).body(bytes::Bytes::new().into());
+            let mut request = request.map_err(|_| garbled(()))?;
+            if let Some(provider) = &self.provider {
+                let credential = provider.get_credential().await;
+                let credential = credential.map_err(|error| Refusal::of(&error))?;
+                let signed = AzureAuthorizer::new(&credential, &self.account);
+                let signed = signed.try_authorize(&mut request);
+                signed.map_err(|error| Refusal::of(&error))?;
+            }
+            let answer = self.client.execute(request).await;
+            let mut answer = answer.map_err(|error| Refusal::of(&error))?;
+            Ok(answer.extensions_mut().remove().unwrap_or_default())
+        })
+    }
+
+    fn begins_behind_keys(&self) -> bool {
+        false
+    }
+}
+
+/// A page as Azure writes it.
+fn page(body: &[u8], wanted: &PageRequest) -> Result<Page, Refusal> {
+    let (mut said, mut blob) = (PageText::default(), ListedObject::default());
+    xml::read("EnumerationResults", body, |path, text| match path {
+        [_, "Blobs", "Blob", "Name"] => blob.key = std::mem::take(text),
+        [_, "Blobs", "Blob", "Properties", "Content-Length"] => blob.size = std::mem::take(text),
+        [_, "Blobs", "Blob", "Properties", "Last-Modified"] => blob.modified = std::mem::take(text),
+        [_, "Blobs", "Blob", "Properties", "Etag"] => blob.etag = Some(std::mem::take(text)),
+        // A folder of Data Lake, which comes as a prefix as well.
+        [_, "Blobs", "Blob", "Properties", "ResourceType"] if text == "directory" => {
+            blob.size.clear();
+            blob.is_folder = true;
+        }
+        [_, "Blobs", "Blob"] => said.push(std::mem::take(&mut blob)),
+        [_, "Blobs", "BlobPrefix", "Name"] => said.push_prefix(std::mem::take(text)),
+        [_, "NextMarker"] => said.token = std::mem::take(text),
+        _ => {}
+    })?;
+    said.is_truncated = Some(!said.token.is_empty());
+    Page::of(said, wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::object::page::NextPage;
+
+    #[test]
+    fn the_notations() {
+        let place = |account, key, signature| place(account, "box", key, signature).expect("one");
+        for (text, wanted) in [
+            ("az://box/a b/c", place(None, "a b/c", None)),
+            ("az://box", place(None, "", None)),
+            (
+                "abfss://box@acc.dfs.core.windows.net/d/",
+                place(Some("acc"), "d/", None),
+            ),
+            (
+                "https://acc.blob.core.windows.net/box/a%20b",
+                place(Some("acc"), "a b", None),
+            ),
+            (
+                "https://acc.blob.core.windows.net/box/a?sv=1&sig=x",
+                place(Some("acc"), "a", Some("sv=1&sig=x")),
+            ),
+        ] {
+            assert_eq!(read(text), Ok(wanted), "{text}");
+        }
+        for text in [
+            "az://",
+            "az:///k",
+            "abfs://box@elsewhere/k",
+            "az://u:canary@h/k",
+        ] {
+            let unfit = read(text).expect_err(text);
+            assert!(!format!("{unfit:?}").contains("canary"), "{unfit:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_has_blobs_prefixes_and_a_marker() {
+        let body = "\u{feff}<?xml version=\"1.0\"?><EnumerationResults><Blobs><Blob><Name>d/a</Name><Properties>\
+            <Last-Modified>Fri, 02 Jan 2026 03:04:05 GMT</Last-Modified><Etag>0x8D</Etag><Content-Length>7</Content-Length>\
+            </Properties></Blob><Blob><Name>d/sub</Name><Properties><ResourceType>directory</ResourceType>\
+            <Content-Length>0</Content-Length></Properties></Blob><BlobPrefix><Name>d/sub/</Name></BlobPrefix></Blobs>\
+            <NextMarker>m</NextMarker></EnumerationResults>";
+        let wanted = PageRequest {
+            prefix: "d/".to_string(),
+            most: 10,
+            next: NextPage::End,
+        };
+        let page = page(body.as_bytes(), &wanted).expect("a page");
+        let object = &page.objects[0];
+        assert_eq!((object.location.as_ref(), object.size), ("d/a", 7));
+        assert_eq!(object.e_tag.as_deref(), Some("0x8D"));
+        assert_eq!(page.folders, ["d/sub"]);
+        assert_eq!((page.objects.len(), page.next.token()), (1, Some("m")));
+    }
+}

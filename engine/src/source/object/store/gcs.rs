@@ -1,0 +1,115 @@
+//! Google Cloud Storage: `gs://BUCKET/KEY`, with the credentials of the chain ([`GoogleChain`]), or none where no link has any.
+//!
+//! A version is a generation: each reply has it in `x-goog-generation`, each request asks for it by `x-goog-if-generation-match`. Listings
+//! are those of the XML interface, which are S3's with a `Generation` for each object. An object that is stored as gzip is asked for as
+//! it is stored: otherwise the server unpacks it, and knows no ranges.
+//! Source: Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
+
+use super::{
+    PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector, keeper_of,
+    line, may_be_plain, no_retries,
+};
+use crate::source::object::credentials::google::GoogleChain;
+use crate::source::object::credentials::{Provider, Renew};
+use crate::source::object::page;
+use crate::source::object::refusal::{Account, Advice, Unfit};
+use crate::source::object::reply::{Generation, Wire};
+use crate::source::object::settings::ObjectSettings;
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use std::sync::Arc;
+
+pub const GCS: StoreKind = StoreKind {
+    schemes: &["gs", "gcs"],
+    parse,
+};
+
+static ADVICE: Advice = Advice {
+    refused: "check that the account may read it (Storage Object Viewer)",
+    unsigned: "gcloud auth application-default login: without credentials only public objects can be read",
+    absent: "check bucket and key (gcloud storage ls)",
+    elsewhere: "check bucket and key (gcloud storage ls)",
+    list: "gcloud storage ls",
+    no_listing: "check STORAGE_EMULATOR_HOST: it names a server of Google's storage, not a page in front of it",
+};
+
+static WIRE: Wire = Wire {
+    stores_codings: true,
+    accept_encoding: "gzip",
+    generation: Some(Generation {
+        replied: "x-goog-generation",
+        asked: "x-goog-if-generation-match",
+    }),
+    page: page::of_s3,
+};
+
+/// Variables that are looked at before they are used.
+const VARIABLES: &[&str] = &[
+    "STORAGE_EMULATOR_HOST",
+    "GOOGLE_BEARER_TOKEN",
+    "GCE_METADATA_HOST",
+];
+
+struct GcsPlace {
+    bucket: String,
+    key: String,
+}
+
+fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+    let accounts = "run gcloud auth application-default login";
+    let (bucket, key) = bucket_and_key(text, "gs://BUCKET/KEY", accounts)?;
+    Ok(Box::new(GcsPlace {
+        bucket: bucket.to_string(),
+        key: key.to_string(),
+    }))
+}
+
+impl Place for GcsPlace {
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
+        check(settings, VARIABLES, &[])?;
+        // The variable of Google's libraries, a URL or HOST:PORT.
+        let endpoint = settings
+            .endpoint_of(&["STORAGE_EMULATOR_HOST"])
+            .map(|text| {
+                let is_url = text.contains("://");
+                if is_url {
+                    text.to_string()
+                } else {
+                    format!("http://{text}")
+                }
+            });
+        let allow_http = may_be_plain(endpoint.as_deref(), settings, "GOOGLE_ALLOW_HTTP")?;
+        let mut builder = GoogleCloudStorageBuilder::new()
+            .with_bucket_name(&self.bucket)
+            .with_retry(no_retries())
+            .with_client_options(client(settings, allow_http)?)
+            .with_http_connector(connector(settings, allow_http, &WIRE, None));
+        if let Some(endpoint) = &endpoint {
+            let endpoint = endpoint.trim_end_matches('/');
+            builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
+        }
+        let keeper = keeper_of("Google Cloud Storage", settings, || {
+            GoogleChain(settings.clone())
+        })?;
+        builder = match &keeper {
+            Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
+            None => builder
+                .with_credentials(super::no_token())
+                .with_skip_signature(true),
+        };
+        let store = builder.build();
+        let remedy = "check the bucket's name";
+        let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
+        let endpoint = endpoint.unwrap_or_else(|| "gs:".to_string());
+        Ok(Store {
+            objects: store.clone(),
+            listing: Some(Arc::new(PaginatedListing::new(store))),
+            account: Account::of(&ADVICE, keeper.as_deref().and_then(Renew::link)),
+            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
+            server: super::server(&format!("{endpoint}/{}", self.bucket)),
+        })
+    }
+}
