@@ -154,6 +154,49 @@ fn a_recording_that_was_kept() {
     }
 }
 
+/// With mappings a recording says where the extents of a file begin. ext4 with data=journal has one at page 16 of every file that
+/// is longer, and the file of 257 pages, 1,048,577 bytes, is among those that this seed reads.
+#[test]
+fn a_recording_has_the_extents_of_its_files() {
+    if lacks().is_some() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_string_lossy().into_owned();
+    let args = ["--fs", "ext4-journal", "--mmap", "yes"];
+    let rest = [
+        "--operations",
+        "1000",
+        "--seed",
+        "2742804020",
+        "--read-ahead-kb",
+        "128",
+        "-o",
+        out.as_str(),
+    ];
+    let got = foreread(["conform", "linux"].into_iter().chain(args).chain(rest));
+    if got.err.contains("they need python3 with ctypes") {
+        println!("skipped: needs python3 with ctypes for page faults");
+        return;
+    }
+    if got.code == Some(3) && got.err.contains("short of memory") {
+        println!("skipped: needs more free memory: {}", got.err);
+        return;
+    }
+    assert_eq!(got.code, Some(0), "{}{}", got.out, got.err);
+    let path = folder
+        .path()
+        .join("ext4-journal-128-2742804020-faults.jsonl.gz");
+    let lines = foreread_check::conform::linux::open(&path)
+        .expect("kept")
+        .lines();
+    let episode = lines
+        .map(|line| line.expect("a line"))
+        .find(|line| line.contains("\"file_size\":1048577"))
+        .expect("an episode of that file");
+    assert!(episode.contains("\"extents\":[16"), "{episode}");
+}
+
 /// Differences under memory pressure alone: exit code 3, and no accusation.
 #[test]
 fn pressure_is_no_divergence() {

@@ -101,6 +101,30 @@ fn a_later_request_may_arrive_after_the_fault() {
     assert_eq!(verdict.divergences, 1);
 }
 
+/// One episode: an extent of the file begins at page 16, so 0 to 15 and 16 to 31 are two requests. The fault of page 15 is tried again
+/// before the second has arrived.
+#[test]
+fn a_request_ends_with_its_extent() {
+    let recording = text(&lines("ext4j-128-extents.jsonl.gz"));
+    let verdict = check(recording.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!((verdict.first, verdict.decisions), (None, 159));
+    // An extent that begins elsewhere explains nothing.
+    for other in ["[17,256]", "[]"] {
+        let wrong = recording.replace("\"extents\":[16,256]", &format!("\"extents\":{other}"));
+        assert!(wrong != recording, "the extents are in it");
+        let verdict = check(wrong.as_bytes(), Level::Full, None).expect("a recording");
+        assert_eq!(verdict.divergences, 1, "{other}");
+    }
+}
+
+/// One episode: fault-around reaches page 98 of a file of 100 pages, and leaves page 99 of the same folio.
+#[test]
+fn fault_around_does_not_map_the_last_folio_whole() {
+    let recording = text(&lines("xfs8k-128-last-folio.jsonl.gz"));
+    let verdict = check(recording.as_bytes(), Level::Full, None).expect("a recording");
+    assert_eq!((verdict.first, verdict.decisions), (None, 63));
+}
+
 /// Mappings at any address (`va`). Without it the same decisions are explained by one of the places within a block.
 #[test]
 fn fault_around_is_aligned_by_address() {
@@ -633,6 +657,25 @@ fn a_file_has_only_so_many_folios() {
     .expect_err("a limit");
     assert!(
         matches!(&error, CheckError::Format { line: 3, what } if what.contains("more than 1048576")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_has_only_so_many_extents() {
+    let episode = |extents: usize| {
+        let pages = vec!["7"; extents].join(",");
+        let episode = EPISODE.replace('}', &format!(",\"extents\":[{pages}]}}"));
+        check(
+            format!("{HEADER}\n{episode}\n").as_bytes(),
+            Level::Full,
+            None,
+        )
+    };
+    assert!(episode(4096).is_ok());
+    let error = episode(4097).expect_err("a limit");
+    assert!(
+        matches!(&error, CheckError::Format { line: 2, what } if what == "4097 extents: more than 4096"),
         "{error}"
     );
 }

@@ -192,8 +192,10 @@ struct EpisodeCheck {
 
 impl EpisodeCheck {
     fn new(header: &Header, level: Level, episode: &Episode) -> Result<EpisodeCheck, String> {
-        let Episode { ep, file_size, fds } = *episode;
-        let world = World::new(header, level == Level::Full, file_size, fds);
+        let Episode {
+            ep, file_size, fds, ..
+        } = *episode;
+        let world = World::new(header, level == Level::Full, episode);
         let machine = match level {
             Level::Full => None,
             Level::Pages => {

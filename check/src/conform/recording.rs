@@ -26,6 +26,8 @@ const MAX_FILE: u64 = 16 << 30;
 const MAX_ORDER: u32 = 9;
 /// Pages of a page table, and of a huge page.
 pub const TABLE: u64 = 512;
+/// Extents of a file; those of the recorded ones have up to three.
+const MAX_EXTENTS: usize = 4096;
 /// Offsets and lengths end below this, as the kernel's do.
 const MAX_OFFSET: u64 = 1 << 62;
 
@@ -65,13 +67,16 @@ pub struct Header {
 }
 
 /// A file with an empty cache and descriptors that have read nothing.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct Episode {
     pub ep: u64,
     /// Bytes of the file.
     pub file_size: u64,
     /// Open descriptions, numbered from 0.
     pub fds: u32,
+    /// Pages at which an extent of the file begins, the first extent excepted. Older recordings do not have them.
+    #[serde(default)]
+    pub extents: Vec<u64>,
 }
 
 /// One operation with the kernel's answers.
@@ -178,7 +183,8 @@ pub struct Lines<R> {
     input: R,
     number: u64,
     header: Option<Header>,
-    episode: Option<Episode>,
+    /// Descriptors of the episode, once there is one.
+    fds: Option<u32>,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -188,7 +194,7 @@ impl<R: BufRead> Lines<R> {
             input,
             number: 0,
             header: None,
-            episode: None,
+            fds: None,
         }
     }
 
@@ -233,7 +239,7 @@ impl<R: BufRead> Lines<R> {
         let item = match line {
             RecordingLine::Header(header) => self.header(header).map(|()| Item::Header(header)),
             RecordingLine::Episode(episode) => {
-                self.episode(episode).map(|()| Item::Episode(episode))
+                self.episode(&episode).map(|()| Item::Episode(episode))
             }
             RecordingLine::Op(op) => self.act(&op).map(|act| Item::Op(op, act)),
         };
@@ -270,8 +276,13 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
-    fn episode(&mut self, episode: Episode) -> Result<(), String> {
-        let Episode { file_size, fds, .. } = episode;
+    fn episode(&mut self, episode: &Episode) -> Result<(), String> {
+        let Episode {
+            file_size,
+            fds,
+            ref extents,
+            ..
+        } = *episode;
         if self.header.is_none() {
             return Err("an episode before the header".to_string());
         }
@@ -281,16 +292,22 @@ impl<R: BufRead> Lines<R> {
         if file_size > MAX_FILE {
             return Err(format!("a file of {file_size} bytes: more than {MAX_FILE}"));
         }
-        self.episode = Some(episode);
+        if extents.len() > MAX_EXTENTS {
+            return Err(format!(
+                "{} extents: more than {MAX_EXTENTS}",
+                extents.len()
+            ));
+        }
+        self.fds = Some(fds);
         Ok(())
     }
 
     /// Checks an operation and says what it does.
     fn act(&self, op: &Op) -> Result<Act, String> {
         let header = self.header.ok_or("an operation before the header")?;
-        let episode = self.episode.ok_or("an operation before an episode")?;
-        if op.fd >= episode.fds {
-            return Err(format!("descriptor {} of {}", op.fd, episode.fds));
+        let fds = self.fds.ok_or("an operation before an episode")?;
+        if op.fd >= fds {
+            return Err(format!("descriptor {} of {fds}", op.fd));
         }
         if op
             .off

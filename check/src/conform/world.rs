@@ -11,7 +11,7 @@
 //!
 //! Source: docs/spec/linux-readahead.md 4.2 and 4.10; hints 4.8.
 
-use super::recording::{Act, Header, Op, PAGE, TABLE};
+use super::recording::{Act, Episode, Header, Op, PAGE, TABLE};
 use foreread_core::event::Advice;
 use foreread_core::policy::kernel::{
     Cursor, Folio, FolioWindow, Folios, KernelReader, Placement, Raw, ReadaheadCall, Shape, Sight,
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Pages that fault-around looks at: one block, aligned by address (x86's default of 64 KiB).
 pub(crate) const FAULT_AROUND: u64 = 16;
@@ -140,6 +141,8 @@ pub struct World {
     shape: Shape,
     kernel_probes: bool,
     size: u64,
+    /// Pages at which the file goes on elsewhere on its device.
+    extents: Rc<[u64]>,
     folios: Folios,
     readers: Vec<KernelReader>,
     /// Where the latest window of each descriptor was placed. A huge page leaves the `start` of its state alone, but
@@ -177,8 +180,9 @@ impl<S: Sight> Sight for Watch<'_, S> {
 }
 
 impl World {
-    /// A file of `size` bytes, nothing of it cached, with `fds` fresh descriptors.
-    pub fn new(header: &Header, kernel_probes: bool, size: u64, fds: u32) -> World {
+    /// The file of an episode, nothing of it cached, with fresh descriptors.
+    pub fn new(header: &Header, kernel_probes: bool, episode: &Episode) -> World {
+        let (size, fds) = (episode.file_size, episode.fds);
         let Header {
             ra_pages,
             io_pages,
@@ -195,6 +199,7 @@ impl World {
             },
             kernel_probes,
             size,
+            extents: episode.extents.as_slice().into(),
             folios: Folios::default(),
             readers: (0..fds)
                 .map(|_| KernelReader::new(ra_pages, io_pages))
@@ -544,7 +549,7 @@ impl World {
             return false;
         };
         let no_table = !map.tables.contains(&map.table(page));
-        if no_table && folio.end() >= self.end() {
+        if no_table && self.is_last(folio) {
             return false;
         }
         if folio.pages() == TABLE && self.is_mapped_whole(map, folio) {
@@ -552,7 +557,7 @@ impl World {
             return true;
         }
         let around = self.window(map, page);
-        let part = |folio: &Folio| match self.is_mapped_whole(map, folio) {
+        let part = |folio: &Folio| match self.is_mapped_whole(map, folio) && !self.is_last(folio) {
             true => folio.first..folio.end(),
             false => folio.first.max(around.start)..folio.end().min(around.end),
         };
@@ -567,7 +572,8 @@ impl World {
     /// From which page on the folios that a fault has read may be under way when it is tried again, where fault-around would see them;
     /// "none are" is the first. The fault waits for its own page alone, and requests are carried out in order: later ones begin
     /// behind a page that was cached before (a touch of page 55 reads 49 to 55 and 57 to 70, and finds 52 to 56; seen on 6.18.44),
-    /// and anywhere in a run that is longer than a request has to be.
+    /// where an extent of the file begins (a touch of page 15 reads 0 to 31, and does not find 16 to 27 where an extent begins at
+    /// page 16), and anywhere in a run that is longer than a request has to be.
     fn arrivals(&self, fd: usize, page: u64) -> Vec<u64> {
         let mut arrivals = vec![u64::MAX];
         let Some(map) = &self.maps[fd] else {
@@ -586,12 +592,14 @@ impl World {
             .take_while(follows)
             .last()
             .map_or(own, |at| at - 1);
-        let end = (own + 1..added.len())
-            .take_while(follows)
-            .last()
-            .unwrap_or(own);
+        let goes_on_elsewhere = |at: usize| {
+            let (first, order) = added[at];
+            let folio = first..first + (1 << order);
+            self.extents.iter().any(|page| folio.contains(page))
+        };
+        let may_begin =
+            |at: &usize| !follows(at) || goes_on_elsewhere(*at) || *at - begin >= SEGMENTS;
         let window = self.window(map, page);
-        let may_begin = |at: &usize| *at == end + 1 || *at - begin >= SEGMENTS;
         let seen = |at: usize| Some(added[at].0).filter(|first| window.contains(first));
         arrivals.extend((own + 1..added.len()).filter(may_begin).filter_map(seen));
         arrivals
@@ -638,6 +646,12 @@ impl World {
     fn is_mapped_whole(&self, map: &Mapping, folio: &Folio) -> bool {
         let inside = map.first <= folio.first && folio.end() <= map.end.min(self.end());
         inside && map.table(folio.first) == map.table(folio.end() - 1)
+    }
+
+    /// The folio that holds the file's last page. Fault-around never maps it whole: of pages 98 and 99 of a file of 100 it maps
+    /// page 98 alone where its block ends there (seen on 6.18.44). The end of a fault does.
+    fn is_last(&self, folio: &Folio) -> bool {
+        folio.end() >= self.end()
     }
 
     /// 4.10, row 4: the end of a fault maps the whole folio of its page, marked or not, unless a page of it is mapped.

@@ -1,7 +1,7 @@
 # Plays operations on a file for 'foreread conform linux': one line asks, one line answers (a number, or why not).
 # Ends when its input does. A mapping begins at a named page of a page table, and never where one has been shortly before, so
 # that its page tables are its own.
-import ctypes, os, sys
+import ctypes, errno, fcntl, os, struct, sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -13,6 +13,7 @@ libc.readahead.argtypes = [ctypes.c_int, ctypes.c_long, ctypes.c_size_t]
 PAGE, SLOT, SLOTS, BASE = 4096, 1 << 30, 4096, 1 << 44
 MAP_PRIVATE, MAP_FIXED_NOREPLACE = 2, 0x100000
 READ, EXEC = 1, 4
+FS_IOC_FIEMAP, FIEMAP, EXTENT, EXTENTS = 0xC020660B, struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL"), 4096
 ADVICE = {word: getattr(os, "POSIX_FADV_" + word.upper())
           for word in ("normal", "random", "sequential", "willneed", "dontneed", "noreuse")}
 files, maps, slot, watched = [], {}, 0, None
@@ -71,6 +72,27 @@ def touch(fd, page):
     ctypes.c_ubyte.from_address(maps[int(fd)][0] + int(page) * PAGE).value
 
 
+# Pages at which the file goes on elsewhere on its device: requests end there. "-" for none, and where the file system does not say.
+def extents(path):
+    fd = os.open(path, os.O_RDONLY)
+    answer = bytearray(FIEMAP.pack(0, (1 << 64) - 1, 0, 0, EXTENTS, 0) + bytes(EXTENTS * EXTENT.size))
+    try:
+        fcntl.ioctl(fd, FS_IOC_FIEMAP, answer)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY):
+            raise
+        return "-"
+    finally:
+        os.close(fd)
+    pages, follows = [], None
+    for nth in range(FIEMAP.unpack_from(answer)[3]):
+        logical, physical, length = EXTENT.unpack_from(answer, FIEMAP.size + nth * EXTENT.size)[:3]
+        if follows not in (None, physical):
+            pages.append(logical // PAGE)
+        follows = physical + length
+    return ",".join(map(str, pages)) or "-"
+
+
 # A mapping of the whole file to ask about, of which no page is ever touched.
 def watch(path):
     global watched
@@ -98,7 +120,7 @@ def seen():
 
 
 DO = {"ready": ready, "open": open_, "pread": pread, "fadvise": fadvise, "readahead": readahead, "mmap": mmap, "touch": touch,
-      "watch": watch, "seen": seen}
+      "extents": extents, "watch": watch, "seen": seen}
 for line in iter(sys.stdin.readline, ""):
     try:
         word, *rest = line.split()

@@ -180,6 +180,16 @@ impl Helper {
             .ok_or_else(|| failed("seen", &said))
     }
 
+    /// The pages at which an extent of this file begins, the first extent excepted.
+    pub fn extents(&mut self, path: &str) -> Result<Vec<u64>, LiveError> {
+        let line = format!("extents {path}");
+        let said = self.say(&line).map_err(|said| failed(&line, &said))?;
+        let pages = said.split(',').filter(|page| *page != "-");
+        pages
+            .map(|page| page.parse().map_err(|_| failed(&line, &said)))
+            .collect()
+    }
+
     fn tell(&mut self, line: &str) -> Result<u64, LiveError> {
         self.ask(line).map_err(|said| failed(line, &said))
     }

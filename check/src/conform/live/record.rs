@@ -47,11 +47,14 @@ pub(super) struct Header {
 
 #[derive(Serialize)]
 #[serde(tag = "t", rename = "episode")]
-struct Episode {
+struct Episode<'a> {
     ep: u64,
     kind: &'static str,
     file_size: u64,
     fds: u32,
+    /// Asked for where there are faults: they matter for nothing else.
+    #[serde(skip_serializing_if = "<[u64]>::is_empty")]
+    extents: &'a [u64],
 }
 
 #[derive(Serialize)]
@@ -182,6 +185,12 @@ impl<'a> Recorder<'a> {
     ) -> Result<RecordCounts, LiveError> {
         let mut written = RecordCounts::default();
         line(out, header)?;
+        let extents = match &mut self.helper {
+            Some(helper) if header.mmap => (0..SIZES.len())
+                .map(|nth| helper.extents(&self.disk.path(nth)))
+                .collect::<Result<_, _>>()?,
+            _ => vec![Vec::new(); SIZES.len()],
+        };
         while written.operations < wanted {
             let mut script = next();
             script
@@ -192,6 +201,7 @@ impl<'a> Recorder<'a> {
                 kind: script.kind,
                 file_size: SIZES[script.file],
                 fds: script.fds,
+                extents: &extents[script.file],
             };
             line(out, &episode)?;
             written.episodes += 1;
