@@ -84,6 +84,11 @@ void foreread_close(foreread *reader);
 /* What went wrong in this thread last: one line, "" if nothing. Valid until this thread's next call. */
 const char *foreread_error(void);
 
+/* How stores of objects are asked by readers that are opened from now on, in the notation of FOREREAD_OBJECT, such as
+   "profile=dev,region=eu-central-1,endpoint-url=https://host,no-sign-request,requester-pays,ca-file=/etc/ca.pem".
+   It replaces what was set before; NULL or "" is nothing. 0, or -1 with EINVAL, or with ENOTSUP in a build without objects. */
+int foreread_configure_stores(const char *settings);
+
 /* Such as "0.1.0". */
 const char *foreread_version(void);
 

@@ -350,6 +350,31 @@ pub extern "C" fn foreread_error() -> *const c_char {
 }
 
 /// See the header.
+///
+/// # Safety
+/// `settings` is NULL or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_configure_stores(settings: *const c_char) -> c_int {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        let settings = unsafe { text(settings, "settings")? }.unwrap_or_default();
+        configure_stores(settings).map(|()| 0)
+    })
+}
+
+#[cfg(feature = "object")]
+fn configure_stores(settings: &str) -> Result<(), Failure> {
+    use foreread::source::object::{NOTATION, configure};
+    configure(settings).map_err(|why| invalid(&format!("{why}; write {NOTATION}")))
+}
+
+#[cfg(not(feature = "object"))]
+fn configure_stores(_settings: &str) -> Result<(), Failure> {
+    let line = "this build has no stores of objects; build it with the feature object";
+    Err(Failure(libc::ENOTSUP, line.to_string()))
+}
+
+/// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn foreread_version() -> *const c_char {
     const { concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast() }

@@ -45,6 +45,8 @@ int main(int argc, char **argv)
 
     CHECK(argc == 2);
     CHECK(strlen(foreread_version()) >= 5 && *foreread_error() == 0);
+    CHECK(foreread_configure_stores("region=eu-1,no-sign-request") == 0 && foreread_configure_stores(NULL) == 0);
+    CHECK(foreread_configure_stores("speed=1") == -1 && errno == EINVAL && strstr(foreread_error(), "speed") != NULL);
     errno = 0;
     CHECK(!foreread_open(NULL, NULL, 0) && errno == EINVAL && *foreread_error());
     CHECK(!foreread_open("\xff\xfe", NULL, 0) && errno == EINVAL);

@@ -9,6 +9,8 @@ use crate::CommandLine;
 use crate::fail::Fail;
 use crate::log::LogLevel;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+#[cfg(feature = "object")]
+use foreread::source::object;
 use foreread_report::names;
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -34,6 +36,81 @@ pub struct GlobalArgs {
     /// refused. A link is never followed: with --force it is replaced. Pipes, terminals, /dev/stdout and '-' are written as they are.
     #[arg(long, global = true, hide_short_help = true)]
     pub force: bool,
+    #[cfg(feature = "object")]
+    #[command(flatten)]
+    pub stores: StoreArgs,
+}
+
+/// How the stores of objects are asked: S3, Google Cloud Storage, Azure, HTTP.
+#[cfg(feature = "object")]
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Stores of objects")]
+pub struct StoreArgs {
+    /// The profile of the AWS tools
+    ///
+    /// Of ~/.aws/config and ~/.aws/credentials. Default AWS_PROFILE, or default. docs/stores.md has the chain of each store.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    profile: Option<String>,
+    /// The region of S3
+    ///
+    /// Default AWS_REGION, then that of the profile, then us-east-1; a bucket elsewhere is found.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    region: Option<String>,
+    /// Another server of the same protocol
+    ///
+    /// Such as http://127.0.0.1:9000. http is for this machine alone, unless AWS_ALLOW_HTTP (GOOGLE_ALLOW_HTTP, AZURE_ALLOW_HTTP) is true.
+    #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
+    endpoint_url: Option<String>,
+    /// Send no credentials: for public objects
+    #[arg(long, global = true, hide_short_help = true)]
+    no_sign_request: bool,
+    /// Pay for requests and bytes of a bucket of S3 whose owner does not
+    #[arg(long, global = true, hide_short_help = true)]
+    requester_pays: bool,
+    /// Certificates to trust beside the system's, PEM
+    ///
+    /// Default AWS_CA_BUNDLE.
+    #[arg(long, value_name = "PATH", global = true, hide_short_help = true)]
+    ca_file: Option<String>,
+}
+
+#[cfg(feature = "object")]
+impl StoreArgs {
+    /// Sets them for this process: the files of settings, FOREREAD_OBJECT and these options, the last of which counts.
+    pub fn set(&self, of_files: Option<String>) -> Result<(), Fail> {
+        let named = [
+            ("profile", &self.profile),
+            ("region", &self.region),
+            ("endpoint-url", &self.endpoint_url),
+            ("ca-file", &self.ca_file),
+        ];
+        let mut all = Vec::from_iter(of_files);
+        all.extend(std::env::var(object::VARIABLE));
+        for (key, value) in named {
+            let Some(value) = value else { continue };
+            if value.contains(',') {
+                let place = format!("--{key}");
+                return Err(Fail::input(
+                    "cannot take a comma",
+                    place,
+                    "name it without one",
+                ));
+            }
+            all.push(format!("{key}={value}"));
+        }
+        all.extend(self.no_sign_request.then(|| "no-sign-request".to_string()));
+        all.extend(self.requester_pays.then(|| "requester-pays".to_string()));
+        if all.is_empty() {
+            return Ok(());
+        }
+        object::configure(&all.join(",")).map_err(|why| {
+            Fail::input(
+                why,
+                "the settings of stores".to_string(),
+                format!("write {}", object::NOTATION),
+            )
+        })
+    }
 }
 
 static GLOBAL: OnceLock<GlobalArgs> = OnceLock::new();

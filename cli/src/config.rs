@@ -12,6 +12,7 @@
 //!   max = "512K+capacity"        # of policies that leave their max open
 //!   min = "32K"                  # of policies that leave their min open
 //!   hint = "normal"              # serve and mount: normal, sequential or random
+//!   stores = "profile=dev"       # how stores of objects are asked, as FOREREAD_OBJECT
 //!
 //!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough counts
 //!   up-to = "2G"
@@ -48,6 +49,11 @@ const MAX_BYTES: u64 = 64 << 10;
 pub struct Config {
     policy: Option<Set<String>>,
     hint: Option<Set<Advice>>,
+    #[cfg_attr(
+        not(feature = "object"),
+        allow(dead_code, reason = "objects alone take it")
+    )]
+    stores: Option<String>,
     /// The layers, the first one first, and where they set something.
     readahead: Vec<Readahead>,
     readahead_from: Vec<String>,
@@ -70,6 +76,7 @@ struct File {
     max: Option<Spanned<String>>,
     min: Option<Spanned<String>>,
     hint: Option<Spanned<String>>,
+    stores: Option<Spanned<String>>,
     #[serde(default)]
     capacity: Vec<Spanned<Row>>,
 }
@@ -85,6 +92,12 @@ struct Row {
 /// Reads what is set for this process.
 pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
+}
+
+/// How stores of objects are asked. A file that cannot be understood is refused by what needs its policy.
+#[cfg(feature = "object")]
+pub fn stores() -> Option<String> {
+    load().ok()?.stores
 }
 
 impl Config {
@@ -112,8 +125,11 @@ impl Config {
             max,
             min,
             hint,
+            stores,
             capacity,
         } = file.parse()?;
+        let stores = stores.map(Spanned::into_inner);
+        self.stores = self.stores.take().or(stores);
         if let Some(name) = name {
             let set = policy(name.get_ref().clone(), file.line(&name))?;
             self.policy.get_or_insert(set);

@@ -3,6 +3,8 @@
 
 pub mod device;
 #[cfg(feature = "object")]
+pub mod emulators;
+#[cfg(feature = "object")]
 pub mod gateway;
 #[cfg(feature = "nbd")]
 pub mod nbd;

@@ -68,6 +68,10 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     ("http", PARTS, object::http),
     #[cfg(feature = "object")]
     ("s3", PARTS, object::s3),
+    #[cfg(feature = "object")]
+    ("gs", PARTS, object::gs),
+    #[cfg(feature = "object")]
+    ("az", PARTS, object::az),
 ];
 
 /// Of objects that are read in parts of 64 KiB.
@@ -238,6 +242,7 @@ fn nbd() -> Option<Subject> {
 #[cfg(feature = "object")]
 mod object {
     use super::{SIZE, Subject, named, pattern};
+    use crate::common::emulators::{Cloud, Emulator};
     use foreread::source::Mem;
     use foreread::source::object::{Object, ObjectSettings};
     use foreread_testing::RangeServer;
@@ -258,6 +263,27 @@ mod object {
         let other = Arc::clone(&server);
         let replace = move || other.replace(Mem::new(pattern(0, SIZE, 1)), Some("\"two\""), None);
         Some(Subject::new(object, server)?.replaced_by(replace))
+    }
+
+    pub fn gs() -> Option<Subject> {
+        emulated(Cloud::Google)
+    }
+
+    pub fn az() -> Option<Subject> {
+        emulated(Cloud::Azure)
+    }
+
+    fn emulated(cloud: Cloud) -> Option<Subject> {
+        let emulator = Arc::new(Emulator::start(cloud)?);
+        emulator.put("x", pattern(0, SIZE, 0));
+        let settings = ObjectSettings {
+            variables: emulator.variables(),
+            ..settings()
+        };
+        let object = Object::open_with(&emulator.name("x"), settings).expect("opens");
+        let other = Arc::clone(&emulator);
+        let replace = move || other.put("x", pattern(0, SIZE, 1));
+        Some(Subject::new(object, emulator)?.replaced_by(replace))
     }
 
     pub fn s3() -> Option<Subject> {

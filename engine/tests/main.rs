@@ -8,8 +8,12 @@
 
 mod budget;
 mod bytes;
+#[cfg(feature = "object")]
+mod clouds;
 mod common;
 mod conformance;
+#[cfg(feature = "object")]
+mod credentials;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 def cache_bytes(cache: int | str | None) -> int | None:
@@ -198,12 +198,30 @@ def open(  # noqa: A001 (as io.open)
     return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
 
 
-def configure(*, cache: int | str | None = None, policy: str | None = None) -> None:
-    """Sets the cache and the policy of files that are opened from now on and say nothing else.
+def configure(
+    *,
+    cache: int | str | None = None,
+    policy: str | None = None,
+    stores: Mapping[str, str | bool] | None = None,
+) -> None:
+    """Sets the cache and the policy of files that are opened from now on and say nothing else, and how stores are asked.
 
-    What is left out stays. Raises `ValueError` for a policy or a size that does not exist.
+    `stores` replaces what was set before: `profile`, `region`, `endpoint_url`, `ca_file` (texts), `no_sign_request` and
+    `requester_pays` (True or False), such as `{"profile": "dev"}`; `{}` is nothing. Without it the conventions of each
+    store hold: variables, files of its tools, the role of the machine.
+
+    What is left out stays. Raises `ValueError` for a policy, a size or a setting that does not exist.
     """
-    _native.configure(policy, cache_bytes(cache))
+    text = None
+    if stores is not None:
+        parts = []
+        for key, value in stores.items():
+            word = str(value).lower() if isinstance(value, bool) else str(value)
+            if "," in word:
+                raise ValueError(f"{key} with a comma; name it without one")
+            parts.append(f"{key.replace('_', '-')}={word}")
+        text = ",".join(parts)
+    _native.configure(policy, cache_bytes(cache), text)
 
 
 def stats() -> list[dict[str, int | str]]:

@@ -57,9 +57,18 @@ mod native {
 
     /// Sets the policy and the cache of files that are opened from now on.
     #[pyfunction]
-    #[pyo3(signature = (policy=None, cache=None))]
-    fn configure(py: Python<'_>, policy: Option<String>, cache: Option<u64>) -> PyResult<()> {
+    #[pyo3(signature = (policy=None, cache=None, stores=None))]
+    fn configure(
+        py: Python<'_>,
+        policy: Option<String>,
+        cache: Option<u64>,
+        stores: Option<String>,
+    ) -> PyResult<()> {
         error::guarded(|| {
+            if let Some(stores) = stores {
+                let set = foreread::source::object::configure(&stores);
+                set.map_err(pyo3::exceptions::PyValueError::new_err)?;
+            }
             process::configure(py, policy.as_deref(), cache)
                 .map_err(|failed| error::of_open(&failed, ""))
         })

@@ -1,4 +1,4 @@
-//! Objects over HTTP and S3 as a source: `http://HOST/PATH`, `https://HOST/PATH`, `s3://BUCKET/KEY`.
+//! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
 //! Every request is for a range of the accepted version and says so (`If-Match`, unless its server refuses that); every reply is
 //! looked at before a byte of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.
@@ -32,7 +32,7 @@ pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
 use refusal::{Refusal, Unfit};
-pub use settings::{NOTATION, ObjectSettings, VARIABLE};
+pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ use version::{FIRST_BYTES, FirstBytes, Room, Version};
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 
-/// Objects over HTTP and S3 as a source: `http://HOST/PATH`, `https://HOST/PATH`, `s3://BUCKET/KEY`.
+/// Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `http://HOST/PATH`, `https://HOST/PATH`.
 pub struct Object {
     store: Store,
     path: Path,
@@ -73,7 +73,7 @@ pub struct ObjectRequests {
 }
 
 impl Object {
-    /// Opens an object with the settings of the environment ([`VARIABLE`], `AWS_*`).
+    /// Opens an object with the settings of the environment ([`VARIABLE`], [`VARIABLES`]).
     ///
     /// # Errors
     /// See [`Object::open_with`].

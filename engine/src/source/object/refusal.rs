@@ -298,7 +298,7 @@ impl Refusal {
     pub fn open_error(&self, name: &SourceName, account: &Account) -> SourceOpenError {
         let remedy = self.remedy(account);
         let mut why = self.to_string();
-        if let (Errno::ACCESS, Some(link)) = (self.errno_of(), &account.link) {
+        if let (true, Some(link)) = (self.is_of_credentials(), &account.link) {
             why = format!("{why} (credentials: {})", link.name);
         }
         SourceOpenError {
@@ -318,9 +318,10 @@ impl Refusal {
             region: None,
         };
         match self {
-            Refusal::ErrorForListing { code, .. } if NOT_ALLOWED_CODES.contains(&code.as_str()) => {
-                return meant(403).remedy(account);
-            }
+            Refusal::Status {
+                status: 401 | 403, ..
+            } => {}
+            _ if self.is_of_credentials() => return meant(403).remedy(account),
             Refusal::ErrorForListing { code, .. } if code == "NoSuchBucket" => {
                 return meant(404).remedy(account);
             }

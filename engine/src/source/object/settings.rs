@@ -11,6 +11,7 @@
 use crate::source::Defaults;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The variable that sets these for sources that are opened by name.
@@ -30,8 +31,30 @@ pub const VARIABLES: &[&str] = &[
     "XDG_CACHE_HOME",
 ];
 /// How its value is written.
-pub const NOTATION: &str =
-    "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT";
+pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
+     profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
+
+/// What the program says, in [`NOTATION`].
+static PROGRAM: Mutex<String> = Mutex::new(String::new());
+
+/// Sets what sources take that are opened by name from now on, in [`NOTATION`]; it goes before [`VARIABLE`], and replaces what was set
+/// before.
+///
+/// # Errors
+/// A line that says what is wrong with it; nothing is set then.
+///
+/// ```
+/// use foreread::source::object::configure;
+///
+/// configure("profile=dev,region=eu-central-1").expect("a notation");
+/// assert_eq!(configure("speed=1"), Err("there is no `speed`".to_string()));
+/// # configure("").expect("nothing");
+/// ```
+pub fn configure(text: &str) -> Result<(), String> {
+    ObjectSettings::default().with(text)?;
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = text.to_string();
+    Ok(())
+}
 
 /// Settings of an [`super::Object`]; each has a default.
 #[derive(Clone)]
@@ -133,13 +156,17 @@ fn variables() -> Vec<(String, String)> {
 }
 
 impl ObjectSettings {
-    /// The defaults with what [`VARIABLE`] says.
+    /// The defaults with what [`VARIABLE`] says, and then what the program says ([`configure`]).
     ///
     /// # Errors
     /// A line that says what is wrong with its value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        ObjectSettings::default().with(&text)
+        let of_program = PROGRAM
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        ObjectSettings::default().with(&text)?.with(&of_program)
     }
 
     /// These with what a text in [`NOTATION`] says.
@@ -148,9 +175,19 @@ impl ObjectSettings {
     /// A line that says what is wrong with it.
     pub fn with(mut self, text: &str) -> Result<ObjectSettings, String> {
         for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| format!("`{pair}` has no value"))?;
+            let (key, value) = match (pair, pair.split_once('=')) {
+                (_, Some(pair)) => pair,
+                ("no-sign-request" | "requester-pays", None) => (pair, "true"),
+                (_, None) => return Err(format!("`{pair}` has no value")),
+            };
+            let text = || {
+                let text = Some(value.to_string()).filter(|text| !text.is_empty());
+                text.map(Some).ok_or_else(|| format!("{key} is empty"))
+            };
+            let flag = || {
+                let flag = value.parse();
+                flag.map_err(|_| format!("{key} is true or false, not `{value}`"))
+            };
             let number = |least: u64, most: u64| {
                 let number = value.parse().ok().filter(|n| (least..=most).contains(n));
                 number.ok_or_else(|| {
@@ -165,6 +202,12 @@ impl ObjectSettings {
                 "requests" => self.requests = number(1, 256)? as u32,
                 "hedge" => self.hedge_percent = number(0, 50)? as u32,
                 "part" => self.part_bytes = number(64 << 10, 1 << 30)?,
+                "profile" => self.profile = text()?,
+                "region" => self.region = text()?,
+                "endpoint-url" => self.endpoint_url = text()?,
+                "ca-file" => self.ca_file = text()?.map(|path| self.expand(&path)),
+                "no-sign-request" => self.no_sign_request = flag()?,
+                "requester-pays" => self.requester_pays = flag()?,
                 _ => return Err(format!("there is no `{key}`")),
             }
         }
@@ -280,6 +323,25 @@ mod tests {
         ] {
             assert_eq!(ObjectSettings::default().with(text).expect_err(text), why);
         }
+    }
+
+    #[test]
+    fn a_text_names_the_account_and_the_server() {
+        let text = "profile=dev,region=eu-1,endpoint-url=https://h/?,no-sign-request,requester-pays=true,ca-file=/c.pem";
+        let set = ObjectSettings::default().with(text).expect("so");
+        assert_eq!(
+            (set.profile.as_deref(), set.region.as_deref()),
+            (Some("dev"), Some("eu-1"))
+        );
+        assert_eq!(set.endpoint_url.as_deref(), Some("https://h/?"));
+        assert_eq!((set.no_sign_request, set.requester_pays), (true, true));
+        assert_eq!(set.ca_file(), Some("/c.pem".into()));
+        let wrong = |text| ObjectSettings::default().with(text).expect_err(text);
+        assert_eq!(wrong("profile="), "profile is empty");
+        assert_eq!(
+            wrong("no-sign-request=1"),
+            "no-sign-request is true or false, not `1`"
+        );
     }
 
     #[test]

@@ -1,0 +1,228 @@
+//! Servers of Google Cloud Storage and Azure Blob Storage, for tests: started on a free port, ended with the value.
+//! fake-gcs-server and azurite; each holds its objects in memory.
+
+use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The account of azurite, which is public.
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cloud {
+    Google,
+    Azure,
+}
+
+/// A running server with one bucket or container, `bucket`.
+pub struct Emulator {
+    cloud: Cloud,
+    child: Child,
+    pub port: u16,
+    runtime: tokio::runtime::Runtime,
+    _dir: tempfile::TempDir,
+}
+
+impl Emulator {
+    /// Nothing, with a line that says so, where it is not installed.
+    pub fn start(cloud: Cloud) -> Option<Emulator> {
+        let program = match cloud {
+            Cloud::Google => "fake-gcs-server",
+            Cloud::Azure => "azurite-blob",
+        };
+        let quiet = || {
+            Command::new(program)
+                .arg("--help")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+        };
+        if quiet().is_err() {
+            println!("skipped: needs {program} (./setup installs it)");
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        // Another program may take the port in between: then the next one.
+        for _ in 0..5 {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = listener.local_addr().expect("a port").port();
+            drop(listener);
+            let mut command = Command::new(program);
+            let port_text = port.to_string();
+            let public = format!("127.0.0.1:{port}");
+            match cloud {
+                Cloud::Google => command
+                    .args([
+                        "-backend",
+                        "memory",
+                        "-scheme",
+                        "http",
+                        "-host",
+                        "127.0.0.1",
+                    ])
+                    .args([
+                        "-port",
+                        &port_text,
+                        "-public-host",
+                        &public,
+                        "-log-level",
+                        "error",
+                    ]),
+                Cloud::Azure => command
+                    .args([
+                        "--blobHost",
+                        "127.0.0.1",
+                        "--blobPort",
+                        &port_text,
+                        "--silent",
+                    ])
+                    .args([
+                        "--inMemoryPersistence",
+                        "--skipApiVersionCheck",
+                        "--disableTelemetry",
+                    ]),
+            };
+            command
+                .current_dir(dir.path())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            let mut child = command.spawn().expect("started");
+            let until = Instant::now() + Duration::from_secs(60);
+            while child.try_wait().expect("a child").is_none() {
+                if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build();
+                    let emulator = Emulator {
+                        cloud,
+                        child,
+                        port,
+                        runtime: runtime.expect("a runtime"),
+                        _dir: dir,
+                    };
+                    emulator.make_bucket();
+                    return Some(emulator);
+                }
+                assert!(Instant::now() < until, "{program} does not answer");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        panic!("{program} does not start");
+    }
+
+    /// What the environment of its user would hold.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let endpoint = self.endpoint();
+        let all = match self.cloud {
+            Cloud::Google => vec![("STORAGE_EMULATOR_HOST", endpoint.as_str())],
+            Cloud::Azure => vec![
+                ("AZURE_STORAGE_ACCOUNT", ACCOUNT),
+                ("AZURE_STORAGE_KEY", KEY),
+                ("AZURE_STORAGE_ENDPOINT", &endpoint),
+            ],
+        };
+        all.into_iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    }
+
+    /// The name of an object.
+    pub fn name(&self, key: &str) -> String {
+        match self.cloud {
+            Cloud::Google => format!("gs://bucket/{key}"),
+            Cloud::Azure => format!("az://bucket/{key}"),
+        }
+    }
+
+    fn endpoint(&self) -> String {
+        match self.cloud {
+            Cloud::Google => format!("http://127.0.0.1:{}", self.port),
+            Cloud::Azure => format!("http://127.0.0.1:{}/{ACCOUNT}", self.port),
+        }
+    }
+
+    fn azure(&self) -> MicrosoftAzure {
+        let builder = MicrosoftAzureBuilder::new().with_container_name("bucket");
+        let builder = builder
+            .with_account(ACCOUNT)
+            .with_access_key(KEY)
+            .with_endpoint(self.endpoint())
+            .with_allow_http(true);
+        builder.build().expect("a client")
+    }
+
+    fn make_bucket(&self) {
+        match self.cloud {
+            Cloud::Google => self.post("/storage/v1/b?project=p", b"{\"name\":\"bucket\"}"),
+            Cloud::Azure => {
+                use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
+                use object_store::client::{HttpConnector, ReqwestConnector};
+                let url = format!("{}/bucket?restype=container", self.endpoint());
+                let key = AzureCredential::AccessKey(AzureAccessKey::try_new(KEY).expect("a key"));
+                let request = http::Request::put(url).header("x-ms-version", "2021-12-02");
+                let request = request.header("content-length", "0");
+                let mut request = request.body(Vec::new().into()).expect("a request");
+                let signed = AzureAuthorizer::new(&key, ACCOUNT).try_authorize(&mut request);
+                signed.expect("signed");
+                let options = object_store::ClientOptions::new().with_allow_http(true);
+                let client = ReqwestConnector::default()
+                    .connect(&options)
+                    .expect("a client");
+                let answer = self
+                    .runtime
+                    .block_on(client.execute(request))
+                    .expect("an answer");
+                assert_eq!(answer.status().as_u16(), 201);
+            }
+        }
+    }
+
+    pub fn put(&self, key: &str, bytes: Vec<u8>) {
+        if self.cloud == Cloud::Google {
+            let name =
+                percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC);
+            self.post(
+                &format!("/upload/storage/v1/b/bucket/o?uploadType=media&name={name}"),
+                &bytes,
+            );
+            return;
+        }
+        let put = async {
+            let store = self.azure();
+            store
+                .put(&Path::parse(key).expect("a key"), PutPayload::from(bytes))
+                .await
+        };
+        self.runtime.block_on(put).expect("put");
+    }
+
+    /// By the JSON interface of Google, the only one that the emulator writes by.
+    fn post(&self, path: &str, body: &[u8]) {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
+        stream
+            .write_all(&[head.as_bytes(), body].concat())
+            .expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

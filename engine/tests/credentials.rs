@@ -1,0 +1,638 @@
+//! Each link of each store's chain of credentials, against services that answer as the real ones do: which credentials a request
+//! carries, when they are renewed, and what an error says. Every secret is a canary.
+
+use crate::common::watch;
+use foreread::source::object::{Object, ObjectSettings};
+use foreread::source::{Source, SourceOpenError};
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const CANARY: &str = "canary7d1c";
+const SIZE: u64 = 4 << 20;
+
+/// A request: its first line, its headers in lower case, and its body.
+#[derive(Clone, Debug)]
+struct Request {
+    line: String,
+    head: String,
+    body: String,
+}
+
+type Answering = dyn Fn(&Request) -> Option<(u16, String)> + Send + Sync;
+
+/// Answers by a function of a request; what that leaves is the object, for credentials that are valid.
+struct Services {
+    port: u16,
+    seen: Mutex<Vec<Request>>,
+    /// What `authorization` has to contain for the object.
+    valid: Mutex<String>,
+    answer: Box<Answering>,
+}
+
+impl Services {
+    fn start(
+        valid: &str,
+        answer: impl Fn(&Request) -> Option<(u16, String)> + Send + Sync + 'static,
+    ) -> Arc<Services> {
+        watch();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let services = Arc::new(Services {
+            port: listener.local_addr().expect("a port").port(),
+            seen: Mutex::default(),
+            valid: Mutex::new(valid.to_string()),
+            answer: Box::new(answer),
+        });
+        let own = Arc::clone(&services);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let own = Arc::clone(&own);
+                std::thread::spawn(move || own.serve(stream));
+            }
+        });
+        services
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn serve(&self, stream: TcpStream) -> Option<()> {
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        let mut request = Request {
+            line: String::new(),
+            head: String::new(),
+            body: String::new(),
+        };
+        reader.read_line(&mut request.line).ok()?;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).ok()? <= 2 {
+                break;
+            }
+            let (name, value) = line.split_once(':')?;
+            request.head += &format!("{}:{}\n", name.to_ascii_lowercase(), value.trim());
+        }
+        let len: u64 = header(&request, "content-length")
+            .and_then(|len| len.parse().ok())
+            .unwrap_or(0);
+        reader.take(len).read_to_string(&mut request.body).ok()?;
+        self.seen.lock().expect("no panic").push(request.clone());
+        let (status, head, body) = match (self.answer)(&request) {
+            Some((status, body)) => (status, String::new(), body.into_bytes()),
+            None => self.object(&request),
+        };
+        let head = format!(
+            "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n{head}\r\n",
+            body.len()
+        );
+        let mut stream = stream;
+        stream.write_all(head.as_bytes()).ok()?;
+        stream.write_all(&body).ok()
+    }
+
+    /// 4 MiB, each byte the low byte of its offset.
+    fn object(&self, request: &Request) -> (u16, String, Vec<u8>) {
+        let authorization = header(request, "authorization").unwrap_or_default();
+        if !authorization.contains(&*self.valid.lock().expect("no panic")) {
+            let body = "<Error><Code>ExpiredToken</Code></Error>".to_string();
+            return (400, String::new(), body.into_bytes());
+        }
+        let range = header(request, "range").and_then(|range| range.strip_prefix("bytes="));
+        let (from, to) = range
+            .and_then(|range| range.split_once('-'))
+            .unwrap_or(("0", "0"));
+        let (from, to): (u64, u64) = (
+            from.parse().expect("a number"),
+            to.parse().expect("a number"),
+        );
+        let to = to.min(SIZE - 1);
+        let head = format!(
+            "content-range: bytes {from}-{to}/{SIZE}\r\netag: \"e\"\r\nx-goog-generation: 1\r\n\
+             last-modified: Fri, 02 Jan 2026 03:04:05 GMT\r\n"
+        );
+        (206, head, (from..=to).map(|n| n as u8).collect())
+    }
+
+    fn count(&self, path: &str) -> usize {
+        let seen = self.seen.lock().expect("no panic");
+        seen.iter()
+            .filter(|request| request.line.contains(path))
+            .count()
+    }
+}
+
+fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    let lines = request.head.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter(|(own, _)| *own == name)
+        .map(|(_, value)| value)
+        .next()
+}
+
+fn settings(variables: &[(&str, &str)]) -> ObjectSettings {
+    ObjectSettings {
+        variables: variables
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+        pause: Duration::from_millis(1),
+        ..ObjectSettings::default()
+    }
+}
+
+fn open(name: &str, settings: ObjectSettings) -> Result<Object, SourceOpenError> {
+    let object = Object::open_with(name, settings);
+    if let Err(error) = &object {
+        assert!(!format!("{error} {error:?}").contains(CANARY), "{error}");
+    }
+    object
+}
+
+fn keys(id: &str) -> String {
+    format!(
+        "{{\"AccessKeyId\":\"{id}\",\"SecretAccessKey\":\"{CANARY}\",\"Token\":\"{CANARY}\",\
+         \"SessionToken\":\"{CANARY}\",\"Version\":1,\"Expiration\":\"2036-01-02T03:04:05Z\"}}"
+    )
+}
+
+fn sts(id: &str) -> String {
+    format!(
+        "<R><Credentials><AccessKeyId>{id}</AccessKeyId><SecretAccessKey>{CANARY}</SecretAccessKey>\
+         <SessionToken>{CANARY}</SessionToken><Expiration>2036-01-02T03:04:05Z</Expiration></Credentials></R>"
+    )
+}
+
+/// The services that Amazon's chain asks; `ID` in an access key says which of them gave it.
+fn amazon(request: &Request) -> Option<(u16, String)> {
+    let line = &request.line;
+    let signed_by = header(request, "authorization").unwrap_or_default();
+    if line.contains("Action=AssumeRoleWithWebIdentity") {
+        assert!(line.contains(&format!("WebIdentityToken={CANARY}")) && signed_by.is_empty());
+        return Some((200, sts("IDWEB")));
+    }
+    if line.contains("Action=AssumeRole") {
+        assert!(
+            signed_by.contains("Credential=IDBASE/") && line.contains("ExternalId=x"),
+            "{line}"
+        );
+        return Some((200, sts("IDROLE")));
+    }
+    if line.contains("/federation/credentials") {
+        assert_eq!(header(request, "x-amz-sso_bearer_token"), Some(CANARY));
+        let keys = format!(
+            "{{\"roleCredentials\":{{\"accessKeyId\":\"IDSSO\",\"secretAccessKey\":\"{CANARY}\",\
+             \"sessionToken\":\"{CANARY}\",\"expiration\":2082862845000}}}}"
+        );
+        return Some((200, keys));
+    }
+    if line.contains("/container") {
+        assert_eq!(header(request, "authorization"), Some(CANARY));
+        return Some((200, keys("IDCONTAINER")));
+    }
+    if line.starts_with("PUT /latest/api/token") {
+        return Some((200, CANARY.to_string()));
+    }
+    if line.contains("/security-credentials/") {
+        assert_eq!(header(request, "x-aws-ec2-metadata-token"), Some(CANARY));
+        let is_role = line.contains("/security-credentials/reader ");
+        return Some((
+            200,
+            if is_role {
+                keys("IDMACHINE")
+            } else {
+                "reader\n".to_string()
+            },
+        ));
+    }
+    None
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+    std::fs::write(&path, text).expect("written");
+    path.display().to_string()
+}
+
+/// A home with profiles of each kind.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().expect("a folder");
+    let script = write(
+        home.path(),
+        "give keys.sh",
+        &format!("#!/bin/sh\necho '{}'\n", keys("IDPROCESS")),
+    );
+    write(
+        home.path(),
+        ".aws/config",
+        &format!(
+            "[default]\nregion = eu-1\n[profile corp]\nsso_session = s\nsso_account_id = 1\nsso_role_name = r\n\
+             [profile old]\nsso_start_url = https://old\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
+             [profile nologin]\nsso_start_url = https://none\nsso_region = eu-1\nsso_account_id = 1\nsso_role_name = r\n\
+             [sso-session s]\nsso_start_url = https://start\nsso_region = eu-1\n\
+             [profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = x\n\
+             [profile circle]\nrole_arn = arn:r\nsource_profile = circle2\n\
+             [profile circle2]\nrole_arn = arn:r\nsource_profile = circle\n\
+             [profile mfa]\nrole_arn = arn:r\nsource_profile = base\nmfa_serial = m\n\
+             [profile program]\ncredential_process = sh \"{script}\"\n\
+             [profile failing]\ncredential_process = sh -c 'echo {CANARY}; exit 3'\n"
+        ),
+    );
+    let base = format!("[base]\naws_access_key_id = IDBASE\naws_secret_access_key = {CANARY}\n");
+    write(home.path(), ".aws/credentials", &base);
+    let token = |url: &str, at: &str| {
+        format!("{{\"startUrl\":\"{url}\",\"accessToken\":\"{CANARY}\",\"expiresAt\":\"{at}\"}}")
+    };
+    write(
+        home.path(),
+        ".aws/sso/cache/a.json",
+        &token("https://start", "2036-01-02T03:04:05Z"),
+    );
+    write(
+        home.path(),
+        ".aws/sso/cache/b.json",
+        &token("https://old", "2020-01-02T03:04:05Z"),
+    );
+    home
+}
+
+#[test]
+fn each_link_of_the_chain_of_s3_signs_requests() {
+    let services = Services::start("Credential=ID", amazon);
+    let (home, url) = (home(), services.url());
+    let token = write(home.path(), "token", CANARY);
+    let container = format!("{url}/container");
+    let here = home.path().display().to_string();
+    let common = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_ENDPOINT_URL_STS", &url),
+        ("AWS_ENDPOINT_URL_SSO", &url),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
+        ("HOME", &here),
+    ];
+    let env = [
+        ("AWS_ACCESS_KEY_ID", "IDENV"),
+        ("AWS_SECRET_ACCESS_KEY", CANARY),
+    ];
+    let web = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.as_str()),
+        ("AWS_ROLE_ARN", "arn:w"),
+    ];
+    let pod = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.as_str()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.as_str()),
+    ];
+    let all = [&env[..], &web[..], &pod[..]].concat();
+    let profile = |name| vec![("AWS_PROFILE", name)];
+    for (id, variables, link) in [
+        ("IDENV", all.clone(), "AWS_ACCESS_KEY_ID"),
+        ("IDWEB", [&web[..], &pod[..]].concat(), "web identity"),
+        ("IDBASE", profile("base"), "profile base"),
+        ("IDROLE", profile("role"), "role arn:r by profile base"),
+        ("IDSSO", profile("corp"), "profile corp (SSO)"),
+        ("IDPROCESS", profile("program"), "profile program"),
+        ("IDCONTAINER", pod.to_vec(), "role of the container"),
+        ("IDMACHINE", Vec::new(), "role reader of this machine"),
+    ] {
+        *services.valid.lock().expect("no panic") = format!("Credential={id}/");
+        let settings = settings(&[&common[..], &variables].concat());
+        let object =
+            open("s3://bucket/key", settings.clone()).unwrap_or_else(|e| panic!("{id}: {e}"));
+        assert_eq!(object.size(), SIZE, "{id}");
+        // Where it is refused, the error names it.
+        *services.valid.lock().expect("no panic") = "nothing".to_string();
+        drop(object);
+        let error = open("s3://bucket/key", settings).err().expect("refused");
+        assert!(error.to_string().contains("ExpiredToken"), "{error}");
+        assert!(error.why.contains(link), "{error}");
+    }
+    // An option goes before the variables.
+    *services.valid.lock().expect("no panic") = "Credential=IDBASE/".to_string();
+    let settings = ObjectSettings {
+        profile: Some("base".to_string()),
+        ..settings(&[&common[..], &all].concat())
+    };
+    assert!(open("s3://bucket/key", settings).is_ok());
+}
+
+#[test]
+fn a_link_that_fails_says_what_to_run() {
+    let services = Services::start("nothing", |request| {
+        let fails = request.line.contains("Action=") || request.line.contains("/container");
+        fails.then(|| {
+            (
+                403,
+                format!("<Error><Code>AccessDenied</Code><Message>{CANARY}</Message></Error>"),
+            )
+        })
+    });
+    let (home, url) = (home(), services.url());
+    let here = home.path().display().to_string();
+    let container = format!("{url}/container");
+    for (variables, why, remedy) in [
+        (
+            vec![("AWS_PROFILE", "absent")],
+            "there is no profile absent; there are: base, circle",
+            "--profile",
+        ),
+        (
+            vec![("AWS_PROFILE", "old")],
+            "has expired",
+            "aws sso login --profile old",
+        ),
+        (
+            vec![("AWS_PROFILE", "nologin")],
+            "there is no login",
+            "aws sso login --profile nologin",
+        ),
+        (vec![("AWS_PROFILE", "mfa")], "mfa_serial", "single sign-on"),
+        (
+            vec![("AWS_PROFILE", "circle")],
+            "refers to itself",
+            "~/.aws/config",
+        ),
+        (
+            vec![("AWS_PROFILE", "failing")],
+            "failed (exit status: 3)",
+            "by hand",
+        ),
+        (
+            vec![("AWS_PROFILE", "role")],
+            "the token service answered 403 AccessDenied",
+            "may be taken by profile base",
+        ),
+        (
+            vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container)],
+            "it answered 403",
+            "role of the task or pod",
+        ),
+        (
+            vec![("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.org/x")],
+            "loopback",
+            "check AWS_CONTAINER",
+        ),
+    ] {
+        let common = [
+            ("AWS_ENDPOINT_URL", url.as_str()),
+            ("AWS_ENDPOINT_URL_STS", &url),
+            ("HOME", &here),
+        ];
+        let error = open(
+            "s3://bucket/key",
+            settings(&[&common[..], &variables].concat()),
+        );
+        let error = error.err().expect("refused");
+        assert!(
+            error.why.contains(why) && error.remedy.contains(remedy),
+            "{error}"
+        );
+    }
+}
+
+/// A machine that slept, or a clock that was set: what was valid is refused in the middle of a read. All readers go on with the next
+/// credentials, which are asked for once.
+#[test]
+fn credentials_that_expire_while_it_reads_fail_no_read() {
+    let given = Arc::new(Mutex::new("ID1"));
+    let next = Arc::clone(&given);
+    let services = Services::start("Credential=ID1/", move |request| {
+        let id = *next.lock().expect("no panic");
+        let is_keys = request.line.contains("/security-credentials/reader ");
+        if is_keys {
+            Some((200, keys(id)))
+        } else {
+            amazon(request)
+        }
+    });
+    let url = services.url();
+    let variables = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url),
+    ];
+    let object = open("s3://bucket/key", settings(&variables)).expect("opens");
+    let read = |from: u64, len: usize| {
+        let mut buf = vec![0; len];
+        let read = object
+            .read_at(&mut [IoSliceMut::new(&mut buf)], from)
+            .unwrap_or_else(|e| panic!("{e}"));
+        let is_right = buf.iter().zip(from..).all(|(byte, at)| *byte == at as u8);
+        assert!(read == len && is_right, "{from}");
+    };
+    read(1000, 5000);
+    *given.lock().expect("no panic") = "ID2";
+    *services.valid.lock().expect("no panic") = "Credential=ID2/".to_string();
+    std::thread::scope(|scope| {
+        for reader in 0..4 {
+            let read = &read;
+            scope.spawn(move || (0..8).for_each(|n| read((reader << 20) + n * 100_000, 70_000)));
+        }
+    });
+    assert_eq!(
+        services.count("/security-credentials/reader "),
+        2,
+        "one at the start, one renewal"
+    );
+    assert_eq!(object.check(), Ok(SIZE));
+}
+
+#[test]
+fn each_link_of_the_chain_of_google_is_a_token() {
+    let token = format!("{{\"access_token\":\"TOKEN{CANARY}\",\"expires_in\":3600}}");
+    let services = Services::start(&format!("Bearer TOKEN{CANARY}"), move |request| {
+        let line = &request.line;
+        if line.contains("/computeMetadata/") {
+            assert_eq!(header(request, "metadata-flavor"), Some("Google"));
+            return Some((200, token.clone()));
+        }
+        if line.contains("/token") {
+            let is_known = request.body.contains("grant_type=refresh_token")
+                || request.body.contains(&format!("subject_token={CANARY}"));
+            return Some(if is_known {
+                (200, token.clone())
+            } else {
+                (400, "{\"error\":\"bad\"}".to_string())
+            });
+        }
+        if line.contains("/impersonate") {
+            let answer = format!(
+                "{{\"accessToken\":\"TOKEN{CANARY}\",\"expireTime\":\"2036-01-02T03:04:05Z\"}}"
+            );
+            return Some((200, answer));
+        }
+        None
+    });
+    let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
+    let subject = write(home.path(), "subject", CANARY);
+    let user = format!(
+        "{{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"{CANARY}\",\
+         \"refresh_token\":\"{CANARY}\",\"token_uri\":\"{url}/token\"}}"
+    );
+    let external = format!(
+        "{{\"type\":\"external_account\",\"audience\":\"a\",\"subject_token_type\":\"t\",\
+         \"token_url\":\"{url}/token\",\"service_account_impersonation_url\":\"{url}/impersonate\",\
+         \"credential_source\":{{\"file\":\"{subject}\"}}}}"
+    );
+    let user_file = write(home.path(), "user.json", &user);
+    write(
+        home.path(),
+        ".config/gcloud/application_default_credentials.json",
+        &user,
+    );
+    let external = write(home.path(), "external.json", &external);
+    let bad = write(
+        home.path(),
+        "bad.json",
+        &user.replace("authorized_user", "other"),
+    );
+    let (here, host) = (
+        home.path().display().to_string(),
+        format!("127.0.0.1:{}", services.port),
+    );
+    for (variable, link) in [
+        (
+            ("GOOGLE_APPLICATION_CREDENTIALS", user_file.as_str()),
+            "GOOGLE_APPLICATION_CREDENTIALS (a user)",
+        ),
+        (
+            ("GOOGLE_APPLICATION_CREDENTIALS", &external),
+            "workload identity",
+        ),
+        (("HOME", &here), "the login of gcloud"),
+        (
+            ("GCE_METADATA_HOST", &host),
+            "service account of this machine",
+        ),
+    ] {
+        *services.valid.lock().expect("no panic") = format!("Bearer TOKEN{CANARY}");
+        let settings = settings(&[("STORAGE_EMULATOR_HOST", &url), variable]);
+        let object =
+            open("gs://bucket/key", settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
+        assert_eq!(object.size(), SIZE, "{link}");
+        assert!(
+            object.describe().contains("generation"),
+            "{}",
+            object.describe()
+        );
+        drop(object);
+        *services.valid.lock().expect("no panic") = "nothing".to_string();
+        let error = open("gs://bucket/key", settings).err().expect("refused");
+        assert!(
+            error.why.contains("ExpiredToken") && error.why.contains(link),
+            "{error}"
+        );
+    }
+    let variables = [
+        ("STORAGE_EMULATOR_HOST", url.as_str()),
+        ("GOOGLE_APPLICATION_CREDENTIALS", &bad),
+    ];
+    let error = open("gs://bucket/key", settings(&variables))
+        .err()
+        .expect("refused");
+    assert!(
+        error
+            .remedy
+            .contains("gcloud auth application-default login"),
+        "{error}"
+    );
+}
+
+#[test]
+fn each_link_of_the_chain_of_azure_is_used() {
+    let services = Services::start("", move |request| {
+        let line = &request.line;
+        if line.contains("/oauth2/v2.0/token") || line.contains("/identity") {
+            let is_known = request.body.contains(CANARY)
+                || header(request, "x-identity-header") == Some(CANARY)
+                || header(request, "metadata") == Some("true");
+            let token = format!("{{\"access_token\":\"TOKEN{CANARY}\",\"expires_in\":\"3600\"}}");
+            return Some(if is_known {
+                (200, token)
+            } else {
+                (401, "{\"error\":\"bad\"}".to_string())
+            });
+        }
+        None
+    });
+    let (home, url) = (tempfile::tempdir().expect("a folder"), services.url());
+    let federated = write(home.path(), "federated", CANARY);
+    let identity = format!("{url}/identity");
+    let connection = format!("AccountName=acc;AccountKey=Y2FuYXJ5;BlobEndpoint={url}");
+    let application = [
+        ("AZURE_TENANT_ID", "t"),
+        ("AZURE_CLIENT_ID", "c"),
+        ("AZURE_AUTHORITY_HOST", url.as_str()),
+    ];
+    let with = |more: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+        let all = application.iter().chain(more);
+        all.map(|(name, value)| (*name, value.to_string()))
+            .collect()
+    };
+    let plain = |more: &[(&'static str, &str)]| -> Vec<(&'static str, String)> {
+        more.iter()
+            .map(|(name, value)| (*name, value.to_string()))
+            .collect()
+    };
+    let bearer = format!("Bearer TOKEN{CANARY}");
+    for (variables, authorization, link) in [
+        (
+            plain(&[("AZURE_STORAGE_KEY", "Y2FuYXJ5")]),
+            "SharedKey acc:",
+            "AZURE_STORAGE_KEY",
+        ),
+        (
+            plain(&[("AZURE_STORAGE_CONNECTION_STRING", &connection)]),
+            "SharedKey acc:",
+            "CONNECTION_STRING",
+        ),
+        (
+            plain(&[("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=canary7d1c")]),
+            "",
+            "AZURE_STORAGE_SAS_TOKEN",
+        ),
+        (
+            with(&[("AZURE_CLIENT_SECRET", CANARY)]),
+            &bearer,
+            "AZURE_CLIENT_SECRET",
+        ),
+        (
+            with(&[("AZURE_FEDERATED_TOKEN_FILE", &federated)]),
+            &bearer,
+            "federated token",
+        ),
+        (
+            plain(&[
+                ("IDENTITY_ENDPOINT", &identity),
+                ("IDENTITY_HEADER", CANARY),
+            ]),
+            &bearer,
+            "identity of the application",
+        ),
+        (
+            plain(&[("AZURE_POD_IDENTITY_AUTHORITY_HOST", &url)]),
+            &bearer,
+            "identity of this machine",
+        ),
+    ] {
+        *services.valid.lock().expect("no panic") = authorization.to_string();
+        let mut all = vec![
+            ("AZURE_STORAGE_ENDPOINT", url.as_str()),
+            ("AZURE_STORAGE_ACCOUNT", "acc"),
+        ];
+        all.extend(
+            variables
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
+        let settings = settings(&all);
+        let object =
+            open("az://box/key", settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
+        assert_eq!(object.size(), SIZE, "{link}");
+        drop(object);
+        *services.valid.lock().expect("no panic") = "nothing".to_string();
+        let error = open("az://box/key", settings).err().expect("refused");
+        assert!(error.why.contains(link), "{error}");
+    }
+}
