@@ -5,6 +5,8 @@ mod bench_policies;
 mod conform;
 mod conform_live;
 mod reproduce;
+#[cfg(feature = "object")]
+mod store;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use foreread_cli::CommandLine;
@@ -40,6 +42,8 @@ enum Command {
     Reproduce(reproduce::ReproduceArgs),
     Conform(conform::ConformArgs),
     Bench(bench::BenchArgs),
+    #[cfg(feature = "object")]
+    Store(store::StoreArgs),
     #[command(hide = true)]
     Completions(CompletionsArgs),
     #[command(hide = true)]
@@ -58,6 +62,8 @@ impl CommandLine for Args {
             Command::Reproduce(asked) => reproduce::run(asked),
             Command::Conform(asked) => conform::run(asked),
             Command::Bench(asked) => bench::run(asked),
+            #[cfg(feature = "object")]
+            Command::Store(asked) => store::run(asked),
             Command::Completions(asked) => {
                 completions::run(asked, &mut Args::command(), "foreread-check")
             }

@@ -5,6 +5,7 @@
 //! ```text
 //!   command/ ──► reproduce    the tables of five publications, made again
 //!            ├─► conform      decisions beside a kernel's and librbd's
+//!            ├─► store        what a store of objects promises, tried on a real one
 //!            └─► bench        reads a second; policies beside opponents in many cells ──► evaluation
 //! ```
 //! It measures by the lab and talks by the command's own means (`foreread-cli`): errors, output, progress, signals.
@@ -22,6 +23,8 @@ mod command;
 pub mod conform;
 pub mod evaluation;
 pub mod reproduce;
+#[cfg(feature = "object")]
+pub mod store;
 
 use std::ffi::OsString;
 

@@ -10,6 +10,8 @@ mod command_conform;
 mod command_conform_live;
 mod command_reproduce;
 mod command_reproduce_real;
+#[cfg(feature = "object")]
+mod command_store;
 mod common;
 mod conform;
 mod conform_heard;

@@ -27,6 +27,19 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         .env("AWS_ACCESS_KEY_ID", CANARY)
         .env("AWS_SECRET_ACCESS_KEY", CANARY)
         .env("AWS_SESSION_TOKEN", CANARY);
+    for (name, value) in [
+        ("STORAGE_EMULATOR_HOST", NOWHERE),
+        ("GOOGLE_BEARER_TOKEN", CANARY),
+        ("AZURE_STORAGE_ACCOUNT", "account"),
+        ("AZURE_STORAGE_KEY", "Y2FuYXJ5OWYzZQ=="),
+        ("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1"),
+        ("AZURE_STORAGE_SAS_TOKEN", CANARY),
+        ("AZURE_STORAGE_CONNECTION_STRING", CANARY),
+        ("AZURE_CLIENT_SECRET", CANARY),
+        ("IDENTITY_HEADER", CANARY),
+    ] {
+        command.env(name, value);
+    }
     command
 }
 
@@ -77,6 +90,12 @@ fn spellings() -> Vec<String> {
         format!("http://user:pass/{c}@{NOWHERE}/x"),
         format!("s3://KEY:{c}@bucket/key"),
         format!("S3://bucket/prefix/?X-Amz-Signature={c}"),
+        format!("gs://KEY:{c}@bucket/key"),
+        format!("gs://bucket/key?token={c}"),
+        format!("az://KEY:{c}@bucket/key"),
+        format!("abfss://box:{c}@account.dfs.core.windows.net/key"),
+        format!("https://account.blob.core.windows.net/box/key?sv=1&sig={c}"),
+        format!("https://account.blob.core.windows.net/box/?sv=1&sig={c}"),
         format!("nbd://user:{c}@{NOWHERE}/disk"),
         format!("NBD://{NOWHERE}/?password={c}"),
         format!("rbd:pool/image?key={c}"),

@@ -190,7 +190,11 @@ fn is_scheme(word: &str) -> bool {
 }
 
 /// The kinds of names that hold a host, and with it a user.
-const WITH_HOST: [&str; 5] = ["http", "https", "s3", "nbd", "nbds"];
+const WITH_HOST: [&str; 9] = [
+    "http", "https", "s3", "gs", "gcs", "az", "azure", "nbd", "nbds",
+];
+/// Those that name a bucket and a key: neither has a query.
+const WITH_BUCKET: [&str; 5] = ["s3", "gs", "gcs", "az", "azure"];
 
 fn redacted(text: &str) -> String {
     // Libraries that parse URLs pass over control characters and leading blanks.
@@ -258,6 +262,11 @@ fn behind_slashes(scheme: &str, rest: &str) -> String {
     let plain = rest.trim_start_matches(['/', '\\']);
     let slashes = &rest[..rest.len() - plain.len()];
     let end = plain.find(['/', '\\', '?', '#']).unwrap_or(plain.len());
+    // `CONTAINER@ACCOUNT.HOST`
+    let is_account = plain[..end].ends_with(".core.windows.net");
+    if scheme.starts_with("abfs") && is_account && !plain[..end].contains(':') {
+        return without_query(scheme, rest);
+    }
     let (authority, path) = plain.split_at(end);
     let host = authority.rsplit('@').next().unwrap_or_default();
     // The colons of an IPv6 address stand in brackets.
@@ -302,7 +311,7 @@ fn without_query(scheme: &str, text: &str) -> String {
     };
     match text.split_once('?') {
         Some((path, query)) if scheme == "nbd+unix" => shown_keys(path, query, &["socket"]),
-        Some((path, query)) if url || query.contains('=') || scheme == "s3" => {
+        Some((path, query)) if url || query.contains('=') || WITH_BUCKET.contains(&scheme) => {
             if query.is_empty() {
                 format!("{path}?")
             } else {
@@ -360,6 +369,13 @@ mod tests {
             ("s3://b/a b/c#d@e", "s3://b/a b/c#d@e"),
             ("s3://KEY:SE/CR+ET@b/k", "s3://..."),
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "s3://b/k?..."),
+            ("gs://KEY:SECRET@b/k?x", "gs://b/k?..."),
+            ("az://KEY:SECRET@c/k", "az://c/k"),
+            (
+                "abfss://box@acc.dfs.core.windows.net/k?sig=s",
+                "abfss://box@acc.dfs.core.windows.net/k?...",
+            ),
+            ("abfss://SECRET@acc/k", "abfss://acc/k"),
             ("file:http://u:p@h/x?t=1", "file:http://h/x?..."),
             ("nbd://u:p@h:10809/disk", "nbd://h:10809/disk"),
             (
@@ -405,6 +421,9 @@ mod tests {
             "HTTPS",
             "s3",
             "S3",
+            "gs",
+            "az",
+            "abfss",
             "nbd",
             "nbd+unix",
             "rbd",

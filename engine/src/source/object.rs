@@ -194,6 +194,13 @@ impl Object {
         Arc::clone(&self.version.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whose credentials its requests carry, such as `profile dev (SSO)`; nothing where they carry none.
+    #[must_use]
+    pub fn credentials(&self) -> Option<String> {
+        let link = self.store.account.link.as_ref();
+        link.map(|link| link.name.to_string())
+    }
+
     /// What it has been asked so far.
     #[must_use]
     pub fn asked(&self) -> ObjectRequests {

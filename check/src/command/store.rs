@@ -1,0 +1,102 @@
+//! `foreread check store`: what a user with a real account runs before they trust us, and what a report of a fault should have.
+
+use crate::store::{self, StoreOutcome};
+use foreread::source::SourceName;
+use foreread_cli::args::values::size;
+use foreread_cli::fail::Fail;
+use foreread_cli::out::Outputs;
+use foreread_report::json;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fmt::Write;
+
+/// Most bytes that are read, whatever is asked for.
+const MOST: u64 = 1 << 30;
+/// Dollars for a million GETs and for a gigabyte that leaves the cloud. Source: Amazon S3 price list, us-east-1, November 2026; others are near.
+const DOLLARS_A_MILLION: f64 = 0.40;
+const DOLLARS_A_GB: f64 = 0.09;
+
+/// Try what a store of objects promises, on yours: read-only
+///
+/// Takes an object or a prefix (s3://BUCKET/PREFIX/, gs://, az://, https://), reads at most --bytes, writes nothing, and says what it cost. It uses the
+/// credentials that every command uses (docs/stores.md). A report of a fault should have its output.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread check store s3://bucket/prefix/ --profile dev
+  foreread check store https://host/big.bin --bytes 32M --json -")]
+pub struct StoreArgs {
+    /// An object or a prefix
+    #[arg(value_name = "URL")]
+    source: SourceName,
+    /// Bytes to read at most, up to 1G
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256M")]
+    bytes: u64,
+    /// Write JSON to a file, or '-' for stdout
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<OsString>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    source: String,
+    dollars: f64,
+    #[serde(flatten)]
+    outcome: &'a StoreOutcome,
+}
+
+/// Tries it and prints; a promise that does not hold is a failed check.
+pub fn run(args: &StoreArgs) -> Result<(), Fail> {
+    let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
+    let outcome = store::run(&args.source, args.bytes.min(MOST));
+    let outcome = outcome.map_err(|error| Fail::cannot(error.why, error.what, error.remedy))?;
+    let dollars = outcome.requests as f64 * DOLLARS_A_MILLION / 1e6
+        + outcome.bytes as f64 * DOLLARS_A_GB / 1e9;
+    let report = Report {
+        schema: "foreread/check-store/1",
+        source: args.source.to_string(),
+        dollars,
+        outcome: &outcome,
+    };
+    outputs.emit(|| text(&report), || json::pretty(&report), &[])?;
+    match outcome.checks.iter().find(|check| !check.passed) {
+        Some(check) => Err(Fail::check(
+            format!("not so: {}", check.check),
+            &args.source,
+            "report it with this output",
+        )),
+        None => Ok(()),
+    }
+}
+
+fn text(report: &Report<'_>) -> String {
+    let outcome = report.outcome;
+    let failed = outcome.checks.iter().filter(|check| !check.passed).count();
+    let of = outcome.checks.len();
+    let verdict = if failed == 0 {
+        format!("{} keeps all {of} promises that were tried.", report.source)
+    } else {
+        format!("{} breaks {failed} of {of} promises.", report.source)
+    };
+    let mut text = format!("{verdict}\n\n");
+    for check in &outcome.checks {
+        let mark = if check.passed { "ok    " } else { "FAILED" };
+        let _ = writeln!(text, "{mark}  {}: {}", check.check, check.seen);
+    }
+    let credentials = outcome.credentials.as_deref().unwrap_or("none");
+    let _ = writeln!(text, "\ncredentials: {credentials}");
+    if let Some(first) = outcome.first_answer {
+        let _ = writeln!(text, "first answer: {:.1} ms", first * 1e3);
+    }
+    if let Some(rate) = outcome.rate {
+        let _ = writeln!(text, "in order: {:.1} MB/s", rate / 1e6);
+    }
+    let (requests, megabytes) = (outcome.requests, outcome.bytes as f64 / 1e6);
+    let _ = writeln!(
+        text,
+        "cost: {requests} requests for the object and {megabytes:.1} MB, about {:.4} USD from outside of the cloud",
+        report.dollars
+    );
+    text
+}
