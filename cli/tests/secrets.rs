@@ -28,6 +28,9 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         .env("AWS_SECRET_ACCESS_KEY", CANARY)
         .env("AWS_SESSION_TOKEN", CANARY);
     command
+        .env("HF_ENDPOINT", format!("http://{NOWHERE}"))
+        .env("HF_TOKEN", CANARY);
+    command
 }
 
 #[track_caller]
@@ -77,6 +80,8 @@ fn spellings() -> Vec<String> {
         format!("http://user:pass/{c}@{NOWHERE}/x"),
         format!("s3://KEY:{c}@bucket/key"),
         format!("S3://bucket/prefix/?X-Amz-Signature={c}"),
+        format!("hf://{c}@user/repo/path"),
+        format!("hf://user:{c}@user/repo"),
         format!("nbd://user:{c}@{NOWHERE}/disk"),
         format!("NBD://{NOWHERE}/?password={c}"),
         format!("rbd:pool/image?key={c}"),

@@ -190,7 +190,7 @@ fn is_scheme(word: &str) -> bool {
 }
 
 /// The kinds of names that hold a host, and with it a user.
-const WITH_HOST: [&str; 5] = ["http", "https", "s3", "nbd", "nbds"];
+const WITH_HOST: [&str; 6] = ["http", "https", "s3", "hf", "nbd", "nbds"];
 
 fn redacted(text: &str) -> String {
     // Libraries that parse URLs pass over control characters and leading blanks.
@@ -358,6 +358,9 @@ mod tests {
             ("  https://u:p@h/x", "https://h/x"),
             ("s3://b/k", "s3://b/k"),
             ("s3://b/a b/c#d@e", "s3://b/a b/c#d@e"),
+            ("hf://u/r@refs%2Fpr%2F1/a@b", "hf://u/r@refs%2Fpr%2F1/a@b"),
+            ("hf://datasets/u/r/a b", "hf://datasets/u/r/a b"),
+            ("hf://hf_token@u/r/a", "hf://u/r/a"),
             ("s3://KEY:SE/CR+ET@b/k", "s3://..."),
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "s3://b/k?..."),
             ("file:http://u:p@h/x?t=1", "file:http://h/x?..."),
@@ -405,6 +408,7 @@ mod tests {
             "HTTPS",
             "s3",
             "S3",
+            "hf",
             "nbd",
             "nbd+unix",
             "rbd",
