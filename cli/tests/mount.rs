@@ -374,6 +374,97 @@ fn odd_keys_are_named_once() {
     );
 }
 
+/// A repository of a hub: a plan of a header there, which reads nothing else, is followed by a mount of all of it. The token is in a file, and
+/// is seen by the hub alone.
+#[cfg(feature = "object")]
+#[test]
+fn a_repository_of_a_hub_is_planned_and_mounted() {
+    let hub = foreread_testing::HubServer::start().expect("two ports");
+    let len = 3_u64 << 20;
+    let header = format!(
+        "{{\"a\":{{\"dtype\":\"U8\",\"shape\":[{len}],\"data_offsets\":[0,{len}]}},\
+         \"b\":{{\"dtype\":\"U8\",\"shape\":[{len}],\"data_offsets\":[{len},{}]}}}}",
+        2 * len
+    );
+    let mut model = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
+    model.extend(foreread_testing::pattern(0, 2 * len as usize, 0));
+    hub.put(
+        "u/r",
+        "dir/model.safetensors",
+        foreread::source::Mem::new(model.clone()),
+    );
+    hub.put_small("u/r", "config.json", b"{}".to_vec());
+    hub.make_private("u/r");
+    hub.set_token("hf_right");
+    let home = tempfile::tempdir().expect("a folder");
+    fs::write(home.path().join("token"), "hf_right\n").expect("written");
+    let mut variables = hub.variables();
+    variables.push(("HF_HOME".to_string(), home.path().display().to_string()));
+    let plan = home.path().join("m.plan").display().to_string();
+    let name = "hf://u/r/dir/model.safetensors";
+    let out = Command::new(env!("CARGO_BIN_EXE_foreread"))
+        .args([
+            "plan",
+            "--format",
+            "safetensors",
+            "--tensors",
+            "b",
+            "-o",
+            &plan,
+            name,
+        ])
+        .env_remove("HF_TOKEN")
+        .envs(variables.clone())
+        .output()
+        .expect("it ended");
+    let (text, error) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(out.status.success(), "{error}");
+    assert!(
+        text.contains("2 ranges of 1 files (3.15 MB), of headers"),
+        "{text}"
+    );
+    let bytes = hub.content_seen().len();
+    assert!(bytes <= 4, "{bytes} requests for a header");
+    if !can_mount() {
+        return;
+    }
+    let mounted = Mounted::with(Path::new("hf://u/r"), &["--plan", &plan], variables);
+    // The end of the file is read while no program reads.
+    let last = format!("-{}", model.len() - 1);
+    let is_last = |seen: &foreread_testing::ServedRequest| {
+        seen.range
+            .as_ref()
+            .is_some_and(|range| range.ends_with(&last))
+    };
+    let start = std::time::Instant::now();
+    while !hub.content_seen().iter().any(is_last) {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the plan is not followed"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let dir = mounted.dir.path();
+    assert!(fs::read(dir.join("dir/model.safetensors")).expect("read") == model);
+    assert_eq!(fs::read(dir.join("config.json")).expect("read"), b"{}");
+    mounted.signal("-TERM");
+    let (status, err) = mounted.ended();
+    assert!(status.success(), "{err}");
+    assert!(
+        hub.content_seen()
+            .iter()
+            .all(|seen| seen.authorization.is_none())
+    );
+    assert!(
+        hub.hub_seen()
+            .iter()
+            .all(|seen| seen.authorization.is_some())
+    );
+}
+
 /// Other mounts take a prefix without `/` at its end; the message names the slash.
 #[cfg(feature = "object")]
 #[test]

@@ -41,6 +41,9 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
         command.env(name, value);
     }
     command
+        .env("HF_ENDPOINT", format!("http://{NOWHERE}"))
+        .env("HF_TOKEN", CANARY);
+    command
 }
 
 #[track_caller]
@@ -96,6 +99,8 @@ fn spellings() -> Vec<String> {
         format!("abfss://box:{c}@account.dfs.core.windows.net/key"),
         format!("https://account.blob.core.windows.net/box/key?sv=1&sig={c}"),
         format!("https://account.blob.core.windows.net/box/?sv=1&sig={c}"),
+        format!("hf://{c}@user/repo/path"),
+        format!("hf://user:{c}@user/repo"),
         format!("nbd://user:{c}@{NOWHERE}/disk"),
         format!("NBD://{NOWHERE}/?password={c}"),
         format!("rbd:pool/image?key={c}"),

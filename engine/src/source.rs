@@ -421,9 +421,9 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         schemes: &[
-            "http", "https", "s3", "gs", "gcs", "az", "azure", "abfs", "abfss",
+            "http", "https", "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf",
         ],
-        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, http[s]://HOST/PATH",
+        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH, http[s]://HOST/PATH",
         #[cfg(feature = "object")]
         open: |name| Object::open(name).map(|object| Arc::new(object) as Arc<dyn Source>),
         #[cfg(not(feature = "object"))]
@@ -506,7 +506,7 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
 /// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
-    if name.scheme() != "s3" || !missing {
+    if !["s3", "hf"].contains(&name.scheme()) || !missing {
         return error;
     }
     let remedy = format!(

@@ -72,6 +72,10 @@ const ROWS: &[(&str, Defaults, Make)] = &[
     ("gs", PARTS, object::gs),
     #[cfg(feature = "object")]
     ("az", PARTS, object::az),
+    #[cfg(feature = "object")]
+    ("hub, large file", PARTS, || object::hub(true)),
+    #[cfg(feature = "object")]
+    ("hub, small file", PARTS, || object::hub(false)),
 ];
 
 /// Of objects that are read in parts of 64 KiB.
@@ -245,7 +249,7 @@ mod object {
     use crate::common::emulators::{Cloud, Emulator};
     use foreread::source::Mem;
     use foreread::source::object::{Object, ObjectSettings};
-    use foreread_testing::RangeServer;
+    use foreread_testing::{HubServer, RangeServer};
     use std::sync::Arc;
 
     /// Several requests for most reads.
@@ -284,6 +288,26 @@ mod object {
         let other = Arc::clone(&emulator);
         let replace = move || other.put("x", pattern(0, SIZE, 1));
         Some(Subject::new(object, emulator)?.replaced_by(replace))
+    }
+
+    /// A commit stays what it is, so there is no other version.
+    pub fn hub(is_large: bool) -> Option<Subject> {
+        let hub = HubServer::start().expect("two ports");
+        if is_large {
+            hub.put("u/r", "x", named(SIZE as u64));
+        } else {
+            hub.put_small("u/r", "x", pattern(0, SIZE, 0));
+        }
+        // Each address is good for this number of requests.
+        hub.set_uses(50);
+        let settings = ObjectSettings {
+            variables: hub.variables(),
+            ..settings()
+        };
+        Subject::new(
+            Object::open_with("hf://u/r/x", settings).expect("opens"),
+            hub,
+        )
     }
 
     pub fn s3() -> Option<Subject> {

@@ -25,6 +25,8 @@ mod fuse;
 #[cfg(feature = "nbd")]
 mod fuzz;
 mod hits;
+#[cfg(feature = "object")]
+mod hub;
 mod io;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -344,7 +344,12 @@ fn part(state: &mut BucketState, key: &str, seen: &ServedRequest) -> Answer {
     answer
 }
 
-fn send(stream: &TcpStream, answer: Answer, is_head: bool, link: &Link) -> std::io::Result<()> {
+pub(super) fn send(
+    stream: &TcpStream,
+    answer: Answer,
+    is_head: bool,
+    link: &Link,
+) -> std::io::Result<()> {
     let mut out = stream;
     let ready = Instant::now();
     let Answer {

@@ -10,6 +10,7 @@
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
+//!   hub_server  a Hugging Face Hub: signed addresses that expire, trees by pages, refusals, and what each of its two servers saw
 //!   range_server  an HTTP server for one object that gives every wrong answer a server may give
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
@@ -28,6 +29,8 @@ mod ceph;
 mod faulty;
 pub mod fuzz;
 mod hanging;
+mod hub_api;
+mod hub_server;
 mod link;
 mod pattern;
 mod queued;
@@ -39,6 +42,7 @@ pub use ceph::{CephCluster, CephError, run_ceph};
 pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{HangingSource, Latch, Method};
+pub use hub_server::{HubRoute, HubServer};
 pub use link::{Link, Proxy};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;

@@ -81,6 +81,17 @@ pub struct ServedRequest {
     pub if_unmodified_since: Option<String>,
     /// The header `Authorization`.
     pub authorization: Option<String>,
+    /// Every header, with its name in small letters.
+    pub headers: Vec<(String, String)>,
+}
+
+impl ServedRequest {
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    }
 }
 
 #[derive(Clone)]
@@ -291,8 +302,11 @@ pub(super) fn request(reader: &mut impl BufRead) -> std::io::Result<Option<Serve
         let Some((name, value)) = line.trim_end().split_once(':') else {
             return Ok(Some(seen));
         };
-        let value = Some(value.trim().to_string());
-        match name.to_ascii_lowercase().as_str() {
+        let name = name.to_ascii_lowercase();
+        let value = value.trim().to_string();
+        seen.headers.push((name.clone(), value.clone()));
+        let value = Some(value);
+        match name.as_str() {
             "range" => seen.range = value,
             "if-match" => seen.if_match = value,
             "if-unmodified-since" => seen.if_unmodified_since = value,

@@ -1,13 +1,16 @@
 //! The plan of files whose format says where their parts are: header first, then the parts that are asked for, in file order.
+//! A file may be any source by its name, such as `hf://USER/REPO/model.safetensors`: its header alone is read.
 
+use foreread::source::{self, Source, SourceName};
 use foreread_os::failure::{Failure, FailureKind};
 use foreread_os::open::look;
 use foreread_plan::account::Account;
 use foreread_plan::layout::{self, Format, LayoutError, Names, Part};
 use foreread_plan::{MAX_FILES, MAX_RANGES, Plan, PlanFile, PlanRange};
-use std::fs::Metadata;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 fn remedy(error: &LayoutError) -> &'static str {
     match error {
@@ -26,6 +29,11 @@ fn remedy(error: &LayoutError) -> &'static str {
 pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Plan, Failure> {
     let mut making = HeaderPlanBuilder::default();
     for path in paths {
+        let name = SourceName::from(path.as_path());
+        if source::is_remote(&name) {
+            making.remote(&name, format, names)?;
+            continue;
+        }
         let bad = |error: LayoutError| Failure {
             place: path.display().to_string(),
             remedy: remedy(&error).to_string(),
@@ -38,8 +46,12 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
                     .map_err(|error| bad(error.into()))?
                     .meta()
                     .clone();
+                let path = std::path::absolute(&file.path).map_err(|error| bad(error.into()))?;
                 making
-                    .add(&file.path, &meta, std::slice::from_ref(&(0..file.size)))
+                    .add(
+                        PlanFile::of(path, &meta),
+                        std::slice::from_ref(&(0..file.size)),
+                    )
                     .map_err(bad)?;
             }
             continue;
@@ -48,18 +60,47 @@ pub fn of_headers(format: Format, paths: &[PathBuf], names: &Names) -> Result<Pl
         let looked = looked.map_err(|error| bad(error.into()))?;
         let file = looked.for_reading().map_err(|error| bad(error.into()))?;
         let parts = layout::parts(format, &file, names).map_err(bad)?;
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        for Part { range, .. } in parts {
-            match ranges.last_mut() {
-                Some(last) if (last.start..=last.end).contains(&range.start) => {
-                    last.end = last.end.max(range.end)
-                }
-                _ => ranges.push(range),
-            }
-        }
-        making.add(path, looked.meta(), &ranges).map_err(bad)?;
+        let path = std::path::absolute(path).map_err(|error| bad(error.into()))?;
+        let file = PlanFile::of(path, looked.meta());
+        making.add(file, &joined(parts)).map_err(bad)?;
     }
     Ok(making.plan)
+}
+
+/// Ranges of the parts, those that touch as one.
+fn joined(parts: Vec<Part>) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for Part { range, .. } in parts {
+        match ranges.last_mut() {
+            Some(last) if (last.start..=last.end).contains(&range.start) => {
+                last.end = last.end.max(range.end)
+            }
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
+/// Bytes of a source that is no file.
+struct RemoteFile(Arc<dyn Source>);
+
+impl layout::ReadAt for RemoteFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.size())
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let bufs = &mut [IoSliceMut::new(&mut buf[done..])];
+            let read = self.0.read_at(bufs, offset + done as u64);
+            match read.map_err(|error| io::Error::other(error.to_string()))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The plan while it is made.
@@ -70,13 +111,33 @@ struct HeaderPlanBuilder {
 }
 
 impl HeaderPlanBuilder {
-    fn add(
-        &mut self,
-        path: &Path,
-        meta: &Metadata,
-        ranges: &[Range<u64>],
-    ) -> Result<(), LayoutError> {
-        let path = std::path::absolute(path)?;
+    /// The name is kept as it is shown: a plan has no secrets.
+    fn remote(&mut self, name: &SourceName, format: Format, names: &Names) -> Result<(), Failure> {
+        let bad = |error: LayoutError| Failure {
+            place: name.to_string(),
+            remedy: remedy(&error).to_string(),
+            ..Failure::of(FailureKind::Input, error)
+        };
+        if format == Format::Zarr {
+            let remedy = "mount its prefix, and plan the folder there";
+            let what = "a zarr store is a folder of files";
+            return Err(Failure::new(FailureKind::Input, what, name, remedy));
+        }
+        let source = source::open(name).map_err(|error| {
+            Failure::new(FailureKind::Input, error.why, error.what, error.remedy)
+        })?;
+        let file = RemoteFile(source);
+        let parts = layout::parts(format, &file, names).map_err(bad)?;
+        self.plan.made_from.push(name.to_string());
+        let file = PlanFile {
+            path: name.to_string().into(),
+            size: file.0.size(),
+            mtime_ns: None,
+        };
+        self.add(file, &joined(parts)).map_err(bad)
+    }
+
+    fn add(&mut self, file: PlanFile, ranges: &[Range<u64>]) -> Result<(), LayoutError> {
         let HeaderPlanBuilder { plan, account } = self;
         if plan.files.len() >= MAX_FILES || plan.ranges.len() + ranges.len() > MAX_RANGES {
             return Err(LayoutError::Damaged(
@@ -84,8 +145,8 @@ impl HeaderPlanBuilder {
             ));
         }
         let number = plan.files.len() as u32;
-        account.take::<PlanFile>(path.capacity())?;
-        plan.files.push(PlanFile::of(path, meta));
+        account.take::<PlanFile>(file.path.capacity())?;
+        plan.files.push(file);
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             account.take::<PlanRange>(0)?;
             plan.ranges.push(PlanRange::of(number, range));

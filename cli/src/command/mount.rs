@@ -122,7 +122,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     let plan = args
         .plan
         .as_deref()
-        .map(|path| planned(path, &args.dir))
+        .map(|path| planned(path, &args.dir, &args.source))
         .transpose()?;
     let engine = Engine::for_tree(options, &*tree)?;
     serving::note_cache(&engine, args.cache);
@@ -185,10 +185,19 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
 }
 
 /// The plan, with its names below the folder of the mount.
-fn planned(path: &Path, dir: &Path) -> Result<Plan, Fail> {
+fn planned(path: &Path, dir: &Path, source: &SourceName) -> Result<Plan, Fail> {
     let mut plan = foreread_plan::text::open(path)?;
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
+    let source = source.to_string();
+    let root = Path::new(source.trim_end_matches('/'));
     for file in &mut plan.files {
+        // A plan of headers has the names of sources, which a mount shows by what is behind its own.
+        if source::is_remote(&SourceName::from(file.path.as_path())) {
+            let below = file.path.strip_prefix(root).unwrap_or(&file.path);
+            let is_all = below.as_os_str().is_empty();
+            let name = if is_all { file.path.file_name() } else { None };
+            file.path = name.map_or(below, Path::new).to_path_buf();
+        }
         // The mount has times for its files that a recording does not know.
         file.mtime_ns = None;
         if !file.path.starts_with(&dir) {

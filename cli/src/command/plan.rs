@@ -28,7 +28,9 @@ Examples:
   foreread record -o a.frt -- ./app; foreread plan a.frt -o app.plan
   foreread plan --format safetensors model/*.safetensors -o model.plan")]
 pub struct PlanArgs {
-    /// Recorded runs (a trace each); with --format, the files
+    /// Recorded runs (a trace each); with --format, files or sources
+    ///
+    /// A source is named as for --on, such as hf://USER/REPO/model.safetensors; its header alone is read.
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
     /// Where to write the plan

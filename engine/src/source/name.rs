@@ -190,8 +190,8 @@ fn is_scheme(word: &str) -> bool {
 }
 
 /// The kinds of names that hold a host, and with it a user.
-const WITH_HOST: [&str; 9] = [
-    "http", "https", "s3", "gs", "gcs", "az", "azure", "nbd", "nbds",
+const WITH_HOST: [&str; 10] = [
+    "http", "https", "s3", "gs", "gcs", "az", "azure", "hf", "nbd", "nbds",
 ];
 /// Those that name a bucket and a key: neither has a query.
 const WITH_BUCKET: [&str; 5] = ["s3", "gs", "gcs", "az", "azure"];
@@ -367,6 +367,9 @@ mod tests {
             ("  https://u:p@h/x", "https://h/x"),
             ("s3://b/k", "s3://b/k"),
             ("s3://b/a b/c#d@e", "s3://b/a b/c#d@e"),
+            ("hf://u/r@refs%2Fpr%2F1/a@b", "hf://u/r@refs%2Fpr%2F1/a@b"),
+            ("hf://datasets/u/r/a b", "hf://datasets/u/r/a b"),
+            ("hf://hf_token@u/r/a", "hf://u/r/a"),
             ("s3://KEY:SE/CR+ET@b/k", "s3://..."),
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "s3://b/k?..."),
             ("gs://KEY:SECRET@b/k?x", "gs://b/k?..."),
@@ -424,6 +427,7 @@ mod tests {
             "gs",
             "az",
             "abfss",
+            "hf",
             "nbd",
             "nbd+unix",
             "rbd",

@@ -1,4 +1,4 @@
-//! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `http://HOST/PATH`, `https://HOST/PATH`.
+//! Objects as a source: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `hf://USER/REPO/PATH`, `http://HOST/PATH`, `https://HOST/PATH`.
 //!
 //! Every request is for a range of the accepted version and says so (`If-Match`, unless its server refuses that); every reply is
 //! looked at before a byte of it is believed. Never: writes, prints a password or a token, retries what cannot pass, or waits without an end.

@@ -84,6 +84,8 @@ pub enum Refusal {
     Lost(String),
     #[error("the server answers with redirects that do not end, or lead nowhere")]
     Redirects,
+    #[error("the server redirects from https to http, where any machine on the path could read it")]
+    Downgrade,
     #[error("there are no credentials: {why}")]
     NoCredentials { why: String, remedy: String },
     #[error("the answer makes no sense: {0}")]
@@ -129,6 +131,29 @@ const EXPIRED_CODES: [&str; 4] = [
     "TokenRefreshRequired",
     "InvalidToken",
 ];
+
+/// Codes of the Hugging Face Hub, and what to do.
+const HUB_CODES: [(&str, &str); 5] = [
+    (
+        "RepoNotFound",
+        "check USER/REPO; a private one needs a token that may read it (hf auth login, or HF_TOKEN)",
+    ),
+    ("RevisionNotFound", "check the revision behind the @"),
+    (
+        "EntryNotFound",
+        "check the path; a folder is written with / at its end",
+    ),
+    (
+        "GatedRepo",
+        "ask for access on the page of the repository, and log in (hf auth login) or set HF_TOKEN",
+    ),
+    (
+        ADDRESS_REFUSED,
+        "try again later: the content network refuses what the hub has just signed",
+    ),
+];
+/// The hub has given an address, and it is refused.
+pub const ADDRESS_REFUSED: &str = "AddressRefused";
 
 /// What S3 says by 500 and 503, and some servers by 200.
 const PASSING_CODES: [&str; 5] = [
@@ -331,7 +356,10 @@ impl Refusal {
             return format!("the bucket is in {region}: set AWS_REGION={region}");
         }
         let text = match self {
-            Refusal::Status { status, .. } => status_remedy(*status, account),
+            Refusal::Status { status, code, .. } => HUB_CODES
+                .iter()
+                .find(|(own, _)| own == code)
+                .map_or_else(|| status_remedy(*status, account), |(_, remedy)| remedy),
             Refusal::WholeObject => {
                 "use a server that knows ranges (nginx, S3), or download the object"
             }

@@ -327,6 +327,15 @@ impl HttpConnector for Connector {
     }
 }
 
+/// A client whose replies are checked; it adds no credentials.
+pub fn checked(inner: HttpClient, wire: &'static Wire) -> HttpClient {
+    HttpClient::new(ReplyCheck {
+        inner,
+        authorization: None,
+        wire,
+    })
+}
+
 struct ReplyCheck {
     inner: HttpClient,
     authorization: Option<HeaderValue>,
@@ -396,13 +405,13 @@ impl ReplyCheck {
     }
 }
 
-/// Retried by this file alone.
-fn refuse(refusal: Refusal) -> HttpError {
+/// For object_store, which retries nothing.
+pub fn refuse(refusal: Refusal) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, refusal)
 }
 
-/// What an error says: its status, S3's word for it, when to come back, and which region the bucket is in.
-async fn refused(status: u16, reply: HttpResponse) -> Refusal {
+/// What an error says: its status, the word of S3 or of a hub for it, when to come back, and which region the bucket is in.
+pub async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let (parts, body) = reply.into_parts();
     let retry_after = retry_after(&parts.headers);
     let word = |text: &str| {
@@ -427,7 +436,8 @@ async fn refused(status: u16, reply: HttpResponse) -> Refusal {
     let code = text
         .split_once("<Code>")
         .and_then(|(_, rest)| rest.split_once("</Code>"))
-        .map(|(code, _)| code);
+        .map(|(code, _)| code)
+        .or(header(&parts.headers, "x-error-code"));
     let code = code
         .filter(|code| word(code))
         .unwrap_or_default()
@@ -469,7 +479,7 @@ async fn bounded(reply: HttpResponse) -> Result<HttpResponse, HttpError> {
     Ok(HttpResponse::from_parts(parts, HttpResponseBody::from(all)))
 }
 
-async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
+pub async fn whole(body: HttpResponseBody) -> Result<Vec<u8>, HttpError> {
     let mut all = Vec::new();
     let mut stream = body.bytes_stream();
     while let Some(bytes) = stream.next().await {

@@ -12,6 +12,7 @@
 mod azure;
 mod gcs;
 mod http;
+mod hub;
 mod s3;
 
 use super::credentials::{self, Chain, Keeper, Renew};
@@ -34,7 +35,7 @@ use std::time::Duration;
 use url::Url;
 
 /// Every store.
-const KINDS: [&StoreKind; 4] = [&s3::S3, &gcs::GCS, &azure::AZURE, &http::HTTP];
+const KINDS: [&StoreKind; 5] = [&s3::S3, &gcs::GCS, &azure::AZURE, &hub::HUB, &http::HTTP];
 
 /// A store, before anything is asked.
 pub struct StoreKind {

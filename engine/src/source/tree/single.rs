@@ -166,7 +166,7 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
 fn file_name(name: &SourceName) -> String {
     let shown = name.to_string();
     let last = match name.scheme() {
-        "s3" => last_of_key(name, &shown),
+        "s3" | "hf" => last_of_key(name, &shown),
         "http" | "https" => last_of_path(&shown),
         _ => {
             let path = shown
@@ -197,7 +197,7 @@ fn last_but(path: &str, ends: &[char], none: &[&str]) -> Option<String> {
         .map(str::to_string)
 }
 
-/// Of `s3://BUCKET/KEY`. What is behind a `?` is shown where it cannot be the signature of a URL.
+/// Of `s3://BUCKET/KEY`, `hf://USER/REPO/PATH`. What is behind a `?` is shown where it cannot be the signature of a URL.
 fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
     let (_, path) = shown.split_once("://")?;
     let (_, key) = path
@@ -255,6 +255,8 @@ mod tests {
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "k"),
             ("s3://KEY:SE/CR+ET@b/k", "data"),
             ("s3://KEY:SE/CRET@b", "data"),
+            ("hf://u/r/a?b", "a?b"),
+            ("hf://datasets/u/r@refs%2Fpr%2F1/d/a@b c", "a@b c"),
             ("https://host/my%20file.bin", "my file.bin"),
             ("https://host/a.bin?x=1", "a.bin"),
             ("https://host/a:b", "a:b"),

@@ -1,0 +1,475 @@
+//! The Hugging Face Hub: `hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH`.
+//!
+//! The names are those of `HfFileSystem`. A name without a path, or with `/` at its end, is that of many files. Never: sends the token
+//! anywhere but to the hub, or reads two commits by one name.
+//!
+//! ```text
+//!   hf://u/r/a.bin                      model u/r, revision main, file a.bin
+//!   hf://datasets/u/r@refs%2Fpr%2F1/d/  dataset u/r, revision refs/pr/1, folder d
+//!   HF_TOKEN ──► the file HF_TOKEN_PATH ──► HF_HOME/token ──► XDG_CACHE_HOME/huggingface/token ──► ~/.cache/huggingface/token ──► none
+//! ```
+//! Source: the documentation of the Hub's API and of `huggingface_hub` (environment variables, `HfFileSystem`).
+
+mod page;
+mod signed;
+
+use super::{
+    Account, Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line,
+    may_be_plain, no_retries,
+};
+use crate::source::object::credentials::{
+    Chain, ChainAnswer, FoundCredential, Keeper, Provider, Renew, web,
+};
+use crate::source::object::network::{self, Client};
+use crate::source::object::refusal::one_line;
+use crate::source::object::settings::ObjectSettings;
+use futures_util::future::BoxFuture;
+use object_store::HeaderValue;
+use object_store::client::HttpClient;
+use object_store::http::HttpBuilder;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use signed::{Hub, HubConnector};
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use url::Url;
+
+pub const HUB: StoreKind = StoreKind {
+    schemes: &["hf"],
+    parse,
+};
+
+static ADVICE: Advice = Advice {
+    refused: "check that the token may read it (hf auth whoami), or log in again (hf auth login)",
+    unsigned: "log in (hf auth login), or set HF_TOKEN",
+    absent: "check USER/REPO, revision and path, and HF_ENDPOINT",
+    elsewhere: "check HF_ENDPOINT",
+    list: "HfFileSystem().ls:",
+    no_listing: "check HF_ENDPOINT: it names a hub, not a page in front of it",
+};
+
+/// How a name is written.
+const WRITTEN: &str = "hf://[datasets/|spaces/]USER/REPO[@REVISION]/PATH";
+/// Longest name of a user, of a repository, and of a revision, in bytes.
+const MAX_WORD_BYTES: usize = 255;
+/// Longest token: those of the hub have 37 bytes.
+const MAX_TOKEN_BYTES: u64 = 4 << 10;
+/// What is written in a URL as it is.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+struct HubPlace {
+    repository: Repository,
+    /// Of a file or a folder.
+    path: String,
+}
+
+fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
+    let rest = text.strip_prefix("hf:").unwrap_or_default();
+    let (repository, path) = Repository::parse(rest)?;
+    Ok(Box::new(HubPlace { repository, path }))
+}
+
+impl Place for HubPlace {
+    fn key(&self) -> &str {
+        &self.path
+    }
+
+    fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
+        let endpoint = endpoint(settings)?;
+        let tokens = keeper_of("the Hugging Face Hub", settings, || {
+            HubChain(settings.clone())
+        })?;
+        let account = Account::of(&ADVICE, tokens.as_deref().and_then(Renew::link));
+        let hub = Arc::new(Hub::new(
+            self.repository.clone(),
+            endpoint,
+            plain_client(settings)?,
+            tokens.clone().map(Provider),
+        ));
+        let store = HttpBuilder::new()
+            .with_url(hub.files_url())
+            .with_retry(no_retries())
+            .with_client_options(client(settings, true)?)
+            .with_http_connector(HubConnector(Arc::clone(&hub)))
+            .build();
+        let store = store.map_err(|error| Unfit::new(line(&error), "check HF_ENDPOINT"))?;
+        Ok(Store {
+            objects: Arc::new(store),
+            account,
+            credentials: tokens.map(|tokens: Arc<Keeper<HeaderValue>>| tokens as Arc<dyn Renew>),
+            server: super::server(hub.server()),
+            listing: Some(hub),
+        })
+    }
+}
+
+/// As object_store makes its clients, but it follows no redirects: each is looked at first.
+fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
+    let remedy = "look at the proxy and the certificates that are set";
+    let unfit = |error: reqwest::Error| Unfit::new(one_line(&error.to_string()), remedy);
+    let make = || {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(settings.first_byte)
+            .http1_only()
+            .pool_max_idle_per_host(settings.requests as usize * 2);
+        if let Some(path) = settings.ca_file() {
+            let all = reqwest::Certificate::from_pem_bundle(&web::pem(&path)?);
+            for certificate in all.map_err(unfit)? {
+                builder = builder.add_root_certificate(certificate);
+            }
+        }
+        builder.build().map(HttpClient::new).map_err(unfit)
+    };
+    network::hold().client(Client::without_redirects(settings), make)
+}
+
+/// A repository at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Repository {
+    /// `models`, `datasets` or `spaces`.
+    kind: &'static str,
+    /// `USER/REPO`.
+    id: String,
+    /// As it is, not as in a URL.
+    revision: String,
+}
+
+impl Repository {
+    /// What comes behind `hf:`, and the path in the repository: empty, or with a `/` at its end, for many files.
+    ///
+    /// # Errors
+    /// It is no such name.
+    fn parse(rest: &str) -> Result<(Repository, String), Unfit> {
+        let unfit = |why: &str| Unfit::new(why, &format!("write {WRITTEN}"));
+        let rest = rest
+            .strip_prefix("//")
+            .ok_or_else(|| unfit("it names no repository"))?;
+        let (kind, rest) = match rest.split_once('/') {
+            Some(("models", rest)) => ("models", rest),
+            Some(("datasets", rest)) => ("datasets", rest),
+            Some(("spaces", rest)) => ("spaces", rest),
+            Some(("buckets" | "kernels", _)) => {
+                return Err(unfit("only models, datasets and spaces can be read"));
+            }
+            _ => ("models", rest),
+        };
+        let (user, rest) = rest
+            .split_once('/')
+            .ok_or_else(|| unfit("it names no repository of a user"))?;
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (repo, revision, path) = match rest[..end].split_once('@') {
+            None => (&rest[..end], "main".to_string(), rest[end..].to_string()),
+            Some((repo, _)) => {
+                let (revision, path) = revision(&rest[repo.len() + 1..]);
+                (repo, revision, path)
+            }
+        };
+        if !is_word(user) || !is_word(repo) {
+            return Err(unfit("it names no repository of a user"));
+        }
+        let is_dots = matches!(revision.as_str(), "" | "." | "..");
+        if is_dots || revision.len() > MAX_WORD_BYTES || revision.contains(char::is_control) {
+            return Err(unfit("the revision is none"));
+        }
+        let path = path.strip_prefix('/').unwrap_or(&path).to_string();
+        if path.starts_with('/') {
+            return Err(unfit("the path has an empty part"));
+        }
+        let repository = Repository {
+            kind,
+            id: format!("{user}/{repo}"),
+            revision,
+        };
+        Ok((repository, path))
+    }
+
+    /// As the hub's pages have it: `USER/REPO`, `datasets/USER/REPO`.
+    fn page(&self) -> String {
+        match self.kind {
+            "models" => self.id.clone(),
+            kind => format!("{kind}/{}", self.id),
+        }
+    }
+
+    fn api(&self) -> String {
+        format!("api/{}/{}", self.kind, self.id)
+    }
+}
+
+/// A revision and what follows it. `refs/pr/N` and `refs/convert/NAME` are one without being escaped.
+fn revision(text: &str) -> (String, String) {
+    let mut slashes = text.match_indices('/').map(|(at, _)| at);
+    let is_ref = ["refs/pr/", "refs/convert/"]
+        .iter()
+        .any(|start| text.starts_with(start));
+    let end = slashes.nth(if is_ref { 2 } else { 0 });
+    let (revision, path) = text.split_at(end.unwrap_or(text.len()));
+    let revision = percent_decode_str(revision).decode_utf8_lossy();
+    (revision.into_owned(), path.to_string())
+}
+
+fn is_word(text: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    (1..=MAX_WORD_BYTES).contains(&text.len())
+        && !text.starts_with('.')
+        && text.bytes().all(is_plain)
+}
+
+/// As one part of a URL's path.
+fn escaped(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
+}
+
+/// Where the hub is: HF_ENDPOINT, or the public one.
+fn endpoint(settings: &ObjectSettings) -> Result<Url, Unfit> {
+    let text = settings
+        .endpoint_of(&["HF_ENDPOINT"])
+        .unwrap_or("https://huggingface.co");
+    may_be_plain(Some(text), settings, "HF_ALLOW_HTTP")?;
+    check_endpoint("HF_ENDPOINT", text)
+}
+
+/// Where tokens are: the header `Authorization` of the first link that has one.
+struct HubChain(ObjectSettings);
+
+impl Chain<HeaderValue> for HubChain {
+    fn find(&self) -> BoxFuture<'_, ChainAnswer<HeaderValue>> {
+        Box::pin(std::future::ready(find_token(&self.0)))
+    }
+}
+
+/// # Errors
+/// A link has something that is no token; the line does not show it.
+fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
+    for link in ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"] {
+        let text = settings.variable(link).map(str::trim);
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            return found(text, link).map(Some);
+        }
+    }
+    let Some((path, link)) = token_file(settings) else {
+        return Ok(None);
+    };
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut text));
+    match read {
+        Ok(_) if text.trim().is_empty() => Ok(None),
+        Ok(_) => found(text.trim(), link).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let why = format!("the token file of huggingface_hub ({link}) cannot be read: {error}");
+            Err(Unfit::new(why, "check its permissions, or set HF_TOKEN"))
+        }
+    }
+}
+
+fn found(text: &str, link: &str) -> Result<FoundCredential<HeaderValue>, Unfit> {
+    let header = HeaderValue::from_str(&format!("Bearer {text}")).ok();
+    let header = header.filter(|_| text.bytes().all(|b| b.is_ascii_graphic()));
+    let Some(mut header) = header else {
+        let why = format!("the token of {link} holds a blank or a character that is not ASCII");
+        return Err(Unfit::new(
+            why,
+            "log in again (hf auth login), or set HF_TOKEN",
+        ));
+    };
+    header.set_sensitive(true);
+    Ok(FoundCredential {
+        credential: header,
+        link: link.to_string(),
+        expires: None,
+        remedy: ADVICE.refused.to_string(),
+    })
+}
+
+/// Where `hf auth login` has put the token, and which variable says so.
+fn token_file(settings: &ObjectSettings) -> Option<(PathBuf, &'static str)> {
+    let named = [
+        ("HF_TOKEN_PATH", ""),
+        ("HF_HOME", "token"),
+        ("XDG_CACHE_HOME", "huggingface/token"),
+    ];
+    for (link, below) in named {
+        if let Some(path) = settings.variable(link) {
+            let path = settings.expand(path);
+            return Some((
+                if below.is_empty() {
+                    path
+                } else {
+                    path.join(below)
+                },
+                link,
+            ));
+        }
+    }
+    let link = "~/.cache/huggingface/token";
+    settings.home().map(|_| (settings.expand(link), link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(variables: &[(&str, &str)]) -> ObjectSettings {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        ObjectSettings {
+            variables: variables.iter().map(own).collect(),
+            ..ObjectSettings::default()
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_hubs_own_file_system() {
+        for (name, kind, id, revision, path) in [
+            ("//u/r", "models", "u/r", "main", ""),
+            ("//u/r/", "models", "u/r", "main", ""),
+            ("//models/u/r/a", "models", "u/r", "main", "a"),
+            ("//u/r/a/b@c", "models", "u/r", "main", "a/b@c"),
+            (
+                "//datasets/u/r.1/a b%20/",
+                "datasets",
+                "u/r.1",
+                "main",
+                "a b%20/",
+            ),
+            ("//spaces/u/r@v1.0/a", "spaces", "u/r", "v1.0", "a"),
+            ("//u/r@refs%2Fpr%2F1/a", "models", "u/r", "refs/pr/1", "a"),
+            ("//u/r@refs/pr/1/a", "models", "u/r", "refs/pr/1", "a"),
+            (
+                "//u/r@refs/convert/parquet",
+                "models",
+                "u/r",
+                "refs/convert/parquet",
+                "",
+            ),
+            ("//u/r@a@b/c", "models", "u/r", "a@b", "c"),
+        ] {
+            let (found, rest) = Repository::parse(name).expect(name);
+            assert_eq!(
+                (
+                    found.kind,
+                    found.id.as_str(),
+                    found.revision.as_str(),
+                    rest.as_str()
+                ),
+                (kind, id, revision, path),
+                "{name}"
+            );
+        }
+        for name in [
+            "u/r/a",
+            "//",
+            "//u",
+            "//u/",
+            "///r",
+            "//u/@v",
+            "//u/r@",
+            "//u/r@/a",
+            "//u/r@../a",
+            "//u/r@%2e%2e/a",
+            "//u:secret@h/r",
+            "//u/../a",
+            "//datasets/u",
+            "//buckets/u/r/a",
+            "//u/r@a%0a/b",
+            "//u/r//a",
+        ] {
+            let unfit = Repository::parse(name).expect_err(name);
+            assert!(!unfit.why.contains("secret"), "{}", unfit.why);
+        }
+    }
+
+    #[test]
+    fn the_token_is_that_of_the_first_link_that_has_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let put = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(&path, text).expect("written");
+            path.display().to_string()
+        };
+        let file = put("file", "of-path\n");
+        let home = folder.path().display().to_string();
+        put("token", "of-home");
+        put("huggingface/token", "of-xdg");
+        put(".cache/huggingface/token", " of-user \n");
+        let none = put("empty", "\n");
+        for (variables, token) in [
+            (vec![], None),
+            (vec![("HOME", home.as_str())], Some("of-user")),
+            (vec![("HOME", "/none")], None),
+            (
+                vec![("HOME", "/none"), ("XDG_CACHE_HOME", &home)],
+                Some("of-xdg"),
+            ),
+            (
+                vec![("XDG_CACHE_HOME", "/none"), ("HF_HOME", &home)],
+                Some("of-home"),
+            ),
+            (vec![("HF_HOME", "~/"), ("HOME", &home)], Some("of-home")),
+            (
+                vec![("HF_HOME", &home), ("HF_TOKEN_PATH", &file)],
+                Some("of-path"),
+            ),
+            (vec![("HF_TOKEN_PATH", &none)], None),
+            (
+                vec![("HF_TOKEN_PATH", &file), ("HUGGING_FACE_HUB_TOKEN", "old")],
+                Some("old"),
+            ),
+            (
+                vec![("HF_TOKEN_PATH", &file), ("HF_TOKEN", " new\n")],
+                Some("new"),
+            ),
+        ] {
+            let found = find_token(&settings(&variables)).expect("no error");
+            let found =
+                found.map(|found| found.credential.to_str().map(str::to_string).expect("text"));
+            assert_eq!(
+                found,
+                token.map(|text| format!("Bearer {text}")),
+                "{variables:?}"
+            );
+        }
+        for text in ["can ary", "can\u{e4}ry"] {
+            let unfit = find_token(&settings(&[("HF_TOKEN", text)]))
+                .err()
+                .expect("refused");
+            assert!(
+                unfit.why.starts_with("the token of HF_TOKEN") && !unfit.why.contains("can\u{e4}")
+            );
+            assert!(!unfit.why.contains("ary"), "{}", unfit.why);
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url_without_secrets() {
+        let url = |text| endpoint(&settings(&[("HF_ENDPOINT", text)])).map(|url| url.to_string());
+        for (text, same) in [
+            ("http://127.0.0.1:1/hf/", "http://127.0.0.1:1/hf/"),
+            ("https://h", "https://h/"),
+            ("", "https://huggingface.co/"),
+        ] {
+            assert_eq!(url(text), Ok(same.to_string()));
+        }
+        for text in [
+            "canary",
+            "ftp://canary",
+            "https://u:canary@h",
+            "https://h?canary",
+            "http://canary",
+        ] {
+            let unfit = url(text).expect_err(text);
+            assert!(!unfit.why.contains("canary"), "{}", unfit.why);
+        }
+        let plain = settings(&[("HF_ENDPOINT", "http://h"), ("HF_ALLOW_HTTP", "true")]);
+        assert!(endpoint(&plain).is_ok());
+    }
+}

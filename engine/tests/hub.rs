@@ -1,0 +1,634 @@
+//! Files and repositories of a Hugging Face Hub, against the hub of `foreread-testing`, which the client huggingface_hub accepts.
+
+use crate::common::{named, quiet, read_and_check, watch};
+use foreread::source::object::{Object, ObjectSettings, Prefix};
+use foreread::source::tree::{Kind, Tree};
+use foreread::source::{Mem, Source, SourceError, SourceOpenError};
+use foreread::{Options, Reader};
+use foreread_testing::{self as testing, HubRoute, HubServer, Lie, RangeServer, pattern};
+use std::io::IoSliceMut;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const TOKEN: &str = "hf_right";
+
+fn hub() -> HubServer {
+    watch();
+    HubServer::start().expect("two ports")
+}
+
+/// Short pauses, and deadlines that an honest server keeps on a busy machine too.
+fn settings(hub: &HubServer, token: Option<&str>) -> ObjectSettings {
+    let mut variables = hub.variables();
+    variables.extend(token.map(|token| ("HF_TOKEN".to_string(), token.to_string())));
+    ObjectSettings {
+        first_byte: Duration::from_secs(1),
+        stall: Duration::from_secs(1),
+        total: Duration::from_secs(20),
+        retries: 2,
+        pause: Duration::from_millis(1),
+        part_bytes: 64 * KIB,
+        variables,
+        ..ObjectSettings::default()
+    }
+}
+
+fn open(hub: &HubServer, name: &str) -> Result<Object, SourceOpenError> {
+    Object::open_with(name, settings(hub, None))
+}
+
+fn opened(hub: &HubServer, name: &str) -> Object {
+    open(hub, name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn read(source: &impl Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
+    let mut buf = vec![0; len];
+    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
+    buf.truncate(read);
+    Ok(buf)
+}
+
+fn read_right(source: &impl Source, offset: u64, len: usize, version: u16) {
+    let bytes = read(source, offset, len).unwrap_or_else(|error| panic!("{error}"));
+    let there = source.size().saturating_sub(offset) as usize;
+    assert_eq!(bytes.len(), len.min(there));
+    testing::check(&bytes, offset, version).unwrap_or_else(|wrong| panic!("{wrong}"));
+}
+
+/// No request of the content server had a header that names the user.
+fn no_credentials(hub: &HubServer) {
+    let seen = hub.content_seen();
+    assert!(!seen.is_empty(), "the content server was asked");
+    for request in seen {
+        let names: Vec<&str> = request
+            .headers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let known = ["accept", "accept-encoding", "host", "range", "user-agent"];
+        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+        let values = request.headers.iter().map(|(_, value)| value);
+        assert!(
+            values
+                .chain([&request.target])
+                .all(|text| !text.contains(TOKEN))
+        );
+    }
+}
+
+/// An interpreter that has the client; says so if there is none.
+fn python() -> Option<std::path::PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let named = std::env::var_os("FOREREAD_PYTHON").map(Into::into);
+    let python = named.unwrap_or_else(|| root.join("target/python/bin/python"));
+    let imports = Command::new(&python)
+        .args(["-c", "import huggingface_hub"])
+        .output();
+    let there = imports.is_ok_and(|out| out.status.success());
+    if !there {
+        println!("skipped: needs huggingface_hub for Python (./setup makes target/python)");
+    }
+    there.then_some(python)
+}
+
+/// The hub of these tests speaks as the real one does: its own client finds everything, and each refusal has its error.
+#[test]
+fn the_client_of_the_hub_accepts_the_hub_of_the_tests() {
+    let Some(python) = python() else { return };
+    let hub = hub();
+    hub.put("u/model", "dir/large.bin", named(100_001));
+    for n in 0..5 {
+        hub.put("u/model", &format!("file-{n}"), named(10 + n));
+    }
+    hub.put_small("u/model", "config.json", b"{}".to_vec());
+    hub.set_page(4);
+    hub.put("datasets/u/data", "table.parquet", named(1000));
+    hub.branch("datasets/u/data", "refs/pr/1");
+    hub.put_small("spaces/u/space", "app.py", pattern(0, 100, 0));
+    hub.put("u/closed", "a", named(3));
+    hub.put("u/gated", "a", named(3));
+    hub.renamed("u/renamed", "u/model");
+    hub.make_private("u/closed");
+    hub.make_gated("u/gated");
+    hub.set_token(TOKEN);
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = Command::new(python)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hub_client.py"))
+        .arg(folder.path())
+        .arg(hub.main("u/model"))
+        .env("HF_ENDPOINT", hub.endpoint())
+        .env("HF_HOME", folder.path())
+        .env("HF_HUB_DISABLE_XET", "1")
+        .env("HF_HUB_DISABLE_TELEMETRY", "1")
+        .env("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        .env_remove("HF_TOKEN")
+        .output()
+        .expect("started");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{text}");
+}
+
+#[test]
+fn files_of_each_kind_of_repository_are_read_back() {
+    let hub = hub();
+    hub.set_token(TOKEN);
+    for (repository, name) in [
+        ("u/r", "hf://u/r"),
+        ("datasets/u/r", "hf://datasets/u/r@main"),
+        ("spaces/u/r", "hf://spaces/u/r@refs%2Fpr%2F1"),
+    ] {
+        for (path, size) in [
+            ("none", 0),
+            ("one", 1),
+            ("dir/a b+c&d=é#%41", 70_001),
+            ("large", 5 * MIB + 3),
+        ] {
+            hub.put(repository, path, named(size));
+            hub.put_small(
+                repository,
+                &format!("small/{path}"),
+                pattern(0, size as usize, 0),
+            );
+            hub.make_private(repository);
+            hub.branch(repository, "refs/pr/1");
+            for path in [path, &format!("small/{path}")] {
+                let name = format!("{name}/{path}");
+                let object = Object::open_with(&name, settings(&hub, Some(TOKEN)));
+                let object = object.unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!((object.size(), object.check()), (size, Ok(size)));
+                assert!(
+                    object.describe().ends_with(", by ETag"),
+                    "{}",
+                    object.describe()
+                );
+                read_right(&object, 0, size as usize + 10, 0);
+                read_right(&object, size / 2, 100_000, 0);
+                assert_eq!(object.asked().retries, 0);
+            }
+        }
+    }
+    no_credentials(&hub);
+    let seen = hub.hub_seen();
+    let bearer = format!("Bearer {TOKEN}");
+    assert!(
+        seen.iter()
+            .all(|seen| seen.authorization.as_ref() == Some(&bearer))
+    );
+}
+
+/// Four cursors of one file, whose addresses are refused again and again: no read fails, and no request is made again.
+#[test]
+fn an_address_that_expires_is_renewed_without_an_error() {
+    let hub = hub();
+    hub.set_token(TOKEN);
+    hub.put("u/r", "a", named(16 * MIB));
+    let object = Object::open_with("hf://u/r/a", settings(&hub, Some(TOKEN))).expect("opened");
+    let object = Arc::new(object);
+    let reader = Reader::open(Arc::clone(&object), Options::default().cache_bytes(4 * MIB));
+    let reader = reader.expect("opened");
+    let cursors = [(); 4].map(|()| reader.try_clone().expect("opened"));
+    for round in 0..8 {
+        std::thread::scope(|scope| {
+            for (cursor, own) in (0..).zip(&cursors) {
+                scope.spawn(move || {
+                    let mut buf = vec![0; 64 << 10];
+                    for n in 0..8 {
+                        let at = (cursor * 64 + round * 8 + n) * 64 * KIB;
+                        read_and_check(own, &mut buf, at, 0);
+                    }
+                });
+            }
+        });
+        // What is under way may be answered twice by addresses that have just expired.
+        quiet(&reader);
+        hub.expire();
+    }
+    assert_eq!(reader.stats().failed_fetches, 0);
+    assert_eq!(object.asked().retries, 0);
+    assert!((2..=8).contains(&hub.signatures()), "{}", hub.signatures());
+    no_credentials(&hub);
+}
+
+/// An address has expired, and eight readers notice it at once: one of them asks the hub.
+#[test]
+fn readers_share_one_renewal() {
+    let hub = hub();
+    hub.put("u/r", "a", named(MIB));
+    let object = opened(&hub, "hf://u/r/a");
+    for round in 1..10 {
+        hub.expire();
+        let (before, barrier) = (hub.hub_seen().len(), Barrier::new(8));
+        std::thread::scope(|scope| {
+            for reader in 0..8 {
+                let (object, barrier) = (&object, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    read_right(object, reader * 100_000, 10_000, 0);
+                });
+            }
+        });
+        assert_eq!(hub.hub_seen().len() - before, 1, "round {round}");
+    }
+    assert_eq!(object.asked().retries, 0);
+}
+
+/// What was opened stays what it was, whatever is put into its branch later.
+#[test]
+fn a_file_is_read_at_the_commit_at_which_it_was_opened() {
+    let hub = hub();
+    hub.put("u/r", "a", named(MIB));
+    hub.put_small("u/r", "b", pattern(0, 10_000, 0));
+    let old = ["a", "b"].map(|path| opened(&hub, &format!("hf://u/r/{path}")));
+    let commit = hub.main("u/r");
+    hub.put("u/r", "a", Mem::new(pattern(0, 2 << 20, 1)));
+    hub.put_small("u/r", "b", pattern(0, 20_000, 1));
+    hub.expire();
+    for object in &old {
+        read_right(object, 5000, 300_000, 0);
+        assert_eq!(object.check(), Ok(object.size()));
+        object.accept();
+        read_right(object, 0, 300_000, 0);
+    }
+    read_right(
+        &opened(&hub, &format!("hf://u/r@{commit}/b")),
+        0,
+        300_000,
+        0,
+    );
+    for path in ["a", "b"] {
+        read_right(&opened(&hub, &format!("hf://u/r/{path}")), 0, 300_000, 1);
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why_and_what_to_do() {
+    let hub = hub();
+    hub.set_token(TOKEN);
+    hub.put("u/r", "a", named(10));
+    hub.put("u/closed", "a", named(10));
+    hub.put("u/gated", "a", named(10));
+    hub.make_private("u/closed");
+    hub.make_gated("u/gated");
+    let (acces, noent) = (13, 2);
+    let a_private_one = "check USER/REPO; a private one needs a token";
+    let log_in = "and log in (hf auth login) or set HF_TOKEN";
+    for (name, token, why, remedy, errno) in [
+        (
+            "hf://u/none/a",
+            None,
+            "401 RepoNotFound",
+            a_private_one,
+            acces,
+        ),
+        (
+            "hf://u/none/a",
+            Some(TOKEN),
+            "404 RepoNotFound",
+            a_private_one,
+            noent,
+        ),
+        (
+            "hf://u/closed/a",
+            None,
+            "401 RepoNotFound",
+            a_private_one,
+            acces,
+        ),
+        (
+            "hf://u/r/b",
+            None,
+            "404 EntryNotFound",
+            "check the path",
+            noent,
+        ),
+        (
+            "hf://u/r@v9/a",
+            None,
+            "404 RevisionNotFound",
+            "check the revision",
+            noent,
+        ),
+        ("hf://u/gated/a", None, "401 GatedRepo", log_in, acces),
+        (
+            "hf://u/gated/a",
+            Some(TOKEN),
+            "403 GatedRepo (credentials: HF_TOKEN)",
+            "ask for access on the page",
+            acces,
+        ),
+        (
+            "hf://u/r/a",
+            Some("hf_canary"),
+            "401 (credentials: HF_TOKEN)",
+            "log in again (hf auth login)",
+            acces,
+        ),
+        (
+            "hf://u/r/a",
+            Some("hf can"),
+            "the token of HF_TOKEN holds a blank",
+            "hf auth login",
+            22,
+        ),
+        ("hf://u/r/", None, "it is a prefix", "", 21),
+        ("hf://u/r", None, "it is a prefix", "", 21),
+        ("hf://u/r//a", None, "an empty part", "write hf://", 22),
+        ("hf://u", None, "it names no repository", "write hf://", 22),
+    ] {
+        let object = Object::open_with(name, settings(&hub, token));
+        let error = object.err().unwrap_or_else(|| panic!("{name} was opened"));
+        let line = error.to_string();
+        assert!(line.starts_with(&format!("{name}: ")), "{line}");
+        assert!(
+            error.why.contains(why) && error.remedy.contains(remedy),
+            "{line}"
+        );
+        assert!(
+            !line.contains("can ") && !line.contains("canary") && !line.contains('\n'),
+            "{line}"
+        );
+        assert_eq!(error.errno, errno, "{line}");
+    }
+}
+
+/// The token follows a redirect of the hub to itself, and no other.
+#[test]
+fn redirects_take_the_token_to_the_hub_alone() {
+    let (hub, other) = (hub(), hub());
+    for hub in [&hub, &other] {
+        hub.put("u/new", "a", named(MIB));
+        hub.renamed("u/old", "u/new");
+    }
+    hub.set_token(TOKEN);
+    let open = |name: &str| Object::open_with(name, settings(&hub, Some(TOKEN)));
+    read_right(&open("hf://u/old/a").expect("opened"), 300_000, 1000, 0);
+    let seen = hub.hub_seen();
+    assert!(seen.iter().all(|seen| seen.authorization.is_some()));
+    // A mirror: asked without the token, also where it redirects to itself.
+    hub.redirect(
+        HubRoute::Resolve,
+        &format!("{}/u/old/resolve/main/a", other.endpoint()),
+        1,
+    );
+    read_right(&open("hf://u/new/a").expect("opened"), 0, 1000, 0);
+    let seen = other.hub_seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.authorization.is_none()));
+    no_credentials(&other);
+    for location in ["/u/new/resolve/main/a", "ftp://h/", "http://u:p@h/", "//"] {
+        hub.redirect(HubRoute::Resolve, location, 20);
+        let error = open("hf://u/new/a").err().expect("refused");
+        assert!(error.why.contains("redirects"), "{location}: {error}");
+        while open("hf://u/new/a").is_err() {}
+    }
+}
+
+/// The hub asks for fewer requests, or fails: asked again after a pause. So is a content server that refuses what was just signed, but once.
+#[test]
+fn a_hub_that_is_busy_is_asked_again() {
+    let hub = hub();
+    hub.put("u/r", "a", named(MIB));
+    let object = opened(&hub, "hf://u/r/a");
+    for (status, retry_after) in [(429, None), (429, Some(0)), (503, None), (500, None)] {
+        hub.expire();
+        hub.refuse(HubRoute::Resolve, status, "", retry_after, 2);
+        let before = object.asked().retries;
+        read_right(&object, 200_000, 1000, 0);
+        assert_eq!(object.asked().retries - before, 2, "{status}");
+    }
+    hub.expire();
+    hub.refuse(HubRoute::Resolve, 429, "", Some(3600), 1);
+    let error = read(&object, 0, 1000).expect_err("an hour is too long");
+    assert!(
+        error
+            .to_string()
+            .contains("429, to be asked again after 3600 s"),
+        "{error}"
+    );
+    hub.refuse(HubRoute::Content, 403, "", None, 2);
+    let (before, asked) = (hub.signatures(), object.asked().requests);
+    let error = read(&object, 0, 1000).expect_err("refused");
+    assert!(error.to_string().contains("403 AddressRefused"), "{error}");
+    assert_eq!(
+        (hub.signatures() - before, object.asked().requests - asked),
+        (1, 1)
+    );
+    read_right(&object, 0, 1000, 0);
+}
+
+/// A content server that gives wrong answers: the list of `object.rs`.
+#[test]
+fn a_content_server_that_answers_wrongly_is_refused_or_asked_again() {
+    let hub = hub();
+    let content = RangeServer::start(named(MIB)).expect("a port");
+    hub.put_elsewhere("u/r", "a", MIB, &format!("{}?x=1", content.url()));
+    let object = opened(&hub, "hf://u/r/a");
+    for (lie, words) in [
+        (Lie::IgnoreRange, "does not know ranges"),
+        (Lie::ContentRange, "another part"),
+        (Lie::NoContentRange, "has no Content-Range"),
+        (Lie::Length(-1), "4095 bytes where 4096"),
+        (Lie::Length(1), "4097 bytes where 4096"),
+        (Lie::Gzip, "compressed (gzip)"),
+        (Lie::Status(403, None), "403 AddressRefused"),
+        (Lie::Status(404, None), "answered 404"),
+        (Lie::RedirectLoop, "redirects"),
+        (Lie::EndlessHeaders, "makes no sense"),
+        (Lie::Garbage, "makes no sense"),
+    ] {
+        content.lie(lie.clone(), u64::MAX);
+        let before = object.asked().retries;
+        let error = read(&object, 8192, 4096).expect_err(words);
+        let line = error.to_string();
+        assert!(
+            matches!(error, SourceError::Io { .. }),
+            "{lie:?}: {error:?}"
+        );
+        assert!(
+            line.contains(words) && !line.contains('\n'),
+            "{lie:?}: {line}"
+        );
+        assert_eq!(object.asked().retries, before, "{lie:?}");
+        content.honest();
+        read_right(&object, 8192, 4096, 0);
+    }
+    for lie in [
+        Lie::Status(500, None),
+        Lie::Status(503, Some(0)),
+        Lie::Reset(0),
+        Lie::Reset(10_000),
+        Lie::Close(10_000),
+        Lie::EndlessError,
+    ] {
+        content.lie(lie.clone(), 2);
+        let before = object.asked().retries;
+        read_right(&object, 4096, 50_000, 0);
+        assert_eq!(object.asked().retries - before, 2, "{lie:?}");
+    }
+    // Another size than the hub says, which a commit cannot have.
+    content.lie(Lie::OtherSize, 2);
+    let error = read(&object, 8192, 4096).expect_err("changed");
+    assert!(matches!(error, SourceError::Changed { .. }), "{error:?}");
+    content.honest();
+    read_right(&object, 8192, 4096, 0);
+    assert!(content.seen().iter().all(|seen| seen.if_match.is_none()));
+}
+
+fn tree(hub: &HubServer, name: &str, token: Option<&str>) -> Result<Prefix, SourceOpenError> {
+    Prefix::open_with(name, settings(hub, token))
+}
+
+/// Names with `/` behind those of folders, and the sizes of files.
+fn names(tree: &Prefix, folder: &str) -> Vec<(String, u64)> {
+    let mut names = Vec::new();
+    let listed = tree.list(Path::new(folder), &mut |entry| {
+        let end = if entry.kind == Kind::Folder { "/" } else { "" };
+        let name = entry.name.to_str().expect("text").to_string() + end;
+        names.push((name, entry.meta.expect("with its version").size));
+        true
+    });
+    listed.unwrap_or_else(|error| panic!("{folder}: {error}"));
+    names
+}
+
+/// A whole repository, or a folder of it, at one commit: pages of names, files that are opened by what a listing said, nothing that came later.
+#[test]
+fn a_repository_is_a_tree_at_one_commit() {
+    let hub = hub();
+    hub.set_token(TOKEN);
+    hub.put_small("datasets/u/r", "b.json", pattern(0, 1000, 0));
+    for n in 0..9 {
+        hub.put("datasets/u/r", &format!("dir/{n} é+&#%"), named(MIB + n));
+    }
+    hub.put("datasets/u/r", "dir/sub/deep/a", named(5));
+    hub.make_private("datasets/u/r");
+    hub.set_page(4);
+    let whole = tree(&hub, "hf://datasets/u/r", Some(TOKEN)).expect("opened");
+    let folder = tree(&hub, "hf://datasets/u/r@main/dir/", Some(TOKEN)).expect("opened");
+    hub.put("datasets/u/r", "dir/later", named(5));
+    hub.put(
+        "datasets/u/r",
+        "dir/0 é+&#%",
+        Mem::new(pattern(0, 2 << 20, 1)),
+    );
+    assert_eq!(
+        names(&whole, ""),
+        [("b.json".to_string(), 1000), ("dir/".to_string(), 0)]
+    );
+    let mut all: Vec<_> = (0..9).map(|n| (format!("{n} é+&#%"), MIB + n)).collect();
+    all.push(("sub/".to_string(), 0));
+    assert_eq!(names(&whole, "dir"), all);
+    assert_eq!(names(&folder, ""), all);
+    assert_eq!(names(&folder, "sub/deep"), [("a".to_string(), 5)]);
+    for (tree, path) in [
+        (&whole, "dir/0 é+&#%"),
+        (&whole, "b.json"),
+        (&folder, "8 é+&#%"),
+    ] {
+        let path = Path::new(path);
+        let meta = tree.look(path).expect("there");
+        let (listed, same) = tree.open_listed(path, &meta).expect("opened");
+        assert_eq!(same, meta);
+        read_right(&listed, 0, 2 << 20, 0);
+        let (opened, now) = tree.open(path).expect("opened");
+        assert!(tree.is_same(&meta, &now) && tree.names_exactly(&meta));
+        read_right(&opened, 500, 100_000, 0);
+    }
+    assert_eq!(
+        whole.look(Path::new("dir/sub")).expect("there").kind,
+        Kind::Folder
+    );
+    for path in ["dir/later", "x", "b.json/x"] {
+        let gone = whole.look(Path::new(path)).expect_err(path);
+        assert!(matches!(gone, SourceError::Io { errno: 2, .. }), "{gone:?}");
+    }
+    let gone = whole
+        .list(Path::new("none"), &mut |_| true)
+        .expect_err("no folder");
+    assert!(matches!(gone, SourceError::Io { errno: 2, .. }), "{gone:?}");
+    no_credentials(&hub);
+    let seen = hub.hub_seen();
+    assert!(seen.iter().all(|seen| seen.authorization.is_some()));
+    // All but the two that ask for the commit.
+    let of_main = seen
+        .iter()
+        .filter(|seen| seen.target.contains("/main"))
+        .count();
+    assert_eq!(of_main, 2);
+}
+
+/// One look at a file of a folder brings the names beside it.
+#[test]
+fn a_look_brings_what_is_beside_it() {
+    let hub = hub();
+    for n in 0..20 {
+        hub.put("u/r", &format!("dir/{n}"), named(n));
+    }
+    let tree = tree(&hub, "hf://u/r", None).expect("opened");
+    let before = hub.hub_seen().len();
+    let mut beside = Vec::new();
+    let found = tree.look_ahead(Path::new("dir/7"), &mut |path, meta| {
+        beside.push((path, meta.size))
+    });
+    assert_eq!(found.map(|meta| meta.size), Ok(7));
+    assert_eq!((beside.len(), hub.hub_seen().len() - before), (19, 1));
+    assert!(beside.contains(&("dir/19".into(), 19)));
+}
+
+#[test]
+fn a_tree_that_cannot_be_opened_says_why() {
+    let hub = hub();
+    hub.set_token(TOKEN);
+    hub.put("u/r", "a/b", named(10));
+    hub.put("u/gated", "a", named(10));
+    hub.make_gated("u/gated");
+    for (name, why, remedy) in [
+        ("hf://u/none", "401 RepoNotFound", "check USER/REPO"),
+        ("hf://u/r@v9", "404 RevisionNotFound", "check the revision"),
+        (
+            "hf://u/r/x/",
+            "no object has a name that begins so",
+            "HfFileSystem().ls: hf://u/r/",
+        ),
+        (
+            "hf://u/r/a/b/",
+            "no object has a name that begins so",
+            "HfFileSystem().ls: hf://u/r/",
+        ),
+        ("hf://u/r/../", "the prefix has", ""),
+    ] {
+        let error = tree(&hub, name, None)
+            .err()
+            .unwrap_or_else(|| panic!("{name} was opened"));
+        assert!(
+            error.why.contains(why) && error.remedy.contains(remedy),
+            "{error}"
+        );
+    }
+    // Its names are for everyone, its files are not.
+    let gated = tree(&hub, "hf://u/gated", None).expect("opened");
+    assert_eq!(names(&gated, ""), [("a".to_string(), 10)]);
+    let error = gated.open(Path::new("a")).err().expect("refused");
+    assert!(error.to_string().contains("401 GatedRepo"), "{error}");
+    // The API fails, or is none.
+    hub.refuse(HubRoute::Api, 429, "", None, 2);
+    let whole = tree(&hub, "hf://u/r", None).expect("asked again");
+    hub.redirect(HubRoute::Api, "https://", 1);
+    let error = whole
+        .list(Path::new("a"), &mut |_| true)
+        .expect_err("a redirect to nowhere");
+    assert!(error.to_string().contains("redirects"), "{error}");
+    hub.refuse(HubRoute::Api, 200, "", None, 1);
+    let error = whole
+        .list(Path::new("a"), &mut |_| true)
+        .expect_err("no page");
+    assert!(
+        error.to_string().contains("in place of a listing"),
+        "{error}"
+    );
+    assert_eq!(names(&whole, "a"), [("b".to_string(), 10)]);
+}
