@@ -299,7 +299,7 @@ fn names_that_do_not_fit_end_a_listing() {
                 (mount_prefix(&server, settings(&server)), count),
             ] {
                 let (before, mut others) = (name_bytes(), NameBytes::default());
-                assert!(others.grow(max_name_bytes() - before - 100_000));
+                assert!(others.grow(max_name_bytes() - before - 5_000));
                 let error = listed(&here).expect_err("too many");
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
                 assert!(
