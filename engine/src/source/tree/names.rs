@@ -11,6 +11,7 @@
 
 use super::account::NameBytes;
 use super::{Entry, Kind, Meta};
+use memmap2::MmapMut;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,9 +38,58 @@ mod has {
 /// The names of one folder and what a listing says of each.
 #[derive(Debug, Default)]
 pub struct FolderNames {
-    pieces: Vec<Vec<u8>>,
+    pieces: Vec<Piece>,
     places: Vec<u32>,
     bytes: NameBytes,
+}
+
+/// Memory for records. A large piece is the system's own, to which it returns at once: what an allocator keeps of a listing stays with
+/// the process, and the next one is beside it.
+#[derive(Debug)]
+struct Piece {
+    memory: PieceMemory,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum PieceMemory {
+    Small(Box<[u8]>),
+    Mapped(MmapMut),
+}
+
+impl Piece {
+    /// Nothing where the system has no memory.
+    fn new(bytes: usize) -> Option<Piece> {
+        let memory = if bytes < PIECE_BYTES {
+            PieceMemory::Small(vec![0; bytes].into())
+        } else {
+            PieceMemory::Mapped(crate::system::map(bytes).ok()?)
+        };
+        Some(Piece { memory, len: 0 })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            PieceMemory::Small(bytes) => bytes,
+            PieceMemory::Mapped(bytes) => bytes,
+        }
+    }
+
+    /// Where the record is, if there is room for it.
+    fn push(&mut self, record: &[u8]) -> Option<usize> {
+        let at = self.len;
+        let bytes = match &mut self.memory {
+            PieceMemory::Small(bytes) => &mut bytes[..],
+            PieceMemory::Mapped(bytes) => &mut bytes[..],
+        };
+        // A place has no more than the bits of a usual piece.
+        let room = bytes
+            .get_mut(at..at + record.len())
+            .filter(|_| at < PIECE_BYTES)?;
+        room.copy_from_slice(record);
+        self.len += record.len();
+        Some(at)
+    }
 }
 
 impl FolderNames {
@@ -65,20 +115,6 @@ impl FolderNames {
     #[must_use]
     pub fn push(&mut self, name: &OsStr, kind: Kind, meta: Option<&Meta>) -> bool {
         let record = record(name.as_bytes(), kind, meta);
-        let fits = |piece: &Vec<u8>| {
-            piece.len() < PIECE_BYTES && piece.capacity() - piece.len() >= record.len()
-        };
-        if !self.pieces.last().is_some_and(fits) {
-            let usual = self.pieces.last().map_or(FIRST_BYTES, |last| {
-                (2 * last.capacity()).clamp(FIRST_BYTES, PIECE_BYTES)
-            });
-            // One that is longer than a piece has a piece to itself.
-            let bytes = usual.max(record.len());
-            if self.pieces.len() == MAX_PIECES || !self.bytes.grow(bytes as u64) {
-                return false;
-            }
-            self.pieces.push(Vec::with_capacity(bytes));
-        }
         if self.places.len() == self.places.capacity() {
             let more = (self.places.len() / 2).max(64);
             if !self.bytes.grow(4 * more as u64) {
@@ -86,11 +122,29 @@ impl FolderNames {
             }
             self.places.reserve_exact(more);
         }
+        let fits = self.pieces.last_mut().and_then(|piece| piece.push(&record));
+        let Some(at) = fits.or_else(|| self.push_piece(&record)) else {
+            return false;
+        };
         let piece = self.pieces.len() - 1;
-        let at = self.pieces[piece].len();
-        self.pieces[piece].extend(&record);
         self.places.push((piece as u32) << PIECE_BITS | at as u32);
         true
+    }
+
+    /// A record in a new piece.
+    fn push_piece(&mut self, record: &[u8]) -> Option<usize> {
+        let usual = self.pieces.last().map_or(FIRST_BYTES, |last| {
+            (2 * last.bytes().len()).clamp(FIRST_BYTES, PIECE_BYTES)
+        });
+        // One that is longer than a piece has a piece to itself.
+        let bytes = usual.max(record.len());
+        if self.pieces.len() == MAX_PIECES || !self.bytes.grow(bytes as u64) {
+            return None;
+        }
+        let mut piece = Piece::new(bytes)?;
+        let at = piece.push(record);
+        self.pieces.push(piece);
+        at
     }
 
     /// All are there: sorts them, and keeps of each name the folder, or else what came first.
@@ -164,11 +218,11 @@ impl FolderNames {
 }
 
 /// From a place on, to the end of its piece.
-fn tail(pieces: &[Vec<u8>], place: u32) -> &[u8] {
-    &pieces[(place >> PIECE_BITS) as usize][(place & (PIECE_BYTES as u32 - 1)) as usize..]
+fn tail(pieces: &[Piece], place: u32) -> &[u8] {
+    &pieces[(place >> PIECE_BITS) as usize].bytes()[(place & (PIECE_BYTES as u32 - 1)) as usize..]
 }
 
-fn at(pieces: &[Vec<u8>], place: u32) -> &[u8] {
+fn at(pieces: &[Piece], place: u32) -> &[u8] {
     let mut rest = tail(pieces, place);
     let len = number(&mut rest) as usize;
     &rest[..len]
