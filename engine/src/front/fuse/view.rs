@@ -41,8 +41,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers that the kernel may know at once, those of a listing with versions among them. About 300 bytes each, which count among those
-/// of all names ([`crate::source::tree::NameBytes`]).
+/// Numbers that the kernel may know at once, beside those of long listings. About 400 bytes each, which count among those of all names
+/// ([`crate::source::tree::NameBytes`]).
 pub const MAX_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MAX_HANDLES: usize = 1 << 16;

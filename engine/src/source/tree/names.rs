@@ -446,7 +446,7 @@ mod tests {
         }
     }
 
-    /// A million objects of a bucket, by the account: the figure of docs/s3.md.
+    /// A million objects of a bucket, by the account: the figure of docs/stores.md.
     #[test]
     fn a_name_of_a_bucket_takes_less_than_64_bytes() {
         let mut names = FolderNames::default();
