@@ -94,10 +94,8 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
         pieces(&object, limit),
     );
     outcome.add("nothing behind its end", end(&object));
-    outcome.add(
-        "in order, by readahead",
-        in_order(&object, limit / 2, &mut outcome.rate),
-    );
+    let done = in_order(&object, limit / 2, &mut outcome.rate);
+    outcome.add("in order, by readahead", done);
     outcome.count(object.asked());
     Ok(outcome)
 }

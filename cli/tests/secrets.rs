@@ -103,6 +103,8 @@ fn spellings() -> Vec<String> {
         format!("hf://user:{c}@user/repo"),
         format!("nbd://user:{c}@{NOWHERE}/disk"),
         format!("NBD://{NOWHERE}/?password={c}"),
+        format!("nbds://{c}@{NOWHERE}/disk?tls-username={c}"),
+        format!("nbds://{NOWHERE}/?tls-psk-file={c}&tls-{c}"),
         format!("rbd:pool/image?key={c}"),
         format!("rbd:pool/image:id=admin:key={c}"),
         format!("ftp://user:{c}@{NOWHERE}/x"),

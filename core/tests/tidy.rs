@@ -140,6 +140,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "front",
         "engine/src/log.rs",
         "engine/src/source/nbd/link.rs",
+        "engine/src/source/nbd/stream.rs",
         "engine/src/source/nbd.rs",
         "engine/src/source/file/version.rs",
         "engine/src/source/object/credentials",

@@ -1,9 +1,11 @@
-//! The NBD protocol without a socket, for the server in `front` and the client in `source`, and how long either goes without a
-//! sign of life.
+//! The NBD protocol without a socket, for the server in `front` and the client in `source`; how long either goes without a
+//! sign of life, and the files of their certificates.
 //!
-//! Never: I/O, threads or time.
+//! Never: threads or time, or I/O other than those files.
 
 pub mod handshake;
 pub(crate) mod keepalive;
+#[cfg(feature = "tls")]
+pub(crate) mod pem;
 pub mod validate;
 pub mod wire;

@@ -420,6 +420,14 @@ const KINDS: &[Kind] = &[
         open: |name| Err(not_built(name, "nbd")),
     },
     Kind {
+        schemes: &["nbds", "nbds+unix"],
+        written: "nbds://HOST[:PORT]/EXPORT, nbds+unix:///EXPORT?socket=PATH",
+        #[cfg(feature = "nbd")]
+        open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as Arc<dyn Source>),
+        #[cfg(not(feature = "nbd"))]
+        open: |name| Err(not_built(name, "tls")),
+    },
+    Kind {
         schemes: &[
             "http", "https", "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf",
         ],
@@ -437,23 +445,12 @@ const KINDS: &[Kind] = &[
         #[cfg(not(feature = "rbd"))]
         open: |name| Err(not_built(name, "rbd")),
     },
-    // TLS is refused with its own error, not taken for a path.
-    #[cfg(feature = "nbd")]
-    Kind {
-        schemes: &["nbds", "nbds+unix"],
-        written: "",
-        open: |name| Nbd::open(name).map(|nbd| Arc::new(nbd) as _),
-    },
 ];
 
 /// The kinds of sources that [`open`] knows, as they are written.
 #[must_use]
 pub fn kinds() -> Vec<&'static str> {
-    KINDS
-        .iter()
-        .map(|kind| kind.written)
-        .filter(|written| !written.is_empty())
-        .collect()
+    KINDS.iter().map(|kind| kind.written).collect()
 }
 
 /// Whether this is the name of a source that is no file: one with a kind before the first colon.

@@ -64,6 +64,7 @@ const ROWS: &[(&str, Defaults, Make)] = &[
         Subject::new(Faulty::new(named(SIZE as u64), slow), ())
     }),
     ("nbd", Defaults::NBD, nbd),
+    ("nbds", Defaults::NBD, nbds),
     #[cfg(feature = "object")]
     ("http", PARTS, object::http),
     #[cfg(feature = "object")]
@@ -201,6 +202,22 @@ impl Drop for Server {
 
 #[cfg(feature = "nbd")]
 fn nbd() -> Option<Subject> {
+    nbdkit(None)
+}
+
+#[cfg(feature = "tls")]
+use crate::common::tls::Certificates;
+#[cfg(not(feature = "tls"))]
+type Certificates = std::convert::Infallible;
+
+#[cfg(feature = "tls")]
+fn nbds() -> Option<Subject> {
+    nbdkit(Some(Certificates::new()?))
+}
+
+/// An export of nbdkit; with TLS alone where there are certificates.
+#[cfg(feature = "nbd")]
+fn nbdkit(certificates: Option<Certificates>) -> Option<Subject> {
     use std::process::{Command, Stdio};
     use std::time::Instant;
 
@@ -208,9 +225,18 @@ fn nbd() -> Option<Subject> {
     let (socket, image) = (dir.path().join("socket"), dir.path().join("image"));
     std::fs::write(&image, pattern(0, SIZE, 0)).expect("room");
     let mut nbdkit = Command::new("nbdkit");
+    nbdkit.args(["-f", "-r", "-U"]).arg(&socket);
+    let mut name = format!("nbd+unix:///?socket={}", socket.display());
+    #[cfg(feature = "tls")]
+    if let Some(certificates) = &certificates {
+        let folder = certificates.path().display();
+        nbdkit
+            .args(["--tls=require", "--tls-verify-peer"])
+            .arg(format!("--tls-certificates={folder}"));
+        let socket = socket.display();
+        name = format!("nbds+unix://localhost/?socket={socket}&tls-certificates={folder}");
+    }
     nbdkit
-        .args(["-f", "-r", "-U"])
-        .arg(&socket)
         .arg("file")
         .arg(&image)
         .stdin(Stdio::null())
@@ -229,12 +255,17 @@ fn nbd() -> Option<Subject> {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
-    let name = format!("nbd+unix:///?socket={}", socket.display());
     Some(Subject {
         source: foreread::source::open(&name).expect("opens"),
         replace: None,
-        _keep: Box::new(server),
+        _keep: Box::new((server, certificates)),
     })
+}
+
+#[cfg(not(feature = "tls"))]
+fn nbds() -> Option<Subject> {
+    println!("skipped: needs --features tls");
+    None
 }
 
 #[cfg(not(feature = "nbd"))]

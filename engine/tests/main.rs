@@ -38,6 +38,8 @@ mod nbd;
 mod nbd_holes;
 #[cfg(feature = "tls")]
 mod nbd_tls;
+#[cfg(feature = "tls")]
+mod nbd_tls_source;
 #[cfg(feature = "nbd")]
 mod nbd_turns;
 #[cfg(feature = "object")]

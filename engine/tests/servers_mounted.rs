@@ -9,8 +9,9 @@ use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{NameBytes, Single, Tree, max_name_bytes, name_bytes};
 use foreread_testing::{self as testing, Behaviour, BucketServer, Link};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -276,6 +277,63 @@ fn a_mount_that_is_stopped_ends_its_listings() {
     here.joined();
 }
 
+/// A name of a long listing is a place in it, with a number that it keeps as long as its version is the same. One that is asked about has
+/// that number as well.
+#[test]
+fn the_names_of_a_long_listing_take_little_memory() {
+    // The account is that of the process.
+    crate::common::alone(
+        module_path!(),
+        "the_names_of_a_long_listing_take_little_memory",
+        || {
+            if !can_mount() {
+                return;
+            }
+            let server = bucket();
+            let name = |n: u64| format!("image-{n:05}");
+            let many = 10_000;
+            (0..many).for_each(|n| server.put(&format!("dir/{}", name(n)), vec![b'x'; 9]));
+            let here = mount_prefix(&server, settings(&server));
+            let numbers = || -> BTreeMap<String, u64> {
+                let entries = fs::read_dir(here.dir.path()).expect("listed");
+                let number = |entry: std::io::Result<fs::DirEntry>| {
+                    let entry = entry.expect("listed");
+                    (entry.file_name().into_string().expect("text"), entry.ino())
+                };
+                entries.map(number).collect()
+            };
+            let first = numbers();
+            assert_eq!(first.len() as u64, many + NAMES.len() as u64);
+            let each = name_bytes() / many;
+            assert!(each < 90, "{each} bytes a name");
+            let of = |name: &str| fs::metadata(here.path(name)).expect("there").ino();
+            for n in [0, 1, 4_999, many - 1] {
+                assert_eq!(of(&name(n)), first[&name(n)]);
+                assert_eq!(fs::read(here.path(&name(n))).expect("read"), vec![b'x'; 9]);
+            }
+            assert_eq!(numbers(), first, "listed again");
+            // Another version of a name that was read, and of one that was not; a new name, and one that is gone.
+            let (read, unread, gone) = (name(1), name(7), name(3));
+            server.put(&format!("dir/{read}"), b"other".to_vec());
+            server.put(&format!("dir/{unread}"), b"another".to_vec());
+            server.put("dir/image-00000-new", Vec::new());
+            server.delete(&format!("dir/{gone}"));
+            let second = numbers();
+            for (name, number) in &second {
+                let is_other = [&read, &unread, "image-00000-new"].contains(&name.as_str());
+                assert_eq!(first.get(name) != Some(number), is_other, "{name}");
+            }
+            assert_eq!(second.len(), first.len());
+            assert!(!second.contains_key(&gone) && fs::metadata(here.path(&gone)).is_err());
+            assert_eq!(fs::read(here.path(&read)).expect("read"), b"other");
+            assert_eq!(fs::read(here.path(&unread)).expect("read"), b"another");
+            assert_eq!(of(&unread), second[&unread]);
+            here.end();
+            assert_eq!(name_bytes(), 0, "a mount that ends gives everything back");
+        },
+    );
+}
+
 /// A folder whose names do not fit is an error of the listing, and so is one name too many of those that the kernel knows.
 #[test]
 fn names_that_do_not_fit_end_a_listing() {
@@ -299,7 +357,7 @@ fn names_that_do_not_fit_end_a_listing() {
                 (mount_prefix(&server, settings(&server)), count),
             ] {
                 let (before, mut others) = (name_bytes(), NameBytes::default());
-                assert!(others.grow(max_name_bytes() - before - 100_000));
+                assert!(others.grow(max_name_bytes() - before - 5_000));
                 let error = listed(&here).expect_err("too many");
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
                 assert!(

@@ -183,7 +183,8 @@ def open(  # noqa: A001 (as io.open)
 ) -> File:
     """Opens a file, an object or an image for reading.
 
-    `name` is a path, or `http(s)://HOST/PATH`, `s3://BUCKET/KEY`, `hf://USER/REPO/PATH`, `nbd://HOST/EXPORT`, `rbd:POOL/IMAGE`, `file:PATH`.
+    `name` is a path, or `s3://BUCKET/KEY`, `gs://`, `az://`, `hf://USER/REPO/PATH`, `http(s)://HOST/PATH`, `nbd(s)://HOST/EXPORT`,
+    `rbd:POOL/IMAGE`, `file:PATH`.
     `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
     such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
     which sets itself); `foreread policies` lists them.

@@ -51,8 +51,8 @@ pub struct CompareArgs {
     ///
     /// Files and block devices are only read; a path may be written file:PATH. 'foreread models' lists the models;
     /// model-live: runs the engine on a model in real time. nbd://HOST/EXPORT, nbd+unix:///EXPORT?socket=PATH and
-    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; http(s)://HOST/PATH, s3://BUCKET/KEY and hf://USER/REPO/PATH
-    /// need a build with --features object. By default a scratch file and two models.
+    /// rbd:POOL/IMAGE[@SNAP] are read through the engine; nbds:// needs a build with --features tls, s3://, gs://, az://, hf://
+    /// and http(s):// one with --features object. By default a scratch file and two models.
     #[arg(long, value_name = "SOURCE")]
     pub on: Option<SourceName>,
     /// 'all', 'peers', or a,b:key=value [default: the usual]

@@ -5,7 +5,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `nodes.rs` | inode numbers |
+//! | `nodes.rs`, `listed.rs` | inode numbers; those of long listings |
 //! | `view.rs` | what a mount shows, without the kernel |
 //! | `handles.rs` | what is open |
 //! | `request_pool.rs` | which thread waits |
@@ -22,6 +22,7 @@ mod caller;
 mod control;
 mod handles;
 mod kernel;
+mod listed;
 mod nodes;
 mod request_pool;
 mod view;

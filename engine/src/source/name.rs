@@ -311,6 +311,15 @@ fn without_query(scheme: &str, text: &str) -> String {
     };
     match text.split_once('?') {
         Some((path, query)) if scheme == "nbd+unix" => shown_keys(path, query, &["socket"]),
+        Some((path, query)) if matches!(scheme, "nbds" | "nbds+unix") => {
+            let shown = [
+                "socket",
+                "tls-certificates",
+                "tls-hostname",
+                "tls-verify-peer",
+            ];
+            shown_keys(path, query, &shown)
+        }
         Some((path, query)) if url || query.contains('=') || WITH_BUCKET.contains(&scheme) => {
             if query.is_empty() {
                 format!("{path}?")
@@ -386,6 +395,14 @@ mod tests {
                 "nbd+unix:///x?socket=/run/s&...",
             ),
             (
+                "nbds+unix://u:p@g/x?socket=/run/s&tls-certificates=d&tls-psk-file=p",
+                "nbds+unix://g/x?socket=/run/s&tls-certificates=d&...",
+            ),
+            (
+                "nbds://u:p@h/x?tls-hostname=g&tls-verify-peer=0&p",
+                "nbds://h/x?tls-hostname=g&tls-verify-peer=0&...",
+            ),
+            (
                 "rbd:p/n/i@s?conf=c&key=p&id=i",
                 "rbd:p/n/i@s?conf=c&...&id=i",
             ),
@@ -430,6 +447,8 @@ mod tests {
             "hf",
             "nbd",
             "nbd+unix",
+            "nbds",
+            "nbds+unix",
             "rbd",
             "ftp",
             "file:http",

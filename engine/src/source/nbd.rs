@@ -1,9 +1,9 @@
-//! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`.
+//! NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`, and with TLS `nbds://`, `nbds+unix://`.
 //!
 //! Several requests are in flight on each connection, and there are several connections where the server allows it.
 //! A connection that breaks is made anew, with pauses that grow ([`redial`]). The version of an export is its size, and that
 //! the server goes on serving it: that is all the protocol has. A server that answers ESHUTDOWN ends the version (foreread
-//! does when its own source has changed). Never: writes, TLS (refused by name), or a reply that is believed without a look.
+//! does when its own source has changed). Never: writes, plain text where TLS was asked for, or a reply that is believed without a look.
 //!
 //! ```text
 //!   read_at ──► the connection with the fewest requests ──link::read──► bytes
@@ -14,13 +14,20 @@
 //! ```
 
 mod blocks;
+mod failure;
 mod link;
 mod redial;
+mod socket;
+mod stream;
+mod terms;
+#[cfg(feature = "tls")]
+mod tls;
 mod uri;
 
 use super::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use crate::log;
-use link::{ETIMEDOUT, LinkError, NbdLink};
+use failure::{ETIMEDOUT, LinkError};
+use link::NbdLink;
 use redial::Redial;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +40,7 @@ const MAX_LINKS: usize = 4;
 /// A server that says nothing for so long while it owes an answer is given up.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`.
+/// NBD exports as a source: `nbd://HOST[:PORT][/EXPORT]`, `nbd+unix:///[EXPORT]?socket=PATH`; with TLS `nbds://`, `nbds+unix://`.
 pub struct Nbd {
     address: Address,
     name: SourceName,
@@ -157,8 +164,9 @@ impl Nbd {
     /// Says why reads fail or wait, once a minute.
     fn log(&self, broken: &LinkError) {
         let (why, then) = match broken {
-            LinkError::Lost(_, why) => (why, "; connecting anew"),
-            LinkError::Refused(_, why) => (why, ""),
+            LinkError::Lost(_, why) => (why.clone(), "; connecting anew"),
+            LinkError::Refused(_, why) => (why.clone(), ""),
+            LinkError::Insecure(no_tls) => (no_tls.to_string(), ""),
             LinkError::Changed(_) => return,
         };
         // By the server: where its reasons alternate, one line a minute is enough.
@@ -186,7 +194,7 @@ impl Source for Nbd {
                 LinkError::Lost(ETIMEDOUT, _) => None,
                 // A connection that broke may have been idle for hours: that is no reason to fail.
                 LinkError::Lost(..) => self.redial().pause(Instant::now(), tries),
-                LinkError::Refused(..) | LinkError::Changed(_) => None,
+                LinkError::Refused(..) | LinkError::Insecure(_) | LinkError::Changed(_) => None,
             };
             if tries > 1 || pause.is_none() {
                 self.log(&broken);

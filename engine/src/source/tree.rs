@@ -10,6 +10,7 @@
 
 mod account;
 mod folder;
+mod names;
 mod need;
 mod single;
 
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 pub use account::{MAX_NAME_BYTES, NameBytes, max_name_bytes, name_bytes, too_many_bytes};
 pub use folder::Folder;
+pub use names::FolderNames;
 pub use need::{LOOKS_EVERY, Need, needed, while_needed};
 pub use single::Single;
 
@@ -93,6 +95,31 @@ pub trait Tree: Send + Sync {
     /// # Errors
     /// The folder is not there, or cannot be read.
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError>;
+
+    /// The same at once: of each name one, sorted where [`Tree::lists_versions`].
+    ///
+    /// # Errors
+    /// As [`Tree::list`]; `EOVERFLOW` where there is no room for all.
+    fn names(&self, folder: &Path) -> Result<FolderNames, SourceError> {
+        let (mut names, mut whole) = (FolderNames::default(), true);
+        self.list(folder, &mut |entry| {
+            whole = whole && names.push(&entry.name, entry.kind, entry.meta.as_ref());
+            whole
+        })?;
+        if whole {
+            return Ok(names);
+        }
+        // Part of a folder that looks like all of it would be a lie.
+        Err(SourceError::Io {
+            errno: rustix::io::Errno::OVERFLOW.raw_os_error(),
+            what: format!(
+                "{}: {}: {}",
+                self.describe(),
+                folder.display(),
+                too_many_bytes()
+            ),
+        })
+    }
 
     /// Whether a listing says all there is to know of each name, with its version, and asking again is dear: storage over a
     /// network. Then what was just listed is believed for a while, and [`Tree::open_listed`] need not ask.

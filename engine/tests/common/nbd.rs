@@ -206,11 +206,12 @@ impl Peer {
         Peer { child, dir }
     }
 
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
     pub fn uri(&self) -> String {
-        format!(
-            "nbd+unix:///?socket={}",
-            self.dir.path().join("s").display()
-        )
+        format!("nbd+unix:///?socket={}", self.socket().display())
     }
 }
 

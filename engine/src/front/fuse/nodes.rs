@@ -12,7 +12,8 @@
 //!
 //! A number also knows the one behind it in the listing of its folder, and may be listed in the engine (`view/order.rs`).
 
-use crate::source::tree::{Kind, Meta, NameBytes};
+use super::listed::{ListedName, ListedNumbers, MIN_LISTED};
+use crate::source::tree::{FolderNames, Kind, Meta, NameBytes};
 use crate::{ListedFile, Reader};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,9 @@ pub struct Nodes {
     newest: HashMap<Arc<Path>, u64>,
     next: u64,
     most: usize,
-    /// Those of all numbers.
+    /// Numbers that are places in a listing.
+    places: ListedNumbers,
+    /// Those of all nodes.
     bytes: NameBytes,
     /// Closed files whose pages are kept, oldest first.
     idle: VecDeque<u64>,
@@ -106,6 +109,7 @@ impl Nodes {
             newest: HashMap::from([(path, ROOT)]),
             next: ROOT + 1,
             most,
+            places: ListedNumbers::default(),
             bytes: NameBytes::default(),
             idle: VecDeque::new(),
             most_idle,
@@ -115,30 +119,102 @@ impl Nodes {
     }
 
     pub fn len(&self) -> usize {
-        self.by_number.len()
+        self.by_number.len() + self.places.len()
     }
 
-    pub fn get(&self, number: u64) -> Option<&Node> {
+    fn get(&self, number: u64) -> Option<&Node> {
         self.by_number.get(&number).map(|node| &**node)
+    }
+
+    /// What is known of a number. A place in a listing becomes a node.
+    pub fn known(&mut self, number: u64) -> Option<&Node> {
+        if !self.by_number.contains_key(&number) {
+            let listed = self.places.get(number).filter(|listed| listed.told > 0)?;
+            if !self.bytes.grow(bytes_of(&listed.path, &listed.meta)) {
+                return None;
+            }
+            self.places.forget(number, listed.told);
+            self.insert(listed);
+        }
+        self.get(number)
+    }
+
+    fn insert(&mut self, listed: ListedName) {
+        let (number, path) = (listed.number, Arc::<Path>::from(listed.path));
+        self.newest.entry(Arc::clone(&path)).or_insert(number);
+        let mut node = Node::new(path, listed.meta, Some(listed.seen));
+        (node.told, node.next) = (listed.told, listed.next);
+        self.by_number.insert(number, Box::new(node));
     }
 
     /// The newest number of a path.
     pub fn number(&self, path: &Path) -> Option<u64> {
-        self.newest.get(path).copied()
+        let newest = self.newest.get(path).copied();
+        newest.or_else(|| self.places.number(path))
     }
 
-    pub fn at(&self, path: &Path) -> Option<&Node> {
-        self.get(self.number(path)?)
+    pub fn at(&mut self, path: &Path) -> Option<&Node> {
+        let number = self.number(path)?;
+        self.known(number)
+    }
+
+    /// A folder with versions was listed at `seen`. Names of a long listing have places there, until more is asked about them. False:
+    /// there is no room for their numbers.
+    pub fn list_names(
+        &mut self,
+        folder: &Arc<Path>,
+        names: &Arc<FolderNames>,
+        seen: Instant,
+    ) -> bool {
+        if names.len() < MIN_LISTED {
+            return true;
+        }
+        let Some(gone) = self.places.list(folder, names, seen, &mut self.next) else {
+            return false;
+        };
+        for listed in gone {
+            // The kernel has them already, so that they are kept at any rate.
+            let _ = self.bytes.grow(bytes_of(&listed.path, &listed.meta));
+            self.insert(listed);
+        }
+        true
+    }
+
+    /// The kernel gets the name at a place of a listing; see [`Nodes::enter`].
+    pub fn enter_listed(
+        &mut self,
+        folder: &Path,
+        (names, place): (&Arc<FolderNames>, usize),
+        path: PathBuf,
+        meta: Meta,
+        seen: Instant,
+    ) -> Result<u64, PathBuf> {
+        let newest = self.newest.get(path.as_path()).copied();
+        match self.places.number_of(folder, names, place) {
+            Some(number) if newest.is_none_or(|newest| newest == number) => {
+                match self.by_number.get_mut(&number) {
+                    Some(_) => self.enter(path, meta, seen),
+                    None => {
+                        self.places.tell(number);
+                        Ok(number)
+                    }
+                }
+            }
+            _ => self.enter(path, meta, seen),
+        }
+    }
+
+    /// A listing is open no more.
+    pub fn drop_unused(&mut self) {
+        self.places.drop_unused();
     }
 
     /// The storage was asked at `seen`, and this is at a path: known attributes stay valid, if it is the same. False: no number has
     /// this path.
     pub fn refresh(&mut self, path: &Path, meta: &Meta, seen: Instant) -> bool {
-        let Some(node) = self
-            .newest
-            .get(path)
-            .and_then(|number| self.by_number.get_mut(number))
-        else {
+        let number = self.number(path);
+        let known = number.filter(|&number| self.known(number).is_some());
+        let Some(node) = known.and_then(|number| self.by_number.get_mut(&number)) else {
             return false;
         };
         if node.meta.kind == meta.kind && node.meta.version == meta.version {
@@ -171,7 +247,9 @@ impl Nodes {
     /// The kernel gets what is at a path, as the storage said when it was asked at `seen`. The path when there are too
     /// many numbers, or they take too many bytes.
     pub fn enter(&mut self, path: PathBuf, meta: Meta, seen: Instant) -> Result<u64, PathBuf> {
-        if let Some(&number) = self.newest.get(path.as_path())
+        let number = self.number(&path);
+        let number = number.filter(|&number| self.known(number).is_some());
+        if let Some(number) = number
             && let Some(node) = self.by_number.get_mut(&number)
         {
             let folder = meta.kind == Kind::Folder && node.meta.kind == Kind::Folder;
@@ -200,6 +278,7 @@ impl Nodes {
     /// The kernel has forgotten what it was told `times` times. Returns what has to be dropped.
     pub fn forget(&mut self, number: u64, times: u64) -> UnusedNodes {
         let Some(node) = self.by_number.get_mut(&number) else {
+            self.places.forget(number, times);
             return UnusedNodes::default();
         };
         node.told = node.told.saturating_sub(times);
@@ -224,8 +303,9 @@ impl Nodes {
 
     /// In the listing of a folder `number` is the file behind `before`.
     pub fn follow(&mut self, before: u64, number: u64) {
-        // The caller's order stays.
-        if self.next(before).is_none_or(|(_, next)| !next.planned)
+        // A place knows the one behind it, and the caller's order stays.
+        if self.by_number.contains_key(&before)
+            && self.next(before).is_none_or(|(_, next)| !next.planned)
             && let Some(node) = self.by_number.get_mut(&before)
         {
             node.next = Some(number);
@@ -266,9 +346,9 @@ impl Nodes {
     }
 
     /// The file behind a number, if it is not gone.
-    pub fn next(&self, number: u64) -> Option<(u64, &Node)> {
+    pub fn next(&mut self, number: u64) -> Option<(u64, &Node)> {
         let next = self.get(number)?.next?;
-        Some((next, self.get(next)?))
+        Some((next, self.known(next)?))
     }
 
     /// The engine knows the file of a number, which was not opened yet. Returns what has to be dropped: the oldest one, if more than

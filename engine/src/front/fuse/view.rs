@@ -41,8 +41,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers that the kernel may know at once, those of a listing with versions among them. About 300 bytes each, which count among those
-/// of all names ([`crate::source::tree::NameBytes`]).
+/// Numbers that the kernel may know at once, beside those of long listings. About 400 bytes each, which count among those of all names
+/// ([`crate::source::tree::NameBytes`]).
 pub const MAX_NODES: usize = 1 << 22;
 /// Open files and folders at once.
 pub const MAX_HANDLES: usize = 1 << 16;
@@ -201,8 +201,8 @@ impl View {
     /// What is known of a number. A file's attributes are those of its version, whatever is at its path now.
     pub fn attributes(&self, number: u64) -> Result<Meta, KernelErrno> {
         let (path, meta, seen) = {
-            let nodes = self.nodes();
-            let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
+            let mut nodes = self.nodes();
+            let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
             (Arc::clone(&node.path), node.meta.clone(), node.seen)
         };
         let believed = self.lists_versions && seen.is_some_and(|seen| !self.left(seen).is_zero());
@@ -235,8 +235,8 @@ impl View {
     /// ```
     pub fn open(&self, number: u64) -> Result<(u64, bool), KernelErrno> {
         let (path, known, seen, kept, ahead, was_opened) = {
-            let nodes = self.nodes();
-            let node = nodes.get(number).ok_or(Errno::STALE.raw_os_error())?;
+            let mut nodes = self.nodes();
+            let node = nodes.known(number).ok_or(Errno::STALE.raw_os_error())?;
             (
                 Arc::clone(&node.path),
                 node.meta.clone(),
@@ -442,7 +442,7 @@ impl View {
 
     fn path_of(&self, number: u64) -> Result<Arc<Path>, KernelErrno> {
         self.nodes()
-            .get(number)
+            .known(number)
             .map(|node| Arc::clone(&node.path))
             .ok_or(Errno::STALE.raw_os_error())
     }

@@ -15,10 +15,11 @@
 
 use super::socket::{Deadline, Socket};
 use crate::front::{FrontError, FrontErrorKind};
+use crate::nbd::pem;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::pem::Error as PemError;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     NoServerSessionStorage, ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier,
@@ -66,8 +67,7 @@ impl NbdTls {
             dir.join("ca-cert.pem"),
         );
         let certs = certificates(&cert_path)?;
-        let key = pem_text(&key_path).and_then(|text| PrivateKeyDer::from_pem_slice(&text));
-        let key = key.map_err(|error| unreadable(&key_path, &error))?;
+        let key = pem::key(&key_path).map_err(|error| unreadable(&key_path, &error))?;
         let roots = match verify_peer || ca_path.exists() {
             true => authorities(&ca_path)?,
             false => RootCertStore::empty(),
@@ -118,32 +118,12 @@ impl NbdTls {
     }
 }
 
-/// Bytes of a file for TLS. A list of revoked certificates may be long.
-const MAX_PEM_BYTES: u64 = 64 << 20;
-
-fn pem_text(path: &Path) -> Result<Vec<u8>, pem::Error> {
-    foreread_os::open::read_small(path, MAX_PEM_BYTES).map_err(pem::Error::Io)
-}
-
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FrontError> {
-    let all = pem_text(path)
-        .and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>());
-    let all = all.map_err(|error| unreadable(path, &error))?;
-    if all.is_empty() {
-        Err(unreadable(path, &pem::Error::NoItemsFound))
-    } else {
-        Ok(all)
-    }
+    pem::certificates(path).map_err(|error| unreadable(path, &error))
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, FrontError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots
-            .add(certificate)
-            .map_err(|error| unusable(path, &error))?;
-    }
-    Ok(roots)
+    pem::authorities(certificates(path)?).map_err(|error| unusable(path, &error))
 }
 
 /// What looks at the clients' certificates. With a list of revoked ones a client is refused unless a list that is still valid
@@ -155,30 +135,14 @@ fn verifier(
 ) -> Result<Arc<dyn ClientCertVerifier>, FrontError> {
     let (ca_path, list_path) = (dir.join("ca-cert.pem"), dir.join("ca-crl.pem"));
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    // Of the name alone: a link to a list that is not there is no leave to go without one.
-    let absent = std::fs::symlink_metadata(&list_path)
-        .is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    if !absent {
-        builder = builder
-            .with_crls(revoked(&list_path)?)
-            .enforce_revocation_expiration();
+    if !pem::is_absent(&list_path) {
+        let lists = pem::revoked(&list_path).map_err(|error| unlisted(&list_path, &error))?;
+        builder = builder.with_crls(lists).enforce_revocation_expiration();
     }
     builder.build().map_err(|error| match error {
         VerifierBuilderError::InvalidCrl(_) => unlisted(&list_path, &error),
         error => unusable(&ca_path, &error),
     })
-}
-
-fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, FrontError> {
-    let all = pem_text(path).and_then(|text| {
-        CertificateRevocationListDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>()
-    });
-    let all = all.map_err(|error| unlisted(path, &error))?;
-    if all.is_empty() {
-        Err(unlisted(path, &pem::Error::NoItemsFound))
-    } else {
-        Ok(all)
-    }
 }
 
 fn unlisted(path: &Path, error: &dyn fmt::Display) -> FrontError {
@@ -232,17 +196,17 @@ fn check_dates(
     ))
 }
 
-fn unreadable(path: &Path, error: &pem::Error) -> FrontError {
+fn unreadable(path: &Path, error: &PemError) -> FrontError {
     let (what, remedy) = match error {
-        pem::Error::Io(error) if error.kind() == ErrorKind::NotFound => (
+        PemError::Io(error) if error.kind() == ErrorKind::NotFound => (
             "a file for TLS is missing".to_string(),
             "the directory has to hold server-cert.pem and server-key.pem, for --tls-verify-peer ca-cert.pem too",
         ),
-        pem::Error::Io(error) => (
+        PemError::Io(error) => (
             format!("a file for TLS cannot be read ({error})"),
             "let the user that serves read it",
         ),
-        pem::Error::NoItemsFound => (
+        PemError::NoItemsFound => (
             "a file for TLS holds no such thing".to_string(),
             "it has to be PEM text with a certificate, or with a key that has no password",
         ),

@@ -11,98 +11,20 @@
 //!   any failure ──► Down: every waiting read fails, the next read reconnects
 //! ```
 
-use super::blocks::{self, Blocks};
-use super::uri::{Address, ServerPlace};
-use crate::nbd::keepalive::keep_alive;
-use crate::nbd::wire::{
-    self, Request, command, errno, handshake_flag, info, option, reply, transmission,
-};
-use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
+use super::blocks;
+use super::failure::{ETIMEDOUT, LinkError};
+use super::stream::ServerStream;
+use super::terms::{self, ExportTerms};
+use super::uri::Address;
+use crate::nbd::wire::{self, Request, command, errno, transmission};
+use crate::source::{EIO, errno_text};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io::IoSliceMut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes for which a server has the time for silence once more: 35 KB/s, when that is 30 s.
 const PACE_BYTES: u64 = 1 << 20;
-/// Longest answer to an option.
-const MAX_ANSWER: u32 = 64 << 10;
-/// Most answers to one option.
-const MAX_ANSWERS: u32 = 64;
-/// How it is said that the resolver knows no such host.
-const NO_ADDRESS: &str = "its host has no address";
-pub(super) const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
-
-/// Why there are no bytes.
-#[derive(Clone, Debug)]
-pub enum LinkError {
-    /// The connection is lost; another may work. Error number and what happened.
-    Lost(i32, String),
-    /// The server answered with an error, or will never do better.
-    Refused(i32, String),
-    /// It is another version.
-    Changed(String),
-}
-
-impl LinkError {
-    fn lost(error: &std::io::Error) -> LinkError {
-        match error.kind() {
-            ErrorKind::WouldBlock => LinkError::Lost(ETIMEDOUT, "the server is silent".to_string()),
-            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server is too slow".to_string()),
-            ErrorKind::UnexpectedEof => {
-                LinkError::Lost(EIO, "the server closed the connection".to_string())
-            }
-            _ => match error.raw_os_error() {
-                Some(errno) => LinkError::Lost(errno, errno_text(errno)),
-                // Of the resolver, which has no number.
-                None => LinkError::Lost(EIO, error.to_string()),
-            },
-        }
-    }
-
-    fn odd(what: &str) -> LinkError {
-        LinkError::Lost(
-            EIO,
-            format!("the server does not keep to the protocol: {what}"),
-        )
-    }
-
-    pub fn open_error(self, what: &SourceName) -> SourceOpenError {
-        let (LinkError::Lost(errno, why) | LinkError::Refused(errno, why)) = self else {
-            return SourceOpenError {
-                what: what.clone(),
-                why: "it changes".into(),
-                remedy: "try again".into(),
-                errno: EIO,
-            };
-        };
-        let remedy = match why.starts_with(NO_ADDRESS) {
-            true => "check the host's name, or write its address".to_string(),
-            false => "check that the server runs and has this export (nbdinfo --list)".to_string(),
-        };
-        SourceOpenError {
-            what: what.clone(),
-            why,
-            remedy,
-            errno,
-        }
-    }
-
-    pub fn read_error(self, what: &SourceName) -> SourceError {
-        match self {
-            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => SourceError::Io {
-                errno,
-                what: format!("{what}: {why}"),
-            },
-            LinkError::Changed(why) => SourceError::Changed {
-                what: format!("{what}: {why}"),
-            },
-        }
-    }
-}
-
 /// Whose turn it is.
 enum ReplyOwner {
     Free,
@@ -130,7 +52,7 @@ struct Waiter {
 }
 
 pub struct NbdLink {
-    stream: Wire,
+    stream: ServerStream,
     export: ExportTerms,
     silence: Duration,
     sending: Mutex<()>,
@@ -140,9 +62,9 @@ pub struct NbdLink {
 impl NbdLink {
     /// Connects and agrees on the export. `silence` is how long the server may say nothing while an answer is due.
     pub fn connect(address: &Address, silence: Duration) -> Result<NbdLink, LinkError> {
-        let stream =
-            Wire::connect(&address.place, silence).map_err(|error| LinkError::lost(&error))?;
-        let export = agree(&stream, &address.export, Instant::now() + silence)?;
+        let mut stream = ServerStream::connect(&address.place, silence)
+            .map_err(|error| LinkError::lost(&error))?;
+        let export = terms::agree(&mut stream, address, Instant::now() + silence)?;
         let replies = Mutex::new(ReplyState {
             owner: ReplyOwner::Free,
             next_cookie: 1,
@@ -398,7 +320,7 @@ impl Drop for NbdLink {
 }
 
 fn fill(
-    stream: &Wire,
+    stream: &ServerStream,
     bufs: &mut [IoSliceMut<'_>],
     mut skip: usize,
     mut len: usize,
@@ -412,196 +334,4 @@ fn fill(
         len -= n;
     }
     Ok(())
-}
-
-/// What the server says of the export.
-struct ExportTerms {
-    size: u64,
-    flags: u16,
-    blocks: Blocks,
-}
-
-/// The client's side of the handshake.
-fn agree(stream: &Wire, export: &str, until: Instant) -> Result<ExportTerms, LinkError> {
-    let lost = |error: std::io::Error| LinkError::lost(&error);
-    let mut hello = [0; 18];
-    stream.receive(&mut hello, until).map_err(lost)?;
-    let flags = wire::u16_at(&hello, 16);
-    if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
-        return Err(LinkError::Refused(
-            EIO,
-            "this is no NBD server of the newstyle kind".to_string(),
-        ));
-    }
-    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
-        return Err(LinkError::Refused(
-            EIO,
-            "the server is too old: it lacks the fixed newstyle handshake".to_string(),
-        ));
-    }
-    let ours = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
-    let name = export.as_bytes();
-    // One wish: the sizes of requests. A server may refuse a client that does not ask for them.
-    let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
-    let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
-    let mut ask = ours.to_be_bytes().to_vec();
-    ask.extend(wire::OPTION_MAGIC.to_be_bytes());
-    ask.extend(option::GO.to_be_bytes());
-    ask.extend((data.len() as u32).to_be_bytes());
-    ask.extend(data);
-    stream.send(&ask).map_err(lost)?;
-    let (mut found, mut blocks) = (None, Blocks::ANY);
-    for _ in 0..MAX_ANSWERS {
-        let (kind, data) = answer(stream, until)?;
-        match kind {
-            reply::ACK => {
-                let (size, flags) = found.ok_or_else(|| LinkError::odd("no size"))?;
-                return Ok(ExportTerms {
-                    size,
-                    flags,
-                    blocks,
-                });
-            }
-            reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
-                found = Some((wire::u64_at(&data, 2), wire::u16_at(&data, 10)));
-            }
-            reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
-                let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
-                blocks = named
-                    .ok_or_else(|| LinkError::odd("sizes of requests that it does not allow"))?;
-            }
-            reply::INFO => {}
-            error => return Err(refused(error, &data)),
-        }
-    }
-    Err(LinkError::odd("too many answers"))
-}
-
-/// One answer to `GO`.
-fn answer(stream: &Wire, until: Instant) -> Result<(u32, Vec<u8>), LinkError> {
-    let lost = |error: std::io::Error| LinkError::lost(&error);
-    let mut head = [0; 20];
-    stream.receive(&mut head, until).map_err(lost)?;
-    if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option::GO {
-        return Err(LinkError::odd("an answer to another option"));
-    }
-    let len = wire::u32_at(&head, 16);
-    if len > MAX_ANSWER {
-        return Err(LinkError::odd("an answer of over 65536 bytes"));
-    }
-    let mut data = vec![0; len as usize];
-    stream.receive(&mut data, until).map_err(lost)?;
-    Ok((wire::u32_at(&head, 12), data))
-}
-
-fn refused(error: u32, data: &[u8]) -> LinkError {
-    let said: String = String::from_utf8_lossy(data)
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(200)
-        .collect();
-    let what = match error {
-        reply::ERR_UNKNOWN => "the server has no export of this name",
-        reply::ERR_TLS_REQD => "the server wants TLS, which is not built in",
-        reply::ERR_UNSUP => "the server is too old: it does not know the option GO",
-        _ => "the server refuses",
-    };
-    let said = if said.is_empty() {
-        String::new()
-    } else {
-        format!(" ({said})")
-    };
-    LinkError::Refused(EIO, format!("{what}{said}"))
-}
-
-/// A socket of either kind, read and written by several threads.
-enum Wire {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Wire {
-    fn connect(place: &ServerPlace, silence: Duration) -> std::io::Result<Wire> {
-        match place {
-            ServerPlace::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(silence))?;
-                stream.set_write_timeout(Some(silence))?;
-                Ok(Wire::Unix(stream))
-            }
-            ServerPlace::Tcp { host, port } => {
-                let mut last = std::io::Error::from(ErrorKind::NotFound);
-                let found = (host.as_str(), *port).to_socket_addrs();
-                for address in found
-                    .map_err(|error| std::io::Error::other(format!("{NO_ADDRESS} ({error})")))?
-                {
-                    match TcpStream::connect_timeout(&address, silence) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            keep_alive(&stream)?;
-                            stream.set_read_timeout(Some(silence))?;
-                            stream.set_write_timeout(Some(silence))?;
-                            return Ok(Wire::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
-    }
-
-    fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
-        match self {
-            Wire::Unix(s) => (&*s).write_all(bytes),
-            Wire::Tcp(s) => (&*s).write_all(bytes),
-        }
-    }
-
-    /// Fills `bytes`. Each wait is at most the time for silence, and none begins after `until`: an answer that dribbles ends.
-    fn receive(&self, mut bytes: &mut [u8], until: Instant) -> std::io::Result<()> {
-        while !bytes.is_empty() {
-            if Instant::now() >= until {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            let got = match self {
-                Wire::Unix(s) => (&*s).read(bytes),
-                Wire::Tcp(s) => (&*s).read(bytes),
-            };
-            match got {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(got) => bytes = &mut bytes[got..],
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn hang_up(&self) {
-        // It fails only where it is closed already.
-        let _ = match self {
-            Wire::Unix(s) => s.shutdown(Shutdown::Both),
-            Wire::Tcp(s) => s.shutdown(Shutdown::Both),
-        };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tcp_server_that_is_gone_is_noticed() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let place = ServerPlace::Tcp {
-            host: "127.0.0.1".to_string(),
-            port,
-        };
-        let Ok(Wire::Tcp(stream)) = Wire::connect(&place, Duration::from_secs(5)) else {
-            panic!("connected")
-        };
-        assert_eq!(rustix::net::sockopt::socket_keepalive(&stream), Ok(true));
-    }
 }

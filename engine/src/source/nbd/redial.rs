@@ -8,7 +8,7 @@
 //!
 //! Never: sleeps, or connects.
 
-use super::link::LinkError;
+use super::failure::LinkError;
 use std::time::{Duration, Instant};
 
 /// The first pause after a connection that could not be made, and the longest: each is twice the one before.

@@ -1,6 +1,11 @@
-//! Where an NBD server is, as people write it (the NBD project's `doc/uri.md`).
+//! Where an NBD server is, as people write it (the NBD project's `doc/uri.md`), and what TLS is to be there.
 //!
-//! Never: a password, or TLS.
+//! ```text
+//!   nbds://HOST[:PORT][/EXPORT][?tls-certificates=DIR&tls-hostname=NAME&tls-verify-peer=0]
+//!   nbds+unix://[NAME]/[EXPORT]?socket=PATH[&tls-...]     without NAME the certificate may be for any name
+//! ```
+//!
+//! Never: a password, keys that were agreed on beforehand (PSK), or a part of TLS that is not understood.
 
 use crate::source::{self, SourceName, SourceOpenError};
 use percent_encoding::percent_decode_str;
@@ -17,6 +22,9 @@ pub struct Address {
     pub place: ServerPlace,
     /// The empty name is the default export.
     pub export: String,
+    /// Nothing for plain text.
+    #[cfg(feature = "tls")]
+    pub tls: Option<TlsTerms>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,122 +33,311 @@ pub enum ServerPlace {
     Unix(PathBuf),
 }
 
+/// How a server shows that it is the right one.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsTerms {
+    /// The folder with our files; libnbd's where none is named.
+    pub certificates: Option<PathBuf>,
+    pub check: PeerCheck,
+}
+
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerCheck {
+    /// A certificate for this name, from an authority that is trusted.
+    Name(String),
+    /// One for any name.
+    Authority,
+    /// Any certificate: there may be another machine between.
+    Nothing,
+}
+
 pub fn parse(name: &SourceName) -> Result<Address, SourceOpenError> {
     let text = source::text(name)?;
-    let error = |why: &str, remedy: &str| SourceOpenError {
-        what: name.clone(),
-        why: why.to_string(),
-        remedy: remedy.to_string(),
-        errno: EINVAL,
+    let parser = Parser { name };
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let is_secure = match scheme {
+        "nbd" | "nbd+unix" => false,
+        "nbds" | "nbds+unix" => true,
+        _ => return Err(parser.error("it is not the address of an NBD server", REMEDY)),
     };
-    let decode = |part: &str| {
+    if is_secure && !cfg!(feature = "tls") {
+        return Err(source::not_built(name, "tls"));
+    }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    if authority.contains('@') {
+        return Err(match is_secure {
+            true => parser.no_psk(),
+            false => parser.error("NBD knows no users", REMEDY),
+        });
+    }
+    let (place, host) = if scheme.ends_with("+unix") {
+        if !(rest.starts_with('/') || is_secure && rest.contains('/')) {
+            return Err(parser.error("a unix socket has no host", REMEDY));
+        }
+        let socket = query
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("socket="))
+            .filter(|path| !path.is_empty());
+        let socket = socket.ok_or_else(|| parser.error("no socket is named", REMEDY))?;
+        let place = ServerPlace::Unix(parser.decode(socket)?.into());
+        (place, parser.decode(authority)?)
+    } else {
+        let (host, port) = parser.host(authority)?;
+        let place = ServerPlace::Tcp {
+            host: host.clone(),
+            port,
+        };
+        (place, host)
+    };
+    let export = parser.decode(export)?;
+    let tls: Vec<&str> = query
+        .split('&')
+        .filter(|pair| pair.starts_with("tls-"))
+        .collect();
+    if !is_secure && !tls.is_empty() {
+        return Err(parser.error(
+            "it has settings of TLS, and asks for none",
+            "write nbds:// (nbds+unix://) instead of nbd://, or leave out what begins with tls-",
+        ));
+    }
+    #[cfg(not(feature = "tls"))]
+    drop(host);
+    Ok(Address {
+        place,
+        export,
+        #[cfg(feature = "tls")]
+        tls: match is_secure {
+            true => Some(parser.tls(host, &tls)?),
+            false => None,
+        },
+    })
+}
+
+struct Parser<'a> {
+    name: &'a SourceName,
+}
+
+impl Parser<'_> {
+    fn error(&self, why: &str, remedy: &str) -> SourceOpenError {
+        SourceOpenError {
+            what: self.name.clone(),
+            why: why.to_string(),
+            remedy: remedy.to_string(),
+            errno: EINVAL,
+        }
+    }
+
+    fn no_psk(&self) -> SourceOpenError {
+        self.error(
+            "TLS by keys agreed on beforehand (PSK) is not supported",
+            "give the server a certificate and name the folder with its authority's (tls-certificates=DIR), or use a tunnel (ssh -L), then nbd://localhost:PORT",
+        )
+    }
+
+    fn decode(&self, part: &str) -> Result<String, SourceOpenError> {
         let decoded = percent_decode_str(part)
             .decode_utf8()
             .map(|t| t.into_owned());
         decoded
             .ok()
             .filter(|t| !t.contains('\0'))
-            .ok_or_else(|| error("it is not text", REMEDY))
-    };
-    if text.starts_with("nbds") {
-        return Err(error(
-            "TLS is not built in",
-            "use a tunnel (stunnel, ssh -L), then nbd://localhost:PORT",
-        ));
+            .ok_or_else(|| self.error("it is not text", REMEDY))
     }
-    if let Some(rest) = text.strip_prefix("nbd+unix://") {
-        let (export, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let export = export
-            .strip_prefix('/')
-            .ok_or_else(|| error("a unix socket has no host", REMEDY))?;
-        let socket = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("socket="))
-            .filter(|path| !path.is_empty());
-        let socket = socket.ok_or_else(|| error("no socket is named", REMEDY))?;
-        return Ok(Address {
-            place: ServerPlace::Unix(decode(socket)?.into()),
-            export: decode(export)?,
-        });
+
+    fn host(&self, authority: &str) -> Result<(String, u16), SourceOpenError> {
+        // The colons of an IPv6 address stand in brackets.
+        let end_of_name = authority.rfind(']').map_or(0, |i| i + 1);
+        let (host, port) = match authority[end_of_name..].find(':') {
+            Some(colon) => (
+                &authority[..end_of_name + colon],
+                Some(&authority[end_of_name + colon + 1..]),
+            ),
+            None => (authority, None),
+        };
+        let port = port.map_or(Ok(PORT), |p| {
+            p.parse()
+                .map_err(|_| self.error("the port is not a number from 0 to 65535", REMEDY))
+        })?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() {
+            return Err(self.error("no host is named", REMEDY));
+        }
+        Ok((self.decode(host)?, port))
     }
-    let rest = text
-        .strip_prefix("nbd://")
-        .ok_or_else(|| error("it is not the address of an NBD server", REMEDY))?;
-    let (rest, _query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
-    if host.contains('@') {
-        return Err(error("NBD knows no users", REMEDY));
+
+    /// What the parameters say of TLS with this host, if it has a name.
+    #[cfg(feature = "tls")]
+    fn tls(&self, host: String, parameters: &[&str]) -> Result<TlsTerms, SourceOpenError> {
+        let (mut certificates, mut name, mut verify) = (None, Some(host), true);
+        for pair in parameters {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = self.decode(value)?;
+            match (key, value.as_str()) {
+                ("tls-certificates", dir) if !dir.is_empty() => certificates = Some(dir.into()),
+                ("tls-hostname", _) if !value.is_empty() => name = Some(value),
+                ("tls-verify-peer", "1" | "true") => verify = true,
+                ("tls-verify-peer", "0" | "false") => verify = false,
+                ("tls-type", "x509") => {}
+                ("tls-psk-file" | "tls-username", _) | ("tls-type", "psk") => {
+                    return Err(self.no_psk());
+                }
+                ("tls-type", "anon") => {
+                    return Err(self.error(
+                        "TLS without certificates keeps no machine in between out, and is not supported",
+                        "give the server a certificate and name the folder with its authority's (tls-certificates=DIR)",
+                    ));
+                }
+                _ => {
+                    return Err(self.error(
+                        "a parameter that begins with tls- has a name or a value that is not known",
+                        "known are tls-certificates=DIR, tls-hostname=NAME, tls-verify-peer=0 or 1, tls-type=x509",
+                    ));
+                }
+            }
+        }
+        let name = name.filter(|name| !name.is_empty());
+        Ok(TlsTerms {
+            certificates,
+            check: match name {
+                _ if !verify => PeerCheck::Nothing,
+                Some(name) => PeerCheck::Name(name),
+                None => PeerCheck::Authority,
+            },
+        })
     }
-    // The colons of an IPv6 address stand in brackets.
-    let end_of_name = host.rfind(']').map_or(0, |i| i + 1);
-    let (host, port) = match host[end_of_name..].find(':') {
-        Some(colon) => (
-            &host[..end_of_name + colon],
-            Some(&host[end_of_name + colon + 1..]),
-        ),
-        None => (host, None),
-    };
-    let port = port.map_or(Ok(PORT), |p| {
-        p.parse()
-            .map_err(|_| error("the port is not a number from 0 to 65535", REMEDY))
-    })?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.is_empty() {
-        return Err(error("no host is named", REMEDY));
-    }
-    Ok(Address {
-        place: ServerPlace::Tcp {
-            host: decode(host)?,
-            port,
-        },
-        export: decode(export)?,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16, export: &str) -> Address {
+    fn plain(place: ServerPlace, export: &str) -> Address {
         Address {
-            place: ServerPlace::Tcp {
-                host: host.into(),
-                port,
-            },
+            place,
             export: export.into(),
+            #[cfg(feature = "tls")]
+            tls: None,
         }
+    }
+
+    fn tcp(host: &str, port: u16) -> ServerPlace {
+        ServerPlace::Tcp {
+            host: host.into(),
+            port,
+        }
+    }
+
+    fn unix(path: &str) -> ServerPlace {
+        ServerPlace::Unix(path.into())
     }
 
     #[test]
     fn the_notations() {
-        let unix = |path: &str, export: &str| Address {
-            place: ServerPlace::Unix(path.into()),
-            export: export.into(),
-        };
-        for (text, address) in [
-            ("nbd://localhost", tcp("localhost", 10809, "")),
-            ("nbd://localhost/", tcp("localhost", 10809, "")),
+        for (text, place, export) in [
+            ("nbd://localhost", tcp("localhost", 10809), ""),
+            ("nbd://localhost/", tcp("localhost", 10809), ""),
             (
                 "nbd://10.0.0.1:1234/a/b%20c",
-                tcp("10.0.0.1", 1234, "a/b c"),
+                tcp("10.0.0.1", 1234),
+                "a/b c",
             ),
-            ("nbd://[::1]:5", tcp("::1", 5, "")),
-            ("nbd://[::1]/x?tls=no", tcp("::1", 10809, "x")),
-            ("nbd+unix:///?socket=/run/s", unix("/run/s", "")),
+            ("nbd://[::1]:5", tcp("::1", 5), ""),
+            ("nbd://[::1]/x?tls=no", tcp("::1", 10809), "x"),
+            ("nbd+unix:///?socket=/run/s", unix("/run/s"), ""),
             (
                 "nbd+unix:///disk?a=b&socket=relative%2Fs",
-                unix("relative/s", "disk"),
+                unix("relative/s"),
+                "disk",
             ),
         ] {
-            assert_eq!(parse(&text.into()).expect(text), address);
+            assert_eq!(parse(&text.into()).expect(text), plain(place, export));
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_notations_with_tls() {
+        let name = |name: &str| PeerCheck::Name(name.into());
+        for (text, place, dir, check) in [
+            ("nbds://h", tcp("h", 10809), None, name("h")),
+            (
+                "nbds://h:7/x?tls-certificates=%2Fa%20b&tls-type=x509",
+                tcp("h", 7),
+                Some("/a b"),
+                name("h"),
+            ),
+            (
+                "nbds://[::1]?tls-hostname=g&other=1",
+                tcp("::1", 10809),
+                None,
+                name("g"),
+            ),
+            (
+                "nbds://h?tls-verify-peer=0&tls-hostname=g",
+                tcp("h", 10809),
+                None,
+                PeerCheck::Nothing,
+            ),
+            (
+                "nbds://h?tls-verify-peer=1",
+                tcp("h", 10809),
+                None,
+                name("h"),
+            ),
+            (
+                "nbds+unix:///x?socket=/s&tls-certificates=d",
+                unix("/s"),
+                Some("d"),
+                PeerCheck::Authority,
+            ),
+            (
+                "nbds+unix://localhost/x?socket=/s",
+                unix("/s"),
+                None,
+                name("localhost"),
+            ),
+            (
+                "nbds+unix:///?tls-hostname=g&socket=/s",
+                unix("/s"),
+                None,
+                name("g"),
+            ),
+        ] {
+            let address = parse(&text.into()).expect(text);
+            let certificates = dir.map(PathBuf::from);
+            let tls = Some(TlsTerms {
+                certificates,
+                check,
+            });
+            assert_eq!((address.place, address.tls), (place, tls), "{text}");
         }
     }
 
     #[test]
     fn what_is_none_is_said_in_one_line() {
+        let psk = "TLS by keys agreed on beforehand (PSK) is not supported";
+        let unknown = "a parameter that begins with tls- has a name or a value that is not known";
+        let secure = [
+            ("nbds://", "no host is named"),
+            ("nbds://u@h", psk),
+            ("nbds://u@h?tls-psk-file=/p", psk),
+            ("nbds://h?tls-psk-file=/p", psk),
+            ("nbds://h?tls-username=u", psk),
+            ("nbds+unix:///?socket=s&tls-type=psk", psk),
+            ("nbds://h?tls-verfy-peer=1", unknown),
+            ("nbds://h?tls-verify-peer=no", unknown),
+            ("nbds://h?tls-certificates", unknown),
+            ("nbds://h?tls-certificates=%ff", "it is not text"),
+            (
+                "nbds://h?tls-type=anon",
+                "TLS without certificates keeps no machine in between out, and is not supported",
+            ),
+            ("nbds+unix://h?socket=s", "a unix socket has no host"),
+        ];
         for (text, why) in [
-            ("nbds://host", "TLS is not built in"),
-            ("nbds+unix:///?socket=x", "TLS is not built in"),
             ("nbd://", "no host is named"),
             ("nbd://:5", "no host is named"),
             ("nbd://h:99999", "the port is not a number from 0 to 65535"),
@@ -149,9 +346,16 @@ mod tests {
             ("nbd+unix:///x", "no socket is named"),
             ("nbd+unix:///x?socket=%ff", "it is not text"),
             ("nbd://h/%00", "it is not text"),
-        ] {
+            (
+                "nbd://h/x?tls-certificates=d",
+                "it has settings of TLS, and asks for none",
+            ),
+        ]
+        .into_iter()
+        .chain(secure.into_iter().filter(|_| cfg!(feature = "tls")))
+        {
             let error = parse(&text.into()).expect_err(text);
-            assert_eq!((error.why.as_str(), error.errno), (why, EINVAL));
+            assert_eq!((error.why.as_str(), error.errno), (why, EINVAL), "{text}");
             assert!(
                 error
                     .to_string()

@@ -20,14 +20,14 @@ use super::settings::ObjectSettings;
 use super::store::{self, Listing, Place, Store};
 use super::version::Version;
 use super::{Object, wait};
-use crate::source::tree::{Entry, Kind, Meta, NameBytes, Tree, too_many_bytes};
+use crate::source::tree::{Entry, FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
 use object_store::ObjectMeta;
 use object_store::path::Path as Key;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,8 +41,8 @@ pub const MAX_NAMES: usize = 1 << 20;
 const MAX_ODD: usize = 1 << 16;
 /// Odd keys that one warning names.
 const MAX_NAMED: usize = 5;
-/// Bytes of a name of a listing under way, beside its letters and those of its version.
-const NAME_BYTES: u64 = 200;
+/// Bytes of what identifies a name while it is listed: eight, in a table that is half full at worst and twice there while it grows.
+const SEEN_BYTES: u64 = 32;
 
 /// The objects under a prefix as a tree: `s3://BUCKET/PREFIX/`, and so for each store that lists names.
 pub struct Prefix {
@@ -58,7 +58,10 @@ pub struct Prefix {
 /// The names of a folder, as far as they have come.
 #[derive(Default)]
 struct Names {
-    names: BTreeMap<OsString, Meta>,
+    names: FolderNames,
+    /// By which it is known how many of them are different: a server may give the same ones without end.
+    seen: HashSet<u64>,
+    hasher: RandomState,
     bytes: NameBytes,
     /// There is such a folder.
     there: bool,
@@ -203,24 +206,24 @@ impl Prefix {
     }
 
     /// Every name in a folder.
-    async fn names(&self, key: &str) -> Result<Names, Refusal> {
+    async fn all_names(&self, key: &str) -> Result<Names, Refusal> {
         let mut names = Names::default();
         let mut pages = self.pages(key, MAX_KEYS, None);
         while let Some(page) = pages.next().await? {
             names.there |= page.any;
             for object in page.objects {
-                if let Some(name) =
-                    name_in(key, object.location.as_ref()).filter(|name| !names.has(name))
-                {
-                    names.insert(name, file(object))?;
-                }
+                let location = object.location.to_string();
+                name_in(key, &location)
+                    .map_or(Ok(()), |name| names.insert(name.as_ref(), &file(object)))?;
             }
             for key_of in &page.folders {
-                name_in(key, key_of).map_or(Ok(()), |name| names.insert(name, folder()))?;
+                name_in(key, key_of)
+                    .map_or(Ok(()), |name| names.insert(name.as_ref(), &folder()))?;
             }
             self.leave_out(page.odd);
-            pages.named(names.names.len());
+            pages.named(names.seen.len());
         }
+        names.names.sort();
         Ok(names)
     }
 
@@ -319,26 +322,21 @@ impl Prefix {
 }
 
 impl Names {
-    fn has(&self, name: &OsString) -> bool {
-        self.names.contains_key(name)
-    }
-
-    fn insert(&mut self, name: OsString, meta: Meta) -> Result<(), Refusal> {
-        if !self.bytes.grow(bytes_of(&name, &meta)) {
+    fn insert(&mut self, name: &OsStr, meta: &Meta) -> Result<(), Refusal> {
+        let is_new = self.seen.insert(self.hasher.hash_one(name));
+        let fits = (!is_new || self.bytes.grow(SEEN_BYTES))
+            && self.names.push(name, meta.kind, Some(meta));
+        if !fits {
             return Err(Refusal::TooMany(too_many_bytes()));
         }
-        self.names.insert(name, meta);
-        if self.names.len() > MAX_NAMES {
+        // The same ones again are left out in the end.
+        if self.seen.len() > MAX_NAMES || self.names.len() > 2 * MAX_NAMES {
             return Err(Refusal::TooMany(format!(
                 "it holds more than {MAX_NAMES} names, which is the limit"
             )));
         }
         Ok(())
     }
-}
-
-fn bytes_of(name: &OsString, meta: &Meta) -> u64 {
-    NAME_BYTES + name.len() as u64 + meta.heap_bytes()
 }
 
 /// A text that comes before a key and behind (nearly) every other that does: the last letter is one less, and the greatest
@@ -390,29 +388,24 @@ fn of_version(version: &Version) -> Meta {
 
 impl Tree for Prefix {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
-        let listed = wait(self.names(&key)).map_err(|refusal| self.refused(folder, &refusal));
-        let Names {
-            names,
-            mut bytes,
-            there,
-        } = listed?;
-        // A folder is there as long as something is in it; the root is there anyway.
-        if !there && !folder.as_os_str().is_empty() {
-            return Err(self.absent(folder));
-        }
-        for (name, meta) in names {
-            // The caller counts what it keeps.
-            bytes.shrink(bytes_of(&name, &meta));
-            if !each(Entry {
-                name,
-                kind: meta.kind,
-                meta: Some(meta),
-            }) {
+        let names = self.names(folder)?;
+        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
+            if !each(entry) {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn names(&self, folder: &Path) -> Result<FolderNames, SourceError> {
+        let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
+        let listed = wait(self.all_names(&key)).map_err(|refusal| self.refused(folder, &refusal));
+        let Names { names, there, .. } = listed?;
+        // A folder is there as long as something is in it; the root is there anyway.
+        if !there && !folder.as_os_str().is_empty() {
+            return Err(self.absent(folder));
+        }
+        Ok(names)
     }
 
     fn lists_versions(&self) -> bool {

@@ -10,12 +10,15 @@
 use super::{KernelErrno, View};
 use crate::front::fuse::handles::FolderListing;
 use crate::source::SourceError;
-use crate::source::tree::{Entry, Kind, Meta, too_many_bytes};
+use crate::source::tree::{Kind, Meta, too_many_bytes};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Before the names of each folder.
+const DOTS: [&str; 2] = [".", ".."];
 
 /// A name of a folder with its number, for the kernel to know without a look-up.
 pub struct KnownName<'a> {
@@ -49,13 +52,18 @@ impl View {
             Some(names) if from > 0 => names,
             _ => self.list_anew(fh, number)?,
         };
-        for (place, entry) in names
-            .entries
-            .iter()
-            .enumerate()
-            .skip(usize::try_from(from).unwrap_or(usize::MAX))
-        {
-            if !each(place as u64 + 1, entry.kind, &entry.name) {
+        for place in usize::try_from(from).unwrap_or(usize::MAX).. {
+            let (name, kind) = match DOTS.get(place) {
+                Some(name) => (OsStr::new(name), Kind::Folder),
+                None => {
+                    let known = names.names.name(place - DOTS.len());
+                    let Some(known) = known.zip(names.names.kind(place - DOTS.len())) else {
+                        break;
+                    };
+                    known
+                }
+            };
+            if !each(place as u64 + 1, kind, name) {
                 break;
             }
         }
@@ -77,22 +85,26 @@ impl View {
             _ => self.list_anew(fh, number)?,
         };
         let folder = self.path_of(number)?;
-        let (entries, seen) = (&names.entries, names.seen);
+        let (names, seen) = (&names.names, names.seen);
         let mut given = false;
-        let mut before = self.file_before(&folder, entries, from);
-        for (place, entry) in entries
-            .iter()
-            .enumerate()
-            .skip(usize::try_from(from).unwrap_or(usize::MAX))
-        {
-            let (place, name) = (place as u64 + 1, entry.name.as_os_str());
-            let dots = name == "." || name == "..";
+        let mut before = self.file_before(&folder, names, from.saturating_sub(DOTS.len() as u64));
+        for place in usize::try_from(from).unwrap_or(usize::MAX).. {
+            let dots = place < DOTS.len();
+            let index = place.saturating_sub(DOTS.len());
+            let Some(name) = DOTS
+                .get(place)
+                .map(OsStr::new)
+                .or_else(|| names.name(index))
+            else {
+                break;
+            };
             let path = folder.join(name);
-            let meta = match &entry.meta {
-                Some(meta) => meta.clone(),
+            let listed = if dots { None } else { names.meta(index) };
+            let meta = match listed {
+                Some(meta) => meta,
                 None if dots => self
                     .nodes()
-                    .get(number)
+                    .known(number)
                     .map(|node| node.meta.clone())
                     .ok_or(Errno::STALE.raw_os_error())?,
                 None => match self.tree.look(&path) {
@@ -107,10 +119,13 @@ impl View {
             let number = if dots {
                 number
             } else {
-                self.enter(path, meta.clone(), seen)?
+                let entered =
+                    self.nodes()
+                        .enter_listed(&folder, (names, index), path, meta.clone(), seen);
+                entered.map_err(|path| self.too_many(Errno::NFILE, &path))?
             };
             if !each(KnownName {
-                place,
+                place: place as u64 + 1,
                 name,
                 number,
                 meta: &meta,
@@ -131,21 +146,14 @@ impl View {
 
     fn list_anew(&self, fh: u64, number: u64) -> Result<Arc<FolderListing>, KernelErrno> {
         let path = self.path_of(number)?;
-        let mut names = FolderListing::new(Instant::now());
+        let seen = Instant::now();
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
-        let mut whole = [".", ".."]
-            .into_iter()
-            .all(|name| names.push(Entry::new(name, Kind::Folder)));
-        let listed = self.tree.list(&path, &mut |entry| {
-            whole = whole && names.push(entry);
-            whole
-        });
-        listed.map_err(|e| self.refuse_source(&e))?;
-        if !whole {
-            // Part of a folder that looks like all of it would be a lie.
+        let names = self.tree.names(&path).map_err(|e| self.refuse_source(&e))?;
+        let names = Arc::new(names);
+        if self.lists_versions && !self.nodes().list_names(&path, &names, seen) {
             return Err(self.too_many(Errno::OVERFLOW, &path));
         }
-        let names = Arc::new(names);
+        let names = Arc::new(FolderListing { names, seen });
         let old = match self.handles().folders.get_mut(&fh) {
             Some((_, place)) => place.replace(Arc::clone(&names)),
             None => None,
@@ -171,5 +179,6 @@ impl View {
     pub fn release_folder(&self, fh: u64) {
         let gone = self.handles().folders.remove(&fh);
         drop(gone);
+        self.nodes().drop_unused();
     }
 }

@@ -14,7 +14,7 @@
 
 use super::View;
 use crate::front::fuse::nodes::Node;
-use crate::source::tree::{Entry, Kind, Meta};
+use crate::source::tree::{FolderNames, Kind, Meta};
 use crate::{FilePosition, Listing, Reader};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,14 +34,11 @@ struct FileToList {
 
 impl View {
     /// The file before place `from` of a listing: the one that the kernel was given last.
-    pub(super) fn file_before(&self, folder: &Path, names: &[Entry], from: u64) -> Option<u64> {
-        let given = names.get(..usize::try_from(from).ok()?)?;
-        let last = given
-            .iter()
-            .rev()
-            .take(MAX_BEHIND)
-            .find(|entry| entry.kind == Kind::File)?;
-        self.nodes().number(&folder.join(&last.name))
+    pub(super) fn file_before(&self, folder: &Path, names: &FolderNames, from: u64) -> Option<u64> {
+        let given = 0..usize::try_from(from).ok()?.min(names.len());
+        let mut latest = given.rev().take(MAX_BEHIND);
+        let last = latest.find(|&index| names.kind(index) == Some(Kind::File))?;
+        self.nodes().number(&folder.join(names.name(last)?))
     }
 
     /// In a listing `number` is the file behind `before`.
@@ -82,7 +79,7 @@ impl View {
     /// Of the next `MAX_BEHIND` files those that are not listed, and the place of the last one before them that is.
     fn unlisted_behind(&self, number: u64) -> (Option<FilePosition>, Vec<FileToList>) {
         let (mut behind, mut unlisted, mut at) = (None, Vec::new(), number);
-        let nodes = self.nodes();
+        let mut nodes = self.nodes();
         for _ in 0..MAX_BEHIND {
             let Some((next, node)) = nodes.next(at) else {
                 break;

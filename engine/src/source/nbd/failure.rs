@@ -1,0 +1,123 @@
+//! Why a server gives no bytes, as an error for the caller.
+//!
+//! ```text
+//!   Lost       tried again on a new connection        Insecure   no TLS with this server: what, and what to do
+//!   Refused    the server says no, and will again     Changed    another version of the export
+//! ```
+
+use crate::source::{EIO, SourceError, SourceName, SourceOpenError, errno_text};
+use std::io::ErrorKind;
+
+/// How it is said that the resolver knows no such host.
+pub const NO_ADDRESS: &str = "its host has no address";
+/// How it is said that a server with TLS left before it agreed on the export, which is all that some do.
+const LEFT_UNDER_TLS: &str = "the server closed the connection in the handshake of TLS";
+pub const ETIMEDOUT: i32 = rustix::io::Errno::TIMEDOUT.raw_os_error();
+
+/// Why there are no bytes.
+#[derive(Clone, Debug)]
+pub enum LinkError {
+    /// The connection is lost; another may work. Error number and what happened.
+    Lost(i32, String),
+    /// The server answered with an error, or will never do better.
+    Refused(i32, String),
+    /// There is no TLS with this server, or it is not the one that was asked for.
+    Insecure(Box<NoTls>),
+    /// It is another version.
+    Changed(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why} ({remedy})")]
+pub struct NoTls {
+    pub errno: i32,
+    pub why: String,
+    pub remedy: String,
+}
+
+impl LinkError {
+    pub fn lost(error: &std::io::Error) -> LinkError {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        if let Some(no_tls) = inner {
+            return LinkError::Insecure(Box::new(NoTls::clone(no_tls)));
+        }
+        match error.kind() {
+            ErrorKind::WouldBlock => LinkError::Lost(ETIMEDOUT, "the server is silent".to_string()),
+            ErrorKind::TimedOut => LinkError::Lost(ETIMEDOUT, "the server is too slow".to_string()),
+            ErrorKind::UnexpectedEof => {
+                LinkError::Lost(EIO, "the server closed the connection".to_string())
+            }
+            _ => match error.raw_os_error() {
+                Some(errno) => LinkError::Lost(errno, errno_text(errno)),
+                // Of the resolver, which has no number.
+                None => LinkError::Lost(EIO, error.to_string()),
+            },
+        }
+    }
+
+    /// The same of a connection that TLS has begun on, and that has agreed on nothing else yet.
+    pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                LinkError::Lost(EIO, LEFT_UNDER_TLS.to_string())
+            }
+            _ => LinkError::lost(error),
+        }
+    }
+
+    pub fn odd(what: &str) -> LinkError {
+        LinkError::Lost(
+            EIO,
+            format!("the server does not keep to the protocol: {what}"),
+        )
+    }
+
+    pub fn no_tls(errno: i32, why: impl Into<String>, remedy: impl Into<String>) -> LinkError {
+        LinkError::Insecure(Box::new(NoTls {
+            errno,
+            why: why.into(),
+            remedy: remedy.into(),
+        }))
+    }
+
+    pub fn open_error(self, what: &SourceName) -> SourceOpenError {
+        let (errno, why, remedy) = match self {
+            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => {
+                let remedy = match why {
+                    _ if why.starts_with(NO_ADDRESS) => {
+                        "check the host's name, or write its address"
+                    }
+                    _ if why == LEFT_UNDER_TLS => {
+                        "it may want a certificate (client-cert.pem and client-key.pem in the folder tls-certificates=DIR), or have keys agreed on beforehand (PSK) alone, which are not supported: see its log"
+                    }
+                    _ => "check that the server runs and has this export (nbdinfo --list)",
+                };
+                (errno, why, remedy.to_string())
+            }
+            LinkError::Insecure(no_tls) => (no_tls.errno, no_tls.why, no_tls.remedy),
+            LinkError::Changed(_) => (EIO, "it changes".to_string(), "try again".to_string()),
+        };
+        SourceOpenError {
+            what: what.clone(),
+            why,
+            remedy,
+            errno,
+        }
+    }
+
+    pub fn read_error(self, what: &SourceName) -> SourceError {
+        match self {
+            LinkError::Lost(errno, why) | LinkError::Refused(errno, why) => SourceError::Io {
+                errno,
+                what: format!("{what}: {why}"),
+            },
+            LinkError::Insecure(no_tls) => SourceError::Io {
+                errno: no_tls.errno,
+                what: format!("{what}: {no_tls}"),
+            },
+            LinkError::Changed(why) => SourceError::Changed {
+                what: format!("{what}: {why}"),
+            },
+        }
+    }
+}

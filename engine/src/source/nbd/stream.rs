@@ -1,0 +1,99 @@
+//! The connection to a server: its socket, and TLS on it where the name of the source asks for that. Read and written by several
+//! threads.
+//!
+//! ```text
+//!   plain ──start_tls──► encrypted, until the end
+//! ```
+//!
+//! Never: goes back to plain text.
+
+#[cfg(feature = "tls")]
+use super::failure::LinkError;
+use super::socket::ServerSocket;
+#[cfg(feature = "tls")]
+use super::tls::Session;
+use super::uri::ServerPlace;
+#[cfg(feature = "tls")]
+use super::uri::TlsTerms;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+pub struct ServerStream {
+    socket: ServerSocket,
+    #[cfg(feature = "tls")]
+    session: Option<Session>,
+}
+
+impl ServerStream {
+    pub fn connect(place: &ServerPlace, silence: Duration) -> std::io::Result<ServerStream> {
+        Ok(ServerStream {
+            socket: ServerSocket::connect(place, silence)?,
+            #[cfg(feature = "tls")]
+            session: None,
+        })
+    }
+
+    /// Agrees on keys with the server. Every byte before it was plain, every byte after it is encrypted.
+    #[cfg(feature = "tls")]
+    pub fn start_tls(
+        &mut self,
+        place: &ServerPlace,
+        terms: &TlsTerms,
+        until: Instant,
+    ) -> Result<(), LinkError> {
+        let session = Session::new(place, terms)?;
+        loop {
+            let agreed = session.agree(&self.socket);
+            if agreed.map_err(|error| LinkError::lost_under_tls(&error))? {
+                self.session = Some(session);
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                return Err(LinkError::lost(&ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.session.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
+    /// One caller at a time.
+    pub fn send(&self, bytes: &[u8]) -> std::io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.session {
+            return session.send(&self.socket, bytes);
+        }
+        self.socket.send(bytes)
+    }
+
+    /// Fills `bytes`. Each wait is at most the time for silence, and none begins after `until`: an answer that dribbles ends.
+    pub fn receive(&self, mut bytes: &mut [u8], until: Instant) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            if Instant::now() >= until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            match self.receive_some(bytes)? {
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(got) => bytes = &mut bytes[got..],
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_some(&self, bytes: &mut [u8]) -> std::io::Result<Option<usize>> {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.session {
+            return session.receive(&self.socket, bytes);
+        }
+        self.socket.receive(bytes).map(Some)
+    }
+
+    pub fn hang_up(&self) {
+        self.socket.hang_up();
+    }
+}

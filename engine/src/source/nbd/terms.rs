@@ -1,0 +1,180 @@
+//! The client's side of the handshake: TLS where the name asks for it, then the export.
+//!
+//! ```text
+//!   greeting ──► flags ──nbds://──► STARTTLS ──ACK──► TLS ──► GO ──► size, flags, sizes of requests
+//!                  │                    └─ anything else: the end. The name of the export never goes out in plain text
+//!                  └──nbd://──► GO ──► ...
+//! ```
+
+use super::blocks::Blocks;
+use super::failure::LinkError;
+use super::stream::ServerStream;
+use super::uri::Address;
+use crate::nbd::wire::{self, handshake_flag, info, option, reply};
+use crate::source::EIO;
+use std::time::Instant;
+
+/// Longest answer to an option.
+const MAX_ANSWER: u32 = 64 << 10;
+/// Most answers to one option.
+const MAX_ANSWERS: u32 = 64;
+const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
+
+/// What the server says of the export.
+pub struct ExportTerms {
+    pub size: u64,
+    pub flags: u16,
+    pub blocks: Blocks,
+}
+
+/// Agrees on TLS, where the address asks for it, and on the export.
+pub fn agree(
+    stream: &mut ServerStream,
+    address: &Address,
+    until: Instant,
+) -> Result<ExportTerms, LinkError> {
+    #[cfg_attr(
+        not(feature = "tls"),
+        allow(unused_mut, reason = "TLS has its own words")
+    )]
+    let mut lost: fn(std::io::Error) -> LinkError = |error| LinkError::lost(&error);
+    let mut hello = [0; 18];
+    stream.receive(&mut hello, until).map_err(lost)?;
+    let flags = wire::u16_at(&hello, 16);
+    if wire::u64_at(&hello, 0) != wire::MAGIC || wire::u64_at(&hello, 8) != wire::OPTION_MAGIC {
+        return Err(LinkError::Refused(
+            EIO,
+            "this is no NBD server of the newstyle kind".to_string(),
+        ));
+    }
+    if flags & handshake_flag::FIXED_NEWSTYLE == 0 {
+        return Err(LinkError::Refused(
+            EIO,
+            "the server is too old: it lacks the fixed newstyle handshake".to_string(),
+        ));
+    }
+    let ours = u32::from(flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES));
+    let mut ask = ours.to_be_bytes().to_vec();
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &address.tls {
+        ask.extend(request(option::STARTTLS, &[]));
+        stream.send(&ask).map_err(lost)?;
+        match answer(stream, option::STARTTLS, until, lost)? {
+            (reply::ACK, data) if data.is_empty() => {
+                stream.start_tls(&address.place, tls, until)?;
+                lost = |error| LinkError::lost_under_tls(&error);
+            }
+            (reply::ACK, _) => return Err(LinkError::odd("an answer to STARTTLS with data")),
+            (error, data) => return Err(plain_only(error, &data)),
+        }
+        ask.clear();
+    }
+    let name = address.export.as_bytes();
+    // One wish: the sizes of requests. A server may refuse a client that does not ask for them.
+    let wishes = [1, info::BLOCK_SIZE].map(u16::to_be_bytes).concat();
+    let data = [&(name.len() as u32).to_be_bytes()[..], name, &wishes].concat();
+    ask.extend(request(option::GO, &data));
+    let sent = stream.send(&ask).map_err(lost);
+    // A server that has ended TLS has said why: that is its next answer.
+    if !stream.is_encrypted() {
+        sent?;
+    }
+    let (mut found, mut blocks) = (None, Blocks::ANY);
+    for _ in 0..MAX_ANSWERS {
+        let (kind, data) = answer(stream, option::GO, until, lost)?;
+        match kind {
+            reply::ACK => {
+                let (size, flags) = found.ok_or_else(|| LinkError::odd("no size"))?;
+                return Ok(ExportTerms {
+                    size,
+                    flags,
+                    blocks,
+                });
+            }
+            reply::INFO if data.len() >= 12 && wire::u16_at(&data, 0) == info::EXPORT => {
+                found = Some((wire::u64_at(&data, 2), wire::u16_at(&data, 10)));
+            }
+            reply::INFO if data.len() >= 14 && wire::u16_at(&data, 0) == info::BLOCK_SIZE => {
+                let named = Blocks::of(wire::u32_at(&data, 2), wire::u32_at(&data, 10));
+                blocks = named
+                    .ok_or_else(|| LinkError::odd("sizes of requests that it does not allow"))?;
+            }
+            reply::INFO => {}
+            error => return Err(refused(error, &data)),
+        }
+    }
+    Err(LinkError::odd("too many answers"))
+}
+
+fn request(option: u32, data: &[u8]) -> Vec<u8> {
+    let mut request = wire::OPTION_MAGIC.to_be_bytes().to_vec();
+    request.extend(option.to_be_bytes());
+    request.extend((data.len() as u32).to_be_bytes());
+    request.extend(data);
+    request
+}
+
+/// One answer to an option.
+fn answer(
+    stream: &ServerStream,
+    option: u32,
+    until: Instant,
+    lost: fn(std::io::Error) -> LinkError,
+) -> Result<(u32, Vec<u8>), LinkError> {
+    let mut head = [0; 20];
+    stream.receive(&mut head, until).map_err(lost)?;
+    if wire::u64_at(&head, 0) != wire::OPTION_REPLY_MAGIC || wire::u32_at(&head, 8) != option {
+        return Err(LinkError::odd("an answer to another option"));
+    }
+    let len = wire::u32_at(&head, 16);
+    if len > MAX_ANSWER {
+        return Err(LinkError::odd("an answer of over 65536 bytes"));
+    }
+    let mut data = vec![0; len as usize];
+    stream.receive(&mut data, until).map_err(lost)?;
+    Ok((wire::u32_at(&head, 12), data))
+}
+
+#[cfg(feature = "tls")]
+/// The server has no TLS, or something between it and us says so.
+fn plain_only(error: u32, data: &[u8]) -> LinkError {
+    let what = match error {
+        reply::ERR_UNSUP | reply::ERR_POLICY => "the server has no TLS",
+        _ => "the server refuses TLS",
+    };
+    LinkError::no_tls(
+        EPROTO,
+        format!("{what}{}", said(data)),
+        "start it with TLS (nbdkit --tls=require, foreread serve --tls-certificates), or write nbd:// if plain text will do",
+    )
+}
+
+fn refused(error: u32, data: &[u8]) -> LinkError {
+    let what = match error {
+        reply::ERR_UNKNOWN => "the server has no export of this name",
+        reply::ERR_TLS_REQD => {
+            return LinkError::no_tls(
+                EPROTO,
+                format!("the server requires TLS{}", said(data)),
+                "write nbds:// (nbds+unix://) instead of nbd://",
+            );
+        }
+        reply::ERR_UNSUP => "the server is too old: it does not know the option GO",
+        _ => "the server refuses",
+    };
+    LinkError::Refused(EIO, format!("{what}{}", said(data)))
+}
+
+/// The server's own words, in parentheses.
+fn said(data: &[u8]) -> String {
+    let said: String = String::from_utf8_lossy(data)
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect();
+    if said.is_empty() {
+        String::new()
+    } else {
+        format!(" ({said})")
+    }
+}

@@ -1,0 +1,470 @@
+//! The names of one folder and what a listing says of each, in little memory: a bucket's folder has a million of them.
+//!
+//! A name is a record of bytes, in pieces of memory that are filled one after the other, and a place of four bytes. What is asked for is
+//! made of the record again: a [`Meta`], an [`Entry`]. An ETag of 32 hex digits is 16 bytes, a number as many bytes as it needs.
+//!
+//! ```text
+//!   places  ─► flags │ length, name │ size, seconds, permissions, owner │ version      sorted by name once all are there
+//!   example:     1        1 + 15         3       5          2                  16          = 43 bytes, and 4 of its place
+//! ```
+//! Bytes are counted as they are taken from the system ([`NameBytes`]), before a name is kept. Never: the same name twice, once sorted.
+
+use super::account::NameBytes;
+use super::{Entry, Kind, Meta};
+use memmap2::MmapMut;
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// Bytes of a piece of memory: the first is small, each of the next twice as large as the one before, up to this.
+const PIECE_BYTES: usize = 1 << PIECE_BITS;
+const PIECE_BITS: u32 = 18;
+const FIRST_BYTES: usize = 1 << 10;
+/// Pieces that a place of four bytes can name.
+const MAX_PIECES: usize = 1 << (u32::BITS - PIECE_BITS);
+const NANOS: i128 = 1_000_000_000;
+
+/// What a record has, beside its kind in the two lowest bits.
+mod has {
+    pub const META: u8 = 4;
+    pub const OWNER: u8 = 8;
+    /// The version is the text of 16 bytes in hex digits, a number, and the size: ETag, date and size of an object.
+    pub const DIGEST: u8 = 16;
+    /// The time has whole seconds alone.
+    pub const SECONDS: u8 = 32;
+}
+
+/// The names of one folder and what a listing says of each.
+#[derive(Debug, Default)]
+pub struct FolderNames {
+    pieces: Vec<Piece>,
+    places: Vec<u32>,
+    bytes: NameBytes,
+}
+
+/// Memory for records. A large piece is the system's own, to which it returns at once: what an allocator keeps of a listing stays with
+/// the process, and the next one is beside it.
+#[derive(Debug)]
+struct Piece {
+    memory: PieceMemory,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum PieceMemory {
+    Small(Box<[u8]>),
+    Mapped(MmapMut),
+}
+
+impl Piece {
+    /// Nothing where the system has no memory.
+    fn new(bytes: usize) -> Option<Piece> {
+        let memory = if bytes < PIECE_BYTES {
+            PieceMemory::Small(vec![0; bytes].into())
+        } else {
+            PieceMemory::Mapped(crate::system::map(bytes).ok()?)
+        };
+        Some(Piece { memory, len: 0 })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            PieceMemory::Small(bytes) => bytes,
+            PieceMemory::Mapped(bytes) => bytes,
+        }
+    }
+
+    /// Where the record is, if there is room for it.
+    fn push(&mut self, record: &[u8]) -> Option<usize> {
+        let at = self.len;
+        let bytes = match &mut self.memory {
+            PieceMemory::Small(bytes) => &mut bytes[..],
+            PieceMemory::Mapped(bytes) => &mut bytes[..],
+        };
+        // A place has no more than the bits of a usual piece.
+        let room = bytes
+            .get_mut(at..at + record.len())
+            .filter(|_| at < PIECE_BYTES)?;
+        room.copy_from_slice(record);
+        self.len += record.len();
+        Some(at)
+    }
+}
+
+impl FolderNames {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// True for none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes that are counted for them.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.bytes()
+    }
+
+    /// One name more. False: there is no room for it.
+    #[must_use]
+    pub fn push(&mut self, name: &OsStr, kind: Kind, meta: Option<&Meta>) -> bool {
+        let record = record(name.as_bytes(), kind, meta);
+        if self.places.len() == self.places.capacity() {
+            let more = (self.places.len() / 2).max(64);
+            if !self.bytes.grow(4 * more as u64) {
+                return false;
+            }
+            self.places.reserve_exact(more);
+        }
+        let fits = self.pieces.last_mut().and_then(|piece| piece.push(&record));
+        let Some(at) = fits.or_else(|| self.push_piece(&record)) else {
+            return false;
+        };
+        let piece = self.pieces.len() - 1;
+        self.places.push((piece as u32) << PIECE_BITS | at as u32);
+        true
+    }
+
+    /// A record in a new piece.
+    fn push_piece(&mut self, record: &[u8]) -> Option<usize> {
+        let usual = self.pieces.last().map_or(FIRST_BYTES, |last| {
+            (2 * last.bytes().len()).clamp(FIRST_BYTES, PIECE_BYTES)
+        });
+        // One that is longer than a piece has a piece to itself.
+        let bytes = usual.max(record.len());
+        if self.pieces.len() == MAX_PIECES || !self.bytes.grow(bytes as u64) {
+            return None;
+        }
+        let mut piece = Piece::new(bytes)?;
+        let at = piece.push(record);
+        self.pieces.push(piece);
+        at
+    }
+
+    /// All are there: sorts them, and keeps of each name the folder, or else what came first.
+    pub fn sort(&mut self) {
+        let FolderNames { pieces, places, .. } = self;
+        let key = |place: u32| {
+            let record = at(pieces, place);
+            (name(record), kind(record) != Kind::Folder)
+        };
+        if !places.is_sorted_by(|&a, &b| key(a) < key(b)) {
+            places.sort_by(|&a, &b| key(a).cmp(&key(b)));
+            places.dedup_by(|b, a| key(*a).0 == key(*b).0);
+        }
+    }
+
+    fn record(&self, index: usize) -> Option<&[u8]> {
+        self.places.get(index).map(|&place| at(&self.pieces, place))
+    }
+
+    /// The name at an index.
+    #[must_use]
+    pub fn name(&self, index: usize) -> Option<&OsStr> {
+        self.record(index)
+            .map(|record| OsStr::from_bytes(name(record)))
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self, index: usize) -> Option<Kind> {
+        self.record(index).map(kind)
+    }
+
+    /// What the listing says of it, if it says more than its kind.
+    #[must_use]
+    pub fn meta(&self, index: usize) -> Option<Meta> {
+        self.record(index).and_then(meta)
+    }
+
+    /// The same with its name.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> Option<Entry> {
+        let record = self.record(index)?;
+        Some(Entry {
+            name: OsStr::from_bytes(name(record)).into(),
+            kind: kind(record),
+            meta: meta(record),
+        })
+    }
+
+    /// Where a name is, once they are sorted. `near` is where it may be.
+    #[must_use]
+    pub fn find(&self, wanted: &OsStr, near: usize) -> Option<usize> {
+        if self.name(near) == Some(wanted) {
+            return Some(near);
+        }
+        let by_name = |&place: &u32| name(at(&self.pieces, place)).cmp(wanted.as_bytes());
+        self.places.binary_search_by(by_name).ok()
+    }
+
+    /// Whether two names are the same, and what is known of them.
+    #[must_use]
+    pub fn is_same(&self, index: usize, other: &FolderNames, at: usize) -> bool {
+        self.record(index) == other.record(at)
+    }
+
+    /// The order of two names.
+    #[must_use]
+    pub fn order(&self, index: usize, other: &FolderNames, at: usize) -> Ordering {
+        self.name(index).cmp(&other.name(at))
+    }
+}
+
+/// From a place on, to the end of its piece.
+fn tail(pieces: &[Piece], place: u32) -> &[u8] {
+    &pieces[(place >> PIECE_BITS) as usize].bytes()[(place & (PIECE_BYTES as u32 - 1)) as usize..]
+}
+
+fn at(pieces: &[Piece], place: u32) -> &[u8] {
+    let mut rest = tail(pieces, place);
+    let len = number(&mut rest) as usize;
+    &rest[..len]
+}
+
+fn record(name: &[u8], kind: Kind, meta: Option<&Meta>) -> Vec<u8> {
+    let mut flags = match kind {
+        Kind::File => 0,
+        Kind::Folder => 1,
+        Kind::Link => 2,
+    };
+    let mut body = Vec::with_capacity(64 + name.len());
+    put(&mut body, name.len() as u64);
+    body.extend(name);
+    if let Some(meta) = meta {
+        flags |= has::META;
+        put(&mut body, meta.size);
+        let seconds = u64::try_from(meta.mtime_ns / NANOS);
+        match seconds {
+            Ok(seconds) if meta.mtime_ns % NANOS == 0 => {
+                flags |= has::SECONDS;
+                put(&mut body, seconds);
+            }
+            _ => body.extend(meta.mtime_ns.to_le_bytes()),
+        }
+        put(&mut body, u64::from(meta.permissions));
+        if let Some((user, group)) = meta.owner {
+            flags |= has::OWNER;
+            put(&mut body, u64::from(user));
+            put(&mut body, u64::from(group));
+        }
+        match digest(meta) {
+            Some((digest, date)) => {
+                flags |= has::DIGEST;
+                body.extend(digest);
+                put(&mut body, date);
+            }
+            None => body.extend(&*meta.version),
+        }
+    }
+    let mut record = Vec::with_capacity(body.len() + 8);
+    put(&mut record, body.len() as u64 + 1);
+    record.push(flags);
+    record.extend(body);
+    record
+}
+
+fn kind(record: &[u8]) -> Kind {
+    match record[0] & 3 {
+        0 => Kind::File,
+        1 => Kind::Folder,
+        _ => Kind::Link,
+    }
+}
+
+fn name(record: &[u8]) -> &[u8] {
+    let mut rest = &record[1..];
+    let len = number(&mut rest) as usize;
+    &rest[..len]
+}
+
+fn meta(record: &[u8]) -> Option<Meta> {
+    let (flags, mut rest) = (record[0], &record[1..]);
+    let len = number(&mut rest) as usize;
+    rest = &rest[len..];
+    if flags & has::META == 0 {
+        return None;
+    }
+    let size = number(&mut rest);
+    let mtime_ns = if flags & has::SECONDS != 0 {
+        i128::from(number(&mut rest)) * NANOS
+    } else {
+        i128::from_le_bytes(take(&mut rest))
+    };
+    let permissions = number(&mut rest) as u16;
+    let owner =
+        (flags & has::OWNER != 0).then(|| (number(&mut rest) as u32, number(&mut rest) as u32));
+    let version: Arc<[u8]> = if flags & has::DIGEST != 0 {
+        let digest: [u8; 16] = take(&mut rest);
+        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        version(&hex, number(&mut rest), size).into_bytes().into()
+    } else {
+        rest.into()
+    };
+    Some(Meta {
+        kind: kind(record),
+        size,
+        mtime_ns,
+        permissions,
+        owner,
+        version,
+    })
+}
+
+fn version(etag: &str, date: u64, size: u64) -> String {
+    format!("{etag} {date} {size}")
+}
+
+/// The 16 bytes and the number of a version that is written so, and in no other way.
+fn digest(meta: &Meta) -> Option<([u8; 16], u64)> {
+    let text = std::str::from_utf8(&meta.version).ok()?;
+    let (etag, rest) = text.split_at_checked(32)?;
+    let date = rest.trim_start().split(' ').next()?.parse().ok()?;
+    if version(etag, date, meta.size) != text {
+        return None;
+    }
+    let mut digest = [0; 16];
+    for (byte, pair) in digest.iter_mut().zip(etag.as_bytes().chunks(2)) {
+        let digit = |at: usize| match pair[at] {
+            digit @ b'0'..=b'9' => Some(digit - b'0'),
+            digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        *byte = digit(0)? << 4 | digit(1)?;
+    }
+    Some((digest, date))
+}
+
+/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn number(bytes: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let [byte] = take(bytes);
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    number
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
+    let (taken, rest) = bytes.split_at(N);
+    *bytes = rest;
+    taken.try_into().unwrap_or([0; N])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta_of(version: &[u8], mtime_ns: i128, owner: Option<(u32, u32)>) -> Meta {
+        Meta {
+            kind: Kind::File,
+            size: 1 << 40,
+            mtime_ns,
+            permissions: 0o644,
+            owner,
+            version: version.into(),
+        }
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let digest = b"d41d8cd98f00b204e9800998ecf8427e";
+        let size = 1_u64 << 40;
+        let versions = [
+            format!("{} 0 {size}", std::str::from_utf8(digest).expect("text")),
+            format!("D41D8CD98F00B204E9800998ECF8427E 0 {size}"),
+            format!("d41d8cd98f00b204e9800998ecf8427e 7 {size}"),
+            format!("d41d8cd98f00b204e9800998ecf8427e 07 {size}"),
+            "d41d8cd98f00b204e9800998ecf8427e 0 12".to_string(),
+            "d41d8cd98f00b204e9800998ecf8427e-12 0 5".to_string(),
+            "d41d8cd98f00b204e9800998ecf8427\u{e4} 0 5".to_string(),
+            String::new(),
+            "x".repeat(PIECE_BYTES + 1),
+        ];
+        let times = [0, 1, 5 * NANOS, -7, i128::MAX, i128::MIN];
+        let mut names = FolderNames::default();
+        let mut entries = Vec::new();
+        for (n, version) in versions.iter().enumerate() {
+            for (m, time) in times.into_iter().enumerate() {
+                let owner = [None, Some((0, u32::MAX))][m % 2];
+                entries.push(Entry {
+                    name: format!("{n}-{m}").into(),
+                    kind: Kind::File,
+                    meta: Some(meta_of(version.as_bytes(), time, owner)),
+                });
+            }
+        }
+        entries.push(Entry::new(OsStr::from_bytes(b"\xff\xfe"), Kind::Link));
+        for Entry { name, kind, meta } in &entries {
+            assert!(names.push(name, *kind, meta.as_ref()));
+        }
+        let out: Vec<Entry> = (0..names.len()).filter_map(|n| names.entry(n)).collect();
+        assert_eq!(out, entries);
+        assert!(names.entry(names.len()).is_none());
+    }
+
+    #[test]
+    fn names_are_sorted_once_and_found() {
+        let mut names = FolderNames::default();
+        let (file, folder) = (Kind::File, Kind::Folder);
+        for (name, kind) in [
+            ("b", file),
+            ("a", file),
+            ("c", folder),
+            ("a", folder),
+            ("c", file),
+            ("b", file),
+        ] {
+            assert!(names.push(OsStr::new(name), kind, None));
+        }
+        names.sort();
+        let all: Vec<(&OsStr, Kind)> = (0..names.len())
+            .filter_map(|n| names.name(n).zip(names.kind(n)))
+            .collect();
+        let expected = [("a", folder), ("b", file), ("c", folder)];
+        assert_eq!(all, expected.map(|(name, kind)| (OsStr::new(name), kind)));
+        for near in 0..4 {
+            assert_eq!(names.find(OsStr::new("b"), near), Some(1));
+            assert_eq!(names.find(OsStr::new("bb"), near), None);
+        }
+    }
+
+    /// A million objects of a bucket, by the account: the figure of docs/stores.md.
+    #[test]
+    fn a_name_of_a_bucket_takes_less_than_64_bytes() {
+        let mut names = FolderNames::default();
+        let many = 100_000_u64;
+        for n in 0..many {
+            let version = format!("{n:032x} 0 {n}");
+            let meta = Meta {
+                size: n,
+                ..meta_of(version.as_bytes(), 1_700_000_000 * NANOS, None)
+            };
+            assert!(names.push(
+                OsStr::new(&format!("image-{n:06}.jpg")),
+                Kind::File,
+                Some(&meta)
+            ));
+        }
+        names.sort();
+        let each = names.bytes() / many;
+        assert!((40..64).contains(&each), "{each} bytes a name");
+    }
+}
