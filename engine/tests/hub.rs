@@ -612,7 +612,7 @@ fn a_tree_that_cannot_be_opened_says_why() {
     // Its names are for everyone, its files are not.
     let gated = tree(&hub, "hf://u/gated", None).expect("opened");
     assert_eq!(names(&gated, ""), [("a".to_string(), 10)]);
-    let error = gated.open(Path::new("a")).err().expect("refused");
+    let error = gated.open(Path::new("a")).expect_err("refused");
     assert!(error.to_string().contains("401 GatedRepo"), "{error}");
     // The API fails, or is none.
     hub.refuse(HubRoute::Api, 429, "", None, 2);

@@ -101,11 +101,7 @@ fn made<T>(made: reqwest::Result<T>) -> Result<T, Unfit> {
 
 /// Sends a request. The error is a line without its URL, which may hold a secret.
 pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
-    let line = |error: reqwest::Error| {
-        let mut text = error.without_url().to_string();
-        text.truncate(text.floor_char_boundary(100));
-        one_line(&text)
-    };
+    let line = |error: reqwest::Error| one_line(&error.without_url().to_string());
     let mut answer = request.send().await.map_err(line)?;
     let status = answer.status().as_u16();
     let mut bytes = Vec::new();
@@ -162,7 +158,7 @@ impl Token {
         };
         let seconds = json.get("expires_in");
         let seconds = seconds.and_then(|value| value.as_u64().or(value.as_str()?.parse().ok()));
-        let expires = seconds.map(|seconds| super::in_seconds(seconds));
+        let expires = seconds.map(super::in_seconds);
         Ok(Token {
             token: token.to_string(),
             expires,
