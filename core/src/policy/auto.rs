@@ -83,8 +83,7 @@ const PRESENT: u64 = 256;
 /// The same of those that hold readahead, and streams of a source that are counted.
 const HELD_PRESENT: u64 = 2048;
 const MAX_COUNTED: usize = 512;
-/// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
-const FIRST_BLOCKS: u64 = 8;
+/// Reads that it takes to see a stride.
 const STRIDE_READS: u64 = 3;
 
 /// What a run is when it is found.
@@ -534,9 +533,7 @@ impl Auto {
         };
         let mut stream = Stream::new(class, stride, pos, run, len);
         (stream.end, stream.holding) = (stream.end.max(to), holding);
-        if stride.is_some() {
-            stream.distance = FIRST_BLOCKS * len;
-        } else {
+        if stride.is_none() {
             // It may have begun inside what another one has read ahead: then it takes that over.
             for other in file
                 .all
