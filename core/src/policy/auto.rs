@@ -72,10 +72,8 @@ use walks::{Walk, WalkFile, Walks};
 const RARE: u64 = 16;
 /// Births before that is judged.
 const BIRTHS: u64 = 32;
-/// A stream that went on within this number of decisions is active.
+/// A stream that went on within this number of decisions is active, and a reader that missed where no stream goes on reads at random.
 const ACTIVE: u64 = 64;
-/// A reader that missed where no stream goes on within this number of decisions reads at random.
-const LONE: u64 = 16;
 /// What a stream holds that did not go on within this number of decisions leaves the cache before what others read ahead.
 const LIVELY: u64 = 256;
 /// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
@@ -579,7 +577,7 @@ impl Auto {
         self.lone
             .iter()
             .flatten()
-            .any(|lone| lone.open != open && lone.clock + LONE > self.clock)
+            .any(|lone| lone.open != open && lone.clock + ACTIVE > self.clock)
     }
 
     /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
