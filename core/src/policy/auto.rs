@@ -74,9 +74,8 @@ const RARE: u64 = 16;
 const BIRTHS: u64 = 32;
 /// A stream that went on within this number of decisions is active, and a reader that missed where no stream goes on reads at random.
 const ACTIVE: u64 = 64;
-/// What a stream holds that did not go on within this number of decisions leaves the cache before what others read ahead.
-const LIVELY: u64 = 256;
-/// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
+/// Streams that went on within this number of decisions share the room: with 100 of them in turn each goes on every hundredth decision. What
+/// others hold leaves the cache before what these read ahead.
 const PRESENT: u64 = 256;
 /// The same of those that hold readahead, and streams of a source that are counted.
 const HELD_PRESENT: u64 = 2048;
@@ -595,7 +594,7 @@ impl Auto {
             .take(MAX_COUNTED)
         {
             (link, room) = (link + u64::from(age < ACTIVE), room + 1);
-            lively += if age < LIVELY { held } else { 0 };
+            lively += if age < PRESENT { held } else { 0 };
         }
         // A walk and the stream in its file are one reader.
         let walks = self.walks.active();
