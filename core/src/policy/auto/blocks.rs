@@ -26,8 +26,6 @@ const LEVELS: usize = (REGION / PAGE).ilog2() as usize;
 /// Regions that a chance is taken for before any is over: of a kind, and of a file.
 const KIND_PRIOR: u64 = 16;
 const FILE_PRIOR: u64 = 2;
-/// Regions after which the sums are halved.
-const HALVED_AT: u64 = 128;
 /// Upper bounds of the sizes of files of a kind.
 const SIZES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX];
 
@@ -69,7 +67,7 @@ impl Sums {
             let sum = &mut self.0[usize::from(half.is_after)][level];
             let pages = half.pages.end - half.pages.start;
             *sum = (sum.0 + 64 * region.count(&half.pages) / pages, sum.1 + 64);
-            if sum.1 >= 64 * HALVED_AT {
+            if sum.1 >= 64 * u64::from(survival::HALVED_AT) {
                 *sum = (sum.0 / 2, sum.1 / 2);
             }
         }

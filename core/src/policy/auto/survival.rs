@@ -22,8 +22,8 @@ use crate::units::mul_div;
 
 /// Octaves from 512 bytes up: more than any run has.
 const OCTAVES: usize = 64;
-/// Counts are halved when they reach this, so that old runs are forgotten.
-const HALVED_AT: u32 = 256;
+/// Counts are halved when they reach this, so that old runs, regions and readers are forgotten.
+pub const HALVED_AT: u32 = 256;
 /// Octaves that one decision may look ahead: 31 times a run from the start of its file, 7 times another one. Programs that read
 /// pieces all over a file waste 31 times each piece before their ends are counted.
 const MAX_AHEAD: usize = 5;
