@@ -42,7 +42,7 @@ const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
 /// With more streams than this, one may be slow because its reader waits in another one: a limit took 1.08 times as long for 16 streams in turns.
-const FEW: u64 = 4;
+pub const FEW: u64 = 4;
 
 /// What else reads from the source.
 struct Others {
