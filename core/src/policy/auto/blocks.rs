@@ -36,15 +36,11 @@ struct Prior {
     before: [u64; LEVELS],
 }
 
-const MAPPED_SMALL: Prior = Prior {
-    after: [95, 93, 91, 80, 60, 50, 50, 40],
-    before: [50; LEVELS],
-};
 const MAPPED: Prior = Prior {
     after: [80, 80, 85, 85, 58, 50, 46, 40],
     before: [50, 45, 30, 20, 28, 26, 26, 26],
 };
-const READ_SMALL: Prior = Prior {
+const SMALL: Prior = Prior {
     after: [95; LEVELS],
     before: [50; LEVELS],
 };
@@ -99,9 +95,8 @@ impl Kind {
 
     fn prior(self) -> &'static Prior {
         match (self.is_mapped, self.size) {
-            (true, 0) => &MAPPED_SMALL,
+            (true, 0) | (false, 0 | 1) => &SMALL,
             (true, _) => &MAPPED,
-            (false, 0 | 1) => &READ_SMALL,
             (false, 2 | 3) => &READ,
             (false, _) => &READ_LARGE,
         }
