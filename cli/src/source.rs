@@ -13,6 +13,10 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
     compare::parse(name).map_err(|error| match error {
         NameError::Model(error) => CompareError::from(error).into(),
         NameError::Empty => Fail::input("no source named", format!("--on '{name}'"), REMEDY),
+        NameError::ModelFile => {
+            let remedy = format!("write model:{name}, or file:{name} to read the file itself");
+            Fail::input("the file of a device model", format!("--on {name}"), remedy)
+        }
         NameError::File(what) => Fail::input(&what, format!("--on {name}"), REMEDY),
     })
 }
@@ -20,6 +24,7 @@ pub fn parse(name: &SourceName) -> Result<CompareOn, Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_sim::device::{custom::ModelFile, presets};
 
     fn error(text: &str) -> String {
         crate::fail::input_line(parse(&text.into()))
@@ -40,6 +45,25 @@ mod tests {
         assert!(is_rbd("model:rbd", true) && is_rbd("model-live:rbd", false));
         let on = parse(&"NBD://host/x".into()).expect("a source");
         assert!(on.shown() == "nbd://host/x" && on.path().is_none() && on.preset().is_none());
+    }
+
+    #[test]
+    fn the_file_of_a_model_needs_its_prefix() {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            path.to_str().expect("UTF-8").to_string()
+        };
+        let rbd = presets::find("rbd").expect("a preset");
+        let text = ModelFile::of_preset(rbd).to_toml();
+        let path = write("model.toml", &text);
+        let line = error(&path);
+        assert!(line.starts_with("the file of a device model"), "{line}");
+        assert!(line.contains(&format!("write model:{path}")), "{line}");
+        let is_taken = |name: &str| parse(&name.into()).is_ok();
+        assert!(is_taken(&format!("model:{path}")) && is_taken(&format!("file:{path}")));
+        assert!(is_taken(&write("Cargo.toml", "[package]\n")) && is_taken(&write("model", &text)));
     }
 
     #[test]

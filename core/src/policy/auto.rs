@@ -72,19 +72,15 @@ use walks::{Walk, WalkFile, Walks};
 const RARE: u64 = 16;
 /// Births before that is judged.
 const BIRTHS: u64 = 32;
-/// A stream that went on within this number of decisions is active.
+/// A stream that went on within this number of decisions is active, and a reader that missed where no stream goes on reads at random.
 const ACTIVE: u64 = 64;
-/// A reader that missed where no stream goes on within this number of decisions reads at random.
-const LONE: u64 = 16;
-/// What a stream holds that did not go on within this number of decisions leaves the cache before what others read ahead.
-const LIVELY: u64 = 256;
-/// The same of streams that share the room: with 100 of them in turn each goes on every hundredth decision.
+/// Streams that went on within this number of decisions share the room: with 100 of them in turn each goes on every hundredth decision. What
+/// others hold leaves the cache before what these read ahead.
 const PRESENT: u64 = 256;
 /// The same of those that hold readahead, and streams of a source that are counted.
 const HELD_PRESENT: u64 = 2048;
 const MAX_COUNTED: usize = 512;
-/// Blocks of a stride that are read ahead at first, and reads that it takes to see one.
-const FIRST_BLOCKS: u64 = 8;
+/// Reads that it takes to see a stride.
 const STRIDE_READS: u64 = 3;
 
 /// What a run is when it is found.
@@ -534,9 +530,7 @@ impl Auto {
         };
         let mut stream = Stream::new(class, stride, pos, run, len);
         (stream.end, stream.holding) = (stream.end.max(to), holding);
-        if stride.is_some() {
-            stream.distance = FIRST_BLOCKS * len;
-        } else {
+        if stride.is_none() {
             // It may have begun inside what another one has read ahead: then it takes that over.
             for other in file
                 .all
@@ -582,7 +576,7 @@ impl Auto {
         self.lone
             .iter()
             .flatten()
-            .any(|lone| lone.open != open && lone.clock + LONE > self.clock)
+            .any(|lone| lone.open != open && lone.clock + ACTIVE > self.clock)
     }
 
     /// Streams that went on lately, or walks from file to file: those that share the link, and those that share the room.
@@ -600,7 +594,7 @@ impl Auto {
             .take(MAX_COUNTED)
         {
             (link, room) = (link + u64::from(age < ACTIVE), room + 1);
-            lively += if age < LIVELY { held } else { 0 };
+            lively += if age < PRESENT { held } else { 0 };
         }
         // A walk and the stream in its file are one reader.
         let walks = self.walks.active();

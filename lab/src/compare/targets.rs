@@ -76,6 +76,8 @@ pub type CompareOn = Arc<dyn TargetName>;
 pub enum NameError {
     Model(FindError),
     Empty,
+    /// A file that describes a device model, named without `model:`.
+    ModelFile,
     /// What is wrong with the file.
     File(String),
 }

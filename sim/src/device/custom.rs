@@ -62,6 +62,14 @@ pub fn find(name: &str) -> Result<&'static Preset, FindError> {
     Ok(preset)
 }
 
+/// Whether a small regular file with this ending describes a model.
+pub fn is_model_file(path: &Path) -> bool {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(SUFFIX.as_bytes())
+        && load(path).is_ok()
+}
+
 pub fn load(path: &Path) -> Result<ModelFile, Failure> {
     let refuse = |why: String, remedy: &str| bad(path.display(), why, remedy);
     let text = foreread_os::open::read_small_text(path, MAX_FILE_BYTES).map_err(|error| {

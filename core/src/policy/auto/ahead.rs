@@ -30,9 +30,8 @@ pub const PROVEN: u64 = 8;
 const UNPROVEN: u64 = 64;
 /// Bytes that may be ahead for each byte of free credit, however likely they are to be read.
 pub const MAX_LEVERAGE: u64 = 8;
-/// The first window of a short run, as a part of what is missing, and how much longer the next one may be.
+/// The first window of a short run, as a part of what is missing. Each next one may be as many times as long.
 const FIRST_PART: u64 = 8;
-const GROWTH: u64 = 8;
 
 /// One bet of a run that did not begin at the start of its file takes at most this part of the free credit. A whole one was spent
 /// on the first runs of a boot, and those after it had none.
@@ -43,7 +42,7 @@ const FIRST_STRIDE: u64 = 3;
 const MAX_FIRST_STRIDE: u64 = 1 << 20;
 
 /// With more streams than this, one may be slow because its reader waits in another one: a limit took 1.08 times as long for 16 streams in turns.
-const FEW: u64 = 4;
+pub const FEW: u64 = 4;
 
 /// What else reads from the source.
 struct Others {
@@ -335,7 +334,7 @@ fn top_up(
         });
         answer.read(at, len, Some(stream.last_mark));
         at += len;
-        window = (GROWTH * window).min(whole);
+        window = (FIRST_PART * window).min(whole);
     }
     stream.end = to;
 }

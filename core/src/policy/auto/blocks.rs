@@ -26,8 +26,6 @@ const LEVELS: usize = (REGION / PAGE).ilog2() as usize;
 /// Regions that a chance is taken for before any is over: of a kind, and of a file.
 const KIND_PRIOR: u64 = 16;
 const FILE_PRIOR: u64 = 2;
-/// Regions after which the sums are halved.
-const HALVED_AT: u64 = 128;
 /// Upper bounds of the sizes of files of a kind.
 const SIZES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 16 << 20, u64::MAX];
 
@@ -38,15 +36,11 @@ struct Prior {
     before: [u64; LEVELS],
 }
 
-const MAPPED_SMALL: Prior = Prior {
-    after: [95, 93, 91, 80, 60, 50, 50, 40],
-    before: [50; LEVELS],
-};
 const MAPPED: Prior = Prior {
     after: [80, 80, 85, 85, 58, 50, 46, 40],
     before: [50, 45, 30, 20, 28, 26, 26, 26],
 };
-const READ_SMALL: Prior = Prior {
+const SMALL: Prior = Prior {
     after: [95; LEVELS],
     before: [50; LEVELS],
 };
@@ -69,7 +63,7 @@ impl Sums {
             let sum = &mut self.0[usize::from(half.is_after)][level];
             let pages = half.pages.end - half.pages.start;
             *sum = (sum.0 + 64 * region.count(&half.pages) / pages, sum.1 + 64);
-            if sum.1 >= 64 * HALVED_AT {
+            if sum.1 >= 64 * u64::from(survival::HALVED_AT) {
                 *sum = (sum.0 / 2, sum.1 / 2);
             }
         }
@@ -101,9 +95,8 @@ impl Kind {
 
     fn prior(self) -> &'static Prior {
         match (self.is_mapped, self.size) {
-            (true, 0) => &MAPPED_SMALL,
+            (true, 0) | (false, 0 | 1) => &SMALL,
             (true, _) => &MAPPED,
-            (false, 0 | 1) => &READ_SMALL,
             (false, 2 | 3) => &READ,
             (false, _) => &READ_LARGE,
         }

@@ -28,11 +28,10 @@ use crate::units::ByteRange;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Streams of a file at first and at most, and candidates for each.
+/// Streams of a file at first and at most, which is also how many displaced runs are known, and candidates for each.
 const STREAMS: (usize, usize) = (16, 512);
 const CANDIDATES_EACH: usize = 2;
-/// Displaced runs that are known, and how many of them must go on within how many reads before the tables grow.
-const MAX_GONE: usize = 512;
+/// How many displaced runs must go on within how many reads before the tables grow.
 const GROWS_AFTER: u32 = 4;
 const WITHIN: u32 = 256;
 /// Candidates that became streams in turn before the next ones are taken for streams.
@@ -93,7 +92,7 @@ impl Candidates {
 
     /// A run has lost its place.
     pub fn displaced(&mut self, gone: DisplacedRun) {
-        if self.gone.len() == MAX_GONE {
+        if self.gone.len() == STREAMS.1 {
             self.gone.pop_front();
         }
         self.gone.push_back(gone);

@@ -23,7 +23,7 @@
 //! priors are means over the development half of the recorded programs (154 recordings); the other figures are chosen on it.
 
 use super::{
-    Auto, Birth, Class, Holding, Readers,
+    Auto, Birth, Class, Holding, Readers, ahead,
     blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
     survival,
 };
@@ -37,8 +37,6 @@ const MAX_ACTIVE: usize = 64;
 const YOUNG: u64 = 8;
 /// Pages in a row that make a reader in a region one that goes on in order.
 const MIN_RUN: u64 = 64;
-/// The least number of streams that leave no room for regions.
-const CROWD: u64 = 4;
 /// A request for less than this part of what is near is not worth it.
 const MIN_MISSING: u64 = 4;
 
@@ -229,7 +227,7 @@ impl Auto {
         let source = &ask.source;
         // Then streams share the room by `distance.rs`, and a region for each would take it. One reader takes all slots where there
         // is one.
-        let is_crowd = |active: Readers| active.link >= CROWD && active.are_many(source);
+        let is_crowd = |active: Readers| active.link > ahead::FEW && active.are_many(source);
         if !is_mapped && is_crowd(self.active()) {
             return false;
         }

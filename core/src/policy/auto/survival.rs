@@ -22,8 +22,8 @@ use crate::units::mul_div;
 
 /// Octaves from 512 bytes up: more than any run has.
 const OCTAVES: usize = 64;
-/// Counts are halved when they reach this, so that old runs are forgotten.
-const HALVED_AT: u32 = 256;
+/// Counts are halved when they reach this, so that old runs, regions and readers are forgotten.
+pub const HALVED_AT: u32 = 256;
 /// Octaves that one decision may look ahead: 31 times a run from the start of its file, 7 times another one. Programs that read
 /// pieces all over a file waste 31 times each piece before their ends are counted.
 const MAX_AHEAD: usize = 5;
@@ -34,9 +34,8 @@ const PASSED: u64 = ONE * 7 / 8;
 const MAX_AHEAD_NEW: usize = 1;
 /// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
 const MIN_NEXT: u64 = ONE / 4;
-/// Runs in an octave after which its chance is known, and the least chance that is then worth a bet.
+/// Runs in an octave after which its chance is known.
 const KNOWN_AFTER: u32 = 4;
-const MIN_KNOWN: u64 = ONE / 5;
 /// The chance to end that is assumed at least of an octave that no run has reached.
 const MIN_GONE: u64 = ONE / 16;
 /// One in fixed point.
@@ -159,7 +158,7 @@ impl Survival {
                 break;
             }
             chance = chance * survives / ONE;
-            if chance < threshold || (is_known && survives < MIN_KNOWN) {
+            if chance < threshold {
                 break;
             }
             octaves += 1;

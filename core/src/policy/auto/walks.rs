@@ -23,8 +23,6 @@ use alloc::vec::Vec;
 const MAX_WALKS: usize = 8;
 /// Files opened last that a file is looked for behind: as many readers may go through a listing in turn.
 const RECENT: usize = 16;
-/// The counts of the rate are halved at this, so that old readers are forgotten.
-const HALVED_AT: u64 = 256;
 /// Files opened after which a walk that went on with none of them has ended.
 const IDLE_OPENS: u64 = 256;
 
@@ -136,7 +134,7 @@ impl Auto {
         if before.is_some() {
             (walks.judged, walks.followed) =
                 (walks.judged + 1, walks.followed + u64::from(follows));
-            if walks.judged >= HALVED_AT {
+            if walks.judged >= u64::from(survival::HALVED_AT) {
                 (walks.judged, walks.followed) = (walks.judged / 2, walks.followed / 2);
             }
         }

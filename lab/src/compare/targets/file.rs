@@ -10,6 +10,7 @@ use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
 use foreread_os::open::look;
+use foreread_sim::device::custom;
 use foreread_sim::simulator::RunResult;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
@@ -20,13 +21,17 @@ pub fn file(path: impl Into<PathBuf>) -> CompareOn {
     Arc::new(FileName(path.into()))
 }
 
-/// Looks at the file. Never opens what is neither a file nor a block device: a FIFO would block.
+/// Looks at the file. Never opens what is neither a file nor a block device: a FIFO would block. A model file is refused, since its few
+/// bytes say nothing of the device that was meant; `file:` takes it all the same.
 pub(super) fn parse(name: &SourceName) -> Result<CompareOn, NameError> {
     let path = name.path();
     if path.as_os_str().is_empty() {
         return Err(NameError::Empty);
     }
     match look_at(path) {
+        Ok(()) if name.scheme().is_empty() && custom::is_model_file(path) => {
+            Err(NameError::ModelFile)
+        }
         Ok(()) => Ok(file(path)),
         Err(what) => Err(NameError::File(match name.scheme() {
             "" | "file" => what,
