@@ -558,7 +558,7 @@ fn a_mount_takes_the_order_of_files() {
     assert!(
         local
             .is_refused()
-            .contains("--control needs a prefix of S3"),
+            .contains("--control needs a prefix of a store"),
         "{}",
         local.err
     );

@@ -479,7 +479,7 @@ pub(crate) fn open_by(name: &SourceName, io: Io) -> Result<Arc<dyn Source>, Sour
     remote(name).map_or_else(|| open_file_by(name, io), |kind| (kind.open)(name))
 }
 
-/// Opens a source as a tree: a folder as it is, a prefix of S3 (`s3://BUCKET/PREFIX/`),
+/// Opens a source as a tree: a folder as it is, a prefix of a store (`s3://BUCKET/PREFIX/`),
 /// anything else as a folder with one file in it.
 ///
 /// # Errors

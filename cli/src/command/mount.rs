@@ -73,12 +73,12 @@ pub struct MountArgs {
     /// Let other users read, as permissions allow
     #[arg(long)]
     pub allow_other: bool,
-    /// How long names, sizes and dates are cached; default 5s for a prefix of S3, else 1s
+    /// How long names, sizes and dates are cached; default 5s for a prefix of a store, else 1s
     #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = ttl)]
     pub attr_ttl: Option<Duration>,
     /// Take the order of files from 'foreread next' at this socket
     ///
-    /// A unix socket that only this user can connect to. For prefixes of S3: their listings have versions.
+    /// A unix socket that only this user can connect to. For prefixes of stores: their listings have versions.
     #[arg(long, value_name = "SOCKET", hide_short_help = true)]
     pub control: Option<PathBuf>,
     /// Read the ranges of this plan ahead, in its order
@@ -106,7 +106,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         let remedy =
             "leave --control out: the files of other sources are read ahead when they are opened";
         return Err(Fail::input(
-            "--control needs a prefix of S3",
+            "--control needs a prefix of a store",
             args.source.to_string(),
             remedy,
         ));

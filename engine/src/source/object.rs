@@ -97,7 +97,7 @@ impl Object {
             return Err(SourceOpenError {
                 what: name,
                 why: "it is a prefix, not an object".to_string(),
-                remedy: "name an object, s3://BUCKET/KEY; a mount shows a whole prefix".to_string(),
+                remedy: "name an object; a mount shows a whole prefix".to_string(),
                 errno: EISDIR,
             });
         }

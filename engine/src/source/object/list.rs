@@ -115,7 +115,7 @@ impl Prefix {
     fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
         let store = place.connect(&settings)?;
         let Some(listing) = store.listing.clone() else {
-            let remedy = "name one object, or a prefix of S3, Google Cloud Storage or Azure";
+            let remedy = "name one object, or a prefix of a store that lists them (docs/stores.md)";
             return Err(Unfit::new("its server lists no names", remedy));
         };
         let key = place.key();
