@@ -11,7 +11,7 @@
 
 use foreread::source::object::{Object, ObjectRequests, Prefix, names_a_prefix};
 use foreread::source::tree::{Kind, Tree};
-use foreread::source::{Source, SourceName, SourceOpenError};
+use foreread::source::{Source, SourceError, SourceName, SourceOpenError};
 use foreread::{Options, Reader};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSliceMut;
@@ -27,6 +27,8 @@ const THREADS: u64 = 8;
 const RECORD: usize = 1 << 20;
 /// Names of a folder that are looked up one by one.
 const LOOKED_UP: usize = 3;
+
+const NOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 
 /// One promise, and what came of it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -77,11 +79,11 @@ pub fn run(name: &SourceName, limit: u64) -> Result<StoreOutcome, SourceOpenErro
         let Some(path) = listing(&prefix, &mut outcome) else {
             return Ok(outcome);
         };
-        let text = name
-            .unredacted_text()
-            .unwrap_or_default()
-            .trim_end_matches('/');
-        Object::open(format!("{text}/{}", path.display()))?
+        let text = name.unredacted_text().unwrap_or_default();
+        // A signature stays behind the path.
+        let (front, query) = text.split_at(text.find('?').unwrap_or(text.len()));
+        let front = front.trim_end_matches('/');
+        Object::open(format!("{front}/{}{query}", path.display()))?
     } else {
         Object::open(name)?
     };
@@ -132,7 +134,7 @@ fn listing(prefix: &Prefix, outcome: &mut StoreOutcome) -> Option<PathBuf> {
     let is_absent = absent
         .as_ref()
         .err()
-        .is_some_and(|error| error.to_string().contains("foreread-check"));
+        .is_some_and(|error| matches!(error, SourceError::Io { errno, .. } if *errno == NOENT));
     let seen = if is_absent {
         Ok("refused".to_string())
     } else {

@@ -12,7 +12,7 @@ fn short_help_fits_24_lines_of_80_columns() {
     fits(&[]);
     assert_eq!(
         listed(foreread(["-h"]).is_done()),
-        ["reproduce", "conform", "bench"]
+        ["reproduce", "conform", "bench", "store"]
     );
 }
 

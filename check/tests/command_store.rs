@@ -22,7 +22,10 @@ fn a_bucket_that_keeps_its_promises_passes() {
     let server = BucketServer::start().expect("a port");
     server.put("dir/large", pattern(0, 3 << 20, 0));
     server.put("dir/a b", pattern(0, 10, 0));
-    let output = check(&server.variables(), &["s3://bucket/dir/"]);
+    let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
+    let mut variables = server.variables();
+    variables.extend(keys.map(|name| (name.to_string(), "key".to_string())));
+    let output = check(&variables, &["s3://bucket/dir/"]);
     let text = stdout(&output);
     assert!(
         output.status.success(),

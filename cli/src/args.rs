@@ -56,9 +56,9 @@ pub struct StoreArgs {
     /// Default AWS_REGION, then that of the profile, then us-east-1; a bucket elsewhere is found.
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     region: Option<String>,
-    /// Another server of the same protocol
+    /// Another server of S3's protocol
     ///
-    /// Such as http://127.0.0.1:9000. http is for this machine alone, unless AWS_ALLOW_HTTP (GOOGLE_ALLOW_HTTP, AZURE_ALLOW_HTTP) is true.
+    /// Such as http://127.0.0.1:9000. http is for this machine alone, unless AWS_ALLOW_HTTP is true. docs/stores.md has the variables of other stores.
     #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
     endpoint_url: Option<String>,
     /// Send no credentials: for public objects
@@ -84,26 +84,31 @@ impl StoreArgs {
             ("endpoint-url", &self.endpoint_url),
             ("ca-file", &self.ca_file),
         ];
-        let mut all = Vec::from_iter(of_files);
-        all.extend(std::env::var(object::VARIABLE));
+        let mut options = Vec::new();
         for (key, value) in named {
             let Some(value) = value else { continue };
             if value.contains(',') {
                 let place = format!("--{key}");
-                return Err(Fail::input(
-                    "cannot take a comma",
-                    place,
-                    "name it without one",
-                ));
+                let remedy = "name it without one";
+                return Err(Fail::input("cannot take a comma", place, remedy));
             }
-            all.push(format!("{key}={value}"));
+            options.push(format!("{key}={value}"));
         }
-        all.extend(self.no_sign_request.then(|| "no-sign-request".to_string()));
-        all.extend(self.requester_pays.then(|| "requester-pays".to_string()));
-        if all.is_empty() {
+        options.extend(self.no_sign_request.then(|| "no-sign-request".to_string()));
+        options.extend(self.requester_pays.then(|| "requester-pays".to_string()));
+        if options.is_empty() && of_files.is_none() {
             return Ok(());
         }
-        object::configure(&all.join(",")).map_err(|why| {
+        let all = Vec::from_iter(of_files).into_iter();
+        let all = all
+            .chain(std::env::var(object::VARIABLE))
+            .chain(options.clone());
+        let done = object::configure(&all.collect::<Vec<String>>().join(","));
+        // A variable or a file that cannot be understood is refused where a store is opened; other commands need none.
+        if options.is_empty() {
+            return Ok(());
+        }
+        done.map_err(|why| {
             Fail::input(
                 why,
                 "the settings of stores".to_string(),

@@ -20,6 +20,8 @@
 //! ```
 
 use crate::fail::Fail;
+#[cfg(feature = "object")]
+use foreread::source::object::ObjectSettings;
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
 use foreread_core::policy::{PolicyDraft, SpecError};
 use foreread_core::units::parse_size;
@@ -94,10 +96,16 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// How stores of objects are asked. A file that cannot be understood is refused by what needs its policy.
+/// How stores of objects are asked. A file that cannot be understood is refused where a store is opened, as other commands need none.
 #[cfg(feature = "object")]
 pub fn stores() -> Option<String> {
-    load().ok()?.stores
+    match load() {
+        Ok(config) => config.stores,
+        Err(fail) => {
+            foreread::source::object::refuse(&fail.line());
+            None
+        }
+    }
 }
 
 impl Config {
@@ -128,6 +136,11 @@ impl Config {
             stores,
             capacity,
         } = file.parse()?;
+        #[cfg(feature = "object")]
+        if let Some(text) = &stores {
+            let settings = ObjectSettings::default().with(text.get_ref());
+            settings.map_err(|why| file.refused(text, &format!("is refused: {why}"), "stores"))?;
+        }
         let stores = stores.map(Spanned::into_inner);
         self.stores = self.stores.take().or(stores);
         if let Some(name) = name {

@@ -62,6 +62,15 @@ impl Fail {
         Failure::cannot(what, place, remedy).into()
     }
 
+    /// The line, for what says it later.
+    #[cfg(feature = "object")]
+    pub fn line(&self) -> String {
+        match self {
+            Fail::Failure(failure) => one_line(&redacted_message(&failure.to_string())),
+            Fail::Said | Fail::Passed(_) | Fail::Closed => String::new(),
+        }
+    }
+
     /// Says it on stderr. Returns the exit code.
     pub fn report(&self) -> u8 {
         let failure = match self {

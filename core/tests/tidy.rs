@@ -144,6 +144,7 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "engine/src/source/nbd.rs",
         "engine/src/source/file/version.rs",
         "engine/src/source/object/credentials",
+        "engine/src/source/object/network.rs",
         "engine/src/source/object/fetch.rs",
         "engine/src/source/object/refusal.rs",
     ];
@@ -175,7 +176,12 @@ fn the_driver_is_the_only_reader_of_the_clock() {
         "check/src",
         &words,
         "only what measures live reads the clock",
-        &["conform", "bench/speed.rs", "bench/import.rs"],
+        &[
+            "conform",
+            "bench/speed.rs",
+            "bench/import.rs",
+            "check/src/store.rs",
+        ],
     );
     forbid("report/src", &words, "a result has its own time", &[]);
     forbid("sim/src", &words, "a simulation has its own clock", &[]);

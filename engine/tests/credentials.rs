@@ -225,6 +225,9 @@ fn home() -> tempfile::TempDir {
         "give keys.sh",
         &format!("#!/bin/sh\necho '{}'\n", keys("IDPROCESS")),
     );
+    // A line break in a key, which cannot be part of a header.
+    let odd = "cat <<'E'\n{\"AccessKeyId\":\"i\",\"SecretAccessKey\":\"s\\u000a\"}\nE\n";
+    let odd = write(home.path(), "odd.sh", odd);
     write(
         home.path(),
         ".aws/config",
@@ -238,6 +241,7 @@ fn home() -> tempfile::TempDir {
              [profile circle2]\nrole_arn = arn:r\nsource_profile = circle\n\
              [profile mfa]\nrole_arn = arn:r\nsource_profile = base\nmfa_serial = m\n\
              [profile program]\ncredential_process = sh \"{script}\"\n\
+             [profile odd]\ncredential_process = sh \"{odd}\"\n\
              [profile failing]\ncredential_process = sh -c 'echo {CANARY}; exit 3'\n"
         ),
     );
@@ -353,6 +357,11 @@ fn a_link_that_fails_says_what_to_run() {
             vec![("AWS_PROFILE", "circle")],
             "refers to itself",
             "~/.aws/config",
+        ),
+        (
+            vec![("AWS_PROFILE", "odd")],
+            "printed no credentials",
+            "by hand",
         ),
         (
             vec![("AWS_PROFILE", "failing")],
@@ -507,7 +516,7 @@ fn each_link_of_the_chain_of_google_is_a_token() {
         ),
     ] {
         *services.valid.lock().expect("no panic") = format!("Bearer TOKEN{CANARY}");
-        let settings = settings(&[("STORAGE_EMULATOR_HOST", &url), variable]);
+        let settings = settings(&[("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", &url), variable]);
         let object =
             open("gs://bucket/key", settings.clone()).unwrap_or_else(|e| panic!("{link}: {e}"));
         assert_eq!(object.size(), SIZE, "{link}");
@@ -525,7 +534,7 @@ fn each_link_of_the_chain_of_google_is_a_token() {
         );
     }
     let variables = [
-        ("STORAGE_EMULATOR_HOST", url.as_str()),
+        ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE", url.as_str()),
         ("GOOGLE_APPLICATION_CREDENTIALS", &bad),
     ];
     let error = open("gs://bucket/key", settings(&variables))

@@ -208,17 +208,17 @@ fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
         (
             "s3://bucket/x",
             &[("AWS_SECRET_ACCESS_KEY", "wrong")],
-            "403 SignatureDoesNotMatch; check AWS_ACCESS_KEY_ID",
+            "403 SignatureDoesNotMatch (credentials: the variable AWS_ACCESS_KEY_ID); check AWS_ACCESS_KEY_ID",
         ),
         (
             "s3://bucket/x",
             &[("AWS_ACCESS_KEY_ID", ""), ("AWS_SECRET_ACCESS_KEY", "")],
-            "403 AccessDenied; set AWS_ACCESS_KEY_ID",
+            "403 AccessDenied; log in (aws sso login, aws configure), or set AWS_ACCESS_KEY_ID",
         ),
         (
             "s3://bucket/x",
             &[("AWS_ACCESS_KEY_ID", "")],
-            "Missing AccessKeyId; check AWS_ACCESS_KEY_ID",
+            "one of two variables of a key is missing; set AWS_ACCESS_KEY_ID",
         ),
         (
             "s3://bucket/x",
@@ -227,7 +227,10 @@ fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
         ),
         (
             "s3://bucket/x",
-            &[("AWS_ALLOW_HTTP", "")],
+            &[
+                ("AWS_ALLOW_HTTP", ""),
+                ("AWS_ENDPOINT_URL", "http://192.0.2.1"),
+            ],
             "set AWS_ALLOW_HTTP=true",
         ),
         ("s3://bucket/dir/", &[], "it is a prefix, not an object"),

@@ -38,7 +38,7 @@ pub struct StoreArgs {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct StoreReport<'a> {
     schema: &'static str,
     source: String,
     dollars: f64,
@@ -53,7 +53,7 @@ pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     let outcome = outcome.map_err(|error| Fail::cannot(error.why, error.what, error.remedy))?;
     let dollars = outcome.requests as f64 * DOLLARS_A_MILLION / 1e6
         + outcome.bytes as f64 * DOLLARS_A_GB / 1e9;
-    let report = Report {
+    let report = StoreReport {
         schema: "foreread/check-store/1",
         source: args.source.to_string(),
         dollars,
@@ -70,7 +70,7 @@ pub fn run(args: &StoreArgs) -> Result<(), Fail> {
     }
 }
 
-fn text(report: &Report<'_>) -> String {
+fn text(report: &StoreReport<'_>) -> String {
     let outcome = report.outcome;
     let failed = outcome.checks.iter().filter(|check| !check.passed).count();
     let of = outcome.checks.len();

@@ -38,6 +38,9 @@ const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 /// After a renewal that failed, or one that a refusal asked for.
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// A chain that has failed is not asked again for this long.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
 /// What a link of a chain had.
 pub struct FoundCredential<C> {
     pub credential: C,
@@ -75,6 +78,8 @@ struct State<C> {
     refused_at: Option<Instant>,
     /// When the credentials became others.
     changed_at: Option<Instant>,
+    /// The last time that the chain failed.
+    failed: Option<(Instant, Unfit)>,
 }
 
 struct HeldCredential<C> {
@@ -113,6 +118,9 @@ where
 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let key = KEYS.hash_one((store, key));
+    if network::hold().has_none(key, PAUSE) {
+        return Ok(None);
+    }
     let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain)));
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
@@ -121,6 +129,9 @@ where
         })??;
     }
     let has_some = keeper.lock().held.is_some();
+    if !has_some {
+        network::hold().set_none(key);
+    }
     Ok(has_some.then_some(keeper))
 }
 
@@ -161,6 +172,7 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
                 is_renewing: false,
                 refused_at: None,
                 changed_at: None,
+                failed: None,
             }),
             asking: tokio::sync::Mutex::default(),
         }
@@ -218,25 +230,44 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         }
     }
 
-    /// Asks the chain, unless another has while this waited.
+    /// Asks the chain, unless another has while this waited; one that has just failed is not asked again.
     async fn ask(&self) -> Result<(), Unfit> {
+        let begun = Instant::now();
         let before = self.lock().changed_at;
         let _asking = self.asking.lock().await;
-        if self.lock().changed_at != before {
-            return Ok(());
+        {
+            let state = self.lock();
+            if state.changed_at != before {
+                return Ok(());
+            }
+            if let Some((at, unfit)) = &state.failed
+                && (*at > begun || at.elapsed() < FAILED_FOR)
+            {
+                return Err(unfit.clone());
+            }
         }
         let late = || {
             let why = format!("no credentials came within {CHAIN_LIMIT:?}");
-            Err(Unfit::new(
-                why,
-                "look at the service or the process that gives them",
-            ))
+            let remedy = "look at the service or the process that gives them";
+            Err(Unfit::new(why, remedy))
         };
         let found = timeout(CHAIN_LIMIT, self.chain.find()).await;
-        if let Some(found) = found.unwrap_or_else(|_| late())? {
-            self.hold(found);
+        let done = match found.unwrap_or_else(|_| late()) {
+            Ok(Some(found)) => {
+                self.hold(found);
+                Ok(())
+            }
+            Ok(None) if self.lock().held.is_some() => {
+                let why = "no link of the chain has credentials any more";
+                Err(Unfit::new(why, "log in again"))
+            }
+            Ok(None) => Ok(()),
+            Err(unfit) => Err(unfit),
+        };
+        if let Err(unfit) = &done {
+            self.lock().failed = Some((Instant::now(), unfit.clone()));
         }
-        Ok(())
+        done
     }
 
     fn hold(&self, found: FoundCredential<C>) {
@@ -429,6 +460,10 @@ mod tests {
         assert_eq!(given.load(Ordering::Relaxed), 3);
         expire(&keeper);
         assert_eq!(get(&keeper).expect_err("expired").why, "no more");
+        let asked = given.load(Ordering::Relaxed);
+        assert_eq!(get(&keeper).expect_err("expired").why, "no more");
+        let now = given.load(Ordering::Relaxed);
+        assert_eq!(now, asked, "all that wait get one failure");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 
@@ -97,6 +97,8 @@ pub struct SharedNetwork {
     servers: Vec<(String, Weak<Server>)>,
     /// Keepers of credentials, by what identifies their settings.
     keepers: Vec<(u64, Weak<dyn Any + Send + Sync>)>,
+    /// Keys of chains that had no credentials, and when they were asked.
+    without: Vec<(u64, Instant)>,
 }
 
 /// The same, locked.
@@ -118,7 +120,7 @@ impl Client {
             connect_timeout: settings.first_byte,
             idle_connections: settings.requests * 4,
             allow_http,
-            ca_file: settings.ca_file(),
+            ca_file: settings.ca_file.clone(),
             follows_redirects: true,
         }
     }
@@ -166,6 +168,18 @@ impl SharedNetwork {
         })
     }
 
+    /// Did the chain of that key have no credentials, less than that time ago?
+    pub fn has_none(&mut self, key: u64, time: Duration) -> bool {
+        self.without.retain(|(_, at)| at.elapsed() < time);
+        self.without.iter().any(|(of, _)| *of == key)
+    }
+
+    /// The chain of that key has no credentials.
+    pub fn set_none(&mut self, key: u64) {
+        self.without.truncate(MAX_CLIENTS - 1);
+        self.without.insert(0, (key, Instant::now()));
+    }
+
     /// What is known of that server.
     pub fn server(&mut self, name: &str) -> Arc<Server> {
         self.servers.retain(|(_, server)| server.strong_count() > 0);
@@ -190,6 +204,7 @@ pub fn hold() -> Network {
         clients: Vec::new(),
         servers: Vec::new(),
         keepers: Vec::new(),
+        without: Vec::new(),
     });
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }

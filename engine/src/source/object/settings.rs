@@ -34,8 +34,12 @@ pub const VARIABLES: &[&str] = &[
 pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
-/// What the program says, in [`NOTATION`].
-static PROGRAM: Mutex<String> = Mutex::new(String::new());
+/// What the program says, in [`NOTATION`], or why nothing may be opened.
+static PROGRAM: Mutex<Result<String, String>> = Mutex::new(Ok(String::new()));
+
+fn set(of_program: Result<String, String>) {
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = of_program;
+}
 
 /// Sets what sources take that are opened by name from now on, in [`NOTATION`]; it goes before [`VARIABLE`], and replaces what was set
 /// before.
@@ -52,8 +56,14 @@ static PROGRAM: Mutex<String> = Mutex::new(String::new());
 /// ```
 pub fn configure(text: &str) -> Result<(), String> {
     ObjectSettings::default().with(text)?;
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = text.to_string();
+    set(Ok(text.to_string()));
     Ok(())
+}
+
+/// Sources that are opened by name from now on are refused for this reason, until [`configure`] sets something: settings that could not be
+/// read must not be left out.
+pub fn refuse(why: &str) {
+    set(Err(why.to_string()));
 }
 
 /// Settings of an [`super::Object`]; each has a default.
@@ -85,7 +95,7 @@ pub struct ObjectSettings {
     pub profile: Option<String>,
     /// The region of S3 (`--region`). Default that of the variables or of the profile, or us-east-1.
     pub region: Option<String>,
-    /// Another server of the same protocol (`--endpoint-url`). Default that of the variables, or the store's own.
+    /// Another server of S3's protocol (`--endpoint-url`); others have variables. Default that of the variables, or Amazon.
     pub endpoint_url: Option<String>,
     /// Requests carry no credentials (`--no-sign-request`). Default false.
     pub no_sign_request: bool,
@@ -162,11 +172,10 @@ impl ObjectSettings {
     /// A line that says what is wrong with its value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
         let text = std::env::var(VARIABLE).unwrap_or_default();
-        let of_program = PROGRAM
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        ObjectSettings::default().with(&text)?.with(&of_program)
+        let of_program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
+        ObjectSettings::default()
+            .with(&text)?
+            .with(of_program.as_ref().map_err(String::clone)?)
     }
 
     /// These with what a text in [`NOTATION`] says.
@@ -264,22 +273,24 @@ impl ObjectSettings {
         below.map_or_else(|| PathBuf::from(path), |(rest, home)| home.join(rest))
     }
 
-    /// The endpoint: the option, or the first of these variables that is set.
+    /// The endpoint of S3: the option, or the first of these variables that is set.
     pub fn endpoint_of(&self, variables: &[&str]) -> Option<&str> {
         let named = variables.iter().find_map(|name| self.variable(name));
         self.endpoint_url.as_deref().or(named)
     }
 
-    /// Certificates to trust beside the system's.
-    pub fn ca_file(&self) -> Option<PathBuf> {
-        let named = self.variable("AWS_CA_BUNDLE").map(|path| self.expand(path));
+    /// Certificates to trust beside the system's, of S3.
+    pub fn ca_bundle(&self) -> Option<PathBuf> {
+        let named = self.variable("AWS_CA_BUNDLE");
+        let named = named.map(|path| self.expand(path));
         self.ca_file.clone().or(named)
     }
 
     /// Does a variable say yes?
     pub fn is_on(&self, name: &str) -> bool {
         let value = self.variable(name);
-        value.is_some_and(|value| matches!(value, "1" | "true" | "yes" | "TRUE" | "True"))
+        let yes = ["1", "true", "on", "yes", "y"];
+        value.is_some_and(|value| yes.iter().any(|word| value.eq_ignore_ascii_case(word)))
     }
 }
 
@@ -335,7 +346,7 @@ mod tests {
         );
         assert_eq!(set.endpoint_url.as_deref(), Some("https://h/?"));
         assert_eq!((set.no_sign_request, set.requester_pays), (true, true));
-        assert_eq!(set.ca_file(), Some("/c.pem".into()));
+        assert_eq!(set.ca_bundle(), Some("/c.pem".into()));
         let wrong = |text| ObjectSettings::default().with(text).expect_err(text);
         assert_eq!(wrong("profile="), "profile is empty");
         assert_eq!(

@@ -284,12 +284,7 @@ where
     if settings.no_sign_request {
         return Ok(None);
     }
-    let key = (
-        &settings.variables,
-        &settings.profile,
-        &settings.region,
-        &settings.ca_file,
-    );
+    let key = (&settings.variables, &settings.profile, &settings.ca_file);
     credentials::keeper(store, key, chain())
 }
 
@@ -325,8 +320,8 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, 
             ClientConfigKey::UserAgent,
             concat!("foreread/", env!("CARGO_PKG_VERSION")),
         );
-    if let Some(path) = settings.ca_file() {
-        let pem = credentials::web::pem(&path)?;
+    if let Some(path) = &settings.ca_file {
+        let pem = credentials::web::pem(path)?;
         let all = Certificate::from_pem_bundle(&pem);
         for certificate in all.map_err(|error| Unfit::new(line(&error), "check the file"))? {
             options = options.with_root_certificate(certificate);

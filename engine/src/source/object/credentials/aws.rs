@@ -44,11 +44,19 @@ impl Chain<AwsCredential> for AwsChain {
 impl AwsChain {
     async fn find_first(&self) -> ChainAnswer<AwsCredential> {
         if self.0.profile.is_none() {
-            if let Some(found) = self.variables() {
+            if let Some(found) = self.variables()? {
                 return Ok(Some(found));
             }
             let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
-            if let Some((file, role)) = self.0.variable(file).zip(self.0.variable(role)) {
+            let both = (self.0.variable(file), self.0.variable(role));
+            if let (Some(_), None) = both {
+                let remedy = "set AWS_ROLE_ARN, or unset AWS_WEB_IDENTITY_TOKEN_FILE";
+                return Err(Unfit::new(
+                    "AWS_WEB_IDENTITY_TOKEN_FILE has no AWS_ROLE_ARN beside it",
+                    remedy,
+                ));
+            }
+            if let (Some(file), Some(role)) = both {
                 let session = self.0.variable("AWS_ROLE_SESSION_NAME");
                 return self.web_identity(file, role, session, "web identity").await;
             }
@@ -62,20 +70,27 @@ impl AwsChain {
         self.machine().await
     }
 
-    fn variables(&self) -> Option<FoundCredential<AwsCredential>> {
-        let key_id = self.0.variable("AWS_ACCESS_KEY_ID")?;
+    fn variables(&self) -> ChainAnswer<AwsCredential> {
+        let key = self.0.variable("AWS_ACCESS_KEY_ID");
+        let secret = self.0.variable("AWS_SECRET_ACCESS_KEY");
+        let (Some(key_id), Some(secret_key)) = (key, secret) else {
+            let remedy = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or neither";
+            let why = "one of two variables of a key is missing";
+            let is_none = key.is_none() && secret.is_none();
+            return if is_none {
+                Ok(None)
+            } else {
+                Err(Unfit::new(why, remedy))
+            };
+        };
         let credential = AwsCredential {
             key_id: key_id.to_string(),
-            secret_key: self.0.variable("AWS_SECRET_ACCESS_KEY")?.to_string(),
+            secret_key: secret_key.to_string(),
             token: self.0.variable("AWS_SESSION_TOKEN").map(str::to_string),
         };
         let remedy = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it";
-        Some(found(
-            credential,
-            "the variable AWS_ACCESS_KEY_ID",
-            None,
-            remedy,
-        ))
+        let link = "the variable AWS_ACCESS_KEY_ID";
+        Ok(Some(found(credential, link, None, remedy)))
     }
 
     async fn profile(&self) -> ChainAnswer<AwsCredential> {
@@ -154,7 +169,7 @@ impl AwsChain {
         let source = match (keys.get("source_profile"), keys.get("credential_source")) {
             (Some(source), _) => self.of_profile(all, source, seen).await?,
             (None, Some(source)) => match source.as_str() {
-                "Environment" => self.variables(),
+                "Environment" => self.variables()?,
                 "EcsContainer" => self.container().await?,
                 "Ec2InstanceMetadata" => self.machine().await?,
                 _ => None,
@@ -231,7 +246,7 @@ impl AwsChain {
             .append_pair("Version", "2011-06-15")
             .extend_pairs(query);
         let signed = signed_headers(&url, region, signed_by).map_err(unfit)?;
-        let client = web::client(self.0.ca_file().as_deref())?;
+        let client = web::client(self.0.ca_file.as_deref())?;
         let request = client.post(url).headers(signed);
         let answer = web::send(request).await;
         let answer = answer.map_err(|why| unfit(format!("the token service: {why}")))?;
@@ -271,21 +286,17 @@ impl AwsChain {
         let own = format!("https://portal.sso.{}.amazonaws.com", sso.region);
         let endpoint = self.0.variable("AWS_ENDPOINT_URL_SSO").unwrap_or(&own);
         let url = format!("{}/federation/credentials", endpoint.trim_end_matches('/'));
-        let client = web::client(self.0.ca_file().as_deref())?;
+        let client = web::client(self.0.ca_file.as_deref())?;
         let request = client
             .get(url)
             .query(&[("role_name", sso.role), ("account_id", sso.account)])
             .header("x-amz-sso_bearer_token", &token.token);
         let what = format!("profile {name}, single sign-on");
         let json = web::send_for_json(&what, request, &remedy).await?;
-        let part = |key| web::text(&json, &["roleCredentials", key]).map(str::to_string);
+        let part = |key| web::text(&json, &["roleCredentials", key]);
         let keys = part("accessKeyId").zip(part("secretAccessKey"));
-        let (key_id, secret_key) = keys.ok_or_else(|| unfit("its answer has no credentials"))?;
-        let credential = AwsCredential {
-            key_id,
-            secret_key,
-            token: part("sessionToken"),
-        };
+        let keys = keys.and_then(|(id, secret)| credential(id, secret, part("sessionToken")));
+        let credential = keys.ok_or_else(|| unfit("its answer has no credentials"))?;
         let millis = json
             .pointer("/roleCredentials/expiration")
             .and_then(Value::as_u64);
@@ -463,10 +474,19 @@ fn has_keys(keys: &Section) -> bool {
 }
 
 fn keys_of(keys: &Section) -> Option<AwsCredential> {
-    Some(AwsCredential {
-        key_id: keys.get("aws_access_key_id")?.clone(),
-        secret_key: keys.get("aws_secret_access_key")?.clone(),
-        token: keys.get("aws_session_token").cloned(),
+    let key = |name: &str| keys.get(name).map(String::as_str);
+    let (id, secret) = (key("aws_access_key_id")?, key("aws_secret_access_key")?);
+    credential(id, secret, key("aws_session_token"))
+}
+
+/// Credentials whose parts can be parts of headers; nothing for others.
+fn credential(key_id: &str, secret_key: &str, token: Option<&str>) -> Option<AwsCredential> {
+    let parts = [Some(key_id), Some(secret_key), token];
+    let are_headers = parts.into_iter().flatten().all(web::is_header);
+    are_headers.then(|| AwsCredential {
+        key_id: key_id.to_string(),
+        secret_key: secret_key.to_string(),
+        token: token.map(str::to_string),
     })
 }
 
@@ -483,12 +503,9 @@ async fn of_process(name: &str, command: &str) -> ChainAnswer<AwsCredential> {
 
 /// As the services of containers and machines, and processes, write them.
 fn of_json(json: &Value, link: &str, remedy: &str) -> Option<FoundCredential<AwsCredential>> {
-    let token = web::text(json, &["Token"]).or(web::text(json, &["SessionToken"]));
-    let credential = AwsCredential {
-        key_id: web::text(json, &["AccessKeyId"])?.to_string(),
-        secret_key: web::text(json, &["SecretAccessKey"])?.to_string(),
-        token: token.map(str::to_string),
-    };
+    let part = |name| web::text(json, &[name]);
+    let token = part("Token").or(part("SessionToken"));
+    let credential = credential(part("AccessKeyId")?, part("SecretAccessKey")?, token)?;
     let expires = web::text(json, &["Expiration"]).and_then(super::time_of);
     Some(found(credential, link, expires, remedy))
 }

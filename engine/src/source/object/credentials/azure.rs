@@ -24,7 +24,11 @@ const MAKERS: [&str; 1] = ["7783-7084-3265-9085-8269-3286-77"];
 const LOGIN: &str = "az login, or set AZURE_STORAGE_KEY";
 
 /// The chain for some settings.
-pub struct AzureChain(pub ObjectSettings);
+pub struct AzureChain {
+    pub settings: ObjectSettings,
+    /// Keys and signatures of the variables are of the account that is asked.
+    pub has_own_keys: bool,
+}
 
 impl Chain<AzureCredential> for AzureChain {
     fn find(&self) -> BoxFuture<'_, ChainAnswer<AzureCredential>> {
@@ -64,12 +68,15 @@ impl AzureChain {
     }
 
     fn keys(&self) -> ChainAnswer<AzureCredential> {
+        if !self.has_own_keys {
+            return Ok(None);
+        }
         let first = |names: &[&'static str]| {
             names
                 .iter()
-                .find_map(|name| Some((*name, self.0.variable(name)?)))
+                .find_map(|name| Some((*name, self.settings.variable(name)?)))
         };
-        let of_string = |key| Some((CONNECTION, connection_part(&self.0, key)?));
+        let of_string = |key| Some((CONNECTION, connection_part(&self.settings, key)?));
         let key = first(&[
             "AZURE_STORAGE_KEY",
             "AZURE_STORAGE_ACCOUNT_KEY",
@@ -105,9 +112,9 @@ impl AzureChain {
     /// An application, by its secret or by a token of a cluster.
     async fn application(&self) -> ChainAnswer<AzureCredential> {
         let tenant = self
-            .0
+            .settings
             .variable("AZURE_TENANT_ID")
-            .zip(self.0.variable("AZURE_CLIENT_ID"));
+            .zip(self.settings.variable("AZURE_CLIENT_ID"));
         let Some((tenant, client)) = tenant else {
             return Ok(None);
         };
@@ -117,12 +124,12 @@ impl AzureChain {
             ("scope", "https://storage.azure.com/.default"),
         ];
         let (token, link);
-        if let Some(secret) = self.0.variable("AZURE_CLIENT_SECRET") {
+        if let Some(secret) = self.settings.variable("AZURE_CLIENT_SECRET") {
             form.push(("client_secret", secret));
             link = "the variable AZURE_CLIENT_SECRET";
-        } else if let Some(file) = self.0.variable("AZURE_FEDERATED_TOKEN_FILE") {
+        } else if let Some(file) = self.settings.variable("AZURE_FEDERATED_TOKEN_FILE") {
             let remedy = "check AZURE_FEDERATED_TOKEN_FILE";
-            token = web::read_file("the federated token", &self.0.expand(file), remedy)?;
+            token = web::read_file("the federated token", &self.settings.expand(file), remedy)?;
             let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
             form.extend([
                 ("client_assertion_type", kind),
@@ -132,7 +139,7 @@ impl AzureChain {
         } else {
             return Ok(None);
         }
-        let host = self.0.variable("AZURE_AUTHORITY_HOST");
+        let host = self.settings.variable("AZURE_AUTHORITY_HOST");
         let host = host
             .unwrap_or("https://login.microsoftonline.com")
             .trim_end_matches('/');
@@ -146,7 +153,7 @@ impl AzureChain {
         let body = url::form_urlencoded::Serializer::new(String::new())
             .extend_pairs(form)
             .finish();
-        let request = web::client(self.0.ca_file().as_deref())?
+        let request = web::client(self.settings.ca_file.as_deref())?
             .post(url)
             .body(body);
         let request = request.header("content-type", "application/x-www-form-urlencoded");
@@ -161,9 +168,9 @@ impl AzureChain {
     /// The identity of an application of App Service or Functions.
     async fn app_service(&self) -> ChainAnswer<AzureCredential> {
         let both = self
-            .0
+            .settings
             .variable("IDENTITY_ENDPOINT")
-            .zip(self.0.variable("IDENTITY_HEADER"));
+            .zip(self.settings.variable("IDENTITY_HEADER"));
         let Some((endpoint, header)) = both else {
             return Ok(None);
         };
@@ -179,7 +186,7 @@ impl AzureChain {
             .header("x-identity-header", header);
         let mut query = vec![("api-version", "2019-08-01"), ("resource", RESOURCE)];
         query.extend(
-            self.0
+            self.settings
                 .variable("AZURE_CLIENT_ID")
                 .map(|id| ("client_id", id)),
         );
@@ -193,14 +200,14 @@ impl AzureChain {
 
     /// The managed identity of a machine; a service that does not answer is none.
     async fn machine(&self) -> ChainAnswer<AzureCredential> {
-        let named = self.0.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+        let named = self.settings.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
         let client = MachineService::of(named.is_some(), &MAKERS).client()?;
         let root = named
             .unwrap_or("http://169.254.169.254")
             .trim_end_matches('/');
         let mut query = vec![("api-version", "2018-02-01"), ("resource", RESOURCE)];
         query.extend(
-            self.0
+            self.settings
                 .variable("AZURE_CLIENT_ID")
                 .map(|id| ("client_id", id)),
         );
@@ -224,10 +231,10 @@ impl AzureChain {
     /// The login of the Azure CLI; where there was none, `az` is not started: it takes half a second.
     async fn command_line(&self) -> ChainAnswer<AzureCredential> {
         let folder = self
-            .0
+            .settings
             .variable("AZURE_CONFIG_DIR")
-            .map(|path| self.0.expand(path));
-        let folder = folder.or_else(|| Some(self.0.home()?.join(".azure")));
+            .map(|path| self.settings.expand(path));
+        let folder = folder.or_else(|| Some(self.settings.home()?.join(".azure")));
         if !folder.is_some_and(|folder| folder.join("azureProfile.json").exists()) {
             return Ok(None);
         }

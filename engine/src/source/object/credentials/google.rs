@@ -13,6 +13,8 @@ use super::{Chain, ChainAnswer, FoundCredential};
 use crate::source::object::refusal::{Unfit, one_line};
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
+use object_store::ClientOptions;
+use object_store::client::Certificate;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -75,7 +77,9 @@ impl GoogleChain {
             Some("service_account") => {
                 let account = need("client_email")?;
                 let link = format!("{link} (service account {account})");
-                let token = service_account(&text).await.map_err(|why| refuse(&why))?;
+                let token = service_account(&text, self.0.ca_file.as_deref())
+                    .await
+                    .map_err(|why| refuse(&why))?;
                 let remedy = format!("check that {account} may read it");
                 Ok(found(token, &link, &remedy))
             }
@@ -117,8 +121,19 @@ impl GoogleChain {
                 let url = need(&["credential_source", "url"]).map_err(|_| {
                     refuse("only tokens of a file or a URL are known, not of AWS or a program")
                 })?;
-                let answer = web::send(self.client()?.get(address(link, url)?)).await;
-                answer.map_err(|why| refuse(&why))?.text
+                let mut request = self.client()?.get(address(link, url)?);
+                let headers = json.pointer("/credential_source/headers");
+                for (name, value) in headers.and_then(Value::as_object).into_iter().flatten() {
+                    request = request.header(name, value.as_str().unwrap_or_default());
+                }
+                let answer = web::send(request).await.map_err(|why| refuse(&why))?;
+                if answer.status != 200 {
+                    return Err(refuse(&format!(
+                        "the subject's token: answered {}",
+                        answer.status
+                    )));
+                }
+                answer.text
             }
         };
         let field = web::text(
@@ -197,14 +212,23 @@ impl GoogleChain {
     }
 
     fn client(&self) -> Result<reqwest::Client, Unfit> {
-        web::client(self.0.ca_file().as_deref())
+        web::client(self.0.ca_file.as_deref())
     }
 }
 
 /// object_store signs the claim. Its token is new, and valid for an hour.
-async fn service_account(json: &str) -> Result<Token, String> {
+async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, String> {
+    let mut options = ClientOptions::new();
+    if let Some(path) = ca_file {
+        let pem = web::pem(path).map_err(|unfit| unfit.why)?;
+        let all = Certificate::from_pem_bundle(&pem).map_err(|e| one_line(&e.to_string()))?;
+        options = all
+            .into_iter()
+            .fold(options, ClientOptions::with_root_certificate);
+    }
     let store = GoogleCloudStorageBuilder::new()
         .with_bucket_name("none")
+        .with_client_options(options)
         .with_service_account_key(json)
         .build();
     let store = store.map_err(|error| one_line(&error.to_string()))?;
@@ -218,9 +242,11 @@ async fn service_account(json: &str) -> Result<Token, String> {
 
 /// A service that a file names: https, or http to this machine.
 fn address(link: &str, text: &str) -> Result<Url, Unfit> {
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| url.scheme() == "https" || url.scheme() == "http" && super::is_loopback(url));
+    let url = Url::parse(text).ok().filter(|url| {
+        url.scheme() == "https"
+            || url.scheme() == "http"
+                && (super::is_loopback(url) || url.host_str() == Some("169.254.169.254"))
+    });
     url.ok_or_else(|| Unfit::new(format!("{link}: it names a service without https"), REMEDY))
 }
 

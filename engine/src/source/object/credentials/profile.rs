@@ -44,7 +44,7 @@ impl Profiles {
             let (kind, name) = section
                 .split_once(char::is_whitespace)
                 .unwrap_or(("", &section));
-            let name = name.trim().to_string();
+            let name = name.trim().trim_matches(['"', '\'']).to_string();
             match kind {
                 "profile" => all.profiles.entry(name).or_default().extend(keys),
                 "" if name == "default" => all.profiles.entry(name).or_default().extend(keys),
@@ -90,7 +90,7 @@ fn file(settings: &ObjectSettings, variable: &str, name: &str) -> Result<String,
     web::read_file(
         "the profiles in",
         &path,
-        "check the file, or its permissions",
+        "check the file; public objects need none of it (--no-sign-request)",
     )
 }
 

@@ -76,14 +76,15 @@ struct AzurePlace {
     signature: Option<String>,
 }
 
-/// Is it the URL of a blob or of a container?
+/// Is it the URL of a blob or of a prefix of a container? Others, such as those of snapshots and of the root container, are read as any URL.
 pub fn is_url(text: &str) -> bool {
-    let url = Url::parse(text).ok();
-    let host = url
-        .as_ref()
-        .and_then(|url| url.host_str())
-        .unwrap_or_default();
-    HOSTS.iter().any(|end| host.ends_with(end))
+    let Ok(place) = of_url(text, "") else {
+        return false;
+    };
+    let is_signed = place.signature.is_some();
+    let is_blob = place.account.is_some() && !place.key.is_empty() && !place.key.contains("//");
+    let has_query = text.contains('?');
+    is_blob && (is_signed || !has_query)
 }
 
 fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
@@ -149,21 +150,12 @@ impl Place for AzurePlace {
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, URLS)?;
-        let of_string = |key| connection_part(settings, key);
-        let account = [
-            self.account.as_deref(),
-            settings.variable("AZURE_STORAGE_ACCOUNT"),
-            settings.variable("AZURE_STORAGE_ACCOUNT_NAME"),
-            of_string("AccountName"),
-        ];
-        let Some(account) = account.into_iter().flatten().next() else {
+        let account = self.account.as_deref().or(own_account(settings));
+        let Some(account) = account else {
             let remedy = "set AZURE_STORAGE_ACCOUNT, or write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY";
             return Err(Unfit::new("it names no account", remedy));
         };
-        let named = settings
-            .endpoint_of(&["AZURE_STORAGE_ENDPOINT"])
-            .or(of_string("BlobEndpoint"));
-        let named = named.map(|text| text.trim_end_matches('/').to_string());
+        let (named, is_own) = self.named_endpoint(account, settings);
         let allow_http = may_be_plain(named.as_deref(), settings, "AZURE_ALLOW_HTTP")?;
         let own = format!("https://{account}.blob.core.windows.net");
         let endpoint = named.unwrap_or(own);
@@ -182,7 +174,16 @@ impl Place for AzurePlace {
             .with_http_connector(connector);
         let mut keeper = None;
         if self.signature.is_none() {
-            keeper = keeper_of("Azure", settings, || AzureChain(settings.clone()))?;
+            let chain = || AzureChain {
+                settings: settings.clone(),
+                has_own_keys: is_own,
+            };
+            let key = if is_own {
+                "Azure"
+            } else {
+                "Azure, another account"
+            };
+            keeper = keeper_of(key, settings, chain)?;
         }
         let signature = self.signature.as_deref().map(signature);
         let provider: Option<Arc<dyn CredentialProvider<Credential = AzureCredential>>> =
@@ -210,6 +211,27 @@ impl Place for AzurePlace {
             server: super::server(&format!("{endpoint}/{}", self.container)),
         })
     }
+}
+
+impl AzurePlace {
+    /// The endpoint that variables name for this account, and whether they are of this account. A signature is of the URL that it came with.
+    fn named_endpoint(&self, account: &str, settings: &ObjectSettings) -> (Option<String>, bool) {
+        let is_own = own_account(settings).is_none_or(|own| own == account);
+        let named = settings.variable("AZURE_STORAGE_ENDPOINT");
+        let named = named.or(connection_part(settings, "BlobEndpoint"));
+        let named = named.filter(|_| is_own && self.signature.is_none());
+        (
+            named.map(|text| text.trim_end_matches('/').to_string()),
+            is_own,
+        )
+    }
+}
+
+/// The account that the variables are of.
+fn own_account(settings: &ObjectSettings) -> Option<&str> {
+    let named = settings.variable("AZURE_STORAGE_ACCOUNT");
+    let named = named.or(settings.variable("AZURE_STORAGE_ACCOUNT_NAME"));
+    named.or(connection_part(settings, "AccountName"))
 }
 
 fn account_of(keeper: Option<&Keeper<AzureCredential>>, is_signed: bool) -> Account {
@@ -328,6 +350,46 @@ mod tests {
             let unfit = read(text).expect_err(text);
             assert!(!format!("{unfit:?}").contains("canary"), "{unfit:?}");
         }
+    }
+
+    #[test]
+    fn urls_that_are_no_plain_blobs_are_left_to_http() {
+        let is = |rest: &str| is_url(&format!("https://acc.blob.core.windows.net/{rest}"));
+        assert!(is("box/a") && is("box/d/") && is("box/a?sv=1&sig=x"));
+        assert!(!is("file.bin") && !is("box/a?snapshot=2024") && !is("box/a//b"));
+        assert!(!is_url("https://example.org/box/a"));
+    }
+
+    /// A connection string of one account is no way to another, and a signature goes to the account that it is of.
+    #[test]
+    fn variables_of_one_account_are_not_for_another() {
+        let text = "BlobEndpoint=http://127.0.0.1:1;AccountName=one;AccountKey=Y2FuYXJ5";
+        let name = "AZURE_STORAGE_CONNECTION_STRING".to_string();
+        let settings = ObjectSettings {
+            variables: vec![(name, text.to_string())],
+            ..ObjectSettings::default()
+        };
+        let named = |name: &str| {
+            let place = read(name).expect(name);
+            let account = place.account.as_deref().or(own_account(&settings));
+            place.named_endpoint(account.expect("one"), &settings)
+        };
+        assert_eq!(
+            named("az://box/k"),
+            (Some("http://127.0.0.1:1".to_string()), true)
+        );
+        assert_eq!(
+            named("https://two.blob.core.windows.net/box/k?sig=x"),
+            (None, false)
+        );
+        assert_eq!(
+            named("https://one.blob.core.windows.net/box/k?sig=x"),
+            (None, true)
+        );
+        assert_eq!(
+            named("abfss://box@two.dfs.core.windows.net/k"),
+            (None, false)
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ static WIRE: Wire = Wire {
 /// Variables that are looked at before they are used.
 const VARIABLES: &[&str] = &[
     "STORAGE_EMULATOR_HOST",
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE",
     "GOOGLE_BEARER_TOKEN",
     "GCE_METADATA_HOST",
 ];
@@ -70,9 +71,10 @@ impl Place for GcsPlace {
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, &[])?;
-        // The variable of Google's libraries, a URL or HOST:PORT.
-        let endpoint = settings
-            .endpoint_of(&["STORAGE_EMULATOR_HOST"])
+        // The variable of Google's libraries, a URL or HOST:PORT; no credentials go to an emulator.
+        let emulator = settings.variable("STORAGE_EMULATOR_HOST");
+        let endpoint = emulator
+            .or(settings.variable("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"))
             .map(|text| {
                 let is_url = text.contains("://");
                 if is_url {
@@ -91,6 +93,10 @@ impl Place for GcsPlace {
             let endpoint = endpoint.trim_end_matches('/');
             builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
         }
+        let settings = &ObjectSettings {
+            no_sign_request: settings.no_sign_request || emulator.is_some(),
+            ..settings.clone()
+        };
         let keeper = keeper_of("Google Cloud Storage", settings, || {
             GoogleChain(settings.clone())
         })?;

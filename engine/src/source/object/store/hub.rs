@@ -119,7 +119,7 @@ fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
             .connect_timeout(settings.first_byte)
             .http1_only()
             .pool_max_idle_per_host(settings.requests as usize * 2);
-        if let Some(path) = settings.ca_file() {
+        if let Some(path) = settings.ca_file.clone() {
             let all = reqwest::Certificate::from_pem_bundle(&web::pem(&path)?);
             for certificate in all.map_err(unfit)? {
                 builder = builder.add_root_certificate(certificate);
@@ -230,7 +230,7 @@ fn escaped(text: &str) -> String {
 /// Where the hub is: HF_ENDPOINT, or the public one.
 fn endpoint(settings: &ObjectSettings) -> Result<Url, Unfit> {
     let text = settings
-        .endpoint_of(&["HF_ENDPOINT"])
+        .variable("HF_ENDPOINT")
         .unwrap_or("https://huggingface.co");
     may_be_plain(Some(text), settings, "HF_ALLOW_HTTP")?;
     check_endpoint("HF_ENDPOINT", text)

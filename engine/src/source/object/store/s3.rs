@@ -91,6 +91,14 @@ impl Place for S3Place {
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
         check(settings, VARIABLES, URLS)?;
+        let settings = &ObjectSettings {
+            ca_file: settings.ca_bundle(),
+            ..settings.clone()
+        };
+        // A token goes to each of them.
+        for name in ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_SSO"] {
+            may_be_plain(settings.variable(name), settings, "AWS_ALLOW_HTTP")?;
+        }
         let of_profile = |key| setting_of_profile(settings, key);
         let endpoint = settings
             .endpoint_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])

@@ -534,10 +534,14 @@ fn hop(from: &Url, reply: &HttpResponse) -> Result<Hop, Refusal> {
 
 /// A reply of the content network, with what the hub says of the version.
 fn as_of_hub(mut reply: HttpResponse, address: &SignedAddress) -> Result<HttpResponse, Refusal> {
+    let is_whole = reply.status().as_u16() == 200;
     let headers = reply.headers_mut();
     let size = header(headers, "content-range")
         .and_then(|range| range.rsplit_once('/'))
         .and_then(|(_, size)| size.trim().parse::<u64>().ok());
+    // The whole: a page of a proxy is no file.
+    let whole = header(headers, "content-length").and_then(|len| len.trim().parse().ok());
+    let size = size.or(whole.filter(|_| is_whole));
     if let (Some(size), Some(linked)) = (size, address.size)
         && size != linked
     {
