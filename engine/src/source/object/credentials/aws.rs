@@ -347,7 +347,7 @@ impl AwsChain {
                 "http is for loopback, 169.254.170.2 and 169.254.170.23 alone",
             ));
         }
-        let mut request = MachineService::Expected.client()?.get(url);
+        let mut request = MachineService::Named.client()?.get(url);
         let file = self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
         let token = match (file, self.0.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")) {
             (Some(file), _) => Some(web::read_file("the token", Path::new(file), remedy)?),

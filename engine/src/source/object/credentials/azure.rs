@@ -180,7 +180,7 @@ impl AzureChain {
         );
         let url =
             Url::parse(endpoint).map_err(|_| Unfit::new("IDENTITY_ENDPOINT is no URL", remedy))?;
-        let request = MachineService::Expected
+        let request = MachineService::Named
             .client()?
             .get(url)
             .header("x-identity-header", header);

@@ -1,7 +1,7 @@
 //! Requests to the services that give credentials: token services, and the service of a machine.
 //!
 //! ```text
-//!   of a machine   http, no proxy, 1 s; 40 ms where nothing says that there is one
+//!   of a machine   http, no proxy; 10 s where a setting names it, 1 s where the firmware does, else 40 ms
 //!   others         https, with the proxies and certificates of the environment, 10 s
 //! ```
 //! Never: follows a redirect, reads more than 64 KiB, or puts an answer into an error.
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Of a service that is reached over a network.
+/// Of a service that a setting names, or that is reached over a network.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Of the service of a machine.
 const MACHINE_LIMIT: Duration = Duration::from_secs(1);
@@ -33,7 +33,9 @@ pub struct WebAnswer {
 /// Where the service of a machine may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MachineService {
-    /// A setting names it, or the machine is of that cloud.
+    /// A setting names it.
+    Named,
+    /// The machine is of that cloud.
     Expected,
     Guessed,
 }
@@ -43,7 +45,9 @@ impl MachineService {
     pub fn of(is_named: bool, makers: &[&str]) -> MachineService {
         let maker = Host::here().maker();
         let says = makers.iter().any(|of| maker.contains(of));
-        if is_named || says {
+        if is_named {
+            MachineService::Named
+        } else if says {
             MachineService::Expected
         } else {
             MachineService::Guessed
@@ -52,6 +56,7 @@ impl MachineService {
 
     fn limit(self) -> Duration {
         match self {
+            MachineService::Named => LIMIT,
             MachineService::Expected => MACHINE_LIMIT,
             MachineService::Guessed => GUESS_LIMIT,
         }
