@@ -330,7 +330,7 @@ mod object {
             hub.put_small("u/r", "x", pattern(0, SIZE, 0));
         }
         // Each address is good for this number of requests.
-        hub.set_uses(50);
+        hub.set_uses(400);
         let settings = ObjectSettings {
             variables: hub.variables(),
             ..settings()
