@@ -56,6 +56,7 @@ impl LinkError {
     }
 
     /// The same of a connection that TLS has begun on, and that has agreed on nothing else yet.
+    #[cfg(feature = "tls")]
     pub fn lost_under_tls(error: &std::io::Error) -> LinkError {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
