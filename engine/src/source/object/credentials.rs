@@ -52,6 +52,22 @@ pub struct FoundCredential<C> {
     pub remedy: String,
 }
 
+impl<C> FoundCredential<C> {
+    pub fn new(
+        credential: C,
+        link: &str,
+        expires: Option<SystemTime>,
+        remedy: &str,
+    ) -> FoundCredential<C> {
+        FoundCredential {
+            credential,
+            link: link.to_string(),
+            expires,
+            remedy: remedy.to_string(),
+        }
+    }
+}
+
 /// What a chain has; an error where a link is set up and cannot be used.
 pub type ChainAnswer<C> = Result<Option<FoundCredential<C>>, Unfit>;
 
@@ -66,7 +82,7 @@ pub struct Keeper<C> {
     store: &'static str,
     chain: Box<dyn Chain<C>>,
     state: Mutex<State<C>>,
-    /// HeldCredential while the chain is asked.
+    /// Held while the chain is asked.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -143,6 +159,11 @@ pub fn is_loopback(url: &Url) -> bool {
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
+}
+
+/// May a secret be sent there? By https, or to this machine.
+fn is_private(url: &Url) -> bool {
+    url.scheme() == "https" || url.scheme() == "http" && is_loopback(url)
 }
 
 /// The time in some seconds.

@@ -23,7 +23,7 @@ use super::reply::{Connector, Wire};
 use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
 use futures_util::future::BoxFuture;
-use object_store::client::{Certificate, ClientConfigKey};
+use object_store::client::ClientConfigKey;
 use object_store::gcp::GcpCredential;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
@@ -310,7 +310,7 @@ fn no_retries() -> RetryConfig {
 /// # Errors
 /// The certificates to trust cannot be read.
 fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, Unfit> {
-    let mut options = ClientOptions::new()
+    let options = ClientOptions::new()
         .with_allow_http(allow_http)
         .with_timeout_disabled()
         .with_connect_timeout(settings.first_byte)
@@ -320,14 +320,7 @@ fn client(settings: &ObjectSettings, allow_http: bool) -> Result<ClientOptions, 
             ClientConfigKey::UserAgent,
             concat!("foreread/", env!("CARGO_PKG_VERSION")),
         );
-    if let Some(path) = &settings.ca_file {
-        let pem = credentials::web::pem(path)?;
-        let all = Certificate::from_pem_bundle(&pem);
-        for certificate in all.map_err(|error| Unfit::new(line(&error), "check the file"))? {
-            options = options.with_root_certificate(certificate);
-        }
-    }
-    Ok(options)
+    credentials::web::trusted_by(options, settings.ca_file.as_deref())
 }
 
 /// What makes the clients of a place.

@@ -13,7 +13,7 @@
 //! Source: AWS SDKs and Tools reference guide, standardized credential providers; AWS STS API reference; EC2 user guide, IMDSv2.
 
 use super::profile::{self, Profiles, Section};
-use super::web::{self, MachineService, WebAnswer};
+use super::web::{self, MachineService};
 use super::{Chain, ChainAnswer, FoundCredential, process};
 use crate::source::object::refusal::{Unfit, one_line};
 use crate::source::object::settings::ObjectSettings;
@@ -90,7 +90,7 @@ impl AwsChain {
         };
         let remedy = "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it";
         let link = "the variable AWS_ACCESS_KEY_ID";
-        Ok(Some(found(credential, link, None, remedy)))
+        Ok(Some(FoundCredential::new(credential, link, None, remedy)))
     }
 
     async fn profile(&self) -> ChainAnswer<AwsCredential> {
@@ -132,7 +132,7 @@ impl AwsChain {
             }
             if let Some(credential) = keys_of(keys) {
                 let remedy = format!("check the keys of profile {name}, and that they may read it");
-                return Ok(Some(found(
+                return Ok(Some(FoundCredential::new(
                     credential,
                     &format!("profile {name}"),
                     None,
@@ -255,20 +255,15 @@ impl AwsChain {
             let why = format!("the token service answered {} {code}", answer.status);
             return Err(unfit(why.trim_end().to_string()));
         }
-        let part = |name: &str| element(&answer.text, name).map(str::to_string);
-        let credential = part("AccessKeyId").zip(part("SecretAccessKey"));
-        let Some((key_id, secret_key)) = credential else {
-            return Err(unfit(
-                "the token service's answer has no credentials".to_string(),
-            ));
-        };
-        let credential = AwsCredential {
-            key_id,
-            secret_key,
-            token: part("SessionToken"),
-        };
-        let expires = part("Expiration").and_then(|text| super::time_of(&text));
-        Ok(Some(found(credential, link, expires, remedy)))
+        let part = |name: &str| element(&answer.text, name);
+        let keys = part("AccessKeyId").zip(part("SecretAccessKey"));
+        let keys = keys.and_then(|(id, secret)| credential(id, secret, part("SessionToken")));
+        let credential =
+            keys.ok_or_else(|| unfit("the token service's answer has no credentials".to_string()))?;
+        let expires = part("Expiration").and_then(super::time_of);
+        Ok(Some(FoundCredential::new(
+            credential, link, expires, remedy,
+        )))
     }
 
     /// Single sign-on, with the token of `aws sso login`.
@@ -301,7 +296,7 @@ impl AwsChain {
             .pointer("/roleCredentials/expiration")
             .and_then(Value::as_u64);
         let expires = millis.map(super::at_millis);
-        Ok(Some(found(
+        Ok(Some(FoundCredential::new(
             credential,
             &format!("profile {name} (SSO)"),
             expires,
@@ -381,21 +376,20 @@ impl AwsChain {
         let token = client
             .put(format!("{root}/latest/api/token"))
             .header(seconds, "21600");
-        let Some(token) = good(web::send(token).await).filter(|token| web::is_header(token)) else {
+        let Some(token) = web::good(token).await.filter(|token| web::is_header(token)) else {
             return Ok(None);
         };
         let get = |path: &str| {
-            let request = client.get(format!(
-                "{root}/latest/meta-data/iam/security-credentials/{path}"
-            ));
-            web::send(request.header("x-aws-ec2-metadata-token", &token))
+            let folder = "latest/meta-data/iam/security-credentials";
+            let request = client.get(format!("{root}/{folder}/{path}"));
+            request.header("x-aws-ec2-metadata-token", &token)
         };
-        let role = good(get("").await).and_then(|text| text.lines().next().map(str::to_string));
+        let role = web::good(get("")).await;
+        let role = role.and_then(|text| text.lines().next().map(str::to_string));
         let Some(role) = role.filter(|role| !role.is_empty() && !role.contains('/')) else {
             return Ok(None);
         };
-        let json =
-            good(get(&role).await).and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        let json = web::good_json(get(&role)).await;
         let remedy = format!("check that role {role} of this machine may read it");
         let link = format!("role {role} of this machine");
         Ok(json.and_then(|json| of_json(&json, &link, &remedy)))
@@ -455,20 +449,6 @@ pub fn setting_of_profile(settings: &ObjectSettings, key: &str) -> Option<String
         .cloned()
 }
 
-fn found(
-    credential: AwsCredential,
-    link: &str,
-    expires: Option<SystemTime>,
-    remedy: &str,
-) -> FoundCredential<AwsCredential> {
-    FoundCredential {
-        credential,
-        link: link.to_string(),
-        expires,
-        remedy: remedy.to_string(),
-    }
-}
-
 fn has_keys(keys: &Section) -> bool {
     keys.contains_key("aws_access_key_id") && keys.contains_key("aws_secret_access_key")
 }
@@ -507,18 +487,13 @@ fn of_json(json: &Value, link: &str, remedy: &str) -> Option<FoundCredential<Aws
     let token = part("Token").or(part("SessionToken"));
     let credential = credential(part("AccessKeyId")?, part("SecretAccessKey")?, token)?;
     let expires = web::text(json, &["Expiration"]).and_then(super::time_of);
-    Some(found(credential, link, expires, remedy))
+    Some(FoundCredential::new(credential, link, expires, remedy))
 }
 
 /// Loopback, and the addresses of ECS and EKS.
 fn is_near(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     super::is_loopback(url) || ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"].contains(&host)
-}
-
-fn good(answer: Result<WebAnswer, String>) -> Option<String> {
-    let answer = answer.ok().filter(|answer| answer.status == 200)?;
-    Some(answer.text.trim().to_string())
 }
 
 /// The text of the first element of that name; keys and times need no unescaping.

@@ -14,7 +14,6 @@ use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::azure::{AzureAccessKey, AzureCredential};
 use serde_json::Value;
-use std::time::SystemTime;
 use url::Url;
 
 /// What tokens are for.
@@ -87,7 +86,7 @@ impl AzureChain {
             let key = AzureAccessKey::try_new(key)
                 .map_err(|_| Unfit::new(format!("{name} is no key of an account"), &remedy))?;
             let credential = AzureCredential::AccessKey(key);
-            return Ok(Some(found(
+            return Ok(Some(FoundCredential::new(
                 credential,
                 &format!("the variable {name}"),
                 None,
@@ -100,7 +99,7 @@ impl AzureChain {
             .map(|(name, text)| {
                 let remedy =
                     format!("make a new signature for {name}: it expires, or may not read");
-                found(
+                FoundCredential::new(
                     signature(text),
                     &format!("the variable {name}"),
                     None,
@@ -145,18 +144,11 @@ impl AzureChain {
             .trim_end_matches('/');
         let remedy = "check AZURE_TENANT_ID, AZURE_CLIENT_ID and the role Storage Blob Data Reader";
         let url = format!("{host}/{tenant}/oauth2/v2.0/token");
-        let url = Url::parse(&url)
-            .ok()
-            .filter(|url| url.scheme() == "https" || super::is_loopback(url));
+        let url = Url::parse(&url).ok().filter(super::is_private);
         let url =
             url.ok_or_else(|| Unfit::new("AZURE_AUTHORITY_HOST is no URL with https", remedy))?;
-        let body = url::form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(form)
-            .finish();
-        let request = web::client(self.settings.ca_file.as_deref())?
-            .post(url)
-            .body(body);
-        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let request = web::client(self.settings.ca_file.as_deref())?.post(url);
+        let request = web::with_form(request, &form);
         let json = web::send_for_json(link, request, remedy).await?;
         Ok(Some(of_token(
             Token::of(link, &json, remedy)?,
@@ -212,9 +204,7 @@ impl AzureChain {
                 .map(|id| ("client_id", id)),
         );
         let request = client.get(format!("{root}/metadata/identity/oauth2/token"));
-        let answer = web::send(request.header("metadata", "true").query(&query)).await;
-        let answer = answer.ok().filter(|answer| answer.status == 200);
-        let json = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.text).ok());
+        let json = web::good_json(request.header("metadata", "true").query(&query)).await;
         let Some(json) = json else {
             return Ok(None);
         };
@@ -256,24 +246,10 @@ impl AzureChain {
 const CONNECTION: &str = "AZURE_STORAGE_CONNECTION_STRING";
 
 fn of_token(token: Token, link: &str, remedy: &str) -> FoundCredential<AzureCredential> {
-    found(
+    FoundCredential::new(
         AzureCredential::BearerToken(token.token),
         link,
         token.expires,
         remedy,
     )
-}
-
-fn found(
-    credential: AzureCredential,
-    link: &str,
-    expires: Option<SystemTime>,
-    remedy: &str,
-) -> FoundCredential<AzureCredential> {
-    FoundCredential {
-        credential,
-        link: link.to_string(),
-        expires,
-        remedy: remedy.to_string(),
-    }
 }

@@ -14,7 +14,6 @@ use crate::source::object::refusal::{Unfit, one_line};
 use crate::source::object::settings::ObjectSettings;
 use futures_util::future::BoxFuture;
 use object_store::ClientOptions;
-use object_store::client::Certificate;
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -91,11 +90,9 @@ impl GoogleChain {
                     ("refresh_token", need("refresh_token")?),
                 ];
                 let url = key("token_uri").unwrap_or("https://oauth2.googleapis.com/token");
-                let request = self
-                    .client()?
-                    .post(address(link, url)?)
-                    .body(encoded(&form));
-                let json = web::send_for_json(link, as_form(request), REMEDY).await?;
+                let request = self.client()?.post(address(link, url)?);
+                let request = web::with_form(request, &form);
+                let json = web::send_for_json(link, request, REMEDY).await?;
                 let token = Token::of(link, &json, REMEDY)?;
                 Ok(found(token, &format!("{link} (a user)"), REMEDY))
             }
@@ -162,7 +159,7 @@ impl GoogleChain {
             ("scope", CLOUD_SCOPE),
         ];
         let url = address(link, need(&["token_url"])?)?;
-        let request = as_form(self.client()?.post(url).body(encoded(&form)));
+        let request = web::with_form(self.client()?.post(url), &form);
         let answer = web::send_for_json(link, request, REMEDY).await?;
         let token = Token::of(link, &answer, REMEDY)?;
         let Some(url) = web::text(json, &["service_account_impersonation_url"]) else {
@@ -194,11 +191,7 @@ impl GoogleChain {
         let request = client
             .get(format!("http://{host}/{path}"))
             .header("metadata-flavor", "Google");
-        let answer = web::send(request)
-            .await
-            .ok()
-            .filter(|answer| answer.status == 200);
-        let json = answer.and_then(|answer| serde_json::from_str::<Value>(&answer.text).ok());
+        let json = web::good_json(request).await;
         let Some(json) = json else {
             return Ok(None);
         };
@@ -218,14 +211,7 @@ impl GoogleChain {
 
 /// object_store signs the claim. Its token is new, and valid for an hour.
 async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, String> {
-    let mut options = ClientOptions::new();
-    if let Some(path) = ca_file {
-        let pem = web::pem(path).map_err(|unfit| unfit.why)?;
-        let all = Certificate::from_pem_bundle(&pem).map_err(|e| one_line(&e.to_string()))?;
-        options = all
-            .into_iter()
-            .fold(options, ClientOptions::with_root_certificate);
-    }
+    let options = web::trusted_by(ClientOptions::new(), ca_file).map_err(|unfit| unfit.why)?;
     let store = GoogleCloudStorageBuilder::new()
         .with_bucket_name("none")
         .with_client_options(options)
@@ -242,31 +228,16 @@ async fn service_account(json: &str, ca_file: Option<&Path>) -> Result<Token, St
 
 /// A service that a file names: https, or http to this machine.
 fn address(link: &str, text: &str) -> Result<Url, Unfit> {
-    let url = Url::parse(text).ok().filter(|url| {
-        url.scheme() == "https"
-            || url.scheme() == "http"
-                && (super::is_loopback(url) || url.host_str() == Some("169.254.169.254"))
-    });
+    let is_of_machine =
+        |url: &Url| url.scheme() == "http" && url.host_str() == Some("169.254.169.254");
+    let url = Url::parse(text).ok();
+    let url = url.filter(|url| super::is_private(url) || is_of_machine(url));
     url.ok_or_else(|| Unfit::new(format!("{link}: it names a service without https"), REMEDY))
 }
 
-fn encoded(form: &[(&str, &str)]) -> String {
-    url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(form)
-        .finish()
-}
-
-fn as_form(request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-    request.header("content-type", "application/x-www-form-urlencoded")
-}
-
 fn found(token: Token, link: &str, remedy: &str) -> FoundCredential<GcpCredential> {
-    FoundCredential {
-        credential: GcpCredential {
-            bearer: token.token,
-        },
-        link: link.to_string(),
-        expires: token.expires,
-        remedy: remedy.to_string(),
-    }
+    let credential = GcpCredential {
+        bearer: token.token,
+    };
+    FoundCredential::new(credential, link, token.expires, remedy)
 }

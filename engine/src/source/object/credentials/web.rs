@@ -8,11 +8,15 @@
 
 use crate::source::object::refusal::{Unfit, one_line};
 use foreread_os::host::Host;
+use foreread_os::open::read_small_text;
+use object_store::ClientOptions;
+use object_store::client::Certificate;
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, ClientBuilder, RequestBuilder};
 use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use url::form_urlencoded;
 
 /// Of a service that a setting names, or that is reached over a network.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -21,8 +25,10 @@ const MACHINE_LIMIT: Duration = Duration::from_secs(1);
 /// Where nothing says that the machine has such a service. Chosen: such services answer within 5 ms, and a start without credentials
 /// should not be seen to wait.
 const GUESS_LIMIT: Duration = Duration::from_millis(40);
-/// Longest answer, and longest file.
+/// Longest answer.
 const MAX_BYTES: usize = 64 << 10;
+/// Longest file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// An answer: its status and its text.
 pub struct WebAnswer {
@@ -76,21 +82,44 @@ impl MachineService {
 
 /// A client for services that are reached over a network.
 pub fn client(ca_file: Option<&Path>) -> Result<Client, Unfit> {
-    let mut builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
-    if let Some(path) = ca_file {
-        let all = made(reqwest::Certificate::from_pem_bundle(&pem(path)?))?;
-        for certificate in all {
-            builder = builder.add_root_certificate(certificate);
-        }
-    }
-    made(builder.build())
+    let builder = Client::builder().redirect(Policy::none()).timeout(LIMIT);
+    made(trusting(builder, ca_file)?.build())
+}
+
+/// Adds the certificates of a file to those that are trusted.
+///
+/// # Errors
+/// They cannot be read.
+pub fn trusting(builder: ClientBuilder, ca_file: Option<&Path>) -> Result<ClientBuilder, Unfit> {
+    let Some(path) = ca_file else {
+        return Ok(builder);
+    };
+    let all = made(reqwest::Certificate::from_pem_bundle(&pem(path)?))?;
+    Ok(all
+        .into_iter()
+        .fold(builder, ClientBuilder::add_root_certificate))
+}
+
+/// The same for the clients of object_store.
+///
+/// # Errors
+/// They cannot be read.
+pub fn trusted_by(options: ClientOptions, ca_file: Option<&Path>) -> Result<ClientOptions, Unfit> {
+    let Some(path) = ca_file else {
+        return Ok(options);
+    };
+    let all = Certificate::from_pem_bundle(&pem(path)?);
+    let all = all.map_err(|error| Unfit::new(one_line(&error.to_string()), "check the file"))?;
+    Ok(all
+        .into_iter()
+        .fold(options, ClientOptions::with_root_certificate))
 }
 
 /// The certificates of a file, as text.
 ///
 /// # Errors
 /// It cannot be read, or holds none.
-pub fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
+fn pem(path: &Path) -> Result<Vec<u8>, Unfit> {
     let remedy = "name a file of certificates in PEM form (--ca-file, AWS_CA_BUNDLE)";
     let text = read_file("the certificates in", path, remedy)?;
     if !text.contains("-----BEGIN CERTIFICATE-----") {
@@ -118,6 +147,27 @@ pub async fn send(request: RequestBuilder) -> Result<WebAnswer, String> {
     }
     let text = String::from_utf8(bytes).map_err(|_| "the answer is no text".to_string())?;
     Ok(WebAnswer { status, text })
+}
+
+/// The answer of the service of a machine; nothing where there is no such service.
+pub async fn good(request: RequestBuilder) -> Option<String> {
+    let answer = send(request)
+        .await
+        .ok()
+        .filter(|answer| answer.status == 200)?;
+    Some(answer.text.trim().to_string())
+}
+
+/// The same as JSON.
+pub async fn good_json(request: RequestBuilder) -> Option<Value> {
+    serde_json::from_str(&good(request).await?).ok()
+}
+
+/// With a form as its body.
+pub fn with_form(request: RequestBuilder, form: &[(&str, &str)]) -> RequestBuilder {
+    let mut body = form_urlencoded::Serializer::new(String::new());
+    let request = request.header("content-type", "application/x-www-form-urlencoded");
+    request.body(body.extend_pairs(form).finish())
 }
 
 /// Sends a request whose answer has to be 200 and an object of JSON.
@@ -181,10 +231,6 @@ pub fn is_header(text: &str) -> bool {
 /// # Errors
 /// It cannot be read, or is too long.
 pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
-    let unfit = |why: String| Unfit::new(format!("{what} {}: {why}", path.display()), remedy);
-    let metadata = std::fs::metadata(path).map_err(|error| unfit(error.to_string()))?;
-    if !metadata.is_file() || metadata.len() > 1 << 20 {
-        return Err(unfit("it is no file of at most 1 MiB".to_string()));
-    }
-    std::fs::read_to_string(path).map_err(|error| unfit(error.to_string()))
+    read_small_text(path, MAX_FILE_BYTES)
+        .map_err(|error| Unfit::new(format!("{what} {}: {error}", path.display()), remedy))
 }

@@ -23,13 +23,13 @@ use crate::source::object::credentials::{
 use crate::source::object::network::{self, Client};
 use crate::source::object::refusal::one_line;
 use crate::source::object::settings::ObjectSettings;
+use foreread_os::open::read_small_text;
 use futures_util::future::BoxFuture;
 use object_store::HeaderValue;
 use object_store::client::HttpClient;
 use object_store::http::HttpBuilder;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use signed::{Hub, HubConnector};
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use url::Url;
@@ -112,19 +112,14 @@ fn plain_client(settings: &ObjectSettings) -> Result<HttpClient, Unfit> {
     let remedy = "look at the proxy and the certificates that are set";
     let unfit = |error: reqwest::Error| Unfit::new(one_line(&error.to_string()), remedy);
     let make = || {
-        let mut builder = reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .user_agent(concat!("foreread/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .connect_timeout(settings.first_byte)
             .http1_only()
             .pool_max_idle_per_host(settings.requests as usize * 2);
-        if let Some(path) = settings.ca_file.clone() {
-            let all = reqwest::Certificate::from_pem_bundle(&web::pem(&path)?);
-            for certificate in all.map_err(unfit)? {
-                builder = builder.add_root_certificate(certificate);
-            }
-        }
+        let builder = web::trusting(builder, settings.ca_file.as_deref())?;
         builder.build().map(HttpClient::new).map_err(unfit)
     };
     network::hold().client(Client::without_redirects(settings), make)
@@ -257,12 +252,9 @@ fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
     let Some((path, link)) = token_file(settings) else {
         return Ok(None);
     };
-    let mut text = String::new();
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_TOKEN_BYTES).read_to_string(&mut text));
-    match read {
-        Ok(_) if text.trim().is_empty() => Ok(None),
-        Ok(_) => found(text.trim(), link).map(Some),
+    match read_small_text(&path, MAX_TOKEN_BYTES) {
+        Ok(text) if text.trim().is_empty() => Ok(None),
+        Ok(text) => found(text.trim(), link).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
             let why = format!("the token file of huggingface_hub ({link}) cannot be read: {error}");
@@ -273,7 +265,7 @@ fn find_token(settings: &ObjectSettings) -> ChainAnswer<HeaderValue> {
 
 fn found(text: &str, link: &str) -> Result<FoundCredential<HeaderValue>, Unfit> {
     let header = HeaderValue::from_str(&format!("Bearer {text}")).ok();
-    let header = header.filter(|_| text.bytes().all(|b| b.is_ascii_graphic()));
+    let header = header.filter(|_| web::is_header(text));
     let Some(mut header) = header else {
         let why = format!("the token of {link} holds a blank or a character that is not ASCII");
         return Err(Unfit::new(
@@ -282,12 +274,7 @@ fn found(text: &str, link: &str) -> Result<FoundCredential<HeaderValue>, Unfit> 
         ));
     };
     header.set_sensitive(true);
-    Ok(FoundCredential {
-        credential: header,
-        link: link.to_string(),
-        expires: None,
-        remedy: ADVICE.refused.to_string(),
-    })
+    Ok(FoundCredential::new(header, link, None, ADVICE.refused))
 }
 
 /// Where `hf auth login` has put the token, and which variable says so.
