@@ -124,20 +124,21 @@ pub struct Provider<C>(pub Arc<Keeper<C>>);
 ///
 /// # Errors
 /// A link is set up and cannot be used.
-pub fn keeper<C>(
+pub fn keeper<C, H>(
     store: &'static str,
     key: impl Hash,
-    chain: impl Chain<C> + 'static,
+    chain: impl FnOnce() -> H,
 ) -> Result<Option<Arc<Keeper<C>>>, Unfit>
 where
     C: Send + Sync + PartialEq + 'static,
+    H: Chain<C> + 'static,
 {
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     let key = KEYS.hash_one((store, key));
     if network::hold().has_none(key, PAUSE) {
         return Ok(None);
     }
-    let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain)));
+    let keeper = network::hold().keeper(key, || Keeper::new(store, Box::new(chain())));
     if keeper.lock().held.is_none() {
         let found = network::wait(keeper.ask());
         found.map_err(|error| {
@@ -152,7 +153,7 @@ where
 }
 
 /// Is it on this machine?
-pub fn is_loopback(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -162,7 +163,7 @@ pub fn is_loopback(url: &Url) -> bool {
 }
 
 /// May a secret be sent there? By https, or to this machine.
-fn is_private(url: &Url) -> bool {
+pub fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_loopback(url)
 }
 
@@ -422,7 +423,7 @@ mod tests {
             valid,
             fails_from,
         };
-        let keeper = keeper("test", key, chain).expect("found").expect("some");
+        let keeper = keeper("test", key, || chain).expect("found").expect("some");
         (keeper, given)
     }
 

@@ -25,6 +25,8 @@ use tokio::sync::Notify;
 
 /// Kinds of clients whose connections are kept; the oldest leaves for one more.
 const MAX_CLIENTS: usize = 16;
+/// Chains without credentials that are remembered; the oldest leaves for one more.
+const MAX_WITHOUT: usize = 16;
 /// Threads that drive connections; the bytes are copied by the threads that read.
 const THREADS: usize = 2;
 
@@ -176,7 +178,7 @@ impl SharedNetwork {
 
     /// The chain of that key has no credentials.
     pub fn set_none(&mut self, key: u64) {
-        self.without.truncate(MAX_CLIENTS - 1);
+        self.without.truncate(MAX_WITHOUT - 1);
         self.without.insert(0, (key, Instant::now()));
     }
 

@@ -24,12 +24,9 @@ use super::settings::ObjectSettings;
 use crate::source::{self, SourceName, SourceOpenError};
 use futures_util::future::BoxFuture;
 use object_store::client::ClientConfigKey;
-use object_store::gcp::GcpCredential;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
-use object_store::{
-    BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig, StaticCredentialProvider,
-};
+use object_store::{BackoffConfig, ClientOptions, HeaderValue, ObjectStore, RetryConfig};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -72,6 +69,27 @@ pub struct Store {
     /// Nothing where requests carry none.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
+}
+
+impl Store {
+    /// Of a store that has a chain of credentials, of which `keeper` has what a link had. `server` is a name that all its objects share.
+    fn new<C: Send + Sync + PartialEq + 'static>(
+        objects: Arc<dyn ObjectStore>,
+        listing: Arc<dyn Listing>,
+        advice: &'static Advice,
+        keeper: Option<Arc<Keeper<C>>>,
+        server: &str,
+    ) -> Store {
+        let credentials = keeper.map(|keeper| keeper as Arc<dyn Renew>);
+        let link = credentials.as_ref().and_then(|keeper| keeper.link());
+        Store {
+            objects,
+            listing: Some(listing),
+            account: Account::of(advice, link),
+            credentials,
+            server: network::hold().server(server),
+        }
+    }
 }
 
 /// Lists names below a prefix, page by page.
@@ -162,15 +180,17 @@ pub fn names_a_prefix(name: &SourceName) -> bool {
     parse(name).is_ok_and(|place| place.is_prefix())
 }
 
+/// A bucket, and what is in it.
+struct BucketKey {
+    bucket: String,
+    key: String,
+}
+
 /// `BUCKET/KEY` behind the scheme of `text`, and two slashes.
 ///
 /// # Errors
 /// There are keys of an account before the bucket, or no bucket.
-fn bucket_and_key<'a>(
-    text: &'a str,
-    write: &str,
-    accounts: &str,
-) -> Result<(&'a str, &'a str), Unfit> {
+fn bucket_and_key(text: &str, write: &str, accounts: &str) -> Result<BucketKey, Unfit> {
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
@@ -184,7 +204,10 @@ fn bucket_and_key<'a>(
     if bucket.is_empty() || !bucket.bytes().all(is_name) {
         return Err(Unfit::new("it names no bucket", &format!("write {write}")));
     }
-    Ok((bucket, key))
+    Ok(BucketKey {
+        bucket: bucket.to_string(),
+        key: key.to_string(),
+    })
 }
 
 /// The path of an object's key.
@@ -260,8 +283,8 @@ fn may_be_plain(
         return Ok(allowed);
     };
     let url = check_endpoint("the endpoint", endpoint)?;
-    if url.scheme() != "http" || allowed || credentials::is_loopback(&url) {
-        return Ok(url.scheme() == "http" || allowed);
+    if credentials::is_private(&url) || allowed {
+        return Ok(allowed || url.scheme() == "http");
     }
     let why = "the endpoint speaks no TLS, so that any machine on the path could read the object";
     let remedy = format!("set {variable}=true, or an endpoint with https://");
@@ -285,14 +308,7 @@ where
         return Ok(None);
     }
     let key = (&settings.variables, &settings.profile, &settings.ca_file);
-    credentials::keeper(store, key, chain())
-}
-
-/// For a client that wants a provider and does not ask it.
-fn no_token() -> Arc<StaticCredentialProvider<GcpCredential>> {
-    Arc::new(StaticCredentialProvider::new(GcpCredential {
-        bearer: String::new(),
-    }))
+    credentials::keeper(store, key, chain)
 }
 
 /// With retries left, object_store would also go on with a broken body by itself.
@@ -335,11 +351,6 @@ fn connector(
         client: Client::of(settings, allow_http),
         wire,
     }
-}
-
-/// What is known of a server, for all objects that share this name of it.
-fn server(name: &str) -> Arc<Server> {
-    network::hold().server(name)
 }
 
 fn line(error: &object_store::Error) -> String {

@@ -440,13 +440,13 @@ impl<'a> Sso<'a> {
     }
 }
 
-/// What the profile in use says, such as its region.
-pub fn setting_of_profile(settings: &ObjectSettings, key: &str) -> Option<String> {
-    let all = Profiles::read(settings).ok()?;
-    all.get(profile::name_of(settings).0)?
-        .get(key)
-        .filter(|value| !value.is_empty())
-        .cloned()
+/// What the profile in use says, such as its region; nothing where it cannot be read.
+pub fn profile_in_use(settings: &ObjectSettings) -> Section {
+    let all = Profiles::read(settings).unwrap_or_default();
+    let keys = all.get(profile::name_of(settings).0).into_iter().flatten();
+    let said = keys.filter(|(_, value)| !value.is_empty());
+    said.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 fn has_keys(keys: &Section) -> bool {

@@ -13,8 +13,8 @@ use super::{
     Listing, Place, Store, StoreKind, check, client, connector, keeper_of, line, may_be_plain,
     no_retries,
 };
+use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::azure::{AzureChain, connection_part, signature};
-use crate::source::object::credentials::{Keeper, Provider, Renew};
 use crate::source::object::page::{ListedObject, Page, PageRequest, PageText, xml};
 use crate::source::object::refusal::{Account, Advice, Refusal, Unfit};
 use crate::source::object::reply::Wire;
@@ -44,6 +44,12 @@ static ADVICE: Advice = Advice {
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
     no_listing: "check AZURE_STORAGE_ENDPOINT: it names a server of Azure's storage, not a page in front of it",
+};
+
+/// Of a URL that came with a signature.
+static SIGNED: Advice = Advice {
+    refused: "make a new URL: its signature has expired, or may not read or list",
+    ..ADVICE
 };
 
 static WIRE: Wire = Wire {
@@ -203,12 +209,14 @@ impl Place for AzurePlace {
             account: account.to_string(),
             provider,
         };
-        Ok(Store {
-            objects: Arc::new(store),
-            listing: Some(Arc::new(listing)),
-            account: account_of(keeper.as_deref(), self.signature.is_some()),
-            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
-            server: super::server(&format!("{endpoint}/{}", self.container)),
+        let server = format!("{endpoint}/{}", self.container);
+        let store = Store::new(Arc::new(store), Arc::new(listing), &ADVICE, keeper, &server);
+        Ok(match self.signature {
+            Some(_) => Store {
+                account: Account::without_chain(&SIGNED),
+                ..store
+            },
+            None => store,
         })
     }
 }
@@ -232,18 +240,6 @@ fn own_account(settings: &ObjectSettings) -> Option<&str> {
     let named = settings.variable("AZURE_STORAGE_ACCOUNT");
     let named = named.or(settings.variable("AZURE_STORAGE_ACCOUNT_NAME"));
     named.or(connection_part(settings, "AccountName"))
-}
-
-fn account_of(keeper: Option<&Keeper<AzureCredential>>, is_signed: bool) -> Account {
-    static SIGNED: Advice = Advice {
-        refused: "make a new URL: its signature has expired, or may not read or list",
-        ..ADVICE
-    };
-    if is_signed {
-        Account::without_chain(&SIGNED)
-    } else {
-        Account::of(&ADVICE, keeper.and_then(Renew::link))
-    }
 }
 
 /// Pages of names of a container.

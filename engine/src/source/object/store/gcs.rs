@@ -6,16 +6,17 @@
 //! Source: Google Cloud Storage, XML API: GET object, GET bucket; transcoding of gzip-compressed files.
 
 use super::{
-    PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector, keeper_of,
-    line, may_be_plain, no_retries,
+    BucketKey, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector,
+    keeper_of, line, may_be_plain, no_retries,
 };
+use crate::source::object::credentials::Provider;
 use crate::source::object::credentials::google::GoogleChain;
-use crate::source::object::credentials::{Provider, Renew};
 use crate::source::object::page;
-use crate::source::object::refusal::{Account, Advice, Unfit};
+use crate::source::object::refusal::{Advice, Unfit};
 use crate::source::object::reply::{Generation, Wire};
 use crate::source::object::settings::ObjectSettings;
-use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::StaticCredentialProvider;
+use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use std::sync::Arc;
 
 pub const GCS: StoreKind = StoreKind {
@@ -50,23 +51,17 @@ const VARIABLES: &[&str] = &[
     "GCE_METADATA_HOST",
 ];
 
-struct GcsPlace {
-    bucket: String,
-    key: String,
-}
+struct GcsPlace(BucketKey);
 
 fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
     let accounts = "run gcloud auth application-default login";
-    let (bucket, key) = bucket_and_key(text, "gs://BUCKET/KEY", accounts)?;
-    Ok(Box::new(GcsPlace {
-        bucket: bucket.to_string(),
-        key: key.to_string(),
-    }))
+    let place = bucket_and_key(text, "gs://BUCKET/KEY", accounts)?;
+    Ok(Box::new(GcsPlace(place)))
 }
 
 impl Place for GcsPlace {
     fn key(&self) -> &str {
-        &self.key
+        &self.0.key
     }
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
@@ -75,17 +70,13 @@ impl Place for GcsPlace {
         let emulator = settings.variable("STORAGE_EMULATOR_HOST");
         let endpoint = emulator
             .or(settings.variable("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"))
-            .map(|text| {
-                let is_url = text.contains("://");
-                if is_url {
-                    text.to_string()
-                } else {
-                    format!("http://{text}")
-                }
+            .map(|text| match text.contains("://") {
+                true => text.to_string(),
+                false => format!("http://{text}"),
             });
         let allow_http = may_be_plain(endpoint.as_deref(), settings, "GOOGLE_ALLOW_HTTP")?;
         let mut builder = GoogleCloudStorageBuilder::new()
-            .with_bucket_name(&self.bucket)
+            .with_bucket_name(&self.0.bucket)
             .with_retry(no_retries())
             .with_client_options(client(settings, allow_http)?)
             .with_http_connector(connector(settings, allow_http, &WIRE, None));
@@ -93,29 +84,28 @@ impl Place for GcsPlace {
             let endpoint = endpoint.trim_end_matches('/');
             builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
         }
-        let settings = &ObjectSettings {
-            no_sign_request: settings.no_sign_request || emulator.is_some(),
-            ..settings.clone()
+        let mut keeper = None;
+        if emulator.is_none() {
+            keeper = keeper_of("Google Cloud Storage", settings, || {
+                GoogleChain(settings.clone())
+            })?;
+        }
+        let no_token = GcpCredential {
+            bearer: String::new(),
         };
-        let keeper = keeper_of("Google Cloud Storage", settings, || {
-            GoogleChain(settings.clone())
-        })?;
         builder = match &keeper {
             Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
+            // A client without a provider would look for one.
             None => builder
-                .with_credentials(super::no_token())
+                .with_credentials(Arc::new(StaticCredentialProvider::new(no_token)))
                 .with_skip_signature(true),
         };
         let store = builder.build();
         let remedy = "check the bucket's name";
         let store = Arc::new(store.map_err(|error| Unfit::new(line(&error), remedy))?);
         let endpoint = endpoint.unwrap_or_else(|| "gs:".to_string());
-        Ok(Store {
-            objects: store.clone(),
-            listing: Some(Arc::new(PaginatedListing::new(store))),
-            account: Account::of(&ADVICE, keeper.as_deref().and_then(Renew::link)),
-            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
-            server: super::server(&format!("{endpoint}/{}", self.bucket)),
-        })
+        let listing = Arc::new(PaginatedListing::new(store.clone()));
+        let server = format!("{endpoint}/{}", self.0.bucket);
+        Ok(Store::new(store, listing, &ADVICE, keeper, &server))
     }
 }

@@ -1,6 +1,7 @@
 //! Plain HTTP: `http://HOST/PATH`, `https://HOST/PATH`, with a user and a password where the URL has them.
 
 use super::{Account, Advice, Place, Store, StoreKind, Unfit, client, connector, line, no_retries};
+use crate::source::object::network;
 use crate::source::object::page;
 use crate::source::object::reply::Wire;
 use crate::source::object::settings::ObjectSettings;
@@ -24,7 +25,8 @@ static ADVICE: Advice = Advice {
     no_listing: "look at the server",
 };
 
-static WIRE: Wire = Wire {
+/// Replies of plain HTTP; names are not listed by it.
+pub static PLAIN: Wire = Wire {
     stores_codings: false,
     accept_encoding: "identity",
     generation: None,
@@ -82,7 +84,7 @@ impl Place for HttpPlace {
             .with_url(self.url.as_str())
             .with_retry(no_retries())
             .with_client_options(client(settings, allow_http)?)
-            .with_http_connector(connector(settings, allow_http, &WIRE, authorization))
+            .with_http_connector(connector(settings, allow_http, &PLAIN, authorization))
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check the URL"))?;
         Ok(Store {
@@ -90,7 +92,7 @@ impl Place for HttpPlace {
             listing: None,
             account: Account::without_chain(&ADVICE),
             credentials: None,
-            server: super::server(self.url.authority()),
+            server: network::hold().server(self.url.authority()),
         })
     }
 }

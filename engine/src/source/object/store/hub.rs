@@ -14,12 +14,10 @@ mod page;
 mod signed;
 
 use super::{
-    Account, Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line,
-    may_be_plain, no_retries,
+    Advice, Place, Store, StoreKind, Unfit, check_endpoint, client, keeper_of, line, may_be_plain,
+    no_retries,
 };
-use crate::source::object::credentials::{
-    Chain, ChainAnswer, FoundCredential, Keeper, Provider, Renew, web,
-};
+use crate::source::object::credentials::{Chain, ChainAnswer, FoundCredential, Provider, web};
 use crate::source::object::network::{self, Client};
 use crate::source::object::refusal::one_line;
 use crate::source::object::settings::ObjectSettings;
@@ -83,7 +81,6 @@ impl Place for HubPlace {
         let tokens = keeper_of("the Hugging Face Hub", settings, || {
             HubChain(settings.clone())
         })?;
-        let account = Account::of(&ADVICE, tokens.as_deref().and_then(Renew::link));
         let hub = Arc::new(Hub::new(
             self.repository.clone(),
             endpoint,
@@ -97,13 +94,14 @@ impl Place for HubPlace {
             .with_http_connector(HubConnector(Arc::clone(&hub)))
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check HF_ENDPOINT"))?;
-        Ok(Store {
-            objects: Arc::new(store),
-            account,
-            credentials: tokens.map(|tokens: Arc<Keeper<HeaderValue>>| tokens as Arc<dyn Renew>),
-            server: super::server(hub.server()),
-            listing: Some(hub),
-        })
+        let listing = Arc::clone(&hub);
+        Ok(Store::new(
+            Arc::new(store),
+            listing,
+            &ADVICE,
+            tokens,
+            hub.server(),
+        ))
     }
 }
 

@@ -4,16 +4,17 @@
 //! directory buckets: their requests are signed for a session, and their names come in no order.
 
 use super::{
-    Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client, connector,
-    keeper_of, line, may_be_plain, no_retries,
+    BucketKey, Listing, PaginatedListing, Place, Store, StoreKind, bucket_and_key, check, client,
+    connector, keeper_of, line, may_be_plain, no_retries,
 };
-use crate::source::object::credentials::aws::{AwsChain, setting_of_profile};
-use crate::source::object::credentials::{Provider, Renew};
+use crate::source::object::credentials::Provider;
+use crate::source::object::credentials::aws::{AwsChain, profile_in_use};
 use crate::source::object::page;
-use crate::source::object::refusal::{Account, Advice, Unfit};
+use crate::source::object::refusal::{Advice, Unfit};
 use crate::source::object::reply::Wire;
 use crate::source::object::settings::ObjectSettings;
 use object_store::aws::AmazonS3Builder;
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 pub const S3: StoreKind = StoreKind {
@@ -66,10 +67,7 @@ const URLS: &[&str] = &[
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-struct S3Place {
-    bucket: String,
-    key: String,
-}
+struct S3Place(BucketKey);
 
 fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
     read(text).map(|place| Box::new(place) as Box<dyn Place>)
@@ -77,16 +75,12 @@ fn parse(text: &str) -> Result<Box<dyn Place>, Unfit> {
 
 fn read(text: &str) -> Result<S3Place, Unfit> {
     let accounts = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-    let (bucket, key) = bucket_and_key(text, "s3://BUCKET/KEY", accounts)?;
-    Ok(S3Place {
-        bucket: bucket.to_string(),
-        key: key.to_string(),
-    })
+    bucket_and_key(text, "s3://BUCKET/KEY", accounts).map(S3Place)
 }
 
 impl Place for S3Place {
     fn key(&self) -> &str {
-        &self.key
+        &self.0.key
     }
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
@@ -99,7 +93,8 @@ impl Place for S3Place {
         for name in ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_SSO"] {
             may_be_plain(settings.variable(name), settings, "AWS_ALLOW_HTTP")?;
         }
-        let of_profile = |key| setting_of_profile(settings, key);
+        let profile = LazyCell::new(|| profile_in_use(settings));
+        let of_profile = |key| profile.get(key).cloned();
         let endpoint = settings
             .endpoint_of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"])
             .map(str::to_string)
@@ -113,7 +108,7 @@ impl Place for S3Place {
         let region = named.into_iter().flatten().next().map(str::to_string);
         let region = region.or_else(|| of_profile("region"));
         let mut builder = AmazonS3Builder::new()
-            .with_bucket_name(&self.bucket)
+            .with_bucket_name(&self.0.bucket)
             .with_region(region.as_deref().unwrap_or("us-east-1"))
             .with_request_payer(settings.requester_pays || settings.is_on("AWS_REQUEST_PAYER"))
             .with_s3_express(self.is_directory_bucket())
@@ -124,8 +119,7 @@ impl Place for S3Place {
         if let Some(endpoint) = &endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
         }
-        let chain = || AwsChain(settings.clone());
-        let keeper = keeper_of("S3", settings, chain)?;
+        let keeper = keeper_of("S3", settings, || AwsChain(settings.clone()))?;
         builder = match &keeper {
             Some(keeper) => builder.with_credentials(Arc::new(Provider(keeper.clone()))),
             None => builder.with_skip_signature(true),
@@ -139,20 +133,15 @@ impl Place for S3Place {
         } else {
             Arc::new(PaginatedListing::new(store.clone()))
         };
-        Ok(Store {
-            objects: store,
-            listing: Some(listing),
-            account: Account::of(&ADVICE, keeper.as_deref().and_then(Renew::link)),
-            credentials: keeper.map(|keeper| keeper as Arc<dyn Renew>),
-            server: super::server(&format!("{endpoint}/{}", self.bucket)),
-        })
+        let server = format!("{endpoint}/{}", self.0.bucket);
+        Ok(Store::new(store, listing, &ADVICE, keeper, &server))
     }
 }
 
 impl S3Place {
     /// S3 Express One Zone.
     fn is_directory_bucket(&self) -> bool {
-        self.bucket.ends_with("--x-s3")
+        self.0.bucket.ends_with("--x-s3")
     }
 }
 
@@ -206,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_key_is_taken_as_it_is() {
-        let read = |text: &str| read(text).map(|place| (place.bucket, place.key));
+        let read = |text: &str| read(text).map(|place| (place.0.bucket, place.0.key));
         let place = |bucket: &str, key: &str| Ok((bucket.to_string(), key.to_string()));
         assert_eq!(read("s3://b.c-d/a b/c#d?e"), place("b.c-d", "a b/c#d?e"));
         assert_eq!(read("s3://b/x/"), place("b", "x/"));

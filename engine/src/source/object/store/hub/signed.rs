@@ -17,10 +17,11 @@
 
 use super::{Repository, escaped, page};
 use crate::source::object::credentials::Provider;
-use crate::source::object::page::{Page, PageRequest, of_s3};
+use crate::source::object::page::{Page, PageRequest};
 use crate::source::object::refusal::{ADDRESS_REFUSED, Date, Refusal, since_1970};
-use crate::source::object::reply::{Wire, checked, header, refuse, refused, whole};
+use crate::source::object::reply::{checked, header, refuse, refused, whole};
 use crate::source::object::store::Listing;
+use crate::source::object::store::http::PLAIN;
 use futures_util::future::BoxFuture;
 use http::Method;
 use object_store::client::{
@@ -45,14 +46,6 @@ const MAX_ADDRESS_BYTES: usize = 16 << 10;
 const MAX_HOPS: usize = 5;
 /// Of its life, the part after which an address is renewed without being tried. Chosen: a request takes its part of what is left.
 const USED_LIFE: f64 = 0.9;
-/// Files come as plain HTTP; object_store lists nothing here.
-static WIRE: Wire = Wire {
-    stores_codings: false,
-    accept_encoding: "identity",
-    generation: None,
-    page: of_s3,
-};
-
 /// A repository of a hub, at one commit.
 pub struct Hub {
     /// Follows no redirects.
@@ -123,7 +116,7 @@ pub struct HubConnector(pub Arc<Hub>);
 
 impl HttpConnector for HubConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(checked(HttpClient::new(self.clone()), &WIRE))
+        Ok(checked(HttpClient::new(self.clone()), &PLAIN))
     }
 }
 
