@@ -6,6 +6,8 @@
 pub mod values;
 
 use crate::CommandLine;
+#[cfg(feature = "object")]
+use crate::config;
 use crate::fail::Fail;
 use crate::log::LogLevel;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -76,8 +78,9 @@ pub struct StoreArgs {
 
 #[cfg(feature = "object")]
 impl StoreArgs {
-    /// Sets them for this process: the files of settings, FOREREAD_OBJECT and these options, the last of which counts.
-    pub fn set(&self, of_files: Option<String>) -> Result<(), Fail> {
+    /// Sets them for this process: they go before FOREREAD_OBJECT, which goes before the files of settings.
+    pub fn set(&self) -> Result<(), Fail> {
+        object::configure_by(config::stores);
         let named = [
             ("profile", &self.profile),
             ("region", &self.region),
@@ -96,19 +99,10 @@ impl StoreArgs {
         }
         options.extend(self.no_sign_request.then(|| "no-sign-request".to_string()));
         options.extend(self.requester_pays.then(|| "requester-pays".to_string()));
-        if options.is_empty() && of_files.is_none() {
-            return Ok(());
-        }
-        let all = Vec::from_iter(of_files).into_iter();
-        let all = all
-            .chain(std::env::var(object::VARIABLE))
-            .chain(options.clone());
-        let done = object::configure(&all.collect::<Vec<String>>().join(","));
-        // A variable or a file that cannot be understood is refused where a store is opened; other commands need none.
         if options.is_empty() {
             return Ok(());
         }
-        done.map_err(|why| {
+        object::configure(&options.join(",")).map_err(|why| {
             Fail::input(
                 why,
                 "the settings of stores".to_string(),

@@ -96,16 +96,11 @@ pub fn load() -> Result<Config, Fail> {
     Config::read(&|name| std::env::var_os(name), Path::new(SYSTEM))
 }
 
-/// How stores of objects are asked. A file that cannot be understood is refused where a store is opened, as other commands need none.
+/// How stores of objects are asked: read where one is opened, as other commands need none of it.
 #[cfg(feature = "object")]
-pub fn stores() -> Option<String> {
-    match load() {
-        Ok(config) => config.stores,
-        Err(fail) => {
-            foreread::source::object::refuse(&fail.line());
-            None
-        }
-    }
+pub fn stores() -> Result<String, String> {
+    let config = load().map_err(|fail| fail.line())?;
+    Ok(config.stores.unwrap_or_default())
 }
 
 impl Config {

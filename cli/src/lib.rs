@@ -92,7 +92,7 @@ pub fn main_of<A: CommandLine>(arguments: &[OsString]) -> u8 {
         args::set_global(args.global());
         log::start(args.global().log)?;
         #[cfg(feature = "object")]
-        args.global().stores.set(config::stores())?;
+        args.global().stores.set()?;
         out::fit_terminal();
         args.run()
     });

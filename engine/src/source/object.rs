@@ -32,7 +32,7 @@ pub use list::{MAX_NAMES, Prefix};
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
 use refusal::{Refusal, Unfit};
-pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure, refuse};
+pub use settings::{NOTATION, ObjectSettings, VARIABLE, VARIABLES, configure, configure_by};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -11,7 +11,7 @@
 use crate::source::Defaults;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The variable that sets these for sources that are opened by name.
@@ -34,12 +34,10 @@ pub const VARIABLES: &[&str] = &[
 pub const NOTATION: &str = "first-byte=SECONDS,stall=SECONDS,total=SECONDS,retries=N,requests=N,part=BYTES,hedge=PERCENT,\
      profile=NAME,region=NAME,endpoint-url=URL,no-sign-request,requester-pays,ca-file=PATH";
 
-/// What the program says, in [`NOTATION`], or why nothing may be opened.
-static PROGRAM: Mutex<Result<String, String>> = Mutex::new(Ok(String::new()));
-
-fn set(of_program: Result<String, String>) {
-    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = of_program;
-}
+/// What the program says, in [`NOTATION`].
+static PROGRAM: Mutex<String> = Mutex::new(String::new());
+/// What it says where nothing else does.
+static BELOW: OnceLock<fn() -> Result<String, String>> = OnceLock::new();
 
 /// Sets what sources take that are opened by name from now on, in [`NOTATION`]; it goes before [`VARIABLE`], and replaces what was set
 /// before.
@@ -56,14 +54,14 @@ fn set(of_program: Result<String, String>) {
 /// ```
 pub fn configure(text: &str) -> Result<(), String> {
     ObjectSettings::default().with(text)?;
-    set(Ok(text.to_string()));
+    *PROGRAM.lock().unwrap_or_else(PoisonError::into_inner) = text.to_string();
     Ok(())
 }
 
-/// Sources that are opened by name from now on are refused for this reason, until [`configure`] sets something: settings that could not be
-/// read must not be left out.
-pub fn refuse(why: &str) {
-    set(Err(why.to_string()));
+/// As [`configure`], for what [`VARIABLE`] goes before, such as a file of settings: `read` is asked when a source is opened by name, and an
+/// error of it is one of opening. The first counts.
+pub fn configure_by(read: fn() -> Result<String, String>) {
+    let _ = BELOW.set(read);
 }
 
 /// Settings of an [`super::Object`]; each has a default.
@@ -166,16 +164,17 @@ fn variables() -> Vec<(String, String)> {
 }
 
 impl ObjectSettings {
-    /// The defaults with what [`VARIABLE`] says, and then what the program says ([`configure`]).
+    /// The defaults with what the program says below ([`configure_by`]), what [`VARIABLE`] says, and what the program says above
+    /// ([`configure`]).
     ///
     /// # Errors
     /// A line that says what is wrong with its value.
     pub fn from_environment() -> Result<ObjectSettings, String> {
+        let below = BELOW.get().map_or(Ok(String::new()), |read| read())?;
         let text = std::env::var(VARIABLE).unwrap_or_default();
         let of_program = PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
-        ObjectSettings::default()
-            .with(&text)?
-            .with(of_program.as_ref().map_err(String::clone)?)
+        let settings = ObjectSettings::default().with(&below)?;
+        settings.with(&text)?.with(&of_program)
     }
 
     /// These with what a text in [`NOTATION`] says.
