@@ -2,38 +2,19 @@
 //! Each server that is missing is named: `skipped: needs X`.
 
 use crate::common::emulators::{Cloud, Emulator};
-use crate::common::watch;
+use crate::common::{object_settings, read_all, watch};
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Source, SourceError};
-use foreread_testing as testing;
+use foreread_testing::pattern;
 use std::collections::BTreeMap;
-use std::io::IoSliceMut;
 use std::path::Path;
-use std::time::Duration;
 
 const CLOUDS: [Cloud; 2] = [Cloud::Google, Cloud::Azure];
 
 fn settings(emulator: &Emulator) -> ObjectSettings {
     watch();
-    ObjectSettings {
-        variables: emulator.variables(),
-        pause: Duration::from_millis(1),
-        ..ObjectSettings::default()
-    }
-}
-
-fn bytes(size: u64, version: u16) -> Vec<u8> {
-    let mut bytes = vec![0; size as usize];
-    testing::fill(&mut bytes, 0, version);
-    bytes
-}
-
-fn read_all(source: &dyn Source) -> Result<Vec<u8>, SourceError> {
-    let mut buf = vec![0; source.size() as usize + 10];
-    let len = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0)?;
-    buf.truncate(len);
-    Ok(buf)
+    object_settings(emulator.variables())
 }
 
 /// The keys have what a URL would change.
@@ -45,12 +26,16 @@ fn objects_of_each_cloud_are_read_back() {
             ("dir/a b+c&d=é#%41", 70_001),
             ("large", (5 << 20) + 3),
         ] {
-            emulator.put(key, bytes(size, 0));
+            emulator.put(key, pattern(0, size as usize, 0));
             let name = emulator.name(key);
             let object = Object::open_with(&name, settings(&emulator));
             let object = object.unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((object.size(), object.check()), (size, Ok(size)), "{name}");
-            assert_eq!(read_all(&object), Ok(bytes(size, 0)), "{name}");
+            assert_eq!(
+                read_all(&object),
+                Ok(pattern(0, size as usize, 0)),
+                "{name}"
+            );
         }
         let error = Object::open_with(&emulator.name("nothing"), settings(&emulator));
         let error = error.err().expect("there is none");
@@ -74,13 +59,13 @@ fn objects_of_each_cloud_are_read_back() {
 #[test]
 fn a_replaced_object_is_noticed_by_its_version() {
     for emulator in CLOUDS.iter().filter_map(|cloud| Emulator::start(*cloud)) {
-        emulator.put("x", bytes(300_000, 0));
+        emulator.put("x", pattern(0, 300_000, 0));
         let object = Object::open_with(&emulator.name("x"), settings(&emulator)).expect("opens");
-        emulator.put("x", bytes(300_000, 1));
+        emulator.put("x", pattern(0, 300_000, 1));
         let read = read_all(&object);
         assert!(matches!(read, Err(SourceError::Changed { .. })), "{read:?}");
         assert_eq!(object.accept(), 300_000);
-        assert_eq!(read_all(&object), Ok(bytes(300_000, 1)));
+        assert_eq!(read_all(&object), Ok(pattern(0, 300_000, 1)));
     }
 }
 
@@ -96,7 +81,7 @@ fn a_prefix_of_each_cloud_is_a_tree() {
             "top.x",
         ];
         for (size, key) in keys.iter().enumerate() {
-            emulator.put(key, bytes(size as u64 + 1, 0));
+            emulator.put(key, pattern(0, size + 1, 0));
         }
         let tree = Prefix::open_with(&emulator.name("top/"), settings(&emulator));
         let tree = tree.unwrap_or_else(|error| panic!("{error}"));
@@ -128,7 +113,7 @@ fn a_prefix_of_each_cloud_is_a_tree() {
             let ahead = tree.look_ahead(Path::new(path), &mut |_, _| others += 1);
             assert_eq!(ahead.map(|meta| meta.size), Ok(meta.size));
             let (source, opened) = tree.open_listed(Path::new(path), &meta).expect("opens");
-            assert_eq!(read_all(&*source), Ok(bytes(meta.size, 0)));
+            assert_eq!(read_all(&*source), Ok(pattern(0, meta.size as usize, 0)));
             assert!(tree.is_same(&meta, &opened), "{path}");
             let (source, opened) = tree.open(Path::new(path)).expect("opens");
             assert_eq!(source.size(), opened.size);
@@ -154,7 +139,7 @@ fn without_credentials_the_remedy_is_a_login() {
     let Some(emulator) = Emulator::start(Cloud::Azure) else {
         return;
     };
-    emulator.put("x", bytes(10, 0));
+    emulator.put("x", pattern(0, 10, 0));
     let variables = emulator.variables().into_iter();
     let without: Vec<_> = variables
         .filter(|(name, _)| name != "AZURE_STORAGE_KEY")

@@ -11,10 +11,13 @@ pub mod nbd;
 #[cfg(feature = "tls")]
 pub mod tls;
 
-use foreread::source::Mem;
+#[cfg(feature = "object")]
+use foreread::source::object::ObjectSettings;
+use foreread::source::{Mem, Source, SourceError};
 use foreread::{Gauges, Reader};
 use foreread_testing as testing;
 use std::cell::RefCell;
+use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -43,6 +46,42 @@ impl Rng {
 /// A source of self-naming bytes.
 pub fn named(size: u64) -> Mem {
     Mem::generated(size, |offset, buf| testing::fill(buf, offset, 0))
+}
+
+/// Bytes of a source from `offset` on, up to its end.
+pub fn read_source(source: &dyn Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
+    let mut buf = vec![0; len];
+    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
+    buf.truncate(read);
+    Ok(buf)
+}
+
+/// All bytes of a source, and what it gives behind them.
+pub fn read_all(source: &dyn Source) -> Result<Vec<u8>, SourceError> {
+    read_source(source, 0, source.size() as usize + 10)
+}
+
+/// For an honest server: it is asked again at once.
+#[cfg(feature = "object")]
+pub fn object_settings(variables: Vec<(String, String)>) -> ObjectSettings {
+    ObjectSettings {
+        variables,
+        pause: Duration::from_millis(1),
+        ..ObjectSettings::default()
+    }
+}
+
+/// Short pauses, and deadlines that an honest server keeps on a busy machine too.
+#[cfg(feature = "object")]
+pub fn short_settings(variables: Vec<(String, String)>) -> ObjectSettings {
+    ObjectSettings {
+        first_byte: Duration::from_secs(1),
+        stall: Duration::from_secs(1),
+        total: Duration::from_secs(20),
+        retries: 2,
+        part_bytes: 64 << 10,
+        ..object_settings(variables)
+    }
 }
 
 /// Ends the whole run when the test that calls this hangs: a read that never returns is an error, not a long wait.

@@ -1,16 +1,14 @@
 //! Files and repositories of a Hugging Face Hub, against the hub of `foreread-testing`, which the client huggingface_hub accepts.
 
-use crate::common::{named, quiet, read_and_check, watch};
+use crate::common::{named, quiet, read_and_check, read_source as read, short_settings, watch};
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{Mem, Source, SourceError, SourceOpenError};
 use foreread::{Options, Reader};
 use foreread_testing::{self as testing, HubRoute, HubServer, Lie, RangeServer, pattern};
-use std::io::IoSliceMut;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -21,20 +19,10 @@ fn hub() -> HubServer {
     HubServer::start().expect("two ports")
 }
 
-/// Short pauses, and deadlines that an honest server keeps on a busy machine too.
 fn settings(hub: &HubServer, token: Option<&str>) -> ObjectSettings {
     let mut variables = hub.variables();
     variables.extend(token.map(|token| ("HF_TOKEN".to_string(), token.to_string())));
-    ObjectSettings {
-        first_byte: Duration::from_secs(1),
-        stall: Duration::from_secs(1),
-        total: Duration::from_secs(20),
-        retries: 2,
-        pause: Duration::from_millis(1),
-        part_bytes: 64 * KIB,
-        variables,
-        ..ObjectSettings::default()
-    }
+    short_settings(variables)
 }
 
 fn open(hub: &HubServer, name: &str) -> Result<Object, SourceOpenError> {
@@ -43,13 +31,6 @@ fn open(hub: &HubServer, name: &str) -> Result<Object, SourceOpenError> {
 
 fn opened(hub: &HubServer, name: &str) -> Object {
     open(hub, name).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn read(source: &impl Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
-    let mut buf = vec![0; len];
-    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
-    buf.truncate(read);
-    Ok(buf)
 }
 
 fn read_right(source: &impl Source, offset: u64, len: usize, version: u16) {

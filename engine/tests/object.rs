@@ -1,7 +1,7 @@
 //! Objects over HTTP, against a server that gives every wrong answer, and over S3, against versitygw. After each wrong answer: the right
 //! bytes or one error line, no hang, and the next read starts clean.
 
-use crate::common::{Rng, named, quiet, watch};
+use crate::common::{Rng, named, quiet, read_source as read, short_settings, watch};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
@@ -13,18 +13,9 @@ use std::time::{Duration, Instant};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Short pauses, and deadlines that an honest server keeps on a busy machine too; no environment variables.
+/// No environment variables.
 fn settings() -> ObjectSettings {
-    ObjectSettings {
-        first_byte: Duration::from_secs(1),
-        stall: Duration::from_secs(1),
-        total: Duration::from_secs(20),
-        retries: 2,
-        pause: Duration::from_millis(1),
-        part_bytes: 64 * KIB,
-        variables: Vec::new(),
-        ..ObjectSettings::default()
-    }
+    short_settings(Vec::new())
 }
 
 fn serve(size: u64) -> RangeServer {
@@ -34,13 +25,6 @@ fn serve(size: u64) -> RangeServer {
 
 fn open(server: &RangeServer) -> Object {
     Object::open_with(&server.url(), settings()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn read(source: &impl Source, offset: u64, len: usize) -> Result<Vec<u8>, SourceError> {
-    let mut buf = vec![0; len];
-    let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], offset)?;
-    buf.truncate(read);
-    Ok(buf)
 }
 
 fn read_right(source: &impl Source, offset: u64, len: usize) {

@@ -2,7 +2,7 @@
 //! Each server that is missing is named: `skipped: needs X`.
 
 use crate::common::gateway::Gateway;
-use crate::common::{Rng, quiet, watch};
+use crate::common::{self, Rng, object_settings, quiet, watch};
 use foreread::source::object::{Object, ObjectSettings, Prefix};
 use foreread::source::tree::{Kind, Tree};
 use foreread::source::{self, Source};
@@ -20,17 +20,11 @@ const MIB: u64 = 1 << 20;
 
 fn settings(gateway: &Gateway) -> ObjectSettings {
     watch();
-    ObjectSettings {
-        variables: gateway.variables(),
-        pause: Duration::from_millis(1),
-        ..ObjectSettings::default()
-    }
+    object_settings(gateway.variables())
 }
 
 fn bytes(size: u64, version: u16) -> Vec<u8> {
-    let mut bytes = vec![0; size as usize];
-    testing::fill(&mut bytes, 0, version);
-    bytes
+    pattern(0, size as usize, version)
 }
 
 fn open(gateway: &Gateway, key: &str) -> Object {
@@ -39,12 +33,7 @@ fn open(gateway: &Gateway, key: &str) -> Object {
 }
 
 fn read_all(source: &dyn Source) -> Vec<u8> {
-    let mut buf = vec![0; source.size() as usize + 10];
-    let len = source
-        .read_at(&mut [IoSliceMut::new(&mut buf)], 0)
-        .unwrap_or_else(|error| panic!("{error}"));
-    buf.truncate(len);
-    buf
+    common::read_all(source).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
