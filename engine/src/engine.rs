@@ -17,7 +17,9 @@ use crate::error::OpenError;
 use crate::eventlog::EventLog;
 use crate::latency::Latencies;
 use crate::options::{Options, Storage};
-use crate::source::{Defaults, Io, tree::Tree};
+#[cfg(feature = "disk-cache")]
+use crate::source::disk_cache::DiskCache;
+use crate::source::{Defaults, Io, Source, tree::Tree};
 use foreread_core::event::Advice;
 use foreread_core::machine::Machine;
 use foreread_core::policy::PolicySpec;
@@ -53,6 +55,8 @@ struct EngineShared {
     io: Io,
     appending: bool,
     hint: Option<Advice>,
+    #[cfg(feature = "disk-cache")]
+    disk_cache: Option<DiskCache>,
     // Given back last: the buffers are gone by then.
     reserved: Reservation,
 }
@@ -147,6 +151,8 @@ impl Engine {
                 io,
                 appending,
                 hint,
+                #[cfg(feature = "disk-cache")]
+                disk_cache: options.disk_cache.clone(),
                 reserved,
             }),
         })
@@ -228,6 +234,22 @@ impl Engine {
     /// The first error there was in writing it.
     pub fn end_event_log(&self) -> std::io::Result<Stats> {
         self.shared.driver.end_log()
+    }
+
+    /// The cache on disk below it.
+    #[cfg(feature = "disk-cache")]
+    #[must_use]
+    pub fn disk_cache(&self) -> Option<&DiskCache> {
+        self.shared.disk_cache.as_ref()
+    }
+
+    /// A source as this engine reads it: with the cache on disk, where there is one.
+    pub(crate) fn below(&self, source: Arc<dyn Source>) -> Arc<dyn Source> {
+        #[cfg(feature = "disk-cache")]
+        if let Some(cache) = self.disk_cache() {
+            return cache.over(source);
+        }
+        source
     }
 
     /// How its files are read.

@@ -25,6 +25,8 @@ pub struct Fork {
     _log: std::sync::MutexGuard<'static, log::Recent>,
     #[cfg(feature = "object")]
     network: crate::source::object::Network,
+    #[cfg(feature = "disk-cache")]
+    _disk_caches: std::sync::MutexGuard<'static, crate::source::disk_cache::OpenCaches>,
 }
 
 impl Fork {
@@ -35,6 +37,8 @@ impl Fork {
             _log: log::hold(),
             #[cfg(feature = "object")]
             network: crate::source::object::hold_network(),
+            #[cfg(feature = "disk-cache")]
+            _disk_caches: crate::source::disk_cache::hold(),
         }
     }
 

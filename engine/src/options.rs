@@ -5,6 +5,8 @@
 use crate::budget::Budget;
 use crate::error::OpenError;
 use crate::readahead::Readahead;
+#[cfg(feature = "disk-cache")]
+use crate::source::disk_cache::DiskCache;
 use crate::source::{Defaults, Io};
 use foreread_core::event::Advice;
 use foreread_core::machine::Config;
@@ -44,6 +46,9 @@ pub struct Options {
     pub limits: Limits,
     /// What the engine shares with others. Default the budget of the process.
     pub budget: Option<Arc<Budget>>,
+    /// Where bytes are kept that other processes and later ones need not fetch. Default nowhere.
+    #[cfg(feature = "disk-cache")]
+    pub disk_cache: Option<DiskCache>,
 }
 
 /// A policy, as text or read already.
@@ -128,6 +133,8 @@ impl Default for Options {
             event_log: None,
             limits: Limits::default(),
             budget: None,
+            #[cfg(feature = "disk-cache")]
+            disk_cache: None,
         }
     }
 }
@@ -230,6 +237,14 @@ impl Options {
     #[must_use]
     pub fn budget(mut self, budget: Arc<Budget>) -> Options {
         self.budget = Some(budget);
+        self
+    }
+
+    /// See [`Options::disk_cache`].
+    #[cfg(feature = "disk-cache")]
+    #[must_use]
+    pub fn disk_cache(mut self, cache: &DiskCache) -> Options {
+        self.disk_cache = Some(cache.clone());
         self
     }
 

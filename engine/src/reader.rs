@@ -122,7 +122,7 @@ impl Engine {
             Origin::Source(source) => source,
             Origin::Name(name) => source::open_by(&name, self.io())?,
         };
-        Reader::first(self.clone(), source)
+        Reader::first(self.clone(), self.below(source))
     }
 }
 

@@ -17,6 +17,8 @@
 //! that call every answer is an error, so no reply can mix two versions.
 
 mod defaults;
+#[cfg(feature = "disk-cache")]
+pub mod disk_cache;
 mod failure;
 mod file;
 mod mem;
@@ -78,6 +80,12 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Which bytes it reads, where no other version of it and no other source can have the same name for others: what a cache on disk
+    /// keeps them by. Nothing where a version is known by less, such as a date. Does not ask the storage.
+    fn exact_version(&self) -> Option<ExactVersion> {
+        None
+    }
+
     /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
@@ -132,6 +140,17 @@ pub trait StreamingSource: Send + Sync {
     /// # Errors
     /// As [`Source::read_at`]; buffers that were filled before are kept, so they must be of the accepted version.
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError>;
+}
+
+/// What identifies the bytes of a source, also for other processes and later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExactVersion {
+    /// Where it is, without secrets: server, bucket and key.
+    pub source: String,
+    /// Which version: its ETag or generation, and its size.
+    pub version: String,
+    /// Its name, for people.
+    pub shown: String,
 }
 
 /// A source that knows which of its bytes were never written.
@@ -265,6 +284,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn answered_in(&self) -> Option<Duration> {
         (**self).answered_in()
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        (**self).exact_version()
     }
 
     fn alignment(&self) -> Alignment {

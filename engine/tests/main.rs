@@ -14,6 +14,8 @@ mod common;
 mod conformance;
 #[cfg(feature = "object")]
 mod credentials;
+#[cfg(feature = "disk-cache")]
+mod disk_cache;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

@@ -76,6 +76,7 @@ impl Engine {
             Origin::Source(source) => source,
             Origin::Name(name) => source::open_by(&name, self.io())?,
         };
+        let source = self.below(source);
         if self.appending() {
             source.allow_appends();
         }

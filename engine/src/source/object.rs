@@ -25,7 +25,8 @@ mod store;
 mod version;
 
 use super::{
-    Defaults, Sink, Source, SourceError, SourceName, SourceOpenError, StreamingSource, tree,
+    Defaults, ExactVersion, Sink, Source, SourceError, SourceName, SourceOpenError,
+    StreamingSource, tree,
 };
 use fetch::{Asker, Tally};
 pub use list::{MAX_NAMES, Prefix};
@@ -239,6 +240,17 @@ impl Source for Object {
 
     fn streaming(&self) -> Option<&dyn StreamingSource> {
         Some(self)
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        let version = self.accepted();
+        let lists_otherwise = self.store.server.conditions.lists_otherwise();
+        let is_known = version.is_exact() && !(version.is_listed() && lists_otherwise);
+        is_known.then(|| ExactVersion {
+            source: format!("{}/{}", self.store.place, self.path),
+            version: version.exact_text(),
+            shown: self.name.to_string(),
+        })
     }
 
     fn describe(&self) -> String {

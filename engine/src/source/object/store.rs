@@ -69,6 +69,8 @@ pub struct Store {
     /// Nothing where requests carry none.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
+    /// What is before the key of an object in its full name, without secrets: endpoint and bucket.
+    pub place: Arc<str>,
 }
 
 impl Store {
@@ -88,6 +90,7 @@ impl Store {
             account: Account::of(advice, link),
             credentials,
             server: network::hold().server(server),
+            place: server.into(),
         }
     }
 }

@@ -128,6 +128,12 @@ impl Version {
         format!("{} {date} {}", etag.trim_matches('"'), self.meta.size)
     }
 
+    /// Its ETag and its size.
+    pub fn exact_text(&self) -> String {
+        let etag = self.now().e_tag.as_deref().unwrap_or_default();
+        format!("{} {}", tag(etag), self.size())
+    }
+
     /// Seconds since 1970; nothing where the server did not say.
     pub fn modified(&self) -> Option<u64> {
         modified(self.now())

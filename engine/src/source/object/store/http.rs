@@ -93,8 +93,35 @@ impl Place for HttpPlace {
             account: Account::without_chain(&ADVICE),
             credentials: None,
             server: network::hold().server(self.url.authority()),
+            place: unsigned(&self.url).as_str().into(),
         })
     }
+}
+
+/// Beginnings of the names of what signs a URL and says until when: another signature is no other object.
+const SIGNATURES: [&str; 3] = ["x-amz-", "x-goog-", "signature"];
+/// The names of which the same is true, of CloudFront and of old signatures.
+const SIGNED_BY: [&str; 5] = [
+    "expires",
+    "key-pair-id",
+    "policy",
+    "awsaccesskeyid",
+    "googleaccessid",
+];
+
+/// A URL without what signs it.
+fn unsigned(url: &Url) -> Url {
+    let mut plain = url.clone();
+    let is_signature = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        SIGNATURES.iter().any(|start| name.starts_with(start)) || SIGNED_BY.contains(&name.as_str())
+    };
+    let pairs = url.query_pairs();
+    if pairs.clone().any(|(name, _)| is_signature(&name)) {
+        let kept = pairs.filter(|(name, _)| !is_signature(name));
+        plain.query_pairs_mut().clear().extend_pairs(kept);
+    }
+    plain
 }
 
 /// RFC 4648, with padding.

@@ -95,13 +95,13 @@ impl Place for HubPlace {
             .build();
         let store = store.map_err(|error| Unfit::new(line(&error), "check HF_ENDPOINT"))?;
         let listing = Arc::clone(&hub);
-        Ok(Store::new(
-            Arc::new(store),
-            listing,
-            &ADVICE,
-            tokens,
-            hub.server(),
-        ))
+        let place = format!("{}/{}", hub.server(), self.repository.page());
+        let store = Store::new(Arc::new(store), listing, &ADVICE, tokens, hub.server());
+        // Of any commit: the ETag of a file is a hash of its bytes.
+        Ok(Store {
+            place: place.into(),
+            ..store
+        })
     }
 }
 

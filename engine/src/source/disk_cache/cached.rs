@@ -1,0 +1,413 @@
+//! A source whose bytes are kept on disk: reads what is there, asks the source below for the rest, and keeps that.
+//!
+//! ```text
+//!   fetch ──► which version is it exactly? ── not known ──► the source below
+//!                 │
+//!                 ▼ part after part (index.rs)
+//!             on the disk ──► piece, looked at ── gone or wrong: forgotten, asked of the store
+//!             not on it ──► claimed by another process? ── no ──► the source below, and a copy to the disk (writer.rs)
+//!                                          └─ yes: waits for its pieces, not for long
+//! ```
+//! Never: fails a read because of the disk, mixes two versions, or makes a reader wait for a write.
+
+use super::claims::Claim;
+use super::folder::PieceFile;
+use super::index::Part;
+use super::piece::{Extent, MAX_PIECE_BYTES, PieceFault};
+use super::reader::PieceReader;
+use super::shared::{CacheState, CachedVersion, Counts};
+use super::sinks::{FillPlace, Slices, StorePart};
+use super::writer::Writer;
+use crate::source::{
+    Alignment, Defaults, Holes, Queue, Sink, Source, SourceError, StreamingSource, WritableSource,
+};
+use std::io::IoSliceMut;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a fetch waits for another process that has begun the same. Chosen: longer than a fetch of 1 MiB takes over 30 ms and 1 MB/s.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// How often it looks whether that has come.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// A shorter range of a larger object is not claimed: to wait for another process would cost more than the bytes.
+const CLAIMED_BYTES: u64 = 64 << 10;
+
+pub struct Parts {
+    pub shared: Arc<CacheState>,
+    pub writer: Arc<Writer>,
+    pub reader: PieceReader,
+}
+
+pub struct CachedSource {
+    below: Arc<dyn Source>,
+    parts: Arc<Parts>,
+    version: Mutex<Option<Arc<CachedVersion>>>,
+    /// Bytes of that version came from the disk.
+    has_served: AtomicBool,
+}
+
+impl CachedSource {
+    pub fn new(below: Arc<dyn Source>, parts: Arc<Parts>) -> CachedSource {
+        CachedSource {
+            below,
+            parts,
+            version: Mutex::default(),
+            has_served: AtomicBool::new(false),
+        }
+    }
+
+    /// The version that is read, where it is known exactly.
+    fn current(&self) -> Result<Option<Arc<CachedVersion>>, SourceError> {
+        let exact = self.below.exact_version();
+        let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(version) = held.as_ref() {
+            if exact.as_ref() == Some(&version.exact) {
+                return Ok(Some(Arc::clone(version)));
+            }
+            if self.has_served.load(Ordering::Relaxed) {
+                let what = format!(
+                    "{}: it is not the version of which bytes are on disk",
+                    self.below.describe()
+                );
+                return Err(SourceError::Changed { what });
+            }
+        }
+        *held = exact.map(|exact| {
+            let version = self.parts.shared.version(exact, self.below.size());
+            version
+                .index
+                .look(&self.parts.shared.opened().folder, version.hash, false);
+            version
+        });
+        Ok(held.clone())
+    }
+
+    fn read(
+        &self,
+        version: &Arc<CachedVersion>,
+        range: Range<u64>,
+        place: &mut FillPlace<'_>,
+    ) -> Result<(), SourceError> {
+        let shared = &self.parts.shared;
+        version
+            .index
+            .look(&shared.opened().folder, version.hash, false);
+        let mut is_first = true;
+        while place.at < range.end {
+            let at = place.at;
+            let part = if shared.reads.is_on() {
+                version.index.next(&(at..range.end))
+            } else {
+                Part::Store(range.end)
+            };
+            match part {
+                Part::Disk(_, end) if shared.passes_over_disk(end - at) => {
+                    // All of it at once: more is likely to be there.
+                    Counts::add(&shared.counts.passed_over_bytes, end - at);
+                    if self.fetch(None, at..range.end, place)?.is_break() {
+                        break;
+                    }
+                }
+                Part::Disk(piece, end) => {
+                    if std::mem::take(&mut is_first) {
+                        place.at_hand();
+                    }
+                    self.read_piece(version, piece, end, place);
+                }
+                Part::Store(end) => {
+                    if self.miss(version, at..end, place)?.is_break() {
+                        break;
+                    }
+                }
+            }
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// Reads a piece as far as it is right; what it does not give is no longer in the index.
+    fn read_piece(
+        &self,
+        version: &Arc<CachedVersion>,
+        piece: PieceFile,
+        end: u64,
+        place: &mut FillPlace<'_>,
+    ) {
+        let Parts {
+            shared,
+            writer,
+            reader,
+        } = &*self.parts;
+        self.has_served.store(true, Ordering::Relaxed);
+        let fault = match reader.read(shared, version, piece, place, end) {
+            Ok(()) => {
+                Counts::add(&shared.counts.hits, 1);
+                shared.reads.worked();
+                if let Some(noted) = version.index.used(piece) {
+                    writer.note(version, piece, noted.again);
+                }
+                return;
+            }
+            Err(fault) => fault,
+        };
+        version
+            .index
+            .forget(piece, !matches!(fault, PieceFault::Gone));
+        reader.close(version.hash, piece);
+        match fault {
+            PieceFault::Gone => {}
+            PieceFault::Io(errno) => shared.read_failed(errno),
+            PieceFault::Wrong => {
+                Counts::add(&shared.counts.wrong, 1);
+                writer.remove(version, piece);
+            }
+        }
+    }
+
+    /// A range that is not on the disk: another process may be fetching it.
+    fn miss(
+        &self,
+        version: &Arc<CachedVersion>,
+        range: Range<u64>,
+        place: &mut FillPlace<'_>,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        let shared = &self.parts.shared;
+        let is_whole = range == (0..version.size);
+        if !is_whole && range.end - range.start < CLAIMED_BYTES || !shared.writes.is_on() {
+            return self.fetch(Some((version, false)), range, place);
+        }
+        let opened = shared.opened();
+        match opened.claims.take(version.hash, &range) {
+            Claim::Taken => self.fetch_rest(version, range, place),
+            Claim::Unknown => self.fetch(Some((version, false)), range, place),
+            Claim::Busy => {
+                let end = range
+                    .end
+                    .min((range.start / MAX_PIECE_BYTES + 1) * MAX_PIECE_BYTES);
+                Counts::add(&shared.counts.waits, 1);
+                self.await_piece(version, range.start..end, place)
+            }
+        }
+    }
+
+    /// Waits for what another process fetches, up to the end of a piece. It is read then, or fetched here.
+    fn await_piece(
+        &self,
+        version: &Arc<CachedVersion>,
+        range: Range<u64>,
+        place: &mut FillPlace<'_>,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        let shared = &self.parts.shared;
+        let (opened, began) = (shared.opened(), Instant::now());
+        let claimed = loop {
+            if place.is_cancelled() || began.elapsed() >= PATIENCE {
+                break false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+            match opened.claims.take(version.hash, &range) {
+                Claim::Taken => break true,
+                Claim::Unknown => break false,
+                Claim::Busy => {}
+            }
+        };
+        if claimed {
+            return self.fetch_rest(version, range, place);
+        }
+        self.look(version, range.start);
+        match version.index.next(&range) {
+            Part::Disk(piece, end) => {
+                self.read_piece(version, piece, end, place);
+                Ok(ControlFlow::Continue(()))
+            }
+            Part::Store(end) => self.fetch(Some((version, false)), range.start..end, place),
+        }
+    }
+
+    /// Fetches the first part of a claimed range that is not on the disk; another process may have written it a moment ago. The rest is
+    /// given back.
+    fn fetch_rest(
+        &self,
+        version: &Arc<CachedVersion>,
+        range: Range<u64>,
+        place: &mut FillPlace<'_>,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        self.look(version, range.start);
+        let part = version.index.next(&range);
+        let end = match part {
+            Part::Disk(..) => range.start,
+            Part::Store(end) => end,
+        };
+        if end < range.end {
+            let opened = self.parts.shared.opened();
+            opened.claims.give_back(version.hash, &(end..range.end));
+        }
+        match part {
+            Part::Disk(piece, end) => {
+                self.read_piece(version, piece, end, place);
+                Ok(ControlFlow::Continue(()))
+            }
+            Part::Store(end) => self.fetch(Some((version, true)), range.start..end, place),
+        }
+    }
+
+    /// Looks for what other processes have written: for the piece that a fetch in order makes, or else for all.
+    fn look(&self, version: &Arc<CachedVersion>, offset: u64) {
+        let opened = self.parts.shared.opened();
+        if !version.index.has_changed(&opened.folder, version.hash) {
+            return;
+        }
+        let first = offset / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
+        let len = (version.size - first).min(MAX_PIECE_BYTES) as u32;
+        let extent = Extent { offset: first, len };
+        let piece = PieceFile {
+            extent,
+            used_again: false,
+        };
+        if opened.folder.open_piece(version.hash, piece).is_ok() {
+            version.index.found(extent);
+        } else {
+            version.index.look(&opened.folder, version.hash, true);
+        }
+    }
+
+    /// Asks the source below. What arrives is kept for the version, and given back if it was claimed. Breaks where the source ends before
+    /// the range does.
+    fn fetch(
+        &self,
+        keep: Option<(&Arc<CachedVersion>, bool)>,
+        range: Range<u64>,
+        place: &mut FillPlace<'_>,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        let Parts { shared, writer, .. } = &*self.parts;
+        let len = range.end - range.start;
+        let tee = keep.map(|(version, claimed)| {
+            Counts::add(&shared.counts.misses, 1);
+            Counts::add(&shared.counts.miss_bytes, len);
+            writer.tee(version, &self.below, range.clone(), claimed)
+        });
+        let mut timed = shared.speeds.store(len);
+        let mut part = StorePart {
+            place,
+            end: range.end,
+            tee,
+        };
+        let done = match self.below.streaming() {
+            Some(streaming) => streaming.stream(len, range.start, &mut part).map(|_| ()),
+            None => self.copy(&range, &mut part),
+        };
+        let at = part.place.at;
+        if let Some(timed) = &mut timed {
+            timed.bytes = at - range.start;
+        }
+        done.map(|()| {
+            if at < range.end {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+    }
+
+    /// Of a source whose bytes do not come one after the other.
+    fn copy(&self, range: &Range<u64>, part: &mut StorePart<'_, '_>) -> Result<(), SourceError> {
+        let mut at = range.start;
+        while let Some(room) = part.room() {
+            let wanted = room.len() as u64;
+            let read =
+                crate::source::read_on(&self.below, &mut [IoSliceMut::new(room)], at, wanted)?;
+            if read == 0 {
+                break;
+            }
+            part.filled(read);
+            at += read as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Source for CachedSource {
+    fn size(&self) -> u64 {
+        self.below.size()
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let len = bufs
+            .iter()
+            .fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
+        if self.below.exact_version().is_none() {
+            return self.below.read_at(bufs, offset);
+        }
+        self.stream(len, offset, &mut Slices::new(bufs))
+    }
+
+    fn describe(&self) -> String {
+        self.below.describe()
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.below.defaults()
+    }
+
+    fn answered_in(&self) -> Option<Duration> {
+        self.below.answered_in()
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.below.alignment()
+    }
+
+    fn check(&self) -> Result<u64, SourceError> {
+        self.below.check()
+    }
+
+    fn accept(&self) -> u64 {
+        let size = self.below.accept();
+        let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = None;
+        self.has_served.store(false, Ordering::Relaxed);
+        size
+    }
+
+    fn allow_appends(&self) {
+        self.below.allow_appends();
+    }
+
+    fn streaming(&self) -> Option<&dyn StreamingSource> {
+        Some(self)
+    }
+
+    fn writing(&self) -> Option<&dyn WritableSource> {
+        None
+    }
+
+    fn holes(&self) -> Option<&dyn Holes> {
+        self.below.holes()
+    }
+
+    fn queue(&self) -> Option<Arc<dyn Queue>> {
+        None
+    }
+}
+
+impl StreamingSource for CachedSource {
+    fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
+        let size = self.below.size();
+        let end = offset.saturating_add(len).min(size);
+        let range = offset.min(end)..end;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let mut place = FillPlace::new(sink, range.start);
+        match self.current()? {
+            Some(version) => self.read(&version, range.clone(), &mut place)?,
+            None => {
+                let _ = self.fetch(None, range.clone(), &mut place)?;
+            }
+        }
+        let read = place.at - range.start;
+        place.end();
+        Ok(read as usize)
+    }
+}

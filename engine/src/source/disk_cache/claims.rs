@@ -1,0 +1,70 @@
+//! What each process fetches: processes that share a folder fetch each byte once.
+//!
+//! A process that is about to fetch a range locks it, and unlocks each piece when it is written. Another that wants the same range finds it
+//! locked, waits, and finds the piece. The locks are of one empty file: a version has a place in it by its hash, a megabyte one byte. Two
+//! versions that share a place by chance wait for each other without need. The kernel ends the locks of a process with it.
+//!
+//! ```text
+//!   hash of the version (38 bits) | megabyte of the object (24 bits)        a byte of `claims`
+//! ```
+//! Example: two processes read 4 GiB in order at the same time. The second is always a little behind, waits for the first's piece of the
+//! next megabyte, and reads it from the disk.
+
+use super::account::range;
+use super::folder::CacheFolder;
+use super::piece::{MAX_PIECE_BYTES, VersionHash};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::ops::Range;
+
+const FILE: &str = "claims";
+const MEGABYTE_BITS: u32 = 24;
+
+pub struct Claims {
+    file: OwnedFd,
+}
+
+/// What became of an attempt to claim a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Taken,
+    /// Another process has some of it.
+    Busy,
+    /// The file system has no locks.
+    Unknown,
+}
+
+impl Claims {
+    pub fn open(folder: &CacheFolder) -> Result<Claims, Errno> {
+        let file = folder.own_file(FILE)?;
+        Ok(Claims { file })
+    }
+
+    /// Claims bytes of a version, if no other process has any of them.
+    pub fn take(&self, version: VersionHash, bytes: &Range<u64>) -> Claim {
+        match self.lock(libc::F_WRLCK, version, bytes) {
+            Ok(()) => Claim::Taken,
+            Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => Claim::Busy,
+            Err(_) => Claim::Unknown,
+        }
+    }
+
+    /// Gives bytes back.
+    pub fn give_back(&self, version: VersionHash, bytes: &Range<u64>) {
+        let _ = self.lock(libc::F_UNLCK, version, bytes);
+    }
+
+    fn lock(&self, kind: libc::c_int, version: VersionHash, bytes: &Range<u64>) -> nix::Result<()> {
+        let mask = (1_u64 << MEGABYTE_BITS) - 1;
+        let (first, last) = (
+            bytes.start / MAX_PIECE_BYTES,
+            (bytes.end - 1) / MAX_PIECE_BYTES,
+        );
+        let place = version.number() >> 26 << MEGABYTE_BITS;
+        let start = (place | first & mask) as i64;
+        let len = (last - first + 1).min(mask) as i64;
+        fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(kind, start, len))).map(|_| ())
+    }
+}

@@ -1,0 +1,456 @@
+//! The folder of a cache, and all that is done in it: nothing here follows a symbolic link or leaves the folder.
+//!
+//! ```text
+//!   DIR/foreread-cache-1/        version of the format; what has another number is left alone
+//!     CACHEDIR.TAG               so that backups pass it over
+//!     size                       bytes of all pieces, 8 bytes, changed under a lock
+//!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
+//!     abc/abcdef.../about        source, version and size, for people and `foreread cache list`
+//!     abc/abcdef.../100000.186a0 a piece (piece.rs)
+//! ```
+
+use super::piece::{Extent, PieceFault, SealedPiece, VersionHash};
+use super::settings::DiskCacheSettings;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The folder of this version of the format.
+pub const FORMAT_FOLDER: &str = "foreread-cache-1";
+/// Says to backups that it can be made again (bford.info/cachedir).
+const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
+const ABOUT: &str = "about";
+/// Bytes of the longest text about a version.
+const MAX_ABOUT_BYTES: usize = 8 << 10;
+/// Behind the name of a file that is being written.
+const NEW: &str = ".new";
+const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// The folder of a cache.
+pub struct CacheFolder {
+    root: OwnedFd,
+    /// Of what is made in it: that of the folder, so that a group that shares it goes on to.
+    mode: Mode,
+    /// Numbers files that are being written.
+    written: AtomicU64,
+}
+
+/// Why a folder cannot be used, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FolderError {
+    pub why: String,
+    pub remedy: String,
+    pub errno: i32,
+}
+
+/// A file of a version's folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceFile {
+    pub extent: Extent,
+    pub used_again: bool,
+}
+
+/// When a piece was used last, in nanoseconds since 1970, and the bytes of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceUse {
+    pub at_ns: i128,
+    pub file_bytes: u64,
+}
+
+impl CacheFolder {
+    /// Opens the folder, and makes it where it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made or opened, or others may write it.
+    pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
+        let dir = &settings.dir;
+        let failed = |what: &str, errno: Errno| FolderError {
+            why: format!(
+                "{what}: {}",
+                crate::source::errno_text(errno.raw_os_error())
+            ),
+            remedy: "name a folder that this user can write".to_string(),
+            errno: errno.raw_os_error(),
+        };
+        make(dir).map_err(|errno| failed("it cannot be made", errno))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let outer = rustix::fs::open(dir, flags, Mode::empty())
+            .map_err(|errno| failed("it cannot be opened", errno))?;
+        let outer_mode = trusted(&outer, settings.others_trusted)?;
+        let mode = Mode::from_raw_mode(outer_mode & 0o777);
+        match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("nothing can be written there", errno)),
+        }
+        let root = rustix::fs::openat(
+            &outer,
+            FORMAT_FOLDER,
+            flags | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )
+        .map_err(|errno| failed(FORMAT_FOLDER, errno))?;
+        trusted(&root, settings.others_trusted)?;
+        let folder = CacheFolder {
+            root,
+            mode,
+            written: AtomicU64::new(0),
+        };
+        // It is for backups alone.
+        let _ = folder.put("", "CACHEDIR.TAG", TAG.as_bytes());
+        Ok(folder)
+    }
+
+    // ---- files ----
+
+    fn open_file(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = if flags.contains(OFlags::CREATE) {
+            self.mode & Mode::from_raw_mode(0o666)
+        } else {
+            Mode::empty()
+        };
+        let inside =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        // A signal of this process may interrupt it; what is renamed meanwhile is looked for again.
+        loop {
+            match rustix::fs::openat2(&self.root, path, flags, mode, inside) {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Opens a regular file to read it.
+    pub fn read_file(&self, path: &str) -> Result<OwnedFd, Errno> {
+        let file = self.open_file(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        Ok(file)
+    }
+
+    /// The text of a small file.
+    pub fn text(&self, path: &str) -> Result<String, Errno> {
+        let file = self.read_file(path)?;
+        let mut bytes = vec![0; MAX_ABOUT_BYTES];
+        let len = rustix::io::pread(&file, &mut bytes, 0)?;
+        bytes.truncate(len);
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Opens a file of the cache to lock or change it, and makes it where it is not there.
+    pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
+        self.open_file(name, OFlags::RDWR | OFlags::CREATE)
+    }
+
+    /// Writes a file whole, in a folder that is there: under another name first.
+    pub fn put(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let new = self.begin(folder)?;
+        self.finish(new, folder, name, |file| write_all(file, bytes, 0))
+    }
+
+    /// Writes a piece. It is there when this returns, and whole.
+    pub fn put_piece(
+        &self,
+        version: VersionHash,
+        extent: Extent,
+        piece: &SealedPiece<'_>,
+    ) -> Result<(), Errno> {
+        let folder = version.folder();
+        let new = self.begin(&folder)?;
+        self.finish(new, &folder, &extent.name(false), |file| {
+            // Past the page cache: the engine has the bytes already.
+            let direct = rustix::fs::fcntl_getfl(file)? | OFlags::DIRECT;
+            if rustix::fs::fcntl_setfl(file, direct).is_ok() {
+                match write_all(file, piece.padded, 0) {
+                    Ok(()) => return rustix::fs::ftruncate(file, piece.len as u64),
+                    Err(Errno::INVAL) => {}
+                    Err(errno) => return Err(errno),
+                }
+                rustix::fs::fcntl_setfl(file, direct & !OFlags::DIRECT)?;
+            }
+            write_all(file, &piece.padded[..piece.len], 0)?;
+            rustix::fs::ftruncate(file, piece.len as u64)
+        })
+    }
+
+    fn begin(&self, folder: &str) -> Result<NewFile, Errno> {
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let path = inside(
+            folder,
+            &format!(".{:x}-{number:x}{NEW}", std::process::id()),
+        );
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        match self.open_file(&path, flags) {
+            Ok(file) => Ok(NewFile { file, path }),
+            // Of a process of the same number, which is no more or on another machine.
+            Err(Errno::EXIST) => {
+                let path = inside(
+                    folder,
+                    &format!(".{:x}-{number:x}-{:x}{NEW}", std::process::id(), random()),
+                );
+                let file = self.open_file(&path, flags)?;
+                Ok(NewFile { file, path })
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn finish(
+        &self,
+        new: NewFile,
+        folder: &str,
+        name: &str,
+        write: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let done = write(&new.file).and_then(|()| {
+            rustix::fs::renameat(&self.root, &new.path, &self.root, inside(folder, name))
+        });
+        if done.is_err() {
+            let _ = self.remove(&new.path);
+        }
+        done
+    }
+
+    pub fn remove(&self, path: &str) -> Result<(), Errno> {
+        rustix::fs::unlinkat(&self.root, path, AtFlags::empty())
+    }
+
+    // ---- versions ----
+
+    /// Makes the folder of a version, with the text about it.
+    pub fn make_version(&self, version: VersionHash, about: &str) -> Result<(), Errno> {
+        let folder = version.folder();
+        let (first, _) = folder.split_once('/').unwrap_or((&folder, ""));
+        for path in [first, folder.as_str()] {
+            match rustix::fs::mkdirat(&self.root, path, self.mode) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.put(
+            &folder,
+            ABOUT,
+            &about.as_bytes()[..about.len().min(MAX_ABOUT_BYTES)],
+        )
+    }
+
+    /// The text about a version.
+    pub fn about(&self, version_folder: &str) -> Result<String, Errno> {
+        self.text(&inside(version_folder, ABOUT))
+    }
+
+    /// When the folder of a version changed last; nothing where there is none.
+    pub fn changed_at(&self, version: VersionHash) -> Result<i128, Errno> {
+        let folder = self.open_dir(&version.folder())?;
+        let stat = rustix::fs::fstat(&folder)?;
+        Ok(nanoseconds(stat.st_mtime, stat.st_mtime_nsec))
+    }
+
+    fn open_dir(&self, path: &str) -> Result<OwnedFd, Errno> {
+        self.open_file(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// Calls `each` with the name of every entry of a folder, until it says false. The empty path is the folder of the cache.
+    pub fn names(&self, path: &str, each: &mut dyn FnMut(&OsStr) -> bool) -> Result<(), Errno> {
+        let folder = if path.is_empty() {
+            rustix::fs::openat(
+                &self.root,
+                ".",
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?
+        } else {
+            self.open_dir(path)?
+        };
+        for entry in Dir::new(folder)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." && !each(name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of a version, and when its folder had changed last before they were looked at.
+    pub fn pieces(
+        &self,
+        version: VersionHash,
+        each: &mut dyn FnMut(PieceFile),
+    ) -> Result<i128, Errno> {
+        let changed = self.changed_at(version)?;
+        self.names(&version.folder(), &mut |name| {
+            let piece = name.to_str().and_then(Extent::of_name);
+            if let Some((extent, used_again)) = piece {
+                each(PieceFile { extent, used_again });
+            }
+            true
+        })?;
+        Ok(changed)
+    }
+
+    /// Opens a piece under either name that it may have, and says whether it is that of one that was used again.
+    pub fn open_piece(
+        &self,
+        version: VersionHash,
+        piece: PieceFile,
+    ) -> Result<OwnedFd, PieceFault> {
+        let folder = version.folder();
+        let name = |used_again| inside(&folder, &piece.extent.name(used_again));
+        let file = match self.read_file(&name(piece.used_again)) {
+            Err(Errno::NOENT) => self.read_file(&name(!piece.used_again)),
+            done => done,
+        }?;
+        Ok(file)
+    }
+
+    /// A piece was used now; one that is used again gets the name that says so.
+    pub fn note_use(
+        &self,
+        version: VersionHash,
+        piece: PieceFile,
+        again: bool,
+    ) -> Result<(), Errno> {
+        let folder = version.folder();
+        let path = |used_again| inside(&folder, &piece.extent.name(used_again));
+        if again && !piece.used_again {
+            rustix::fs::renameat(&self.root, path(false), &self.root, path(true))?;
+        }
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_NOW,
+        };
+        let times = Timestamps {
+            last_access: now,
+            last_modification: now,
+        };
+        rustix::fs::utimensat(
+            &self.root,
+            path(again || piece.used_again),
+            &times,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )
+    }
+
+    /// Removes a piece, whichever name it has.
+    pub fn remove_piece(&self, version: VersionHash, piece: PieceFile) -> Result<(), Errno> {
+        let folder = version.folder();
+        let path = |used_again| inside(&folder, &piece.extent.name(used_again));
+        match self.remove(&path(piece.used_again)) {
+            Err(Errno::NOENT) => self.remove(&path(!piece.used_again)),
+            done => done,
+        }
+    }
+
+    /// What is known of a file: its last use and its length.
+    pub fn use_of(&self, path: &str) -> Result<PieceUse, Errno> {
+        let stat = rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(PieceUse {
+            at_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            file_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+        })
+    }
+
+    /// Removes the folder of a version, if nothing but the text about it is in it.
+    pub fn remove_version(&self, version_folder: &str) -> Result<(), Errno> {
+        let about = self.about(version_folder).ok();
+        let _ = self.remove(&inside(version_folder, ABOUT));
+        let done = rustix::fs::unlinkat(&self.root, version_folder, AtFlags::REMOVEDIR);
+        if let (Err(_), Some(about)) = (&done, about) {
+            let _ = self.put(version_folder, ABOUT, about.as_bytes());
+        }
+        done
+    }
+
+    // ---- room ----
+
+    /// Bytes that are free on the file system for this user, and all that it has.
+    pub fn free_bytes(&self) -> Result<(u64, u64), Errno> {
+        let stat = rustix::fs::fstatvfs(&self.root)?;
+        Ok((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+    }
+}
+
+struct NewFile {
+    file: OwnedFd,
+    path: String,
+}
+
+/// Is this the name of a file that is being written?
+pub fn is_new(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(NEW.as_bytes())
+}
+
+pub fn inside(folder: &str, name: &str) -> String {
+    if folder.is_empty() {
+        name.to_string()
+    } else {
+        format!("{folder}/{name}")
+    }
+}
+
+/// Makes a folder for this user alone, and those above it.
+fn make(dir: &Path) -> Result<(), Errno> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// The mode of a folder that no other user may write, or whose writers are trusted.
+fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
+    let stat = rustix::fs::fstat(folder);
+    let stat = stat.map_err(|errno| FolderError {
+        why: crate::source::errno_text(errno.raw_os_error()),
+        remedy: "name another folder".to_string(),
+        errno: errno.raw_os_error(),
+    })?;
+    let own = rustix::process::geteuid().as_raw();
+    let may_write = stat.st_mode & OTHERS_MAY_WRITE != 0;
+    let is_of_other = stat.st_uid != own && stat.st_uid != 0;
+    if others_trusted || !(may_write || is_of_other) {
+        return Ok(stat.st_mode);
+    }
+    let why = if may_write {
+        "other users may write it, and so give any bytes to its readers"
+    } else {
+        "it belongs to another user, so that it may hold any bytes"
+    };
+    Err(FolderError {
+        why: why.to_string(),
+        remedy: "name a folder of this user with mode 0700, or write others=trusted".to_string(),
+        errno: Errno::PERM.raw_os_error(),
+    })
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(len) => {
+                bytes = &bytes[len..];
+                at += len as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {
+    seconds.into() * 1_000_000_000 + nanoseconds.into()
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

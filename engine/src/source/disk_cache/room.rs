@@ -1,0 +1,246 @@
+//! Room for new pieces: the limit, the space that stays free, and which pieces make way.
+//!
+//! Pieces are in two queues, as in 2Q (Johnson and Shasha, VLDB 1994) without its list of names that are gone: those that were used once,
+//! by the read that fetched them, and those that were used again. The first make way first, the oldest before the others, as long as they
+//! have more than a tenth of the limit; then the second, the least recently used before the others. So one scan of a large file pushes out
+//! what other scans left, and not what is read again and again.
+//!
+//! ```text
+//!   written ──► used once ──used again──► used again ──► (used: to the end of the queue)
+//!                  └─ makes way first        └─ makes way when the first have a tenth of the limit or less
+//! ```
+//! The folder has no index: what makes way is found by a walk, which remembers the oldest pieces; the next ones are taken from memory. A
+//! walk also sets the account right, and removes what writers left that are gone.
+
+use super::folder::{CacheFolder, PieceUse, inside, is_new};
+use super::piece::Extent;
+use super::shared::{CacheFiles, CacheState, Counts};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::ffi::OsStr;
+use std::time::{Duration, SystemTime};
+
+/// Pieces that a walk remembers of each queue: as many as make room for 64 GiB of the longest.
+const MAX_OLDEST: usize = 1 << 16;
+/// When there is no room, this part of the limit is freed.
+const FREED_PART: u64 = 16;
+/// The part of the limit that pieces used once keep.
+const ONCE_PART: u64 = 10;
+/// A file that is being written for longer was left by a writer that is gone.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// What a walk through a folder has found.
+#[derive(Default)]
+struct WalkResult {
+    once: UseQueue,
+    again: UseQueue,
+}
+
+#[derive(Default)]
+struct UseQueue {
+    /// The newest of them on top.
+    oldest: BinaryHeap<Old>,
+    bytes: u64,
+}
+
+#[derive(PartialEq, Eq)]
+struct Old {
+    used: PieceUse,
+    path: String,
+}
+
+impl Ord for Old {
+    fn cmp(&self, other: &Old) -> Ordering {
+        (self.used.at_ns, &self.path).cmp(&(other.used.at_ns, &other.path))
+    }
+}
+
+impl PartialOrd for Old {
+    fn partial_cmp(&self, other: &Old) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl UseQueue {
+    fn add(&mut self, old: Old) {
+        self.bytes += old.used.file_bytes;
+        self.oldest.push(old);
+        if self.oldest.len() > MAX_OLDEST {
+            self.oldest.pop();
+        }
+    }
+
+    fn into_order(self) -> Order {
+        Order {
+            next: self.oldest.into_sorted_vec().into_iter(),
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Pieces in the order in which they make way.
+#[derive(Default)]
+struct Order {
+    next: std::vec::IntoIter<Old>,
+    bytes: u64,
+}
+
+/// What is known of the pieces that could make way.
+#[derive(Default)]
+pub struct Evictor {
+    once: Order,
+    again: Order,
+}
+
+impl Evictor {
+    /// Is there room for a file of that many bytes? Makes it where there is none.
+    pub fn make_room(&mut self, shared: &CacheState, opened: &CacheFiles, bytes: u64) -> bool {
+        let limit = shared.settings.size_bytes;
+        let Ok((free, total)) = opened.folder.free_bytes() else {
+            return false;
+        };
+        let reserve = shared.settings.free.of(total);
+        let held = match opened.account.bytes() {
+            Some(held) => held,
+            None => self.walk(opened),
+        };
+        let over = (held + bytes).saturating_sub(limit);
+        let short = (reserve + bytes).saturating_sub(free);
+        let needed = over.max(short);
+        if needed == 0 {
+            return true;
+        }
+        if bytes > limit || short > held {
+            return false;
+        }
+        let wanted = needed.max((limit / FREED_PART).min(held / 2));
+        self.evict(shared, opened, wanted) >= needed
+    }
+
+    /// A piece was written.
+    pub fn wrote(&mut self, bytes: u64) {
+        self.once.bytes += bytes;
+    }
+
+    /// Removes pieces of at least that many bytes, if there are such. Returns how many those had.
+    fn evict(&mut self, shared: &CacheState, opened: &CacheFiles, wanted: u64) -> u64 {
+        let (mut freed, mut has_walked) = (0, false);
+        while freed < wanted {
+            let from_once = self.once.bytes > shared.settings.size_bytes / ONCE_PART;
+            let (first, second) = if from_once {
+                (&mut self.once, &mut self.again)
+            } else {
+                (&mut self.again, &mut self.once)
+            };
+            let mut next = first.next.next();
+            // What was written since the last walk is not in these lists.
+            if next.is_none() && !has_walked {
+                has_walked = true;
+                self.walk(opened);
+                continue;
+            }
+            next = next.or_else(|| second.next.next());
+            let Some(old) = next else {
+                break;
+            };
+            freed += self.remove(shared, opened, &old);
+        }
+        freed
+    }
+
+    /// Removes a piece, unless it was used since the walk. Returns its bytes.
+    fn remove(&mut self, shared: &CacheState, opened: &CacheFiles, old: &Old) -> u64 {
+        let now = opened.folder.use_of(&old.path);
+        let is_same = now.is_ok_and(|used| used == old.used);
+        if !is_same || opened.folder.remove(&old.path).is_err() {
+            return 0;
+        }
+        let bytes = old.used.file_bytes;
+        let is_once = !old.path.ends_with(".again");
+        let queue = if is_once {
+            &mut self.once
+        } else {
+            &mut self.again
+        };
+        queue.bytes = queue.bytes.saturating_sub(bytes);
+        opened.account.change(0, bytes);
+        Counts::add(&shared.counts.evicted, 1);
+        Counts::add(&shared.counts.evicted_bytes, bytes);
+        bytes
+    }
+
+    /// Looks at all pieces. Returns their bytes.
+    fn walk(&mut self, opened: &CacheFiles) -> u64 {
+        let mut found = WalkResult::default();
+        walk(&opened.folder, &mut |folder, name| {
+            let path = inside(folder, &name.to_string_lossy());
+            let piece = name.to_str().and_then(Extent::of_name);
+            match (piece, opened.folder.use_of(&path)) {
+                (Some((_, used_again)), Ok(used)) => {
+                    let queue = if used_again {
+                        &mut found.again
+                    } else {
+                        &mut found.once
+                    };
+                    queue.add(Old { used, path });
+                    true
+                }
+                (None, Ok(used)) if is_new(name) => {
+                    if is_abandoned(used) {
+                        let _ = opened.folder.remove(&path);
+                    }
+                    true
+                }
+                _ => false,
+            }
+        });
+        let bytes = found.once.bytes + found.again.bytes;
+        opened.account.set(bytes);
+        (self.once, self.again) = (found.once.into_order(), found.again.into_order());
+        bytes
+    }
+}
+
+/// Calls `each` with the folder of each version and each name in it; where that says false for all of them the folder is empty, and is
+/// removed.
+fn walk(folder: &CacheFolder, each: &mut dyn FnMut(&str, &OsStr) -> bool) {
+    for version in versions(folder) {
+        let mut is_empty = true;
+        let looked = folder.names(&version, &mut |name| {
+            is_empty &= !each(&version, name);
+            true
+        });
+        if looked.is_ok() && is_empty && folder.use_of(&version).is_ok_and(is_abandoned) {
+            let _ = folder.remove_version(&version);
+        }
+    }
+}
+
+/// The folders of all versions, as paths.
+pub fn versions(folder: &CacheFolder) -> Vec<String> {
+    let is_hash = |name: &OsStr, len: usize| {
+        name.len() == len && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
+    };
+    let (mut first, mut all) = (Vec::new(), Vec::new());
+    let _ = folder.names("", &mut |name| {
+        if is_hash(name, 3) {
+            first.push(name.to_string_lossy().into_owned());
+        }
+        true
+    });
+    for outer in first {
+        let _ = folder.names(&outer, &mut |name| {
+            if is_hash(name, 32) {
+                all.push(inside(&outer, &name.to_string_lossy()));
+            }
+            true
+        });
+    }
+    all
+}
+
+fn is_abandoned(used: PieceUse) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_nanos() as i128);
+    now - used.at_ns > ABANDONED.as_nanos() as i128
+}

@@ -1,0 +1,164 @@
+//! What may be set for a cache on disk: the folder, its limit, the space that stays free, and whether other users may write it.
+
+use foreread_core::units::parse_size;
+use std::path::PathBuf;
+
+/// How a cache on disk is written.
+pub const NOTATION: &str =
+    "DIR[,size=BYTES][,free=BYTES|PERCENT%][,others=trusted][,slow-disk=read]";
+
+/// Settings of a [`super::DiskCache`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskCacheSettings {
+    /// The folder; it is made if it is not there. What foreread keeps is in `foreread-cache-1` below it.
+    pub dir: PathBuf,
+    /// Bytes of all pieces, at most; those that several processes keep in the folder count together, as far as their settings are the
+    /// same. From 1 MiB on. Default 50 GiB.
+    pub size_bytes: u64,
+    /// What stays free on its file system. Default 10 %.
+    pub free: FreeSpace,
+    /// The folder may be one that other users may write: each of them can give any bytes to all that read it. Default false:
+    /// then such a folder is refused.
+    pub others_trusted: bool,
+    /// What is on the disk is read from there, also where the store has shown to be faster: for a store that charges for what is read.
+    /// Default false.
+    pub reads_slow_disk: bool,
+}
+
+/// Space that stays free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeSpace {
+    /// In bytes.
+    Bytes(u64),
+    /// In percent of the file system, from 0 to 99.
+    Percent(u8),
+}
+
+impl FreeSpace {
+    /// In bytes, on a file system of this size.
+    pub(super) fn of(self, total: u64) -> u64 {
+        match self {
+            FreeSpace::Bytes(bytes) => bytes,
+            FreeSpace::Percent(percent) => total / 100 * u64::from(percent),
+        }
+    }
+}
+
+/// Least bytes of a cache.
+const MIN_BYTES: u64 = 1 << 20;
+const DEFAULT_BYTES: u64 = 50 << 30;
+
+impl DiskCacheSettings {
+    /// The defaults for a folder.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> DiskCacheSettings {
+        DiskCacheSettings {
+            dir: dir.into(),
+            size_bytes: DEFAULT_BYTES,
+            free: FreeSpace::Percent(10),
+            others_trusted: false,
+            reads_slow_disk: false,
+        }
+    }
+
+    /// Reads a text in [`NOTATION`]. The folder is all up to the first comma behind which a key of the notation comes.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with it.
+    ///
+    /// ```
+    /// use foreread::source::disk_cache::DiskCacheSettings;
+    ///
+    /// let settings = DiskCacheSettings::parse("/var/cache/a,b,size=20G,free=5%").expect("a notation");
+    /// assert_eq!((settings.dir.to_str(), settings.size_bytes), (Some("/var/cache/a,b"), 20 << 30));
+    /// ```
+    pub fn parse(text: &str) -> Result<DiskCacheSettings, String> {
+        let keys = ["size=", "free=", "others=", "slow-disk="];
+        let mut pairs = Vec::new();
+        let mut dir = text;
+        while let Some((before, pair)) = dir.rsplit_once(',') {
+            if !keys.iter().any(|key| pair.starts_with(key)) {
+                break;
+            }
+            pairs.push(pair);
+            dir = before;
+        }
+        if dir.is_empty() {
+            return Err(format!("it names no folder; write {NOTATION}"));
+        }
+        let mut settings = DiskCacheSettings::new(dir);
+        for (key, value) in pairs
+            .into_iter()
+            .rev()
+            .filter_map(|pair| pair.split_once('='))
+        {
+            settings.set(key, value)?;
+        }
+        Ok(settings)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let bytes = |text: &str| {
+            parse_size(text).map_err(|_| format!("{key}={text} is no size such as 50G"))
+        };
+        match (key, value) {
+            ("size", _) => {
+                self.size_bytes = bytes(value)?;
+                if self.size_bytes < MIN_BYTES {
+                    return Err(format!("size={value} is less than 1M"));
+                }
+            }
+            ("free", _) => {
+                self.free = match value.strip_suffix('%') {
+                    None => FreeSpace::Bytes(bytes(value)?),
+                    Some(percent) => {
+                        let percent = percent.parse().ok().filter(|percent| *percent < 100);
+                        let why = || format!("free={value} is no whole percent from 0 to 99");
+                        FreeSpace::Percent(percent.ok_or_else(why)?)
+                    }
+                };
+            }
+            ("others", "trusted") => self.others_trusted = true,
+            ("slow-disk", "read") => self.reads_slow_disk = true,
+            ("others", _) => return Err(format!("others={value} is not others=trusted")),
+            _ => return Err(format!("{key}={value} is not slow-disk=read")),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_names_the_folder_and_its_limits() {
+        let parsed = |text: &str| DiskCacheSettings::parse(text).expect(text);
+        assert_eq!(parsed("/c"), DiskCacheSettings::new("/c"));
+        let all = parsed("/c,d,free=1G,size=3M,others=trusted,slow-disk=read");
+        assert_eq!(
+            all,
+            DiskCacheSettings {
+                dir: "/c,d".into(),
+                size_bytes: 3 << 20,
+                free: FreeSpace::Bytes(1 << 30),
+                others_trusted: true,
+                reads_slow_disk: true,
+            }
+        );
+        assert_eq!(parsed("a,free=0%").free.of(1000), 0);
+        assert_eq!(parsed("a,free=7%").free.of(1000), 70);
+        for (text, why) in [
+            (
+                "",
+                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,others=trusted][,slow-disk=read]",
+            ),
+            ("/c,size=1K", "size=1K is less than 1M"),
+            ("/c,free=100%", "free=100% is no whole percent from 0 to 99"),
+            ("/c,others=all", "others=all is not others=trusted"),
+        ] {
+            assert_eq!(DiskCacheSettings::parse(text).expect_err(text), why);
+        }
+        assert!(DiskCacheSettings::parse("/c,size=x").is_err());
+    }
+}

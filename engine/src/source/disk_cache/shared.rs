@@ -1,0 +1,246 @@
+//! What the parts of a cache share: the folder that is open, the counters, and what is switched off for a while after an error.
+
+use super::account::Account;
+use super::claims::Claims;
+use super::folder::{CacheFolder, FolderError};
+use super::index::Index;
+use super::piece::VersionHash;
+use super::settings::DiskCacheSettings;
+use super::speed::Speeds;
+use crate::log;
+use crate::source::ExactVersion;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+/// How long nothing is written, or read, after an error of the disk.
+const PAUSE: Duration = Duration::from_secs(30);
+/// Errors of reads in a row after which the disk is not read for a while: one may be of one sector.
+const MAX_ERRORS: u32 = 3;
+
+/// A version of a source, as all readers of this process know it.
+pub struct CachedVersion {
+    pub exact: ExactVersion,
+    pub hash: VersionHash,
+    pub size: u64,
+    pub index: Index,
+}
+
+/// The folder and the files of it that are locked.
+pub struct CacheFiles {
+    pub folder: CacheFolder,
+    pub account: Account,
+    pub claims: Claims,
+}
+
+impl CacheFiles {
+    fn open(settings: &DiskCacheSettings) -> Result<CacheFiles, FolderError> {
+        let folder = CacheFolder::open(settings)?;
+        let failed = |errno: Errno| FolderError {
+            why: format!(
+                "nothing can be written there: {}",
+                crate::source::errno_text(errno.raw_os_error())
+            ),
+            remedy: "name a folder that this user can write".to_string(),
+            errno: errno.raw_os_error(),
+        };
+        Ok(CacheFiles {
+            account: Account::open(&folder).map_err(failed)?,
+            claims: Claims::open(&folder).map_err(failed)?,
+            folder,
+        })
+    }
+}
+
+pub struct CacheState {
+    pub settings: DiskCacheSettings,
+    opened: RwLock<Arc<CacheFiles>>,
+    pub counts: Counts,
+    pub speeds: Speeds,
+    pub writes: Switch,
+    pub reads: Switch,
+    versions: Mutex<HashMap<VersionHash, Weak<CachedVersion>>>,
+}
+
+impl CacheState {
+    pub fn open(settings: DiskCacheSettings) -> Result<CacheState, FolderError> {
+        let opened = CacheFiles::open(&settings)?;
+        Ok(CacheState {
+            settings,
+            opened: RwLock::new(Arc::new(opened)),
+            counts: Counts::default(),
+            speeds: Speeds::default(),
+            writes: Switch::default(),
+            reads: Switch::default(),
+            versions: Mutex::default(),
+        })
+    }
+
+    pub fn opened(&self) -> Arc<CacheFiles> {
+        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The folder was removed: it is made anew.
+    pub fn open_again(&self) -> bool {
+        let Ok(opened) = CacheFiles::open(&self.settings) else {
+            return false;
+        };
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
+        true
+    }
+
+    pub fn version(&self, exact: ExactVersion, size: u64) -> Arc<CachedVersion> {
+        let hash = VersionHash::of(&exact.source, &exact.version);
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = versions.get(&hash).and_then(Weak::upgrade) {
+            return known;
+        }
+        // Twice as many as are in use are remembered at most.
+        if versions.len() >= versions.capacity() {
+            versions.retain(|_, version| version.strong_count() > 0);
+        }
+        let version = Arc::new(CachedVersion {
+            exact,
+            hash,
+            size,
+            index: Index::default(),
+        });
+        versions.insert(hash, Arc::downgrade(&version));
+        version
+    }
+
+    /// Is a range, which is on the disk, to be read from the store?
+    pub fn passes_over_disk(&self, bytes: u64) -> bool {
+        !self.settings.reads_slow_disk && self.speeds.passes_over_disk(bytes)
+    }
+
+    /// The disk could not be written.
+    pub fn write_failed(&self, errno: Errno) {
+        Counts::add(&self.counts.refused_writes, 1);
+        self.writes.off(Instant::now());
+        self.report("writing", errno, "reads go on from the store");
+    }
+
+    /// A piece could not be read.
+    pub fn read_failed(&self, errno: Errno) {
+        Counts::add(&self.counts.read_errors, 1);
+        if self.reads.failed(Instant::now()) {
+            self.report("reading", errno, "the store is read in its place");
+        }
+    }
+
+    fn report(&self, what: &str, errno: Errno, goes_on: &str) {
+        let line = format!(
+            "disk cache {}: {what} failed ({}), and pauses for {} s; {goes_on}",
+            self.settings.dir.display(),
+            crate::source::errno_text(errno.raw_os_error()),
+            PAUSE.as_secs(),
+        );
+        if log::once_a_minute(&line).is_some() {
+            tracing::warn!("{line}");
+        }
+    }
+}
+
+/// On, or off for a while.
+#[derive(Default)]
+pub struct Switch(Mutex<SwitchState>);
+
+#[derive(Default)]
+struct SwitchState {
+    until: Option<Instant>,
+    errors: u32,
+}
+
+impl Switch {
+    pub fn is_on(&self) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.until.is_some_and(|until| Instant::now() >= until) {
+            state.until = None;
+        }
+        state.until.is_none()
+    }
+
+    fn off(&self, now: Instant) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.until, state.errors) = (Some(now + PAUSE), 0);
+    }
+
+    /// One more error. Is it off now?
+    fn failed(&self, now: Instant) -> bool {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.errors += 1;
+        if state.errors < MAX_ERRORS {
+            return false;
+        }
+        (state.until, state.errors) = (Some(now + PAUSE), 0);
+        true
+    }
+
+    pub fn worked(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).errors = 0;
+    }
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a [`super::DiskCache`] of this process has done since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct DiskCacheCounts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        #[derive(Default)]
+        pub struct Counts {
+            $(pub $name: AtomicU64,)*
+        }
+
+        impl Counts {
+            pub fn now(&self) -> DiskCacheCounts {
+                DiskCacheCounts {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Parts of fetches that were read from the disk.
+    hits,
+    /// Their bytes.
+    hit_bytes,
+    /// Parts of fetches that were asked of the store.
+    misses,
+    /// Their bytes.
+    miss_bytes,
+    /// Pieces written.
+    written,
+    /// Bytes of these.
+    written_bytes,
+    /// Bytes that were not written because the disk did not keep up.
+    dropped_bytes,
+    /// Pieces that were not written because of an error, or because there was no room.
+    refused_writes,
+    /// Pieces that could not be read.
+    read_errors,
+    /// Pieces that were not what their names or checksums say, and were removed.
+    wrong,
+    /// Pieces removed to make room.
+    evicted,
+    /// Bytes of their files.
+    evicted_bytes,
+    /// Bytes on the disk that were asked of the store, because it is faster.
+    passed_over_bytes,
+    /// Fetches that waited for another process that had begun the same.
+    waits,
+}
+
+impl Counts {
+    pub fn add(of: &AtomicU64, more: u64) {
+        of.fetch_add(more, Ordering::Relaxed);
+    }
+}

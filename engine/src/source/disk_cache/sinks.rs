@@ -1,0 +1,137 @@
+//! Where bytes of the disk and of the store go, part after part, into one sink.
+
+use super::writer::Tee;
+use crate::source::Sink;
+use std::io::IoSliceMut;
+
+/// The place of the next byte in a sink whose buffers are filled by several parts.
+pub struct FillPlace<'s> {
+    sink: &'s mut dyn Sink,
+    /// Of the source.
+    pub at: u64,
+    /// Bytes in the buffer that the sink gives now.
+    filled: usize,
+}
+
+impl<'s> FillPlace<'s> {
+    pub fn new(sink: &'s mut dyn Sink, at: u64) -> FillPlace<'s> {
+        FillPlace {
+            sink,
+            at,
+            filled: 0,
+        }
+    }
+
+    pub fn at_hand(&mut self) {
+        self.sink.at_hand();
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.sink.is_cancelled()
+    }
+
+    /// Room for the next bytes, at most `most`.
+    pub fn room(&mut self, most: u64) -> Option<&mut [u8]> {
+        let filled = self.filled;
+        let room = self.sink.room()?;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let end = room.len().min(filled.saturating_add(most));
+        Some(&mut room[filled..end])
+    }
+
+    /// That many bytes of the room hold what belongs there.
+    pub fn advance(&mut self, bytes: usize) {
+        self.filled += bytes;
+        self.at += bytes as u64;
+        let is_full = self
+            .sink
+            .room()
+            .is_some_and(|room| room.len() == self.filled);
+        if is_full {
+            self.sink.filled(std::mem::take(&mut self.filled));
+        }
+    }
+
+    /// No more comes.
+    pub fn end(mut self) {
+        if self.filled > 0 {
+            self.sink.filled(std::mem::take(&mut self.filled));
+        }
+    }
+}
+
+/// A part that comes from the store: what arrives is passed on, and noted for the disk.
+pub struct StorePart<'p, 's> {
+    pub place: &'p mut FillPlace<'s>,
+    pub end: u64,
+    pub tee: Option<Tee>,
+}
+
+impl Sink for StorePart<'_, '_> {
+    fn room(&mut self) -> Option<&mut [u8]> {
+        let left = self.end - self.place.at;
+        if left == 0 {
+            return None;
+        }
+        self.place.room(left)
+    }
+
+    fn at_hand(&mut self) {
+        self.place.sink.at_hand();
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.place.sink.is_awaited()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.place.sink.is_cancelled()
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        let (at, left) = (self.place.at, self.end - self.place.at);
+        if let (Some(tee), Some(room)) = (&mut self.tee, self.place.room(left)) {
+            tee.take(at, &room[..bytes.min(room.len())]);
+        }
+        self.place.advance(bytes);
+    }
+}
+
+/// Buffers of a read as a sink.
+pub struct Slices<'a, 'b> {
+    slices: &'a mut [IoSliceMut<'b>],
+    at: usize,
+    pub filled: usize,
+}
+
+impl<'a, 'b> Slices<'a, 'b> {
+    pub fn new(slices: &'a mut [IoSliceMut<'b>]) -> Slices<'a, 'b> {
+        Slices {
+            slices,
+            at: 0,
+            filled: 0,
+        }
+    }
+}
+
+impl Sink for Slices<'_, '_> {
+    fn room(&mut self) -> Option<&mut [u8]> {
+        while self
+            .slices
+            .get(self.at)
+            .is_some_and(|slice| slice.is_empty())
+        {
+            self.at += 1;
+        }
+        self.slices.get_mut(self.at).map(|slice| &mut slice[..])
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        self.filled += bytes;
+        self.at += 1;
+    }
+
+    fn is_awaited(&self) -> bool {
+        true
+    }
+}
