@@ -13,6 +13,7 @@
 //!   min = "32K"                  # of policies that leave their min open
 //!   hint = "normal"              # serve and mount: normal, sequential or random
 //!   stores = "profile=dev"       # how stores of objects are asked, as FOREREAD_OBJECT
+//!   disk-cache = "/var/cache/foreread,size=50G"    # as --disk-cache of serve and mount
 //!
 //!   [[capacity]]                 # sources of up to 2 GiB; the first row that is large enough counts
 //!   up-to = "2G"
@@ -20,6 +21,8 @@
 //! ```
 
 use crate::fail::Fail;
+#[cfg(feature = "object")]
+use foreread::source::disk_cache::{self, DiskCache, DiskCacheSettings};
 #[cfg(feature = "object")]
 use foreread::source::object::ObjectSettings;
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
@@ -56,6 +59,11 @@ pub struct Config {
         allow(dead_code, reason = "objects alone take it")
     )]
     stores: Option<String>,
+    #[cfg_attr(
+        not(feature = "object"),
+        allow(dead_code, reason = "objects alone are kept")
+    )]
+    disk_cache: Option<Set<String>>,
     /// The layers, the first one first, and where they set something.
     readahead: Vec<Readahead>,
     readahead_from: Vec<String>,
@@ -79,6 +87,8 @@ struct File {
     min: Option<Spanned<String>>,
     hint: Option<Spanned<String>>,
     stores: Option<Spanned<String>>,
+    #[serde(rename = "disk-cache")]
+    disk_cache: Option<Spanned<String>>,
     #[serde(default)]
     capacity: Vec<Spanned<Row>>,
 }
@@ -110,6 +120,13 @@ impl Config {
             let text = text.to_string_lossy().into_owned();
             config.policy = Some(policy(text, VARIABLE.to_string())?);
         }
+        #[cfg(feature = "object")]
+        if let Some(text) = var(disk_cache::VARIABLE).filter(|text| !text.is_empty()) {
+            config.disk_cache = Some(Set {
+                value: text.to_string_lossy().into_owned(),
+                from: disk_cache::VARIABLE.to_string(),
+            });
+        }
         for path in user_file(var).into_iter().chain([system.to_path_buf()]) {
             if let Some(text) = contents(&path)? {
                 config.under(&Text {
@@ -129,6 +146,7 @@ impl Config {
             min,
             hint,
             stores,
+            disk_cache,
             capacity,
         } = file.parse()?;
         #[cfg(feature = "object")]
@@ -138,6 +156,13 @@ impl Config {
         }
         let stores = stores.map(Spanned::into_inner);
         self.stores = self.stores.take().or(stores);
+        if let Some(text) = disk_cache {
+            let from = file.line(&text);
+            self.disk_cache.get_or_insert(Set {
+                value: text.into_inner(),
+                from,
+            });
+        }
         if let Some(name) = name {
             let set = policy(name.get_ref().clone(), file.line(&name))?;
             self.policy.get_or_insert(set);
@@ -242,6 +267,32 @@ impl Config {
             from: "--hint".to_string(),
         });
         asked.or_else(|| self.hint.clone())
+    }
+
+    /// The cache on disk: the one that the command line names, or the one that is set. An empty text means none.
+    #[cfg(feature = "object")]
+    #[cfg_attr(
+        not(any(feature = "mount", feature = "serve")),
+        allow(dead_code, reason = "servers alone take it")
+    )]
+    pub fn disk_cache(&self, asked: Option<&str>) -> Result<Option<DiskCache>, Fail> {
+        let asked = asked.map(|text| Set {
+            value: text.to_string(),
+            from: "--disk-cache".to_string(),
+        });
+        let set = asked.or_else(|| self.disk_cache.clone());
+        let Some(set) = set.filter(|set| !set.value.is_empty()) else {
+            return Ok(None);
+        };
+        let settings = DiskCacheSettings::parse(&set.value).map_err(|why| {
+            let place = format!("{}: {why}", set.from);
+            Fail::input(
+                "bad disk cache",
+                place,
+                format!("write {}", disk_cache::NOTATION),
+            )
+        })?;
+        Ok(Some(DiskCache::open(settings)?))
     }
 
     /// What policies take that leave `max` or `min` open.

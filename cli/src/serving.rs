@@ -7,6 +7,8 @@ use crate::fail::{Fail, note, say};
 #[cfg(feature = "metrics")]
 use foreread::front::metrics::{FrontView, MetricsServer, text};
 use foreread::source::Defaults;
+#[cfg(feature = "object")]
+use foreread::source::disk_cache::DiskCache;
 use foreread::{Advice, Engine, Options, Stats, Tuning, why_no_readahead};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_report::number::{amount, percent, size_b};
@@ -100,6 +102,61 @@ pub fn note_cache(engine: &Engine, asked: u64) {
     }
 }
 
+/// How long a command waits at its end for pieces that are not on the disk yet.
+#[cfg(feature = "object")]
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for the pieces that are being written, and says what the cache on disk did.
+pub fn end_disk_cache(engine: &Engine) {
+    #[cfg(feature = "object")]
+    if let Some(cache) = engine.disk_cache() {
+        cache.flush(WRITE_PATIENCE);
+        say(disk_line(cache));
+    }
+    #[cfg(not(feature = "object"))]
+    let _ = engine;
+}
+
+/// One line on the cache on disk, since the start.
+#[cfg(feature = "object")]
+fn disk_line(cache: &DiskCache) -> String {
+    let counts = cache.counts();
+    let all = counts.hit_bytes + counts.miss_bytes;
+    let part = if all == 0 {
+        "-".to_string()
+    } else {
+        percent(counts.hit_bytes as f64 / all as f64) + " %"
+    };
+    let mut line = format!(
+        "disk cache {}: {} read, {part} of the bytes; {} written, {} removed for room",
+        cache.dir().display(),
+        amount(counts.hit_bytes),
+        amount(counts.written_bytes),
+        amount(counts.evicted_bytes),
+    );
+    for (count, what) in [
+        (counts.dropped_bytes, "not written, the disk was too slow"),
+        (
+            counts.passed_over_bytes,
+            "read from the store, the disk was slower",
+        ),
+    ] {
+        if count > 0 {
+            line += &format!("; {} {what}", amount(count));
+        }
+    }
+    for (count, what) in [
+        (counts.refused_writes, "pieces not written"),
+        (counts.read_errors, "pieces not readable"),
+        (counts.wrong, "pieces wrong and removed"),
+    ] {
+        if count > 0 {
+            line += &format!("; {count} {what}");
+        }
+    }
+    line
+}
+
 /// A thread that looks at the counters now and then.
 pub struct Reporter {
     end: Sender<()>,
@@ -120,6 +177,11 @@ impl Reporter {
                 let stats = engine.stats();
                 if every.is_some() {
                     say(line(&stats, &front()));
+                    #[cfg(feature = "object")]
+                    engine
+                        .disk_cache()
+                        .into_iter()
+                        .for_each(|cache| say(disk_line(cache)));
                     engine
                         .gauges()
                         .tuning

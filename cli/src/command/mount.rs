@@ -12,6 +12,8 @@ use crate::recording;
 use crate::serving::{self, Front, Reporter};
 use crate::signals;
 use foreread::Engine;
+#[cfg(feature = "object")]
+use foreread::Options;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
 use foreread::source;
 use foreread::source::SourceName;
@@ -67,6 +69,14 @@ pub struct MountArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
+    /// Keep bytes of objects here between runs: DIR[,size=50G][,free=10%]
+    ///
+    /// A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
+    /// system. With ,others=trusted it may be one that other users write. Without the option FOREREAD_DISK_CACHE, then the key
+    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
+    #[cfg(feature = "object")]
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<String>,
     /// Treat growth of a file as an append: reads go on
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
@@ -124,6 +134,11 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         .as_deref()
         .map(|path| planned(path, &args.dir, &args.source))
         .transpose()?;
+    #[cfg(feature = "object")]
+    let options = Options {
+        disk_cache: config.disk_cache(args.disk_cache.as_deref())?,
+        ..options
+    };
     let engine = Engine::for_tree(options, &*tree)?;
     serving::note_cache(&engine, args.cache);
     let defaults = tree.defaults();
@@ -177,6 +192,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
     ending.close();
     let _ = waits.within(END_PATIENCE);
     reporter.end();
+    serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     said?;

@@ -9,6 +9,8 @@ use crate::out;
 use crate::recording;
 use crate::serving::{self, Front, Reporter};
 use crate::signals;
+#[cfg(feature = "object")]
+use foreread::Options;
 use foreread::Reader;
 #[cfg(feature = "tls")]
 use foreread::front::nbd::NbdTls;
@@ -99,6 +101,14 @@ pub struct ServeArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
+    /// Keep bytes of objects here between runs: DIR[,size=50G][,free=10%]
+    ///
+    /// A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
+    /// system. With ,others=trusted it may be one that other users write. Without the option FOREREAD_DISK_CACHE, then the key
+    /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
+    #[cfg(feature = "object")]
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<String>,
     /// Read the ranges of this plan ahead, in its order
     ///
     /// A plan of one file, or of one with the name of the export, in the size of the source: 'foreread plan' of a recording of 'serve
@@ -141,6 +151,11 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let options = serving::options(&config, &policy, hint.as_ref())
         .cache_bytes(args.cache)
         .appending(args.appending);
+    #[cfg(feature = "object")]
+    let options = Options {
+        disk_cache: config.disk_cache(args.disk_cache.as_deref())?,
+        ..options
+    };
     let reader = Reader::open(args.source.clone(), options)?;
     let (engine, defaults) = (reader.engine().clone(), reader.defaults());
     serving::note_cache(&engine, args.cache);
@@ -201,6 +216,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Fail> {
     let ran = server.run();
     drop(following);
     reporter.end();
+    serving::end_disk_cache(&engine);
     say(serving::line(&engine.stats(), &front(&counter())));
     let recorded = recording::end(recording);
     ran.map_err(|error| Fail::input("the server ended", error, "start it again"))?;
