@@ -22,7 +22,7 @@
 
 use crate::fail::Fail;
 #[cfg(feature = "object")]
-use foreread::source::disk_cache::{self, DiskCache, DiskCacheSettings};
+use foreread::source::disk_cache::{self, DiskCache};
 #[cfg(feature = "object")]
 use foreread::source::object::ObjectSettings;
 use foreread::{Advice, ByCapacity, Largest, OpenError, Readahead};
@@ -284,15 +284,11 @@ impl Config {
         let Some(set) = set.filter(|set| !set.value.is_empty()) else {
             return Ok(None);
         };
-        let settings = DiskCacheSettings::parse(&set.value).map_err(|why| {
-            let place = format!("{}: {why}", set.from);
-            Fail::input(
-                "bad disk cache",
-                place,
-                format!("write {}", disk_cache::NOTATION),
-            )
-        })?;
-        Ok(Some(DiskCache::open(settings)?))
+        DiskCache::named(&set.value).map_err(|error| {
+            Failure::from(OpenError::Source(error))
+                .within(&set.from)
+                .into()
+        })
     }
 
     /// What policies take that leave `max` or `min` open.

@@ -35,7 +35,7 @@ mod writer;
 use super::{Source, SourceName, SourceOpenError};
 use cached::{CachedSource, Parts};
 use reader::PieceReader;
-pub use settings::{DiskCacheSettings, FreeSpace, NOTATION};
+pub use settings::{DiskCacheSettings, FreeSpace, NOTATION, SharedFolder};
 use shared::CacheState;
 pub use shared::DiskCacheCounts;
 use std::path::Path;
@@ -61,6 +61,8 @@ pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 #[derive(Clone)]
 pub struct DiskCache {
     parts: Arc<Parts>,
+    /// A folder that several machines share.
+    below: Option<Box<DiskCache>>,
 }
 
 /// Those that are open in this process.
@@ -86,6 +88,16 @@ impl DiskCache {
     /// # Errors
     /// The folder cannot be made or written, or other users may write it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
+        let below = settings.shared.as_ref().map(|shared| {
+            DiskCache::open(DiskCacheSettings {
+                dir: shared.dir.clone(),
+                size_bytes: shared.size_bytes,
+                others_trusted: true,
+                shared: None,
+                ..settings.clone()
+            })
+        });
+        let below = below.transpose()?.map(Box::new);
         let process = std::process::id();
         let mut open = hold();
         open.0.retain(|cache| cache.parts.strong_count() > 0);
@@ -96,7 +108,7 @@ impl DiskCache {
             .find(is_same)
             .and_then(|cache| cache.parts.upgrade());
         if let Some(parts) = known {
-            return Ok(DiskCache { parts });
+            return Ok(DiskCache { parts, below });
         }
         let shared = CacheState::open(settings.clone()).map_err(|error| SourceOpenError {
             what: SourceName::from(settings.dir.as_path()),
@@ -115,7 +127,7 @@ impl DiskCache {
             process,
             parts: Arc::downgrade(&parts),
         });
-        Ok(DiskCache { parts })
+        Ok(DiskCache { parts, below })
     }
 
     /// The source with this cache; the source itself, where it does not say exactly which version it reads.
@@ -124,6 +136,10 @@ impl DiskCache {
         if source.exact_version().is_none() {
             return source;
         }
+        let source = match &self.below {
+            Some(below) => below.over(source),
+            None => source,
+        };
         Arc::new(CachedSource::new(source, Arc::clone(&self.parts)))
     }
 
@@ -131,6 +147,29 @@ impl DiskCache {
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
         self.parts.shared.counts.now()
+    }
+
+    /// That of the folder that several machines share, if there is one.
+    #[must_use]
+    pub fn shared(&self) -> Option<&DiskCache> {
+        self.below.as_deref()
+    }
+
+    /// The cache that a text in [`NOTATION`] names; nothing for an empty one.
+    ///
+    /// # Errors
+    /// A line that says what is wrong with the text, or with the folder.
+    pub fn named(text: &str) -> Result<Option<DiskCache>, SourceOpenError> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let settings = DiskCacheSettings::parse(text).map_err(|why| SourceOpenError {
+            what: SourceName::from(text),
+            why: format!("it is no disk cache: {why}"),
+            remedy: format!("write {NOTATION}"),
+            errno: rustix::io::Errno::INVAL.raw_os_error(),
+        })?;
+        DiskCache::open(settings).map(Some)
     }
 
     /// Bytes of its pieces, over all processes; nothing where that is not known yet.
@@ -153,7 +192,10 @@ impl DiskCache {
 
     /// Waits until what was fetched so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
-        self.parts.writer.flush(most)
+        let began = std::time::Instant::now();
+        let own = self.parts.writer.flush(most);
+        let left = most.saturating_sub(began.elapsed());
+        own & self.below.as_ref().is_none_or(|below| below.flush(left))
     }
 }
 

@@ -19,7 +19,8 @@ use super::shared::{CacheState, CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices, StorePart};
 use super::writer::Writer;
 use crate::source::{
-    Alignment, Defaults, Holes, Queue, Sink, Source, SourceError, StreamingSource, WritableSource,
+    Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
+    WritableSource,
 };
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
@@ -352,6 +353,10 @@ impl Source for CachedSource {
 
     fn answered_in(&self) -> Option<Duration> {
         self.below.answered_in()
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        self.below.exact_version()
     }
 
     fn alignment(&self) -> Alignment {

@@ -4,8 +4,7 @@ use foreread_core::units::parse_size;
 use std::path::PathBuf;
 
 /// How a cache on disk is written.
-pub const NOTATION: &str =
-    "DIR[,size=BYTES][,free=BYTES|PERCENT%][,others=trusted][,slow-disk=read]";
+pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]][,others=trusted][,slow-disk=read]";
 
 /// Settings of a [`super::DiskCache`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +22,18 @@ pub struct DiskCacheSettings {
     /// What is on the disk is read from there, also where the store has shown to be faster: for a store that charges for what is read.
     /// Default false.
     pub reads_slow_disk: bool,
+    /// A second folder below this one, such as on a shared file system: what one machine has fetched the others read there. Other users
+    /// may write it, and are trusted. Default none.
+    pub shared: Option<SharedFolder>,
+}
+
+/// A folder that several machines share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedFolder {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// Bytes of all pieces in it, at most. Default 50 GiB.
+    pub size_bytes: u64,
 }
 
 /// Space that stays free.
@@ -58,6 +69,7 @@ impl DiskCacheSettings {
             free: FreeSpace::Percent(10),
             others_trusted: false,
             reads_slow_disk: false,
+            shared: None,
         }
     }
 
@@ -73,7 +85,14 @@ impl DiskCacheSettings {
     /// assert_eq!((settings.dir.to_str(), settings.size_bytes), (Some("/var/cache/a,b"), 20 << 30));
     /// ```
     pub fn parse(text: &str) -> Result<DiskCacheSettings, String> {
-        let keys = ["size=", "free=", "others=", "slow-disk="];
+        let keys = [
+            "size=",
+            "free=",
+            "others=",
+            "slow-disk=",
+            "shared=",
+            "shared-size=",
+        ];
         let mut pairs = Vec::new();
         let mut dir = text;
         while let Some((before, pair)) = dir.rsplit_once(',') {
@@ -99,15 +118,30 @@ impl DiskCacheSettings {
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
         let bytes = |text: &str| {
-            parse_size(text).map_err(|_| format!("{key}={text} is no size such as 50G"))
+            let bytes =
+                parse_size(text).map_err(|_| format!("{key}={text} is no size such as 50G"))?;
+            if bytes < MIN_BYTES && key.ends_with("size") {
+                return Err(format!("{key}={text} is less than 1M"));
+            }
+            Ok(bytes)
         };
         match (key, value) {
-            ("size", _) => {
-                self.size_bytes = bytes(value)?;
-                if self.size_bytes < MIN_BYTES {
-                    return Err(format!("size={value} is less than 1M"));
-                }
+            ("size", _) => self.size_bytes = bytes(value)?,
+            ("shared", "") => return Err("shared= names no folder".to_string()),
+            ("shared", dir) => {
+                self.shared = Some(SharedFolder {
+                    dir: dir.into(),
+                    size_bytes: DEFAULT_BYTES,
+                });
             }
+            ("shared-size", _) => match &mut self.shared {
+                Some(shared) => shared.size_bytes = bytes(value)?,
+                None => {
+                    return Err(
+                        "shared-size is of a folder that shared= names before it".to_string()
+                    );
+                }
+            },
             ("free", _) => {
                 self.free = match value.strip_suffix('%') {
                     None => FreeSpace::Bytes(bytes(value)?),
@@ -144,21 +178,31 @@ mod tests {
                 free: FreeSpace::Bytes(1 << 30),
                 others_trusted: true,
                 reads_slow_disk: true,
+                shared: None,
             }
         );
+        let shared = parsed("/c,shared=/mnt/x,shared-size=2G,size=1G");
+        let dir = "/mnt/x".into();
+        let size_bytes = 2 << 30;
+        assert_eq!(shared.shared, Some(SharedFolder { dir, size_bytes }));
         assert_eq!(parsed("a,free=0%").free.of(1000), 0);
         assert_eq!(parsed("a,free=7%").free.of(1000), 70);
         for (text, why) in [
             (
                 "",
-                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,others=trusted][,slow-disk=read]",
+                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]][,others=trusted][,slow-disk=read]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
+            ("/c,size=x", "size=x is no size such as 50G"),
+            ("/c,shared=", "shared= names no folder"),
+            (
+                "/c,shared-size=1G",
+                "shared-size is of a folder that shared= names before it",
+            ),
             ("/c,free=100%", "free=100% is no whole percent from 0 to 99"),
             ("/c,others=all", "others=all is not others=trusted"),
         ] {
             assert_eq!(DiskCacheSettings::parse(text).expect_err(text), why);
         }
-        assert!(DiskCacheSettings::parse("/c,size=x").is_err());
     }
 }
