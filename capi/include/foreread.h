@@ -90,6 +90,11 @@ const char *foreread_error(void);
    It replaces what was set before; NULL or "" is nothing. 0, or -1 with EINVAL, or with ENOTSUP in a build without objects. */
 int foreread_configure_stores(const char *settings);
 
+/* Where bytes of objects are kept between runs, by readers that are opened from now on: "DIR[,size=50G][,free=10%]", as
+   --disk-cache of the commands. NULL is what FOREREAD_DISK_CACHE names, "" is nothing. 0, or -1 with errno: EINVAL for settings that
+   are none, that of the folder, or ENOTSUP in a build without objects. */
+int foreread_configure_disk_cache(const char *settings);
+
 /* Such as "0.1.0". */
 const char *foreread_version(void);
 

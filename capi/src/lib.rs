@@ -118,6 +118,10 @@ pub unsafe extern "C" fn foreread_open(
         if cache_bytes > 0 {
             options = options.cache_bytes(cache_bytes);
         }
+        #[cfg(feature = "object")]
+        if let Some(cache) = disk_cache()? {
+            options = options.disk_cache(&cache);
+        }
         Reader::open(source, options)
             .map(boxed)
             .map_err(Failure::from)
@@ -370,6 +374,53 @@ fn configure_stores(settings: &str) -> Result<(), Failure> {
 
 #[cfg(not(feature = "object"))]
 fn configure_stores(_settings: &str) -> Result<(), Failure> {
+    let line = "this build has no stores of objects; build it with the feature object";
+    Err(Failure(libc::ENOTSUP, line.to_string()))
+}
+
+/// What [`foreread_configure_disk_cache`] was given.
+#[cfg(feature = "object")]
+static DISK_CACHE: std::sync::Mutex<Option<String>> = std::sync::Mutex::new(None);
+
+/// The cache on disk that was configured, or that the environment names.
+#[cfg(feature = "object")]
+fn disk_cache() -> Result<Option<foreread::source::disk_cache::DiskCache>, Failure> {
+    use foreread::source::disk_cache::{DiskCache, VARIABLE};
+    let set = DISK_CACHE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .clone();
+    let text = set.or_else(|| std::env::var(VARIABLE).ok());
+    let cache = DiskCache::named(&text.unwrap_or_default());
+    cache.map_err(|error| OpenError::from(error).into())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `settings` is NULL or ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn foreread_configure_disk_cache(settings: *const c_char) -> c_int {
+    guarded(-1, || {
+        // SAFETY: as the caller vouches.
+        let settings = unsafe { text(settings, "settings")? };
+        configure_disk_cache(settings).map(|()| 0)
+    })
+}
+
+#[cfg(feature = "object")]
+fn configure_disk_cache(settings: Option<&str>) -> Result<(), Failure> {
+    use foreread::source::disk_cache::DiskCache;
+    DiskCache::named(settings.unwrap_or_default()).map_err(OpenError::from)?;
+    let mut set = DISK_CACHE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    *set = settings.map(str::to_string);
+    Ok(())
+}
+
+#[cfg(not(feature = "object"))]
+fn configure_disk_cache(_settings: Option<&str>) -> Result<(), Failure> {
     let line = "this build has no stores of objects; build it with the feature object";
     Err(Failure(libc::ENOTSUP, line.to_string()))
 }

@@ -47,6 +47,9 @@ int main(int argc, char **argv)
     CHECK(strlen(foreread_version()) >= 5 && *foreread_error() == 0);
     CHECK(foreread_configure_stores("region=eu-1,no-sign-request") == 0 && foreread_configure_stores(NULL) == 0);
     CHECK(foreread_configure_stores("speed=1") == -1 && errno == EINVAL && strstr(foreread_error(), "speed") != NULL);
+    CHECK(foreread_configure_disk_cache(",size=1") == -1 && errno == EINVAL && strstr(foreread_error(), "folder") != NULL);
+    CHECK(foreread_configure_disk_cache("/proc/none") == -1 && errno == ENOENT);
+    CHECK(foreread_configure_disk_cache("") == 0);
     errno = 0;
     CHECK(!foreread_open(NULL, NULL, 0) && errno == EINVAL && *foreread_error());
     CHECK(!foreread_open("\xff\xfe", NULL, 0) && errno == EINVAL);

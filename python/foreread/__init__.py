@@ -13,7 +13,7 @@ import atexit
 import os
 
 from . import _native
-from ._file import File, configure, open, stats  # noqa: A004
+from ._file import File, _flush_in_children, configure, open, stats  # noqa: A004
 from ._many import read_files
 
 __all__ = ["File", "configure", "open", "read_files", "stats"]
@@ -26,6 +26,8 @@ if hasattr(os, "register_at_fork"):
         after_in_child=_native.after_fork_in_child,
     )
 atexit.register(_native.end)
+if os.environ.get("FOREREAD_DISK_CACHE"):
+    _flush_in_children()
 
 
 def __getattr__(name: str) -> object:

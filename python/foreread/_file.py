@@ -199,19 +199,29 @@ def open(  # noqa: A001 (as io.open)
     return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
 
 
+_flushes = False
+_hooks: list[object] = []
+
+
 def configure(
     *,
     cache: int | str | None = None,
     policy: str | None = None,
     stores: Mapping[str, str | bool] | None = None,
+    disk_cache: str | os.PathLike[str] | None = None,
+    disk_cache_size: int | str | None = None,
 ) -> None:
-    """Sets the cache and the policy of files that are opened from now on and say nothing else, and how stores are asked.
+    """Sets the caches and the policy of files that are opened from now on and say nothing else, and how stores are asked.
 
     `stores` replaces what was set before: `profile`, `region`, `endpoint_url`, `ca_file` (texts), `no_sign_request` and
     `requester_pays` (True or False), such as `{"profile": "dev"}`; `{}` is nothing. Without it the conventions of each
     store hold: variables, files of its tools, the role of the machine.
 
-    What is left out stays. Raises `ValueError` for a policy, a size or a setting that does not exist.
+    `disk_cache` is a folder in which bytes of objects are kept between runs and for other processes, of at most
+    `disk_cache_size` bytes (a number, or a text such as "50 GiB", which it is without). A text may have the other keys of
+    `--disk-cache` behind a comma; "" is none. Default what the variable FOREREAD_DISK_CACHE names.
+
+    What is left out stays. Raises `OSError` for a folder that cannot be used, `ValueError` for a policy, a size or a setting that does not exist.
     """
     text = None
     if stores is not None:
@@ -222,7 +232,29 @@ def configure(
                 raise ValueError(f"{key} with a comma; name it without one")
             parts.append(f"{key.replace('_', '-')}={word}")
         text = ",".join(parts)
-    _native.configure(policy, cache_bytes(cache), text)
+    folder = None if disk_cache is None else os.fspath(disk_cache)
+    if disk_cache_size is not None:
+        if not folder:
+            raise ValueError("disk_cache_size without disk_cache; name the folder as well")
+        folder += f",size={cache_bytes(disk_cache_size)}"
+    _native.configure(policy, cache_bytes(cache), text, folder)
+    if folder:
+        _flush_in_children()
+
+
+def _flush_in_children() -> None:
+    """Has worker processes of `multiprocessing`, which end without atexit, write what they have fetched."""
+    global _flushes  # noqa: PLW0603
+    if _flushes:
+        return
+    _flushes = True
+    from multiprocessing import util
+
+    def in_child(_: object) -> None:
+        util.Finalize(None, _native.flush_disk_caches, exitpriority=10)
+
+    util.register_after_fork(in_child, in_child)
+    _hooks.append(in_child)
 
 
 def stats() -> list[dict[str, int | str]]:

@@ -366,5 +366,6 @@ fn or_default((policy, cache): EngineChoice) -> Settings {
     Settings {
         policy: policy.unwrap_or(default.policy),
         cache_bytes: cache.unwrap_or(default.cache_bytes),
+        disk_cache: default.disk_cache,
     }
 }

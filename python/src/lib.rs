@@ -55,21 +55,22 @@ mod native {
         parse_size(text.trim()).map_err(bad)
     }
 
-    /// Sets the policy and the cache of files that are opened from now on.
+    /// Sets the policy and the caches of files that are opened from now on.
     #[pyfunction]
-    #[pyo3(signature = (policy=None, cache=None, stores=None))]
+    #[pyo3(signature = (policy=None, cache=None, stores=None, disk_cache=None))]
     fn configure(
         py: Python<'_>,
         policy: Option<String>,
         cache: Option<u64>,
         stores: Option<String>,
+        disk_cache: Option<String>,
     ) -> PyResult<()> {
         error::guarded(|| {
             if let Some(stores) = stores {
                 let set = foreread::source::object::configure(&stores);
                 set.map_err(pyo3::exceptions::PyValueError::new_err)?;
             }
-            process::configure(py, policy.as_deref(), cache)
+            process::configure(py, policy.as_deref(), cache, disk_cache.as_deref())
                 .map_err(|failed| error::of_open(&failed, ""))
         })
     }
@@ -131,8 +132,19 @@ mod native {
         process::after_fork_in_child();
     }
 
+    /// Waits until what was fetched is on disk, where files have a cache there; a few seconds at most.
+    #[pyfunction]
+    fn flush_disk_caches(py: Python<'_>) {
+        let engines = process::engines();
+        py.detach(|| {
+            process::flush_disk_caches(&engines);
+            drop(engines);
+        });
+    }
+
     #[pyfunction]
     fn end(py: Python<'_>) {
+        flush_disk_caches(py);
         py.detach(calls::end);
     }
 

@@ -16,11 +16,13 @@
 use crate::calls;
 use crate::fetcher;
 use foreread::source::Defaults;
+use foreread::source::disk_cache::{DiskCache, VARIABLE};
 use foreread::{Budget, BudgetLimits, Engine, Fork, OpenError, Options};
 use pyo3::Python;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Engines that are kept although no file is open.
 const MAX_ENGINES: usize = 8;
@@ -31,6 +33,8 @@ pub const CACHE_BYTES: u64 = 256 << 20;
 pub struct Settings {
     pub policy: String,
     pub cache_bytes: u64,
+    /// In the notation of `foreread::source::disk_cache`; empty for none.
+    pub disk_cache: String,
 }
 
 struct State {
@@ -79,6 +83,7 @@ impl State {
         set.unwrap_or_else(|| Settings {
             policy: foreread::policy::DEFAULT.to_string(),
             cache_bytes: CACHE_BYTES,
+            disk_cache: std::env::var(VARIABLE).unwrap_or_default(),
         })
     }
 }
@@ -91,6 +96,7 @@ pub fn configure(
     py: Python<'_>,
     policy: Option<&str>,
     cache_bytes: Option<u64>,
+    disk_cache: Option<&str>,
 ) -> Result<(), OpenError> {
     loop {
         let before = defaults();
@@ -98,6 +104,7 @@ pub fn configure(
         let settings = Settings {
             policy,
             cache_bytes: cache_bytes.unwrap_or(before.cache_bytes),
+            disk_cache: disk_cache.map_or_else(|| before.disk_cache.clone(), str::to_string),
         };
         py.detach(|| check(&settings))?;
         let mut state = state();
@@ -118,6 +125,7 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
     let options = Options::default()
         .policy(settings.policy.as_str())
         .cache_bytes(settings.cache_bytes);
+    DiskCache::named(&settings.disk_cache)?;
     Engine::for_kind(options.budget(Budget::new(limits)), Defaults::FILE).map(drop)
 }
 
@@ -191,6 +199,7 @@ fn new_engine(
         .policy(settings.policy.as_str())
         .cache_bytes(settings.cache_bytes)
         .budget(budget);
+    options.disk_cache = DiskCache::named(&settings.disk_cache)?;
     if how.kind == fetcher::KIND {
         // More would wait in the queue of its threads, where what a reader comes to wait for passes nothing.
         options.limits.max_ahead_in_flight = Some(how.requests);
@@ -223,6 +232,19 @@ pub fn engines() -> Vec<(String, Engine)> {
         .iter()
         .map(|made| (made.kind.clone(), made.engine.clone()))
         .collect()
+}
+
+/// How long the end of a process waits for what is being written to caches on disk.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for what is being written to the caches on disk of these engines.
+pub fn flush_disk_caches(engines: &[(String, Engine)]) {
+    let began = Instant::now();
+    for (_, engine) in engines {
+        if let Some(cache) = engine.disk_cache() {
+            cache.flush(WRITE_PATIENCE.saturating_sub(began.elapsed()));
+        }
+    }
 }
 
 /// This thread is about to fork. It waits for other threads that fork, which need the interpreter to be done.

@@ -4,6 +4,8 @@ import errno
 import io
 import os
 import pickle
+import subprocess
+import sys
 import threading
 
 import foreread
@@ -130,6 +132,43 @@ def test_files_of_a_kind_share_an_engine(path):
         one.read(1), two.read(1)
         (engine,) = [engine for engine in foreread.stats() if engine["cache_bytes"] == 24 << 20]
         assert engine["open_files"] == 2 and engine["demand_reads"] == 2
+
+
+READS_ALL = """
+import multiprocessing, sys, foreread
+def read(url):
+    with foreread.open(url) as file:
+        return len(file.read_at(0, file.size))
+url, folder, forked = sys.argv[1:]
+foreread.configure(disk_cache=folder, disk_cache_size="1 GiB")
+if forked == "yes":
+    child = multiprocessing.get_context("fork").Process(target=read, args=(url,))
+    child.start(), child.join()
+else:
+    print(read(url))
+"""
+
+
+@pytest.mark.parametrize("forked", ["no", "yes"])
+def test_bytes_stay_on_disk_for_the_next_process(server, data, tmp_path, forked):
+    folder = tmp_path / "cache"
+    subprocess.run([sys.executable, "-c", READS_ALL, server.url, folder, forked], check=True)
+    asked = len(server.requests)
+    done = subprocess.run([sys.executable, "-c", READS_ALL, server.url, folder, "no"], check=True, capture_output=True, text=True)
+    assert done.stdout == f"{SIZE}\n"
+    assert len(server.requests) == asked + 1, "the version alone is asked for"
+
+
+def test_a_disk_cache_that_is_none_is_refused(path, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("no folder")
+    with pytest.raises(NotADirectoryError):
+        foreread.configure(disk_cache=file / "cache")
+    for wrong in [{"disk_cache": "/c,size=many"}, {"disk_cache_size": "1 GiB"}]:
+        with pytest.raises((ValueError, OSError)):
+            foreread.configure(**wrong)
+    with foreread.open(path) as same:
+        assert same.read(1), "a refused setting changes nothing"
 
 
 def test_configure_is_for_files_opened_later(path):
