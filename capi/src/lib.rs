@@ -339,7 +339,15 @@ pub unsafe extern "C" fn foreread_close(from: *mut Handle) {
     guarded((), || {
         if !from.is_null() {
             // SAFETY: it came from `boxed`, once, and no thread uses it any more, as the header requires.
-            drop(unsafe { Box::from_raw(from) });
+            let handle = unsafe { Box::from_raw(from) };
+            #[cfg(feature = "object")]
+            let cache = handle.0.engine().disk_cache().cloned();
+            drop(handle);
+            // A program may end now.
+            #[cfg(feature = "object")]
+            if let Some(cache) = cache {
+                cache.flush(std::time::Duration::from_secs(5));
+            }
         }
         Ok(())
     });

@@ -11,7 +11,7 @@
 //! | file | is about |
 //! |---|---|
 //! | piece | the format of a piece; everything that is read is looked at |
-//! | folder, account, claims | the files of the folder: paths without links, bytes in all, what is being fetched |
+//! | folder, files, account, claims | the files of the folder: paths without links, bytes in all, what is being fetched |
 //! | index, cached, sinks, reader | which part of a fetch comes from where |
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
@@ -21,6 +21,7 @@
 mod account;
 mod cached;
 mod claims;
+mod files;
 mod folder;
 mod index;
 mod piece;
@@ -98,6 +99,18 @@ impl DiskCache {
             })
         });
         let below = below.transpose()?.map(Box::new);
+        let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+        if below
+            .as_ref()
+            .is_some_and(|below| whole(below.dir()) == whole(&settings.dir))
+        {
+            return Err(SourceOpenError {
+                what: SourceName::from(settings.dir.as_path()),
+                why: "it is a disk cache and the shared folder below it".to_string(),
+                remedy: "name another folder of this machine".to_string(),
+                errno: rustix::io::Errno::INVAL.raw_os_error(),
+            });
+        }
         let process = std::process::id();
         let mut open = hold();
         open.0.retain(|cache| cache.parts.strong_count() > 0);
@@ -175,7 +188,7 @@ impl DiskCache {
     /// Bytes of its pieces, over all processes; nothing where that is not known yet.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
-        self.parts.shared.opened().account.bytes()
+        self.parts.shared.opened().bytes()
     }
 
     /// Its settings.

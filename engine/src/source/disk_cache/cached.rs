@@ -17,18 +17,18 @@ use super::piece::{Extent, MAX_PIECE_BYTES, PieceFault};
 use super::reader::PieceReader;
 use super::shared::{CacheState, CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices, StorePart};
-use super::writer::Writer;
+use super::writer::{VersionCount, Writer};
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WritableSource,
 };
 use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a fetch waits for another process that has begun the same. Chosen: longer than a fetch of 1 MiB takes over 30 ms and 1 MB/s.
+/// How long a fetch waits for another process that has begun the same and writes nothing. Chosen: longer than a fetch of 1 MiB takes over 30 ms and 1 MB/s.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// How often it looks whether that has come.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -47,6 +47,8 @@ pub struct CachedSource {
     version: Mutex<Option<Arc<CachedVersion>>>,
     /// Bytes of that version came from the disk.
     has_served: AtomicBool,
+    /// Counts the versions: one that comes back is not the one that was read before.
+    accepted: Arc<AtomicU64>,
 }
 
 impl CachedSource {
@@ -56,6 +58,7 @@ impl CachedSource {
             parts,
             version: Mutex::default(),
             has_served: AtomicBool::new(false),
+            accepted: Arc::default(),
         }
     }
 
@@ -68,21 +71,32 @@ impl CachedSource {
                 return Ok(Some(Arc::clone(version)));
             }
             if self.has_served.load(Ordering::Relaxed) {
-                let what = format!(
-                    "{}: it is not the version of which bytes are on disk",
-                    self.below.describe()
-                );
-                return Err(SourceError::Changed { what });
+                let version = Arc::clone(version);
+                drop(held);
+                return self.is_still(&version).map(|()| Some(version));
             }
         }
         *held = exact.map(|exact| {
             let version = self.parts.shared.version(exact, self.below.size());
             version
                 .index
-                .look(&self.parts.shared.opened().folder, version.hash, false);
+                .look(&self.parts.shared.opened(), version.hash, false);
             version
         });
         Ok(held.clone())
+    }
+
+    /// Does the source read the version of which bytes came from the disk? One that does not say it exactly any more is asked.
+    fn is_still(&self, version: &CachedVersion) -> Result<(), SourceError> {
+        match self.below.exact_version() {
+            Some(exact) if exact == version.exact => Ok(()),
+            Some(_) => {
+                let source = self.below.describe();
+                let what = format!("{source}: it is not the version of which bytes are on disk");
+                Err(SourceError::Changed { what })
+            }
+            None => self.below.check().map(|_| ()),
+        }
     }
 
     fn read(
@@ -92,11 +106,9 @@ impl CachedSource {
         place: &mut FillPlace<'_>,
     ) -> Result<(), SourceError> {
         let shared = &self.parts.shared;
-        version
-            .index
-            .look(&shared.opened().folder, version.hash, false);
+        version.index.look(&shared.opened(), version.hash, false);
         let mut is_first = true;
-        while place.at < range.end {
+        while place.at < range.end && place.has_room() {
             let at = place.at;
             let part = if shared.reads.is_on() {
                 version.index.next(&(at..range.end))
@@ -106,7 +118,7 @@ impl CachedSource {
             match part {
                 Part::Disk(_, end) if shared.passes_over_disk(end - at) => {
                     // All of it at once: more is likely to be there.
-                    Counts::add(&shared.counts.passed_over_bytes, end - at);
+                    Counts::add(&shared.counts.passed_over_bytes, range.end - at);
                     if self.fetch(None, at..range.end, place)?.is_break() {
                         break;
                     }
@@ -176,11 +188,14 @@ impl CachedSource {
     ) -> Result<ControlFlow<()>, SourceError> {
         let shared = &self.parts.shared;
         let is_whole = range == (0..version.size);
-        if !is_whole && range.end - range.start < CLAIMED_BYTES || !shared.writes.is_on() {
+        if !is_whole && range.end - range.start < CLAIMED_BYTES
+            || !shared.writes.is_on()
+            || !shared.waits.is_on()
+        {
             return self.fetch(Some((version, false)), range, place);
         }
         let opened = shared.opened();
-        match opened.claims.take(version.hash, &range) {
+        match opened.claim(version.hash, &range) {
             Claim::Taken => self.fetch_rest(version, range, place),
             Claim::Unknown => self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
@@ -201,16 +216,26 @@ impl CachedSource {
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         let shared = &self.parts.shared;
-        let (opened, began) = (shared.opened(), Instant::now());
+        let opened = shared.opened();
+        let (mut stamp, mut moved) = (opened.stamp(version.hash), Instant::now());
         let claimed = loop {
-            if place.is_cancelled() || began.elapsed() >= PATIENCE {
+            if moved.elapsed() >= PATIENCE {
+                // It is stopped, or very slow: that costs a reader this time once and not for each piece.
+                shared.waits.off(Instant::now());
+                break false;
+            }
+            if place.is_cancelled() {
                 break false;
             }
             std::thread::sleep(LOOK_EVERY);
-            match opened.claims.take(version.hash, &range) {
+            match opened.claim(version.hash, &range) {
                 Claim::Taken => break true,
                 Claim::Unknown => break false,
                 Claim::Busy => {}
+            }
+            let now = opened.stamp(version.hash);
+            if now != stamp {
+                (stamp, moved) = (now, Instant::now());
             }
         };
         if claimed {
@@ -242,7 +267,9 @@ impl CachedSource {
         };
         if end < range.end {
             let opened = self.parts.shared.opened();
-            opened.claims.give_back(version.hash, &(end..range.end));
+            // A megabyte is claimed as a whole.
+            let rest = end.next_multiple_of(MAX_PIECE_BYTES).min(range.end)..range.end;
+            opened.give_back(version.hash, &rest);
         }
         match part {
             Part::Disk(piece, end) => {
@@ -256,11 +283,11 @@ impl CachedSource {
     /// Looks for what other processes have written: for the piece that a fetch in order makes, or else for all.
     fn look(&self, version: &Arc<CachedVersion>, offset: u64) {
         let opened = self.parts.shared.opened();
-        if !version.index.has_changed(&opened.folder, version.hash) {
+        if !version.index.has_changed(&opened, version.hash) {
             return;
         }
         let first = offset / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
-        let len = (version.size - first).min(MAX_PIECE_BYTES) as u32;
+        let len = version.size.saturating_sub(first).min(MAX_PIECE_BYTES) as u32;
         let extent = Extent { offset: first, len };
         let piece = PieceFile {
             extent,
@@ -269,7 +296,7 @@ impl CachedSource {
         if opened.folder.open_piece(version.hash, piece).is_ok() {
             version.index.found(extent);
         } else {
-            version.index.look(&opened.folder, version.hash, true);
+            version.index.look(&opened, version.hash, true);
         }
     }
 
@@ -286,7 +313,8 @@ impl CachedSource {
         let tee = keep.map(|(version, claimed)| {
             Counts::add(&shared.counts.misses, 1);
             Counts::add(&shared.counts.miss_bytes, len);
-            writer.tee(version, &self.below, range.clone(), claimed)
+            let now = VersionCount::new(&self.accepted);
+            writer.tee(version, &self.below, now, range.clone(), claimed)
         });
         let mut timed = shared.speeds.store(len);
         let mut part = StorePart {
@@ -302,7 +330,13 @@ impl CachedSource {
         if let Some(timed) = &mut timed {
             timed.bytes = at - range.start;
         }
-        done.map(|()| {
+        done?;
+        if let Some((version, _)) = keep
+            && self.has_served.load(Ordering::Relaxed)
+        {
+            self.is_still(version)?;
+        }
+        Ok({
             if at < range.end {
                 ControlFlow::Break(())
             } else {
@@ -369,6 +403,7 @@ impl Source for CachedSource {
 
     fn accept(&self) -> u64 {
         let size = self.below.accept();
+        self.accepted.fetch_add(1, Ordering::Relaxed);
         let mut held = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         *held = None;
         self.has_served.store(false, Ordering::Relaxed);
@@ -398,14 +433,14 @@ impl Source for CachedSource {
 
 impl StreamingSource for CachedSource {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        let size = self.below.size();
-        let end = offset.saturating_add(len).min(size);
+        let version = self.current()?;
+        let end = offset.saturating_add(len).min(self.below.size());
         let range = offset.min(end)..end;
         if range.is_empty() {
             return Ok(0);
         }
         let mut place = FillPlace::new(sink, range.start);
-        match self.current()? {
+        match version {
             Some(version) => self.read(&version, range.clone(), &mut place)?,
             None => {
                 let _ = self.fetch(None, range.clone(), &mut place)?;

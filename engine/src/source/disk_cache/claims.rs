@@ -53,6 +53,9 @@ impl Claims {
 
     /// Gives bytes back.
     pub fn give_back(&self, version: VersionHash, bytes: &Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
         let _ = self.lock(libc::F_UNLCK, version, bytes);
     }
 

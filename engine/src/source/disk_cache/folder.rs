@@ -5,36 +5,43 @@
 //!     CACHEDIR.TAG               so that backups pass it over
 //!     size                       bytes of all pieces, 8 bytes, changed under a lock
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
-//!     abc/abcdef.../about        source, version and size, for people and `foreread cache list`
-//!     abc/abcdef.../100000.186a0 a piece (piece.rs)
+//!     ab/abcdef.../100000.186a0  a piece of a version; it says of what (piece.rs)
 //! ```
 
-use super::piece::{Extent, PieceFault, SealedPiece, VersionHash};
+use super::piece::{Extent, OpenPiece, PieceFault, SealedPiece, VersionHash};
 use super::settings::DiskCacheSettings;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The folder of this version of the format.
 pub const FORMAT_FOLDER: &str = "foreread-cache-1";
 /// Says to backups that it can be made again (bford.info/cachedir).
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by foreread; it may be removed at any time.\n";
-const ABOUT: &str = "about";
-/// Bytes of the longest text about a version.
-const MAX_ABOUT_BYTES: usize = 8 << 10;
 /// Behind the name of a file that is being written.
 const NEW: &str = ".new";
+/// A file that is being written for longer was left by a writer that is gone.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// How often a file is opened again that was not opened for a reason that passes.
+const MAX_OPENS: u32 = 16;
+/// Shorter files are written through the page cache.
+const DIRECT_BYTES: usize = 256 << 10;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// The folder of a cache.
 pub struct CacheFolder {
     root: OwnedFd,
-    /// Of what is made in it: that of the folder, so that a group that shares it goes on to.
+    /// Of what is made in it: that of the folder, without others, where its writers are trusted.
     mode: Mode,
+    /// A group shares it, whatever the umask of a process is.
+    shares: bool,
     /// Numbers files that are being written.
     written: AtomicU64,
 }
@@ -61,6 +68,15 @@ pub struct PieceUse {
     pub file_bytes: u64,
 }
 
+impl PieceUse {
+    /// It has not changed for so long that the process which made it has ended.
+    pub fn is_abandoned(self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_nanos() as i128);
+        now - self.at_ns > ABANDONED.as_nanos() as i128
+    }
+}
+
 impl CacheFolder {
     /// Opens the folder, and makes it where it is not there.
     ///
@@ -81,9 +97,11 @@ impl CacheFolder {
         let outer = rustix::fs::open(dir, flags, Mode::empty())
             .map_err(|errno| failed("it cannot be opened", errno))?;
         let outer_mode = trusted(&outer, settings.others_trusted)?;
-        let mode = Mode::from_raw_mode(outer_mode & 0o777);
+        let shares = settings.others_trusted;
+        let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
         match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            // One that cannot be written and is there is read.
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
             Err(errno) => return Err(failed("nothing can be written there", errno)),
         }
         let root = rustix::fs::openat(
@@ -97,10 +115,11 @@ impl CacheFolder {
         let folder = CacheFolder {
             root,
             mode,
+            shares,
             written: AtomicU64::new(0),
         };
         // It is for backups alone.
-        let _ = folder.put("", "CACHEDIR.TAG", TAG.as_bytes());
+        let _ = folder.put("CACHEDIR.TAG", TAG.as_bytes());
         Ok(folder)
     }
 
@@ -115,13 +134,28 @@ impl CacheFolder {
         };
         let inside =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // A signal of this process may interrupt it; what is renamed meanwhile is looked for again.
+        // A signal may interrupt it, and a rename on the way. One that another user has leased stays so for long.
+        let mut left = MAX_OPENS;
         loop {
+            left -= 1;
             match rustix::fs::openat2(&self.root, path, flags, mode, inside) {
-                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(Errno::INTR | Errno::AGAIN) if left > 0 => {}
+                Ok(file) if self.shares && flags.contains(OFlags::CREATE) => {
+                    // Of a file that another user made it is so already.
+                    let _ = rustix::fs::fchmod(&file, mode);
+                    return Ok(file);
+                }
                 done => return done,
             }
         }
+    }
+
+    fn make_folder(&self, path: &str) -> Result<(), Errno> {
+        rustix::fs::mkdirat(&self.root, path, self.mode)?;
+        if self.shares {
+            let _ = rustix::fs::chmodat(&self.root, path, self.mode, AtFlags::empty());
+        }
+        Ok(())
     }
 
     /// Opens a regular file to read it.
@@ -134,24 +168,15 @@ impl CacheFolder {
         Ok(file)
     }
 
-    /// The text of a small file.
-    pub fn text(&self, path: &str) -> Result<String, Errno> {
-        let file = self.read_file(path)?;
-        let mut bytes = vec![0; MAX_ABOUT_BYTES];
-        let len = rustix::io::pread(&file, &mut bytes, 0)?;
-        bytes.truncate(len);
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
     /// Opens a file of the cache to lock or change it, and makes it where it is not there.
     pub fn own_file(&self, name: &str) -> Result<OwnedFd, Errno> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE)
     }
 
-    /// Writes a file whole, in a folder that is there: under another name first.
-    pub fn put(&self, folder: &str, name: &str, bytes: &[u8]) -> Result<(), Errno> {
-        let new = self.begin(folder)?;
-        self.finish(new, folder, name, |file| write_all(file, bytes, 0))
+    /// Writes a file of the cache whole, where there is none.
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<PutOutcome, Errno> {
+        let new = self.begin("")?;
+        self.finish(new, name, |file| write_all(file, bytes, 0))
     }
 
     /// Writes a piece. It is there when this returns, and whole.
@@ -160,21 +185,22 @@ impl CacheFolder {
         version: VersionHash,
         extent: Extent,
         piece: &SealedPiece<'_>,
-    ) -> Result<(), Errno> {
+    ) -> Result<PutOutcome, Errno> {
         let folder = version.folder();
         let new = self.begin(&folder)?;
-        self.finish(new, &folder, &extent.name(false), |file| {
-            // Past the page cache: the engine has the bytes already.
+        self.finish(new, &inside(&folder, &extent.name(false)), |file| {
+            // Past the page cache, since the engine has the bytes already; what is short costs more so than memory that can be freed.
             let direct = rustix::fs::fcntl_getfl(file)? | OFlags::DIRECT;
-            if rustix::fs::fcntl_setfl(file, direct).is_ok() {
-                match write_all(file, piece.padded, 0) {
-                    Ok(()) => return rustix::fs::ftruncate(file, piece.len as u64),
-                    Err(Errno::INVAL) => {}
-                    Err(errno) => return Err(errno),
-                }
-                rustix::fs::fcntl_setfl(file, direct & !OFlags::DIRECT)?;
+            if piece.len < DIRECT_BYTES || rustix::fs::fcntl_setfl(file, direct).is_err() {
+                return write_all(file, &piece.padded[..piece.len], 0);
             }
-            write_all(file, &piece.padded[..piece.len], 0)?;
+            match write_all(file, piece.padded, 0) {
+                Err(Errno::INVAL) => {
+                    rustix::fs::fcntl_setfl(file, direct & !OFlags::DIRECT)?;
+                    write_all(file, piece.padded, 0)?;
+                }
+                done => done?,
+            }
             rustix::fs::ftruncate(file, piece.len as u64)
         })
     }
@@ -204,17 +230,27 @@ impl CacheFolder {
     fn finish(
         &self,
         new: NewFile,
-        folder: &str,
-        name: &str,
+        path: &str,
         write: impl FnOnce(&OwnedFd) -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    ) -> Result<PutOutcome, Errno> {
         let done = write(&new.file).and_then(|()| {
-            rustix::fs::renameat(&self.root, &new.path, &self.root, inside(folder, name))
+            let keeps = RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(&self.root, &new.path, &self.root, path, keeps) {
+                // Of a file system that does not know the flag.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    rustix::fs::renameat(&self.root, &new.path, &self.root, path)
+                }
+                done => done,
+            }
         });
         if done.is_err() {
             let _ = self.remove(&new.path);
         }
-        done
+        match done {
+            Ok(()) => Ok(PutOutcome::New),
+            Err(Errno::EXIST) => Ok(PutOutcome::WasThere),
+            Err(errno) => Err(errno),
+        }
     }
 
     pub fn remove(&self, path: &str) -> Result<(), Errno> {
@@ -223,33 +259,39 @@ impl CacheFolder {
 
     // ---- versions ----
 
-    /// Makes the folder of a version, with the text about it.
-    pub fn make_version(&self, version: VersionHash, about: &str) -> Result<(), Errno> {
+    /// Makes the folder of a version.
+    pub fn make_version(&self, version: VersionHash) -> Result<(), Errno> {
         let folder = version.folder();
         let (first, _) = folder.split_once('/').unwrap_or((&folder, ""));
-        for path in [first, folder.as_str()] {
-            match rustix::fs::mkdirat(&self.root, path, self.mode) {
+        for path in [folder.as_str(), first, folder.as_str()] {
+            match self.make_folder(path) {
+                Ok(()) if path == folder => break,
                 Ok(()) | Err(Errno::EXIST) => {}
+                Err(Errno::NOENT) if path == folder => {}
                 Err(errno) => return Err(errno),
             }
         }
-        self.put(
-            &folder,
-            ABOUT,
-            &about.as_bytes()[..about.len().min(MAX_ABOUT_BYTES)],
-        )
+        Ok(())
     }
 
-    /// The text about a version.
+    /// The text about a version: that of its first piece which has one.
     pub fn about(&self, version_folder: &str) -> Result<String, Errno> {
-        self.text(&inside(version_folder, ABOUT))
+        let mut about = Err(Errno::NOENT);
+        self.names(version_folder, &mut |name| {
+            let is_piece = name.to_str().and_then(Extent::of_name).is_some();
+            if is_piece {
+                let file = self.read_file(&inside(version_folder, &name.to_string_lossy()));
+                let text = file.ok().and_then(|file| OpenPiece::text(&file).ok());
+                about = text.ok_or(Errno::IO);
+            }
+            about.is_err()
+        })?;
+        about
     }
 
     /// When the folder of a version changed last; nothing where there is none.
     pub fn changed_at(&self, version: VersionHash) -> Result<i128, Errno> {
-        let folder = self.open_dir(&version.folder())?;
-        let stat = rustix::fs::fstat(&folder)?;
-        Ok(nanoseconds(stat.st_mtime, stat.st_mtime_nsec))
+        self.use_of(&version.folder()).map(|used| used.at_ns)
     }
 
     fn open_dir(&self, path: &str) -> Result<OwnedFd, Errno> {
@@ -278,21 +320,30 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// The pieces of a version, and when its folder had changed last before they were looked at.
+    /// The pieces of a version.
     pub fn pieces(
         &self,
         version: VersionHash,
         each: &mut dyn FnMut(PieceFile),
-    ) -> Result<i128, Errno> {
-        let changed = self.changed_at(version)?;
-        self.names(&version.folder(), &mut |name| {
+    ) -> Result<(), Errno> {
+        let folder = version.folder();
+        self.names(&folder, &mut |name| {
+            self.remove_abandoned(&folder, name);
             let piece = name.to_str().and_then(Extent::of_name);
             if let Some((extent, used_again)) = piece {
                 each(PieceFile { extent, used_again });
             }
             true
-        })?;
-        Ok(changed)
+        })
+    }
+
+    /// Removes what a writer that is gone has left. Was it that?
+    pub fn remove_abandoned(&self, version_folder: &str, name: &OsStr) -> bool {
+        if !is_new(name) {
+            return false;
+        }
+        let path = inside(version_folder, &name.to_string_lossy());
+        self.use_of(&path).is_ok_and(|used| used.is_abandoned()) && self.remove(&path).is_ok()
     }
 
     /// Opens a piece under either name that it may have, and says whether it is that of one that was used again.
@@ -357,15 +408,9 @@ impl CacheFolder {
         })
     }
 
-    /// Removes the folder of a version, if nothing but the text about it is in it.
+    /// Removes the folder of a version, if nothing is in it.
     pub fn remove_version(&self, version_folder: &str) -> Result<(), Errno> {
-        let about = self.about(version_folder).ok();
-        let _ = self.remove(&inside(version_folder, ABOUT));
-        let done = rustix::fs::unlinkat(&self.root, version_folder, AtFlags::REMOVEDIR);
-        if let (Err(_), Some(about)) = (&done, about) {
-            let _ = self.put(version_folder, ABOUT, about.as_bytes());
-        }
-        done
+        rustix::fs::unlinkat(&self.root, version_folder, AtFlags::REMOVEDIR)
     }
 
     // ---- room ----
@@ -373,8 +418,23 @@ impl CacheFolder {
     /// Bytes that are free on the file system for this user, and all that it has.
     pub fn free_bytes(&self) -> Result<(u64, u64), Errno> {
         let stat = rustix::fs::fstatvfs(&self.root)?;
-        Ok((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        let (mut free, total) = (bytes(stat.f_bavail), bytes(stat.f_blocks));
+        // A file system that is short of inodes is as short of room.
+        if stat.f_files > 0 {
+            let part = u128::from(stat.f_favail) * u128::from(total) / u128::from(stat.f_files);
+            free = free.min(u64::try_from(part).unwrap_or(u64::MAX));
+        }
+        Ok((free, total))
     }
+}
+
+/// What became of a file that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutOutcome {
+    New,
+    /// Another process has written the same.
+    WasThere,
 }
 
 struct NewFile {
@@ -383,7 +443,7 @@ struct NewFile {
 }
 
 /// Is this the name of a file that is being written?
-pub fn is_new(name: &OsStr) -> bool {
+fn is_new(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".") && name.as_bytes().ends_with(NEW.as_bytes())
 }
 

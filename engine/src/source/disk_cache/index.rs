@@ -8,7 +8,8 @@
 //!   is cut into        disk ─────────────►   store (what is short is fetched again) ──►  disk
 //! ```
 
-use super::folder::{CacheFolder, PieceFile};
+use super::files::CacheFiles;
+use super::folder::PieceFile;
 use super::piece::{Extent, MAX_PIECE_BYTES, VersionHash};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -20,8 +21,9 @@ use std::time::{Duration, Instant};
 const SPLIT_BYTES: u64 = 256 << 10;
 /// How often a folder is looked at for pieces of other processes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look may take this part of the time at most.
+/// A look may take this part of the time at most, and one for pieces that others have just written that part.
 const LOOK_PART: u32 = 20;
+const DUE_PART: u32 = 4;
 /// Use is noted this often.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 /// A use that comes sooner after the write belongs to the read that fetched it.
@@ -47,7 +49,8 @@ struct KnownPieces {
 struct Look {
     began: Instant,
     took: Duration,
-    changed_at: Option<i128>,
+    /// Before it.
+    stamp: i128,
 }
 
 #[derive(Clone, Copy)]
@@ -79,22 +82,26 @@ pub struct Use {
 impl Index {
     /// Looks at the folder, unless it has not changed since, or that was done a moment ago; `is_due` does so in any case where it has
     /// changed.
-    pub fn look(&self, folder: &CacheFolder, version: VersionHash, is_due: bool) {
+    pub fn look(&self, files: &CacheFiles, version: VersionHash, is_due: bool) {
         let mut state = self.hold();
         let began = Instant::now();
         if let Some(look) = &mut state.looked {
-            let pause = LOOK_EVERY.max(look.took * LOOK_PART);
-            if !is_due && began.duration_since(look.began) < pause {
+            let pause = if is_due {
+                look.took * DUE_PART
+            } else {
+                LOOK_EVERY.max(look.took * LOOK_PART)
+            };
+            if began.duration_since(look.began) < pause {
                 return;
             }
-            let changed = folder.changed_at(version).ok();
-            if changed == look.changed_at {
+            if files.stamp(version) == look.stamp {
                 look.began = began;
                 return;
             }
         }
         let mut pieces = BTreeMap::new();
-        let found = folder.pieces(version, &mut |piece| {
+        let stamp = files.stamp(version);
+        let found = files.folder.pieces(version, &mut |piece| {
             if pieces.len() < MAX_PIECES && !state.refused.contains(&piece.extent) {
                 add(&mut pieces, piece.extent, piece.used_again);
             }
@@ -117,7 +124,7 @@ impl Index {
         state.looked = Some(Look {
             began,
             took: began.elapsed(),
-            changed_at: found.ok(),
+            stamp,
         });
     }
 
@@ -145,28 +152,10 @@ impl Index {
         }
     }
 
-    /// Has another process changed the folder of a version since it was looked at?
-    pub fn has_changed(&self, folder: &CacheFolder, version: VersionHash) -> bool {
-        let looked = self.hold().looked.as_ref().map(|look| look.changed_at);
-        looked != Some(folder.changed_at(version).ok())
-    }
-
-    /// Changes the folder of a version by `work`. What this process changes need not be looked at.
-    pub fn changing<T>(
-        &self,
-        folder: &CacheFolder,
-        version: VersionHash,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        let before = folder.changed_at(version).ok();
-        let done = work();
-        let after = folder.changed_at(version).ok();
-        if let Some(look) = &mut self.hold().looked
-            && look.changed_at == before
-        {
-            look.changed_at = after;
-        }
-        done
+    /// Has another process written pieces of a version since it was looked at?
+    pub fn has_changed(&self, files: &CacheFiles, version: VersionHash) -> bool {
+        let looked = self.hold().looked.as_ref().map(|look| look.stamp);
+        looked != Some(files.stamp(version))
     }
 
     /// Is the folder of the version there, as far as is known?
@@ -178,9 +167,14 @@ impl Index {
         self.hold().is_made = is_made;
     }
 
-    /// A piece was written by this process. Returns those that it covers, which are of no more use.
-    pub fn written(&self, extent: Extent) -> Vec<PieceFile> {
+    /// A piece was written by this process, as the `writes`th of its version. Returns those that it covers, which are of no more use.
+    pub fn written(&self, extent: Extent, writes: Option<u64>) -> Vec<PieceFile> {
         let mut state = self.hold();
+        if let (Some(look), Some(writes)) = (&mut state.looked, writes)
+            && look.stamp + 1 == i128::from(writes)
+        {
+            look.stamp += 1;
+        }
         state.refused.remove(&extent);
         let covered: Vec<PieceFile> = state
             .pieces
@@ -331,10 +325,13 @@ mod tests {
         ] {
             assert!(
                 index
-                    .written(Extent {
-                        offset,
-                        len: len as u32
-                    })
+                    .written(
+                        Extent {
+                            offset,
+                            len: len as u32
+                        },
+                        None
+                    )
                     .is_empty()
             );
         }
@@ -365,17 +362,17 @@ mod tests {
             offset: 64 * KIB,
             len: 4096,
         };
-        index.written(short);
+        index.written(short, None);
         let long = Extent {
             offset: 0,
             len: MIB as u32,
         };
-        let covered = index.written(long);
+        let covered = index.written(long, None);
         assert_eq!(
             covered.iter().map(|piece| piece.extent).collect::<Vec<_>>(),
             [short]
         );
-        assert!(index.written(long).is_empty(), "the same again");
+        assert!(index.written(long, None).is_empty(), "the same again");
         let Part::Disk(piece, _) = index.next(&(0..4096)) else {
             panic!("it is there");
         };

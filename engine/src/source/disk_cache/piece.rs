@@ -1,8 +1,9 @@
 //! A piece as a file: bytes of one version of one source, that say by themselves what they are and whether they are whole.
 //!
 //! ```text
-//!   0     8 magic | 4 format | 4 blocks | 8 offset | 8 length | 16 version | 8 nothing | 8 checksum of all up to the first byte
+//!   0     8 magic | 4 format | 4 blocks | 8 offset | 8 length | 16 version | 8 length of the text | 8 checksum of all up to the first byte
 //!   64    8 for each block of 32 KiB: its checksum
+//!   512   text for people: the name of the source without secrets, its version and its size
 //!   4096  the bytes
 //! ```
 //! Numbers are little-endian, checksums CRC-64/NVME. A reader of part of a piece looks at the blocks of that part alone. A file that was
@@ -13,6 +14,8 @@
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+use std::num::NonZeroU64;
+use std::ops::Range;
 
 /// Bytes before those of the source: one page, so that they can be written past the page cache.
 pub const HEADER_BYTES: usize = 4096;
@@ -20,10 +23,14 @@ pub const HEADER_BYTES: usize = 4096;
 pub const MAX_PIECE_BYTES: u64 = 1 << 20;
 const BLOCK_BYTES: usize = 32 << 10;
 const TABLE_AT: usize = 64;
+const TEXT_AT: usize = 512;
 const MAGIC: [u8; 8] = *b"forepiec";
 const FORMAT: u32 = 1;
 /// Behind the name of a piece that was used again after it had been written.
 const USED_AGAIN: &str = ".again";
+
+/// Letters of the name of a version that its first folder has: 256 of these are soon there, and a small object costs one folder.
+pub const FIRST_LETTERS: usize = 2;
 
 /// What identifies a version of a source: half of a SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,10 +48,10 @@ impl VersionHash {
         VersionHash(half)
     }
 
-    /// Its folder, below that of the cache: `abc/abcdef...`.
+    /// Its folder, below that of the cache: `ab/abcdef...`.
     pub fn folder(self) -> String {
         let name: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}/{name}", &name[..3])
+        format!("{}/{name}", &name[..FIRST_LETTERS])
     }
 
     /// A number that seldom is that of another version.
@@ -68,9 +75,9 @@ impl Extent {
         self.offset + u64::from(self.len)
     }
 
-    /// Bytes of its file.
+    /// Bytes that its file takes: whole blocks of 4 KiB.
     pub fn file_bytes(self) -> u64 {
-        HEADER_BYTES as u64 + u64::from(self.len)
+        (HEADER_BYTES as u64 + u64::from(self.len)).next_multiple_of(HEADER_BYTES as u64)
     }
 
     pub fn name(self, used_again: bool) -> String {
@@ -114,8 +121,7 @@ pub struct PieceBuffer {
 impl PieceBuffer {
     /// Room for bytes from `offset` on, up to the end of a piece.
     pub fn new(offset: u64, most: u64) -> PieceBuffer {
-        let most = most.min(MAX_PIECE_BYTES - offset % MAX_PIECE_BYTES) as usize;
-        let bytes = vec![0; 2 * HEADER_BYTES + most.next_multiple_of(HEADER_BYTES)];
+        let bytes = vec![0; PieceBuffer::held_for(offset, most) as usize];
         let at = bytes.as_ptr().align_offset(HEADER_BYTES).min(HEADER_BYTES);
         PieceBuffer {
             bytes,
@@ -123,6 +129,12 @@ impl PieceBuffer {
             len: 0,
             offset,
         }
+    }
+
+    /// Bytes that such a buffer takes in memory.
+    pub fn held_for(offset: u64, most: u64) -> u64 {
+        let most = most.min(MAX_PIECE_BYTES - offset % MAX_PIECE_BYTES);
+        2 * HEADER_BYTES as u64 + most.next_multiple_of(HEADER_BYTES as u64)
     }
 
     pub fn extent(&self) -> Extent {
@@ -155,7 +167,7 @@ impl PieceBuffer {
     }
 
     /// The file, and what it is when it is filled up to a multiple of 4096.
-    pub fn seal(&mut self, version: VersionHash) -> SealedPiece<'_> {
+    pub fn seal(&mut self, version: VersionHash, text: &str) -> SealedPiece<'_> {
         let extent = self.extent();
         let (head, rest) = self.bytes[self.at..].split_at_mut(HEADER_BYTES);
         head.fill(0);
@@ -164,6 +176,9 @@ impl PieceBuffer {
         for (block, room) in blocks.zip(head[TABLE_AT..].chunks_mut(8)) {
             room.copy_from_slice(&checksum(block).to_le_bytes());
         }
+        let text = &text.as_bytes()[..text.len().min(HEADER_BYTES - TEXT_AT)];
+        head[TEXT_AT..TEXT_AT + text.len()].copy_from_slice(text);
+        head[48..56].copy_from_slice(&(text.len() as u64).to_le_bytes());
         head[..8].copy_from_slice(&MAGIC);
         head[8..12].copy_from_slice(&FORMAT.to_le_bytes());
         head[12..16].copy_from_slice(&(count as u32).to_le_bytes());
@@ -217,9 +232,32 @@ pub enum PieceFault {
 impl From<Errno> for PieceFault {
     fn from(errno: Errno) -> PieceFault {
         match errno {
-            Errno::NOENT => PieceFault::Gone,
+            // Removed by another machine; or this process has no descriptor or memory for it, which is no fault of the disk.
+            Errno::NOENT | Errno::STALE | Errno::MFILE | Errno::NFILE | Errno::NOMEM => {
+                PieceFault::Gone
+            }
             errno => PieceFault::Io(errno),
         }
+    }
+}
+
+/// The first page of a file, whose checksum is right.
+struct Header(Vec<u8>);
+
+impl Header {
+    fn read(file: &OwnedFd) -> Result<Header, PieceFault> {
+        let mut head = Header(vec![0; HEADER_BYTES]);
+        read_exact(file, &mut head.0, 0)?;
+        if head.0[..8] == MAGIC && head.number(56) == checksum_of_header(&head.0) {
+            return Ok(head);
+        }
+        Err(PieceFault::Wrong)
+    }
+
+    fn number(&self, at: usize) -> u64 {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.0[at..at + 8]);
+        u64::from_le_bytes(bytes)
     }
 }
 
@@ -231,7 +269,18 @@ pub struct OpenPiece {
 }
 
 impl OpenPiece {
+    /// The text in a header that is right.
+    pub fn text(file: &OwnedFd) -> Result<String, PieceFault> {
+        let head = Header::read(file)?;
+        let text = head.number(48) as usize;
+        let text = head.0.get(TEXT_AT..TEXT_AT.saturating_add(text));
+        let text = text.ok_or(PieceFault::Wrong)?;
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+
     /// Looks at the header of a file.
+    ///
+    /// `first` is the part of its bytes that is read next.
     ///
     /// # Errors
     /// It is not that piece of that version.
@@ -239,27 +288,26 @@ impl OpenPiece {
         file: OwnedFd,
         extent: Extent,
         version: VersionHash,
+        first: Range<u64>,
     ) -> Result<OpenPiece, PieceFault> {
+        // The bytes are read next, so the disk may begin with them.
+        let _ = rustix::fs::fadvise(
+            &file,
+            HEADER_BYTES as u64 + first.start,
+            NonZeroU64::new(first.end - first.start),
+            rustix::fs::Advice::WillNeed,
+        );
         let blocks = (extent.len as usize).div_ceil(BLOCK_BYTES);
-        let mut head = vec![0; HEADER_BYTES];
-        read_exact(&file, &mut head, 0)?;
-        let number = |at: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&head[at..at + 8]);
-            u64::from_le_bytes(bytes)
-        };
-        let kind = u64::from(FORMAT) | (blocks as u64) << 32;
-        let is_right = head[..8] == MAGIC
-            && number(8) == kind
-            && number(16) == extent.offset
-            && number(24) == u64::from(extent.len)
-            && head[32..48] == version.0
-            && number(56) == checksum_of_header(&head);
+        let head = Header::read(&file)?;
+        let is_right = head.number(8) == u64::from(FORMAT) | (blocks as u64) << 32
+            && head.number(16) == extent.offset
+            && head.number(24) == u64::from(extent.len)
+            && head.0[32..48] == version.0;
         if !is_right {
             return Err(PieceFault::Wrong);
         }
         let sums = (0..blocks)
-            .map(|block| number(TABLE_AT + 8 * block))
+            .map(|block| head.number(TABLE_AT + 8 * block))
             .collect();
         Ok(OpenPiece { file, extent, sums })
     }
@@ -352,7 +400,7 @@ mod tests {
         let mut buffer = PieceBuffer::new(offset, bytes.len() as u64);
         assert_eq!(buffer.take(bytes), bytes.len());
         let extent = buffer.extent();
-        let file = buffer.seal(version);
+        let file = buffer.seal(version, "source s3://b/k\n");
         assert_eq!(file.padded.as_ptr().align_offset(HEADER_BYTES), 0);
         assert!(file.padded.len().is_multiple_of(HEADER_BYTES));
         (extent, file.padded[..file.len].to_vec())
@@ -362,7 +410,11 @@ mod tests {
         let mut own = tempfile::tempfile().expect("a file");
         own.write_all(file).expect("written");
         own.seek(SeekFrom::Start(0)).expect("sought");
-        OpenPiece::new(own.into(), extent, version)
+        let own: OwnedFd = own.into();
+        if let Ok(text) = OpenPiece::text(&own) {
+            assert_eq!(text, "source s3://b/k\n");
+        }
+        OpenPiece::new(own, extent, version, 0..1)
     }
 
     fn bytes(len: usize) -> Vec<u8> {
@@ -382,7 +434,10 @@ mod tests {
         ] {
             let all = bytes(len);
             let (extent, file) = sealed(3 << 20, &all, version);
-            assert_eq!(extent.file_bytes(), file.len() as u64);
+            assert_eq!(
+                extent.file_bytes(),
+                file.len().next_multiple_of(4096) as u64
+            );
             let piece = open(&file, extent, version).expect("a piece");
             for (at, most) in [
                 (0, len),
@@ -416,7 +471,6 @@ mod tests {
         for at in heads.chain((HEADER_BYTES..file.len()).step_by(4099)) {
             let mut other = file.clone();
             other[at] ^= 1 << (at % 8);
-            // The place that is for nothing counts as well.
             assert!(read(&other, extent, version).is_err(), "byte {at}");
         }
         for cut in [0, 10, HEADER_BYTES, file.len() - 1] {
@@ -460,6 +514,6 @@ mod tests {
     fn source_and_version_are_apart_in_the_hash() {
         assert!(VersionHash::of("a", "bc") != VersionHash::of("ab", "c"));
         let folder = VersionHash::of("a", "b").folder();
-        assert_eq!((folder.len(), &folder[..3]), (36, &folder[4..7]));
+        assert_eq!((folder.len(), &folder[..2]), (35, &folder[3..5]));
     }
 }

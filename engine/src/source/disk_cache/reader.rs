@@ -5,6 +5,7 @@ use super::piece::{OpenPiece, PieceFault, VersionHash};
 use super::shared::{CacheState, CachedVersion, Counts};
 use super::sinks::FillPlace;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Pieces that are kept open.
@@ -37,7 +38,7 @@ impl PieceReader {
         place: &mut FillPlace<'_>,
         end: u64,
     ) -> Result<(), PieceFault> {
-        let piece = self.opened(shared, version, file)?;
+        let piece = self.opened(shared, version, file, place.at..end)?;
         let mut timed = shared.speeds.disk(end - place.at);
         while place.at < end {
             let at = place.at;
@@ -60,6 +61,7 @@ impl PieceReader {
         shared: &CacheState,
         version: &CachedVersion,
         file: PieceFile,
+        part: Range<u64>,
     ) -> Result<Arc<OpenPiece>, PieceFault> {
         let key = (version.hash, file.extent.offset);
         if let Some(piece) = self
@@ -69,8 +71,10 @@ impl PieceReader {
             return Ok(piece);
         }
         let opened = shared.opened();
+        let offset = file.extent.offset;
+        let first = part.start - offset..part.end - offset;
         let own = opened.folder.open_piece(version.hash, file)?;
-        let piece = Arc::new(OpenPiece::new(own, file.extent, version.hash)?);
+        let piece = Arc::new(OpenPiece::new(own, file.extent, version.hash, first)?);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.uses += 1;
         if open.pieces.len() >= MAX_OPEN {

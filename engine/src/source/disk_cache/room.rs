@@ -12,23 +12,22 @@
 //! The folder has no index: what makes way is found by a walk, which remembers the oldest pieces; the next ones are taken from memory. A
 //! walk also sets the account right, and removes what writers left that are gone.
 
-use super::folder::{CacheFolder, PieceUse, inside, is_new};
-use super::piece::Extent;
-use super::shared::{CacheFiles, CacheState, Counts};
+use super::files::CacheFiles;
+use super::folder::{CacheFolder, PieceUse, inside};
+use super::piece::{Extent, FIRST_LETTERS};
+use super::shared::{CacheState, Counts};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;
-use std::time::{Duration, SystemTime};
 
 /// Pieces that a walk remembers of each queue: as many as make room for 64 GiB of the longest.
 const MAX_OLDEST: usize = 1 << 16;
 /// When there is no room, this part of the limit is freed.
 const FREED_PART: u64 = 16;
+/// What the account may be above the limit: a piece of each of many writers.
+const SUSPECT_BYTES: u64 = 64 << 20;
 /// The part of the limit that pieces used once keep.
 const ONCE_PART: u64 = 10;
-/// A file that is being written for longer was left by a writer that is gone.
-const ABANDONED: Duration = Duration::from_secs(600);
-
 /// What a walk through a folder has found.
 #[derive(Default)]
 struct WalkResult {
@@ -46,6 +45,8 @@ struct UseQueue {
 #[derive(PartialEq, Eq)]
 struct Old {
     used: PieceUse,
+    /// By its name.
+    bytes: u64,
     path: String,
 }
 
@@ -63,7 +64,7 @@ impl PartialOrd for Old {
 
 impl UseQueue {
     fn add(&mut self, old: Old) {
-        self.bytes += old.used.file_bytes;
+        self.bytes = self.bytes.saturating_add(old.bytes);
         self.oldest.push(old);
         if self.oldest.len() > MAX_OLDEST {
             self.oldest.pop();
@@ -100,17 +101,19 @@ impl Evictor {
             return false;
         };
         let reserve = shared.settings.free.of(total);
-        let held = match opened.account.bytes() {
-            Some(held) => held,
-            None => self.walk(opened),
-        };
-        let over = (held + bytes).saturating_sub(limit);
-        let short = (reserve + bytes).saturating_sub(free);
+        let mut held = opened.bytes().unwrap_or_else(|| self.walk(opened));
+        if held > limit.saturating_add(SUSPECT_BYTES) {
+            // No process writes so much more than the limit: the number is wrong.
+            held = self.walk(opened);
+        }
+        let over = held.saturating_add(bytes).saturating_sub(limit);
+        let short = reserve.saturating_add(bytes).saturating_sub(free);
         let needed = over.max(short);
         if needed == 0 {
             return true;
         }
         if bytes > limit || short > held {
+            shared.no_room(short > held);
             return false;
         }
         let wanted = needed.max((limit / FREED_PART).min(held / 2));
@@ -155,7 +158,7 @@ impl Evictor {
         if !is_same || opened.folder.remove(&old.path).is_err() {
             return 0;
         }
-        let bytes = old.used.file_bytes;
+        let bytes = old.bytes;
         let is_once = !old.path.ends_with(".again");
         let queue = if is_once {
             &mut self.once
@@ -163,7 +166,7 @@ impl Evictor {
             &mut self.again
         };
         queue.bytes = queue.bytes.saturating_sub(bytes);
-        opened.account.change(0, bytes);
+        opened.removed(bytes);
         Counts::add(&shared.counts.evicted, 1);
         Counts::add(&shared.counts.evicted_bytes, bytes);
         bytes
@@ -176,26 +179,27 @@ impl Evictor {
             let path = inside(folder, &name.to_string_lossy());
             let piece = name.to_str().and_then(Extent::of_name);
             match (piece, opened.folder.use_of(&path)) {
-                (Some((_, used_again)), Ok(used)) => {
+                (Some((extent, used_again)), Ok(used)) => {
                     let queue = if used_again {
                         &mut found.again
                     } else {
                         &mut found.once
                     };
-                    queue.add(Old { used, path });
+                    queue.add(Old {
+                        bytes: extent.file_bytes(),
+                        used,
+                        path,
+                    });
                     true
                 }
-                (None, Ok(used)) if is_new(name) => {
-                    if is_abandoned(used) {
-                        let _ = opened.folder.remove(&path);
-                    }
-                    true
-                }
+                (None, Ok(_)) => !opened.folder.remove_abandoned(folder, name),
                 _ => false,
             }
         });
         let bytes = found.once.bytes + found.again.bytes;
-        opened.account.set(bytes);
+        if let Some(files) = &opened.writable {
+            files.account.set(bytes);
+        }
         (self.once, self.again) = (found.once.into_order(), found.again.into_order());
         bytes
     }
@@ -210,7 +214,7 @@ fn walk(folder: &CacheFolder, each: &mut dyn FnMut(&str, &OsStr) -> bool) {
             is_empty &= !each(&version, name);
             true
         });
-        if looked.is_ok() && is_empty && folder.use_of(&version).is_ok_and(is_abandoned) {
+        if looked.is_ok() && is_empty && folder.use_of(&version).is_ok_and(PieceUse::is_abandoned) {
             let _ = folder.remove_version(&version);
         }
     }
@@ -223,7 +227,7 @@ pub fn versions(folder: &CacheFolder) -> Vec<String> {
     };
     let (mut first, mut all) = (Vec::new(), Vec::new());
     let _ = folder.names("", &mut |name| {
-        if is_hash(name, 3) {
+        if is_hash(name, FIRST_LETTERS) {
             first.push(name.to_string_lossy().into_owned());
         }
         true
@@ -237,10 +241,4 @@ pub fn versions(folder: &CacheFolder) -> Vec<String> {
         });
     }
     all
-}
-
-fn is_abandoned(used: PieceUse) -> bool {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_nanos() as i128);
-    now - used.at_ns > ABANDONED.as_nanos() as i128
 }

@@ -1,13 +1,11 @@
 //! What the parts of a cache share: the folder that is open, the counters, and what is switched off for a while after an error.
 
-use super::account::Account;
-use super::claims::Claims;
-use super::folder::{CacheFolder, FolderError};
+use super::files::CacheFiles;
+use super::folder::FolderError;
 use super::index::Index;
 use super::piece::VersionHash;
 use super::settings::DiskCacheSettings;
 use super::speed::Speeds;
-use crate::log;
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -28,32 +26,6 @@ pub struct CachedVersion {
     pub index: Index,
 }
 
-/// The folder and the files of it that are locked.
-pub struct CacheFiles {
-    pub folder: CacheFolder,
-    pub account: Account,
-    pub claims: Claims,
-}
-
-impl CacheFiles {
-    fn open(settings: &DiskCacheSettings) -> Result<CacheFiles, FolderError> {
-        let folder = CacheFolder::open(settings)?;
-        let failed = |errno: Errno| FolderError {
-            why: format!(
-                "nothing can be written there: {}",
-                crate::source::errno_text(errno.raw_os_error())
-            ),
-            remedy: "name a folder that this user can write".to_string(),
-            errno: errno.raw_os_error(),
-        };
-        Ok(CacheFiles {
-            account: Account::open(&folder).map_err(failed)?,
-            claims: Claims::open(&folder).map_err(failed)?,
-            folder,
-        })
-    }
-}
-
 pub struct CacheState {
     pub settings: DiskCacheSettings,
     opened: RwLock<Arc<CacheFiles>>,
@@ -61,12 +33,20 @@ pub struct CacheState {
     pub speeds: Speeds,
     pub writes: Switch,
     pub reads: Switch,
+    /// Other processes are waited for.
+    pub waits: Switch,
     versions: Mutex<HashMap<VersionHash, Weak<CachedVersion>>>,
+    /// When a warning was given.
+    said: Mutex<Option<Instant>>,
 }
 
 impl CacheState {
     pub fn open(settings: DiskCacheSettings) -> Result<CacheState, FolderError> {
         let opened = CacheFiles::open(&settings)?;
+        if opened.writable.is_none() {
+            let dir = settings.dir.display();
+            tracing::warn!("disk cache {dir}: it cannot be written; what is there is read");
+        }
         Ok(CacheState {
             settings,
             opened: RwLock::new(Arc::new(opened)),
@@ -74,7 +54,9 @@ impl CacheState {
             speeds: Speeds::default(),
             writes: Switch::default(),
             reads: Switch::default(),
+            waits: Switch::default(),
             versions: Mutex::default(),
+            said: Mutex::default(),
         })
     }
 
@@ -118,7 +100,6 @@ impl CacheState {
 
     /// The disk could not be written.
     pub fn write_failed(&self, errno: Errno) {
-        Counts::add(&self.counts.refused_writes, 1);
         self.writes.off(Instant::now());
         self.report("writing", errno, "reads go on from the store");
     }
@@ -127,20 +108,40 @@ impl CacheState {
     pub fn read_failed(&self, errno: Errno) {
         Counts::add(&self.counts.read_errors, 1);
         if self.reads.failed(Instant::now()) {
-            self.report("reading", errno, "the store is read in its place");
+            self.writes.off(Instant::now());
+            self.report("reading", errno, "the store is read instead");
         }
     }
 
-    fn report(&self, what: &str, errno: Errno, goes_on: &str) {
-        let line = format!(
-            "disk cache {}: {what} failed ({}), and pauses for {} s; {goes_on}",
-            self.settings.dir.display(),
-            crate::source::errno_text(errno.raw_os_error()),
-            PAUSE.as_secs(),
-        );
-        if log::once_a_minute(&line).is_some() {
-            tracing::warn!("{line}");
+    /// A piece has no room.
+    pub fn no_room(&self, is_disk_full: bool) {
+        let why = if is_disk_full {
+            "the disk has no room beside what is to stay free"
+        } else {
+            "it is smaller than a piece"
+        };
+        self.say(&format!(
+            "nothing is written, because {why}; reads go on from the store"
+        ));
+    }
+
+    /// One line for all that goes wrong at about the same time.
+    fn say(&self, text: &str) {
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_some_and(|said| now.duration_since(said) < PAUSE) {
+            return;
         }
+        *said = Some(now);
+        tracing::warn!("disk cache {}: {text}", self.settings.dir.display());
+    }
+
+    fn report(&self, what: &str, errno: Errno, goes_on: &str) {
+        let why = crate::source::errno_text(errno.raw_os_error());
+        let pause = PAUSE.as_secs();
+        self.say(&format!(
+            "{what} failed ({why}), and pauses for {pause} s; {goes_on}"
+        ));
     }
 }
 
@@ -163,7 +164,8 @@ impl Switch {
         state.until.is_none()
     }
 
-    fn off(&self, now: Instant) {
+    /// Off from now on, for a while.
+    pub fn off(&self, now: Instant) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (state.until, state.errors) = (Some(now + PAUSE), 0);
     }

@@ -30,6 +30,11 @@ impl<'s> FillPlace<'s> {
         self.sink.is_cancelled()
     }
 
+    /// Does it take more?
+    pub fn has_room(&mut self) -> bool {
+        self.sink.room().is_some()
+    }
+
     /// Room for the next bytes, at most `most`.
     pub fn room(&mut self, most: u64) -> Option<&mut [u8]> {
         let filled = self.filled;

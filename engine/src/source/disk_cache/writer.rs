@@ -6,17 +6,20 @@
 //! ```
 //! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
 
-use super::folder::PieceFile;
+use super::files::CacheFiles;
+use super::folder::{PieceFile, PutOutcome};
 use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::room::Evictor;
-use super::shared::{CacheFiles, CacheState, CachedVersion, Counts};
+use super::shared::{CacheState, CachedVersion, Counts};
 use crate::source::Source;
 use foreread_os::threads::Task;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of pieces that wait or are being filled. Chosen: what a link of 10 Gb/s brings in 50 ms.
 const MAX_QUEUED_BYTES: u64 = 64 << 20;
@@ -28,11 +31,7 @@ enum Job {
     Write {
         version: Arc<CachedVersion>,
         buffer: PieceBuffer,
-    },
-    /// What was claimed and is not written.
-    GiveBack {
-        version: Arc<CachedVersion>,
-        range: Range<u64>,
+        claimed: bool,
     },
     /// A piece was used.
     Note {
@@ -45,6 +44,16 @@ enum Job {
         version: Arc<CachedVersion>,
         piece: PieceFile,
     },
+}
+
+impl Job {
+    /// Bytes of memory that wait with it.
+    fn held_bytes(&self) -> u64 {
+        match self {
+            Job::Write { buffer, .. } => buffer.held_bytes(),
+            Job::Note { .. } | Job::Remove { .. } => 0,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -93,6 +102,7 @@ impl Writer {
         self: &Arc<Writer>,
         version: &Arc<CachedVersion>,
         source: &Arc<dyn Source>,
+        now: VersionCount,
         range: Range<u64>,
         claimed: bool,
     ) -> Tee {
@@ -100,6 +110,7 @@ impl Writer {
             writer: Arc::clone(self),
             version: Arc::clone(version),
             source: Arc::clone(source),
+            now,
             range,
             claimed,
             buffer: None,
@@ -136,15 +147,21 @@ impl Writer {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
+    /// Is anything written now?
+    fn is_on(&self) -> bool {
+        self.shared.writes.is_on() && self.shared.opened().writable.is_some()
+    }
+
     /// Room for the file of one piece, if the queue has it.
     fn buffer(&self, offset: u64, most: u64) -> Option<PieceBuffer> {
-        let room = MAX_QUEUED_BYTES.checked_sub(MAX_PIECE_BYTES * 2)?;
-        if !self.shared.writes.is_on() || self.queue.hold().bytes > room {
+        let most_held = PieceBuffer::held_for(offset, most);
+        let mut state = self.queue.hold();
+        if state.bytes + most_held > MAX_QUEUED_BYTES {
             return None;
         }
-        let buffer = PieceBuffer::new(offset, most);
-        self.queue.hold().bytes += buffer.held_bytes();
-        Some(buffer)
+        state.bytes += most_held;
+        drop(state);
+        Some(PieceBuffer::new(offset, most))
     }
 
     fn push(&self, job: Job) {
@@ -168,8 +185,10 @@ impl Writer {
             Err(_) => {
                 let jobs = {
                     let mut state = self.queue.hold();
-                    (state.thread_of, state.bytes, state.notes) = (None, 0, 0);
-                    std::mem::take(&mut state.jobs)
+                    (state.thread_of, state.notes) = (None, 0);
+                    let jobs = std::mem::take(&mut state.jobs);
+                    state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
+                    jobs
                 };
                 let opened = self.shared.opened();
                 jobs.into_iter().for_each(|job| give_back(&opened, &job));
@@ -185,11 +204,31 @@ impl Drop for Writer {
     }
 }
 
+/// Which of the versions that a source has had is read.
+pub struct VersionCount {
+    count: Arc<AtomicU64>,
+    was: u64,
+}
+
+impl VersionCount {
+    pub fn new(count: &Arc<AtomicU64>) -> VersionCount {
+        VersionCount {
+            was: count.load(Ordering::Relaxed),
+            count: Arc::clone(count),
+        }
+    }
+
+    fn is_same(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == self.was
+    }
+}
+
 /// Takes what arrives for a range, piece after piece.
 pub struct Tee {
     writer: Arc<Writer>,
     version: Arc<CachedVersion>,
     source: Arc<dyn Source>,
+    now: VersionCount,
     /// What has not come yet.
     range: Range<u64>,
     claimed: bool,
@@ -205,7 +244,9 @@ impl Tee {
         while !bytes.is_empty() {
             let start = self.range.start;
             if self.buffer.is_none() {
-                self.buffer = self.writer.buffer(start, self.range.end - start);
+                let most = self.range.end - start;
+                let writer = &self.writer;
+                self.buffer = writer.is_on().then(|| writer.buffer(start, most)).flatten();
             }
             let taken = match &mut self.buffer {
                 Some(buffer) => buffer.take(bytes),
@@ -213,8 +254,10 @@ impl Tee {
                     // What has no room is left out up to where the next piece begins.
                     let left = MAX_PIECE_BYTES - start % MAX_PIECE_BYTES;
                     let left_out = left.min(bytes.len() as u64);
-                    let counts = &self.writer.shared.counts;
-                    Counts::add(&counts.dropped_bytes, left_out);
+                    if self.writer.is_on() {
+                        let counts = &self.writer.shared.counts;
+                        Counts::add(&counts.dropped_bytes, left_out);
+                    }
                     self.give_back(start..start + left_out);
                     left_out as usize
                 }
@@ -233,10 +276,14 @@ impl Tee {
         };
         let extent = buffer.extent();
         // What arrived is of the version that the source has now, or of one before.
-        let is_same = self.source.exact_version().as_ref() == Some(&self.version.exact);
+        let is_same =
+            self.now.is_same() && self.source.exact_version().as_ref() == Some(&self.version.exact);
         if extent.len > 0 && is_same {
-            let version = Arc::clone(&self.version);
-            self.writer.push(Job::Write { version, buffer });
+            self.writer.push(Job::Write {
+                version: Arc::clone(&self.version),
+                buffer,
+                claimed: self.claimed,
+            });
             return;
         }
         self.writer.queue.hold().bytes -= buffer.held_bytes();
@@ -245,8 +292,8 @@ impl Tee {
 
     fn give_back(&self, range: Range<u64>) {
         if self.claimed && !range.is_empty() {
-            let version = Arc::clone(&self.version);
-            self.writer.push(Job::GiveBack { version, range });
+            let opened = self.writer.shared.opened();
+            opened.give_back(self.version.hash, &range);
         }
     }
 }
@@ -262,7 +309,7 @@ fn work(queue: &WriteQueue, shared: &CacheState) {
     let mut evictor = Evictor::default();
     let mut state = queue.hold();
     loop {
-        let Some(job) = state.jobs.pop_front() else {
+        let Some(mut job) = state.jobs.pop_front() else {
             state.is_working = false;
             queue.done.notify_all();
             if state.ends {
@@ -276,24 +323,31 @@ fn work(queue: &WriteQueue, shared: &CacheState) {
         };
         state.is_working = true;
         drop(state);
-        let bytes = done(job, shared, &mut evictor);
-        state = queue.hold();
-        state.bytes -= bytes;
+        let work = AssertUnwindSafe(|| done(&mut job, shared, &mut evictor));
+        if catch_unwind(work).is_err() {
+            (evictor, state) = (Evictor::default(), queue.hold());
+            shared.writes.off(Instant::now());
+        } else {
+            state = queue.hold();
+        }
+        give_back(&shared.opened(), &job);
+        state.bytes -= job.held_bytes();
         state.notes = state.jobs.len().min(state.notes);
     }
 }
 
-/// Does a job. Returns the bytes that it held.
-fn done(mut job: Job, shared: &CacheState, evictor: &mut Evictor) -> u64 {
+/// Does a job.
+fn done(job: &mut Job, shared: &CacheState, evictor: &mut Evictor) {
     let opened = shared.opened();
-    match &mut job {
-        Job::Write { version, buffer } => {
+    match job {
+        Job::Write {
+            version, buffer, ..
+        } => {
             let written = shared.writes.is_on() && write(shared, &opened, evictor, version, buffer);
             if !written {
                 Counts::add(&shared.counts.refused_writes, 1);
             }
         }
-        Job::GiveBack { .. } => {}
         Job::Note {
             version,
             piece,
@@ -304,29 +358,25 @@ fn done(mut job: Job, shared: &CacheState, evictor: &mut Evictor) -> u64 {
         }
         Job::Remove { version, piece } => remove(&opened, version, *piece),
     }
-    give_back(&opened, &job);
-    match job {
-        Job::Write { buffer, .. } => buffer.held_bytes(),
-        _ => 0,
-    }
 }
 
+/// What was claimed for a job is fetched.
 fn give_back(opened: &CacheFiles, job: &Job) {
     match job {
-        Job::Write { version, buffer } => {
+        Job::Write { claimed: false, .. } => {}
+        Job::Write {
+            version, buffer, ..
+        } => {
             let extent = buffer.extent();
-            opened
-                .claims
-                .give_back(version.hash, &(extent.offset..extent.end()));
+            opened.give_back(version.hash, &(extent.offset..extent.end()));
         }
-        Job::GiveBack { version, range } => opened.claims.give_back(version.hash, range),
         Job::Note { .. } | Job::Remove { .. } => {}
     }
 }
 
 fn remove(opened: &CacheFiles, version: &CachedVersion, piece: PieceFile) {
     if opened.folder.remove_piece(version.hash, piece).is_ok() {
-        opened.account.change(0, piece.extent.file_bytes());
+        opened.removed(piece.extent.file_bytes());
     }
 }
 
@@ -342,34 +392,38 @@ fn write(
     if !evictor.make_room(shared, opened, extent.file_bytes()) {
         return false;
     }
-    let piece = buffer.seal(version.hash);
+    let piece = buffer.seal(version.hash, &about(version));
     let put = |opened: &CacheFiles| {
         if !version.index.is_made() {
-            opened.folder.make_version(version.hash, &about(version))?;
+            opened.folder.make_version(version.hash)?;
             version.index.set_made(true);
         }
-        version.index.changing(&opened.folder, version.hash, || {
-            opened.folder.put_piece(version.hash, extent, &piece)
-        })
+        opened.folder.put_piece(version.hash, extent, &piece)
     };
     let mut opened = Arc::clone(opened);
     let mut done = put(&opened);
-    if done == Err(Errno::NOENT) {
+    if matches!(done, Err(Errno::NOENT | Errno::STALE)) {
         // The version's folder was removed, or that of the cache.
         version.index.set_made(false);
         done = put(&opened);
-        if done == Err(Errno::NOENT) && shared.open_again() {
+        if matches!(done, Err(Errno::NOENT | Errno::STALE)) && shared.open_again() {
             opened = shared.opened();
             done = put(&opened);
         }
     }
     match done {
-        Ok(()) => {
-            opened.account.change(extent.file_bytes(), 0);
+        Ok(PutOutcome::WasThere) => {
+            version.index.found(extent);
+            true
+        }
+        Ok(PutOutcome::New) => {
+            let files = opened.writable.as_ref();
+            let writes =
+                files.and_then(|files| files.account.wrote(version.hash, extent.file_bytes()));
             evictor.wrote(extent.file_bytes());
             Counts::add(&shared.counts.written, 1);
             Counts::add(&shared.counts.written_bytes, u64::from(extent.len));
-            for covered in version.index.written(extent) {
+            for covered in version.index.written(extent, writes) {
                 remove(&opened, version, covered);
             }
             true

@@ -93,7 +93,8 @@ impl Version {
 
     /// By a strong ETag, which no other version has.
     pub fn is_exact(&self) -> bool {
-        self.now().e_tag.as_deref().is_some_and(is_strong)
+        let etag = self.now().e_tag.as_deref();
+        etag.is_some_and(|etag| is_strong(etag) && !tag(etag).is_empty())
     }
 
     fn now(&self) -> &ObjectMeta {

@@ -98,27 +98,44 @@ impl Place for HttpPlace {
     }
 }
 
-/// Beginnings of the names of what signs a URL and says until when: another signature is no other object.
-const SIGNATURES: [&str; 3] = ["x-amz-", "x-goog-", "signature"];
-/// The names of which the same is true, of CloudFront and of old signatures.
-const SIGNED_BY: [&str; 5] = [
-    "expires",
-    "key-pair-id",
-    "policy",
-    "awsaccesskeyid",
-    "googleaccessid",
+/// What signs a URL and says until when, by whom each set is known: another signature is no other object. The first of each has to be
+/// there, and with it any of those behind it goes.
+const SIGNATURES: [&[&str]; 3] = [
+    &[
+        "X-Amz-Signature",
+        "X-Amz-Algorithm",
+        "X-Amz-Credential",
+        "X-Amz-Date",
+        "X-Amz-Expires",
+        "X-Amz-SignedHeaders",
+        "X-Amz-Security-Token",
+    ],
+    &[
+        "X-Goog-Signature",
+        "X-Goog-Algorithm",
+        "X-Goog-Credential",
+        "X-Goog-Date",
+        "X-Goog-Expires",
+        "X-Goog-SignedHeaders",
+    ],
+    // CloudFront.
+    &["Key-Pair-Id", "Signature", "Expires", "Policy"],
 ];
 
 /// A URL without what signs it.
 fn unsigned(url: &Url) -> Url {
     let mut plain = url.clone();
-    let is_signature = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        SIGNATURES.iter().any(|start| name.starts_with(start)) || SIGNED_BY.contains(&name.as_str())
-    };
-    let pairs = url.query_pairs();
-    if pairs.clone().any(|(name, _)| is_signature(&name)) {
-        let kept = pairs.filter(|(name, _)| !is_signature(name));
+    let names: Vec<String> = url
+        .query_pairs()
+        .map(|(name, _)| name.into_owned())
+        .collect();
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let signed = SIGNATURES
+        .iter()
+        .find(|names| has(names[0]) && (names[0] != "Key-Pair-Id" || has("Signature")));
+    if let Some(signature) = signed {
+        let pairs = url.query_pairs();
+        let kept = pairs.filter(|(name, _)| !signature.contains(&&**name));
         plain.query_pairs_mut().clear().extend_pairs(kept);
     }
     plain
@@ -165,6 +182,32 @@ mod tests {
             ("https://h/x".to_string(), basic),
             "RFC 7617"
         );
+    }
+
+    #[test]
+    fn a_signature_is_no_part_of_what_a_url_names() {
+        let plain = |text: &str| unsigned(&Url::parse(text).expect(text)).to_string();
+        for (signed, kept) in [
+            (
+                "http://h/k?a=1&X-Amz-Signature=2&X-Amz-Date=3&x=4",
+                "http://h/k?a=1&x=4",
+            ),
+            (
+                "http://h/k?Key-Pair-Id=1&Signature=2&Policy=3&p=4",
+                "http://h/k?p=4",
+            ),
+            (
+                "http://h/k?policy=a&expires=1",
+                "http://h/k?policy=a&expires=1",
+            ),
+            (
+                "http://h/k?Signature=1&Expires=2",
+                "http://h/k?Signature=1&Expires=2",
+            ),
+            ("http://h/k?x-amz-meta=1", "http://h/k?x-amz-meta=1"),
+        ] {
+            assert_eq!(plain(signed), kept);
+        }
     }
 
     #[test]
