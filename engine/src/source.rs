@@ -435,6 +435,9 @@ struct Kind {
     open: fn(&SourceName) -> Result<Arc<dyn Source>, SourceOpenError>,
 }
 
+/// Of stores of objects, whose keys are any text; the URL of an object is another matter.
+const STORES: [&str; 8] = ["s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf"];
+
 /// Every kind, built in or not: one that is not says what to build.
 const KINDS: &[Kind] = &[
     Kind {
@@ -459,14 +462,14 @@ const KINDS: &[Kind] = &[
         open: |name| Err(not_built(name, "tls")),
     },
     Kind {
-        schemes: &[
-            "http", "https", "s3", "gs", "gcs", "az", "azure", "abfs", "abfss", "hf",
-        ],
-        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH, http[s]://HOST/PATH",
-        #[cfg(feature = "object")]
-        open: |name| Object::open(name).map(|object| Arc::new(object) as Arc<dyn Source>),
-        #[cfg(not(feature = "object"))]
-        open: |name| Err(not_built(name, "object")),
+        schemes: &STORES,
+        written: "s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, hf://USER/REPO/PATH",
+        open: open_object,
+    },
+    Kind {
+        schemes: &["http", "https"],
+        written: "http[s]://HOST/PATH",
+        open: open_object,
     },
     Kind {
         schemes: &["rbd"],
@@ -534,7 +537,7 @@ pub fn open_tree(name: impl Into<SourceName>) -> Result<Arc<dyn tree::Tree>, Sou
 /// The same with the remedy for a prefix that was written as an object: other mounts take it without the slash.
 fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
     let missing = [ENOENT, rustix::io::Errno::ACCESS.raw_os_error()].contains(&error.errno);
-    if !["s3", "hf"].contains(&name.scheme()) || !missing {
+    if !STORES.contains(&name.scheme()) || !missing {
         return error;
     }
     let remedy = format!(
@@ -542,6 +545,16 @@ fn with_slash(name: &SourceName, error: SourceOpenError) -> SourceOpenError {
         error.remedy
     );
     SourceOpenError { remedy, ..error }
+}
+
+#[cfg(feature = "object")]
+fn open_object(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
+    Object::open(name).map(|object| Arc::new(object) as Arc<dyn Source>)
+}
+
+#[cfg(not(feature = "object"))]
+fn open_object(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
+    Err(not_built(name, "object"))
 }
 
 fn open_file(name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
@@ -593,5 +606,36 @@ const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 impl fmt::Debug for dyn Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other mounts take a prefix without its slash: the line says how it is written, for each store.
+    #[test]
+    fn a_prefix_without_its_slash_is_named_with_it() {
+        let remedy = |text: &str, errno| {
+            let error = SourceOpenError {
+                what: text.into(),
+                why: "404".to_string(),
+                remedy: "check it".to_string(),
+                errno,
+            };
+            with_slash(&text.into(), error).remedy
+        };
+        for name in [
+            "s3://bucket/dir",
+            "gs://bucket/dir",
+            "az://box/dir",
+            "abfss://box@acc.dfs.core.windows.net/dir",
+            "hf://u/r/dir",
+        ] {
+            let wanted = format!("write {name}/ with / at its end; for one object, check it");
+            assert!(remedy(name, ENOENT).contains(&wanted), "{name}");
+            assert_eq!(remedy(name, EIO), "check it");
+        }
+        assert_eq!(remedy("https://host/dir", ENOENT), "check it");
     }
 }

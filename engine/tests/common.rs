@@ -8,6 +8,8 @@ pub mod emulators;
 pub mod gateway;
 #[cfg(feature = "nbd")]
 pub mod nbd;
+#[cfg(feature = "object")]
+pub mod stores;
 #[cfg(feature = "tls")]
 pub mod tls;
 
@@ -16,6 +18,8 @@ use foreread::source::object::ObjectSettings;
 use foreread::source::{Mem, Source, SourceError};
 use foreread::{Gauges, Reader};
 use foreread_testing as testing;
+#[cfg(feature = "object")]
+use foreread_testing::Lie;
 use std::cell::RefCell;
 use std::io::IoSliceMut;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -83,6 +87,40 @@ pub fn short_settings(variables: Vec<(String, String)>) -> ObjectSettings {
         ..object_settings(variables)
     }
 }
+
+/// Wrong answers that no retry can mend, and the words of the line that says so.
+#[cfg(feature = "object")]
+pub const UNMENDABLE: [(Lie, &str); 13] = [
+    (Lie::IgnoreRange, "does not know ranges"),
+    (Lie::ContentRange, "another part"),
+    (Lie::NoContentRange, "has no Content-Range"),
+    (Lie::Length(-1), "4095 bytes where 4096"),
+    (Lie::Length(1), "4097 bytes where 4096"),
+    (Lie::Gzip, "compressed (gzip)"),
+    (Lie::NoEtag, "left the ETag out"),
+    (Lie::Status(403, None), "answered 403"),
+    (Lie::Status(404, None), "answered 404"),
+    (Lie::Status(429, Some(3600)), "answered 429"),
+    (Lie::RedirectLoop, "redirects"),
+    (Lie::EndlessHeaders, "makes no sense"),
+    (Lie::Garbage, "makes no sense"),
+];
+
+/// Wrong answers that pass when they are asked for again; three of them wait for deadlines.
+#[cfg(feature = "object")]
+pub const PASSING: [Lie; 11] = [
+    Lie::Status(500, None),
+    Lie::Status(503, Some(0)),
+    Lie::Status(429, None),
+    Lie::Silence,
+    Lie::Stall(10_000),
+    Lie::Stall(0),
+    Lie::Reset(0),
+    Lie::Reset(10_000),
+    Lie::Close(0),
+    Lie::Close(10_000),
+    Lie::EndlessError,
+];
 
 /// Ends the whole run when the test that calls this hangs: a read that never returns is an error, not a long wait.
 ///

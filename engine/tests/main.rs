@@ -8,8 +8,6 @@
 
 mod budget;
 mod bytes;
-#[cfg(feature = "object")]
-mod clouds;
 mod common;
 mod conformance;
 #[cfg(feature = "object")]
@@ -59,6 +57,8 @@ mod servers;
 #[cfg(all(feature = "object", feature = "fuse"))]
 mod servers_mounted;
 mod spans;
+#[cfg(feature = "object")]
+mod stores;
 mod stream;
 mod tasks;
 #[cfg(feature = "uring")]

@@ -1,7 +1,9 @@
 //! Objects over HTTP, against a server that gives every wrong answer, and over S3, against versitygw. After each wrong answer: the right
 //! bytes or one error line, no hang, and the next read starts clean.
 
-use crate::common::{Rng, named, quiet, read_source as read, short_settings, watch};
+use crate::common::{
+    PASSING, Rng, UNMENDABLE, named, quiet, read_source as read, short_settings, watch,
+};
 use foreread::source::object::{Object, ObjectSettings};
 use foreread::source::{self, Mem, Source, SourceError};
 use foreread::{Options, ReadError, Reader};
@@ -258,21 +260,7 @@ fn connections_are_shared_by_all_objects_of_a_process() {
 /// A wrong answer that no retry can mend: one request, one line.
 #[test]
 fn what_no_retry_can_mend_is_refused_at_once() {
-    for (lie, words) in [
-        (Lie::IgnoreRange, "does not know ranges"),
-        (Lie::ContentRange, "another part"),
-        (Lie::NoContentRange, "has no Content-Range"),
-        (Lie::Length(-1), "4095 bytes where 4096"),
-        (Lie::Length(1), "4097 bytes where 4096"),
-        (Lie::Gzip, "compressed (gzip)"),
-        (Lie::NoEtag, "left the ETag out"),
-        (Lie::Status(403, None), "answered 403"),
-        (Lie::Status(404, None), "answered 404"),
-        (Lie::Status(429, Some(3600)), "answered 429"),
-        (Lie::RedirectLoop, "redirects"),
-        (Lie::EndlessHeaders, "makes no sense"),
-        (Lie::Garbage, "makes no sense"),
-    ] {
+    for (lie, words) in UNMENDABLE {
         let server = serve(MIB);
         let object = open(&server);
         server.lie(lie.clone(), u64::MAX);
@@ -295,19 +283,6 @@ fn what_no_retry_can_mend_is_refused_at_once() {
 /// Each of these passes when it is asked again: right bytes, and the retries counted.
 #[test]
 fn what_passes_is_asked_for_again() {
-    let wrong_answers = [
-        Lie::Status(500, None),
-        Lie::Status(503, Some(0)),
-        Lie::Status(429, None),
-        Lie::Silence,
-        Lie::Stall(10_000),
-        Lie::Stall(0),
-        Lie::Reset(0),
-        Lie::Reset(10_000),
-        Lie::Close(0),
-        Lie::Close(10_000),
-        Lie::EndlessError,
-    ];
     let each = |lie: Lie| {
         let server = serve(MIB);
         let object = open(&server);
@@ -328,7 +303,7 @@ fn what_passes_is_asked_for_again() {
     };
     // Three of them wait for deadlines.
     std::thread::scope(|scope| {
-        wrong_answers
+        PASSING
             .map(|lie| scope.spawn(|| each(lie)))
             .map(|lie| lie.join().expect("as it should be"))
     });

@@ -98,6 +98,8 @@ struct HubState {
     hub_seen: Vec<ServedRequest>,
     content_seen: Vec<ServedRequest>,
     link: Link,
+    /// Where addresses lead, in place of the content server.
+    content_at: Option<SocketAddr>,
 }
 
 pub struct HubServer {
@@ -133,6 +135,7 @@ impl HubServer {
             hub_seen: Vec::new(),
             content_seen: Vec::new(),
             link: Link::new(Duration::ZERO, 0),
+            content_at: None,
         };
         let server = HubServer {
             hub: hub.local_addr()?,
@@ -324,9 +327,25 @@ impl HubServer {
         });
     }
 
+    /// Right answers from now on.
+    pub fn answer_right(&self) {
+        lock(&self.state).canned.clear();
+    }
+
     /// From now on answers go over this link.
     pub fn link(&self, link: Link) {
         lock(&self.state).link = link;
+    }
+
+    /// The hub and its content server.
+    #[must_use]
+    pub fn addresses(&self) -> [SocketAddr; 2] {
+        [self.hub, self.content]
+    }
+
+    /// Addresses that are given from now on lead here: to a proxy in front of the content server.
+    pub fn send_to(&self, proxy: SocketAddr) {
+        lock(&self.state).content_at = Some(proxy);
     }
 
     /// Addresses that were given.
@@ -572,7 +591,8 @@ impl HubState {
             Some(url) => format!("{url}&Signature={serial}"),
             None => format!(
                 "http://{}/{}?Expires={until}&Epoch={epoch}&Signature={serial}",
-                at.content, blob.tag
+                self.content_at.unwrap_or(at.content),
+                blob.tag
             ),
         };
         answer.set("Location", &url);

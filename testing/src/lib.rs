@@ -12,6 +12,7 @@
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   hub_server  a Hugging Face Hub: signed addresses that expire, trees by pages, refusals, and what each of its two servers saw
 //!   range_server  an HTTP server for one object that gives every wrong answer a server may give
+//!   lying_proxy  a proxy in front of any server of HTTP, which gives the same wrong answers
 //!   link      a round trip and a bandwidth, in front of any server
 //!   queued    any source, wrapped: read by transfers that end late and out of order
 //!   fuzz      what the fuzz targets run
@@ -32,6 +33,7 @@ mod hanging;
 mod hub_api;
 mod hub_server;
 mod link;
+mod lying_proxy;
 mod pattern;
 mod queued;
 mod range_server;
@@ -44,6 +46,7 @@ pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{HangingSource, Latch, Method};
 pub use hub_server::{HubRoute, HubServer};
 pub use link::{Link, Proxy};
+pub use lying_proxy::{LyingProxy, ServedAnswer};
 pub use pattern::{Wrong, check, fill, name_of, pattern};
 pub use queued::QueuedSource;
 pub use range_server::{Lie, RangeServer, ServedRequest};

@@ -274,7 +274,7 @@ fn converse(
 }
 
 /// The lie whose turn it is.
-fn next(wrong: &mut Vec<(Lie, u64)>) -> Option<Lie> {
+pub(super) fn next(wrong: &mut Vec<(Lie, u64)>) -> Option<Lie> {
     wrong.retain(|(_, left)| *left > 0);
     let (lie, left) = wrong.first_mut()?;
     *left -= 1;
@@ -372,7 +372,7 @@ fn answer(
     }
     body(
         stream,
-        object,
+        &*object.source,
         range.start..range.start.saturating_add(len),
         lie,
         link,
@@ -381,7 +381,7 @@ fn answer(
 }
 
 /// Answers that are none. Nothing when the answer is to begin as it should.
-fn strange(
+pub(super) fn strange(
     stream: &TcpStream,
     seen: &ServedRequest,
     lie: Option<&Lie>,
@@ -479,9 +479,9 @@ fn head(
 }
 
 /// The bytes of an answer. False when the connection is over.
-fn body(
+pub(super) fn body(
     stream: &TcpStream,
-    object: &Object,
+    source: &dyn Source,
     range: Range<u64>,
     lie: Option<&Lie>,
     link: &Link,
@@ -509,8 +509,7 @@ fn body(
             .min(piece.len());
         // Bytes past the end, for the lie about the length, are zeros.
         piece[..len].fill(0);
-        object
-            .source
+        source
             .read_at(&mut [IoSliceMut::new(&mut piece[..len])], at)
             .map_err(std::io::Error::other)?;
         link.pass(len, ready);

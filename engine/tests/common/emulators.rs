@@ -160,7 +160,9 @@ impl Emulator {
 
     fn make_bucket(&self) {
         match self.cloud {
-            Cloud::Google => self.post("/storage/v1/b?project=p", b"{\"name\":\"bucket\"}"),
+            Cloud::Google => {
+                self.send("POST", "/storage/v1/b?project=p", b"{\"name\":\"bucket\"}");
+            }
             Cloud::Azure => {
                 use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
                 use object_store::client::{HttpConnector, ReqwestConnector};
@@ -186,27 +188,32 @@ impl Emulator {
 
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         if self.cloud == Cloud::Google {
-            let name =
-                percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC);
-            self.post(
-                &format!("/upload/storage/v1/b/bucket/o?uploadType=media&name={name}"),
-                &bytes,
-            );
-            return;
+            let path = "/upload/storage/v1/b/bucket/o?uploadType=media&name=";
+            return self.send("POST", &format!("{path}{}", escaped(key)), &bytes);
         }
         let put = async {
-            let store = self.azure();
-            store
-                .put(&Path::parse(key).expect("a key"), PutPayload::from(bytes))
-                .await
+            let key = Path::parse(key).expect("a key");
+            self.azure().put(&key, PutPayload::from(bytes)).await
         };
         self.runtime.block_on(put).expect("put");
     }
 
+    pub fn delete(&self, key: &str) {
+        if self.cloud == Cloud::Google {
+            let path = format!("/storage/v1/b/bucket/o/{}", escaped(key));
+            return self.send("DELETE", &path, &[]);
+        }
+        let key = Path::parse(key).expect("a key");
+        let deleted = self
+            .runtime
+            .block_on(async { self.azure().delete(&key).await });
+        deleted.expect("deleted");
+    }
+
     /// By the JSON interface of Google, the only one that the emulator writes by.
-    fn post(&self, path: &str, body: &[u8]) {
+    fn send(&self, method: &str, path: &str, body: &[u8]) {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
@@ -216,8 +223,13 @@ impl Emulator {
             .expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
     }
+}
+
+/// As one part of a URL's path.
+fn escaped(key: &str) -> String {
+    percent_encoding::utf8_percent_encode(key, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 impl Drop for Emulator {

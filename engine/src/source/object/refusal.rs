@@ -235,6 +235,8 @@ impl Refusal {
     /// Others may be taken in place of the credentials that were refused.
     pub fn is_of_credentials(&self) -> bool {
         match self {
+            // The content network looks at no token.
+            Refusal::Status { code, .. } if code == ADDRESS_REFUSED => false,
             Refusal::Status { status, code, .. } => {
                 matches!(status, 401 | 403) || EXPIRED_CODES.contains(&code.as_str())
             }

@@ -100,6 +100,15 @@ pub fn settle_version(headers: &mut HeaderMap) {
     }
 }
 
+/// # Errors
+/// There is no ETag. A date that is not there is that of 1970, which is none.
+fn complete_version(headers: &mut HeaderMap) -> Result<(), Refusal> {
+    let date = HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT");
+    headers.entry("last-modified").or_insert(date);
+    let etag = headers.get("etag").map(|_| ());
+    etag.ok_or(Refusal::NoEtag)
+}
+
 /// Are the bytes those of the object?
 fn check_coding(headers: &HeaderMap, stores_codings: bool) -> Result<(), Refusal> {
     let Some(coding) = header(headers, "content-encoding").filter(|_| !stores_codings) else {
@@ -268,6 +277,8 @@ pub struct Wire {
     pub accept_encoding: &'static str,
     /// Where versions are numbers.
     pub generation: Option<Generation>,
+    /// Every reply has a version, and object_store refuses one that has no date.
+    pub has_versions: bool,
     /// Reads a page of a listing.
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
@@ -391,15 +402,17 @@ impl ReplyCheck {
                 check_part(reply.headers_mut(), range, self.wire.stores_codings).map_err(refuse)?
             }
             (200 | 203, Some(range), _) => {
-                return part_of_whole(reply, range, self.wire.stores_codings)
-                    .await
-                    .map_err(refuse);
+                let part = part_of_whole(reply, range, self.wire.stores_codings).await;
+                reply = part.map_err(refuse)?;
             }
             (204, Some(_), _) => return Err(refuse(empty(reply.headers()))),
             (200..=299, None, _) => return bounded(reply).await,
             (412, ..) => return Err(refuse(Refusal::Unmet)),
             (416, ..) => return Err(refuse(past_end(reply.headers()))),
             _ => return Err(refuse(refused(status, reply).await)),
+        }
+        if self.wire.has_versions {
+            complete_version(reply.headers_mut()).map_err(refuse)?;
         }
         Ok(reply)
     }

@@ -5,7 +5,8 @@
 
 use super::{Entry, Kind, Meta, Tree};
 use crate::source::{
-    self, Defaults, Source, SourceError, SourceName, SourceOpenError, default_readahead_bytes,
+    self, Defaults, STORES, Source, SourceError, SourceName, SourceOpenError,
+    default_readahead_bytes,
 };
 use percent_encoding::percent_decode_str;
 use std::ffi::OsString;
@@ -166,7 +167,7 @@ fn meta(kind: Kind, size: u64, number: u64) -> Meta {
 fn file_name(name: &SourceName) -> String {
     let shown = name.to_string();
     let last = match name.scheme() {
-        "s3" | "hf" => last_of_key(name, &shown),
+        scheme if STORES.contains(&scheme) => last_of_key(name, &shown),
         "http" | "https" => last_of_path(&shown),
         _ => {
             let path = shown
@@ -197,7 +198,7 @@ fn last_but(path: &str, ends: &[char], none: &[&str]) -> Option<String> {
         .map(str::to_string)
 }
 
-/// Of `s3://BUCKET/KEY`, `hf://USER/REPO/PATH`. What is behind a `?` is shown where it cannot be the signature of a URL.
+/// Of `s3://BUCKET/KEY`, `abfss://CONTAINER@ACCOUNT/KEY`, `hf://USER/REPO/PATH`. What is behind a `?` is shown where it cannot be the signature of a URL.
 fn last_of_key(name: &SourceName, shown: &str) -> Option<String> {
     let (_, path) = shown.split_once("://")?;
     let (_, key) = path
@@ -255,6 +256,21 @@ mod tests {
             ("s3://KEY:SECRET@b/k?X-Amz-Signature=1", "k"),
             ("s3://KEY:SE/CR+ET@b/k", "data"),
             ("s3://KEY:SE/CRET@b", "data"),
+            ("gs://b/o/a#b", "a#b"),
+            ("gcs://b/o/a?b", "a?b"),
+            ("gs://b/o/a:b", "a:b"),
+            ("gs://b/o/...", "..."),
+            ("az://box/o/a#b", "a#b"),
+            ("az://box/o/a?b", "a?b"),
+            ("az://box/o/a:b", "a:b"),
+            ("abfss://box@acc.dfs.core.windows.net/o/a#b", "a#b"),
+            ("abfss://box@acc.dfs.core.windows.net/a b", "a b"),
+            (
+                "https://acc.blob.core.windows.net/box/my%20file?sv=1&sig=x/y",
+                "my file",
+            ),
+            ("hf://u/r/o/a#b", "a#b"),
+            ("hf://u/r/o/a:b", "a:b"),
             ("hf://u/r/a?b", "a?b"),
             ("hf://datasets/u/r@refs%2Fpr%2F1/d/a@b c", "a@b c"),
             ("https://host/my%20file.bin", "my file.bin"),

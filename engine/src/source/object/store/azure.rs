@@ -56,6 +56,7 @@ static WIRE: Wire = Wire {
     stores_codings: true,
     accept_encoding: "identity",
     generation: None,
+    has_versions: true,
     page,
 };
 

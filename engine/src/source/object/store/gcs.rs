@@ -40,6 +40,7 @@ static WIRE: Wire = Wire {
         replied: "x-goog-generation",
         asked: "x-goog-if-generation-match",
     }),
+    has_versions: true,
     page: page::of_s3,
 };
 

@@ -30,6 +30,7 @@ pub static PLAIN: Wire = Wire {
     stores_codings: false,
     accept_encoding: "identity",
     generation: None,
+    has_versions: false,
     page: page::of_s3,
 };
 

@@ -35,6 +35,7 @@ static WIRE: Wire = Wire {
     stores_codings: true,
     accept_encoding: "identity",
     generation: None,
+    has_versions: false,
     page: page::of_s3,
 };
 

@@ -9,9 +9,12 @@
 //!   range of a file ──► an address? ── none, expired, refused ──► hub: resolve/COMMIT/PATH ──► 302: the address, ETag, size, commit
 //!                          │                                                              └──► 200, 206: a small file's bytes
 //!                          ▼                                                              └──► a redirect of the hub: followed
-//!                      content network ── 400, 401, 403, 410 ──► (once) as if there were none
+//!                      content network ── 400, 401, 403, 410 ──► as if there were none; of a new address: an error
 //!                          └──► 206 + the hub's ETag
 //! ```
+//! An address that is refused though it was never taken before, and was given while the request waited, is an error: another would be refused
+//! as well, and each reader would ask the hub for it.
+//!
 //! Example: eight parts of a file are asked for, and the address has expired. The first of them to be answered with 403 asks the hub
 //! again; the other seven wait for that and then use the new address. The reader notices nothing.
 
@@ -32,7 +35,7 @@ use object_store::{CredentialProvider, HeaderMap, HeaderValue};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -78,13 +81,15 @@ struct SignedAddress {
     size: Option<u64>,
     /// Taken to be good until then, since 1970.
     until: Option<Duration>,
+    /// When it was given, by the count of the hub's uses.
+    given: u64,
+    /// The content network has taken it once.
+    is_proven: Arc<AtomicBool>,
 }
 
 /// Where a request for a file goes.
 enum FileAddress {
-    Known(SignedAddress),
-    /// The hub has just given it.
-    New(SignedAddress),
+    Signed(SignedAddress),
     /// The hub has answered itself.
     Small(HttpResponse),
 }
@@ -243,15 +248,15 @@ impl Hub {
             .ok_or_else(|| refuse(Refusal::Garbled("it is no file of the hub".to_string())))?;
         let (headers, file) = (request.headers(), self.file(path));
         let mut old: Option<SignedAddress> = None;
+        let begun = self.next_use();
         for _ in 0..MAX_HOPS {
             if file.is_small.get().is_some()
                 && let HubReply::Here(reply) = self.locate(path, headers).await?
             {
                 return Ok(reply);
             }
-            let (address, is_new) = match self.address(&file, path, headers, old.as_ref()).await? {
-                FileAddress::Known(address) => (address, false),
-                FileAddress::New(address) => (address, true),
+            let address = match self.address(&file, path, headers, old.as_ref()).await? {
+                FileAddress::Signed(address) => address,
                 FileAddress::Small(reply) => return Ok(reply),
             };
             if headers
@@ -269,8 +274,8 @@ impl Hub {
                 reply => reply?,
             };
             match reply.status().as_u16() {
-                400 | 401 | 403 | 410 if !is_new => old = Some(address),
-                status @ (400 | 401 | 403 | 410) => {
+                // Signed for this request or for another one that waits, and never taken: another signature would be refused as well.
+                status @ (400 | 401 | 403 | 410) if address.is_refused_as_new(begun) => {
                     forget(&file, &address).await;
                     return Err(refuse(Refusal::Status {
                         status,
@@ -279,7 +284,11 @@ impl Hub {
                         region: None,
                     }));
                 }
-                _ => return as_of_hub(reply, &address).map_err(refuse),
+                400 | 401 | 403 | 410 => old = Some(address),
+                _ => {
+                    address.is_proven.store(true, Ordering::Relaxed);
+                    return as_of_hub(reply, &address).map_err(refuse);
+                }
             }
         }
         Err(refuse(Refusal::Redirects))
@@ -299,10 +308,13 @@ impl Hub {
             .filter(|known| old.is_none_or(|old| old.url != known.url))
             .filter(|known| known.is_good_at(since_1970()));
         if let Some(known) = known {
-            return Ok(FileAddress::Known(known));
+            return Ok(FileAddress::Signed(known));
         }
         match self.locate(path, headers).await? {
-            HubReply::At(address) => Ok(FileAddress::New(place.insert(address).clone())),
+            HubReply::At(mut address) => {
+                address.given = self.next_use();
+                Ok(FileAddress::Signed(place.insert(address).clone()))
+            }
             HubReply::Here(reply) => {
                 if reply.status().is_success() {
                     let _ = file.is_small.set(());
@@ -312,9 +324,13 @@ impl Hub {
         }
     }
 
+    fn next_use(&self) -> u64 {
+        self.uses.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// What is known of a file; the one that was used least recently leaves for one more.
     fn file(&self, path: &str) -> Arc<File> {
-        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        let now = self.next_use();
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= MAX_ADDRESSES && !files.contains_key(path) {
             let oldest = files
@@ -462,7 +478,14 @@ impl SignedAddress {
             etag,
             size,
             until,
+            given: 0,
+            is_proven: Arc::default(),
         })
+    }
+
+    /// Given since a request has begun, and taken from no request so far: one that is refused now was not too old.
+    fn is_refused_as_new(&self, begun: u64) -> bool {
+        self.given >= begun && !self.is_proven.load(Ordering::Relaxed)
     }
 }
 
@@ -656,6 +679,8 @@ mod tests {
             etag: HeaderValue::from_static("\"hub\""),
             size,
             until: None,
+            given: 0,
+            is_proven: Arc::default(),
         };
         let part = || {
             reply(
