@@ -110,12 +110,9 @@ impl Object {
             let done = Object::at(store, path.clone(), name.clone(), settings);
             Ok::<_, SourceOpenError>(done.map_err(|refusal| (refusal, account)))
         };
-        let first = open(settings.clone())?;
-        let region = first.as_ref().err();
-        let done = match region.and_then(|(refusal, _)| refusal.region()) {
-            Some(region) => open(settings.in_region(region))?,
-            None => first,
-        };
+        let done = store::open_at(&*place, settings, open, |done| {
+            done.as_ref().err().map(|(refusal, _)| refusal.clone())
+        })?;
         done.map_err(|(refusal, account)| refusal.open_error(&name, &account))
     }
 

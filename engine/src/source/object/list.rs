@@ -94,10 +94,9 @@ impl Prefix {
             let first = wait(tree.first_of(&tree.key(Path::new("")).unwrap_or_default()));
             Ok::<_, SourceOpenError>((tree, first))
         };
-        let (mut tree, mut first) = open(settings)?;
-        if let Some(region) = first.as_ref().err().and_then(Refusal::region) {
-            (tree, first) = open(tree.settings.in_region(region))?;
-        }
+        let (tree, first) = store::open_at(&*place, settings, open, |(_, first)| {
+            first.as_ref().err().cloned()
+        })?;
         let first = first.map_err(|refusal| refusal.open_error(&name, &tree.store.account))?;
         if !tree.prefix.is_empty() && first.is_none() {
             let list = tree.store.account.advice.list;

@@ -247,6 +247,17 @@ impl Refusal {
         }
     }
 
+    /// Credentials may help where none were sent. Azure says so of a private container by words for what is absent.
+    pub fn is_of_no_credentials(&self) -> bool {
+        let words = ["ResourceNotFound", "PublicAccessNotPermitted"];
+        match self {
+            Refusal::Status { code, .. } => {
+                self.is_of_credentials() || words.contains(&code.as_str())
+            }
+            _ => false,
+        }
+    }
+
     /// An object without bytes may have been asked for its first one.
     pub fn may_be_of_nothing(&self) -> bool {
         matches!(

@@ -52,6 +52,11 @@ pub trait Place: Send + Sync {
         self.key().is_empty() || self.key().ends_with('/')
     }
 
+    /// It is asked without credentials first.
+    fn may_be_public(&self, _: &ObjectSettings) -> bool {
+        false
+    }
+
     /// Sets up what asks it.
     ///
     /// # Errors
@@ -175,6 +180,33 @@ pub fn parse(name: &SourceName) -> Result<Box<dyn Place>, SourceOpenError> {
         None => &http::HTTP,
     };
     (kind.parse)(text).map_err(|unfit| unfit.open_error(name))
+}
+
+/// Opens something at a place: without credentials first where it may be public, and once more by other settings where the refusal says so.
+///
+/// # Errors
+/// What the last one says.
+pub fn open_at<T, E>(
+    place: &dyn Place,
+    settings: ObjectSettings,
+    open: impl Fn(ObjectSettings) -> Result<T, E>,
+    refusal_of: impl Fn(&T) -> Option<Refusal>,
+) -> Result<T, E> {
+    let may_be_public = place.may_be_public(&settings);
+    let first = open(ObjectSettings {
+        no_sign_request: settings.no_sign_request || may_be_public,
+        ..settings.clone()
+    })?;
+    let Some(refusal) = refusal_of(&first) else {
+        return Ok(first);
+    };
+    if let Some(region) = refusal.region() {
+        return open(settings.in_region(region));
+    }
+    if may_be_public && refusal.is_of_no_credentials() {
+        return open(settings);
+    }
+    Ok(first)
 }
 
 /// Is it the name of many objects: a bucket, or a prefix with `/` at its end?

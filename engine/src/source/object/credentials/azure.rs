@@ -50,6 +50,11 @@ pub fn signature(text: &str) -> AzureCredential {
 }
 
 impl AzureChain {
+    /// A key or a signature of the account is set, whether it can be used or not.
+    pub fn has_keys(&self) -> bool {
+        !matches!(self.keys(), Ok(None))
+    }
+
     async fn find_first(&self) -> ChainAnswer<AzureCredential> {
         if let Some(found) = self.keys()? {
             return Ok(Some(found));

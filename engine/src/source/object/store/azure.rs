@@ -1,7 +1,8 @@
 //! Azure Blob Storage and Data Lake: `az://CONTAINER/KEY`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/KEY`,
 //! `https://ACCOUNT.blob.core.windows.net/CONTAINER/KEY` with or without a signature (`?sv=...&sig=...`).
 //!
-//! Requests carry the credentials of the chain ([`AzureChain`]), or none where no link has any. object_store reads blobs; it lists no
+//! Requests carry the credentials of the chain ([`AzureChain`]), or none where no link has any. A URL without a signature is first asked
+//! for without credentials, unless a key of its account is set. object_store reads blobs; it lists no
 //! single pages, so they are asked for here: signed by object_store, read by our check of replies.
 //!
 //! ```text
@@ -81,6 +82,8 @@ struct AzurePlace {
     key: String,
     /// Of a URL: `sv=...&sig=...`.
     signature: Option<String>,
+    /// It is written as a URL.
+    is_url: bool,
 }
 
 /// Is it the URL of a blob or of a prefix of a container? Others, such as those of snapshots and of the root container, are read as any URL.
@@ -129,7 +132,11 @@ fn of_url(text: &str, write: &str) -> Result<AzurePlace, Unfit> {
     let path = path.map_err(|_| none())?;
     let (container, key) = path.split_once('/').unwrap_or((&path, ""));
     let signature = url.query().filter(|query| query.contains("sig="));
-    place(account, container, key, signature).ok_or_else(none)
+    let place = place(account, container, key, signature).ok_or_else(none)?;
+    Ok(AzurePlace {
+        is_url: true,
+        ..place
+    })
 }
 
 fn place(
@@ -147,12 +154,24 @@ fn place(
         container: container.to_string(),
         key: key.to_string(),
         signature: signature.map(str::to_string),
+        is_url: false,
     })
 }
 
 impl Place for AzurePlace {
     fn key(&self) -> &str {
         &self.key
+    }
+
+    /// A URL is often that of a public blob of any account: the login of this machine may be of another tenant, which its server refuses
+    /// even where anyone may read, and no token goes to an account that asks for none.
+    fn may_be_public(&self, settings: &ObjectSettings) -> bool {
+        let account = self.account.as_deref().filter(|_| self.is_url);
+        let is_plain = self.signature.is_none() && !settings.no_sign_request;
+        account.is_some_and(|account| {
+            let (_, is_own) = self.named_endpoint(account, settings);
+            is_plain && !chain(settings, is_own).has_keys()
+        })
     }
 
     fn connect(&self, settings: &ObjectSettings) -> Result<Store, Unfit> {
@@ -181,16 +200,12 @@ impl Place for AzurePlace {
             .with_http_connector(connector);
         let mut keeper = None;
         if self.signature.is_none() {
-            let chain = || AzureChain {
-                settings: settings.clone(),
-                has_own_keys: is_own,
-            };
             let key = if is_own {
                 "Azure"
             } else {
                 "Azure, another account"
             };
-            keeper = keeper_of(key, settings, chain)?;
+            keeper = keeper_of(key, settings, || chain(settings, is_own))?;
         }
         let signature = self.signature.as_deref().map(signature);
         let provider: Option<Arc<dyn CredentialProvider<Credential = AzureCredential>>> =
@@ -233,6 +248,13 @@ impl AzurePlace {
             named.map(|text| text.trim_end_matches('/').to_string()),
             is_own,
         )
+    }
+}
+
+fn chain(settings: &ObjectSettings, has_own_keys: bool) -> AzureChain {
+    AzureChain {
+        settings: settings.clone(),
+        has_own_keys,
     }
 }
 
@@ -320,6 +342,10 @@ mod tests {
     #[test]
     fn the_notations() {
         let place = |account, key, signature| place(account, "box", key, signature).expect("one");
+        let of_url = |place| AzurePlace {
+            is_url: true,
+            ..place
+        };
         for (text, wanted) in [
             ("az://box/a b/c", place(None, "a b/c", None)),
             ("az://box", place(None, "", None)),
@@ -329,11 +355,11 @@ mod tests {
             ),
             (
                 "https://acc.blob.core.windows.net/box/a%20b",
-                place(Some("acc"), "a b", None),
+                of_url(place(Some("acc"), "a b", None)),
             ),
             (
                 "https://acc.blob.core.windows.net/box/a?sv=1&sig=x",
-                place(Some("acc"), "a", Some("sv=1&sig=x")),
+                of_url(place(Some("acc"), "a", Some("sv=1&sig=x"))),
             ),
         ] {
             assert_eq!(read(text), Ok(wanted), "{text}");
