@@ -474,6 +474,24 @@ fn what_is_no_plan_is_refused() {
     );
 }
 
+/// The page cache is of files of this machine: each source is named with the way there.
+#[test]
+fn a_source_has_to_be_mounted_to_be_warmed() {
+    for name in [
+        "s3://bucket/a",
+        "gs://bucket/d/",
+        "az://box/a",
+        "hf://u/r/a",
+        "nbd://host/x",
+    ] {
+        let got = foreread(["warm", name]);
+        let line = format!(
+            "foreread: warm takes files and folders: {name}; mount it (foreread mount {name} DIR), then foreread warm DIR\n"
+        );
+        assert_eq!((got.code, got.err.as_str()), (Some(2), line.as_str()));
+    }
+}
+
 #[test]
 fn folders_are_warmed_within_the_limit() {
     let at = folder();

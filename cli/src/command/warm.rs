@@ -6,6 +6,7 @@ use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::traces::size_of;
+use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
 use serde_json::json;
@@ -40,8 +41,22 @@ pub struct WarmArgs {
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(50);
 
+/// The page cache is of files: what is elsewhere has to be mounted first.
+fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
+    let mut names = paths.iter().filter(|path| !path.exists());
+    let name = names.find_map(|path| {
+        let name = SourceName::from(path.as_path());
+        is_remote(&name).then_some(name)
+    });
+    name.map_or(Ok(()), |name| {
+        let remedy = format!("mount it (foreread mount {name} DIR), then foreread warm DIR");
+        Err(Fail::input("warm takes files and folders", name, remedy))
+    })
+}
+
 /// Warms.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+    refuse_sources(&args.paths)?;
     let (plan, mut left_out) = whole_files(&args.paths);
     let signalled = Arc::new(AtomicUsize::new(0));
     crate::signals::end_at_second_signal()?;
