@@ -190,6 +190,25 @@ fn the_example_reads_a_file_to_its_end() {
     );
 }
 
+#[cfg(feature = "object")]
+#[test]
+fn the_example_reads_a_file_of_a_hub() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let Some(program) = compile(dir.path(), &home().join("examples/read.c"), "cc") else {
+        return;
+    };
+    let hub = foreread_testing::HubServer::start().expect("two ports");
+    let bytes = foreread_testing::pattern(0, 300_000, 0);
+    hub.put("u/r", "dir/a b", foreread::source::Mem::new(bytes));
+    let out = Command::new(&program)
+        .arg("hf://u/r/dir/a b")
+        .envs(hub.variables())
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.starts_with("300000 bytes, "), "{out:?}");
+}
+
 /// What C can do wrong without breaking C: each is refused with errno and a line, and the rest goes on.
 #[test]
 fn wrong_calls_are_refused_and_right_ones_answered() {

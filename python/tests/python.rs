@@ -86,6 +86,9 @@ fn entry_points() -> String {
 fn pytest_passes() {
     let Some(python) = python() else { return };
     let package = package(&python);
+    let hub = foreread_testing::HubServer::start().expect("two ports");
+    let bytes: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
+    hub.put("u/r", "dir/a b", foreread::source::Mem::new(bytes));
     // A test that hangs is ended, and pytest says where it was.
     let out = Command::new("timeout")
         .args(["--kill-after=5", "900"])
@@ -105,6 +108,7 @@ fn pytest_passes() {
         .env("PYTHONPATH", package.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("RUST_BACKTRACE", "0")
+        .env("FOREREAD_TEST_HUB", hub.endpoint())
         .output()
         .expect("it runs");
     let printed = String::from_utf8_lossy(&out.stdout);
