@@ -86,7 +86,7 @@ class Gateway:
         """Bytes of answers that went over the link, and connections that were made through it."""
         self.link.stdin.write("\n")
         self.link.stdin.flush()
-        return tuple(int(number) for number in self.link.stdout.readline().split())
+        return tuple(int(number) for number in self.link.stdout.readline().split()[:2])
 
     def requests(self):
         """How many requests the server has answered."""

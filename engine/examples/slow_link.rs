@@ -1,7 +1,7 @@
 //! A link of a chosen round trip and bandwidth in front of a TCP server, until standard input ends.
 //!
 //! `slow_link HOST:PORT MILLISECONDS MB_PER_SECOND` prints the address to use instead, and for each line of standard input the bytes of
-//! answers and the connections so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from then on. Never: changes a byte.
+//! answers, the connections and the requests so far. A line `MILLISECONDS MB_PER_SECOND` changes the link from then on. Never: changes a byte.
 
 use foreread_testing::{Link, Proxy};
 use std::net::ToSocketAddrs;
@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (delay, rate) = of(round_trip, bandwidth)?;
             link.set(delay, rate);
         }
-        println!("{} {}", proxy.passed(), proxy.connections());
+        let counts = (proxy.passed(), proxy.connections(), proxy.requests());
+        println!("{} {} {}", counts.0, counts.1, counts.2);
     }
     eprintln!(
         "{} bytes of answers over {} connections",

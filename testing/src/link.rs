@@ -95,6 +95,7 @@ pub struct Proxy {
     stop: Arc<AtomicBool>,
     passed: Arc<AtomicU64>,
     connections: Arc<AtomicU64>,
+    requests: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -109,11 +110,13 @@ impl Proxy {
             stop: Arc::default(),
             passed: Arc::default(),
             connections: Arc::default(),
+            requests: Arc::default(),
         };
-        let (stop, passed, connections) = (
+        let (stop, passed, connections, requests) = (
             Arc::clone(&proxy.stop),
             Arc::clone(&proxy.passed),
             Arc::clone(&proxy.connections),
+            Arc::clone(&proxy.requests),
         );
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -124,7 +127,7 @@ impl Proxy {
                     continue;
                 };
                 connections.fetch_add(1, Ordering::Relaxed);
-                drop(connect(client, server, &link, &passed));
+                drop(connect(client, server, &link, &passed, &requests));
             }
         });
         Ok(proxy)
@@ -147,6 +150,12 @@ impl Proxy {
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
+
+    /// Requests of HTTP so far, of clients that send the head of each at once.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
 }
 
 impl Drop for Proxy {
@@ -163,12 +172,22 @@ fn connect(
     server: TcpStream,
     link: &Link,
     passed: &Arc<AtomicU64>,
+    requests: &Arc<AtomicU64>,
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut up_from, mut up_to) = (client.try_clone()?, server.try_clone()?);
+    let requests = Arc::clone(requests);
     std::thread::spawn(move || {
-        drop(std::io::copy(&mut up_from, &mut up_to));
+        let mut piece = vec![0; PIECE_BYTES];
+        while let Ok(len @ 1..) = up_from.read(&mut piece) {
+            let begins = |method: &&[u8]| piece[..len].starts_with(method);
+            let is_request = [&b"GET "[..], b"HEAD ", b"POST "].iter().any(begins);
+            requests.fetch_add(u64::from(is_request), Ordering::Relaxed);
+            if up_to.write_all(&piece[..len]).is_err() {
+                break;
+            }
+        }
         drop(up_to.shutdown(Shutdown::Write));
     });
     let (sender, receiver) = sync_channel::<(Instant, Vec<u8>)>(PIECES);

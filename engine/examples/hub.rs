@@ -1,0 +1,37 @@
+//! A Hugging Face Hub over a folder, for measurements, until standard input ends.
+//!
+//! `hub FOLDER` serves its files as the model `u/r`, prints `HUB CONTENT`, the addresses of the hub and of its content server, and reads a line: the
+//! address to which the hub shall redirect in place of the latter, such as that of a slow link.
+
+use foreread::source::FileSource;
+use foreread_testing::HubServer;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::args_os().nth(1).ok_or("write: hub FOLDER")?;
+    let hub = HubServer::start()?;
+    put(&hub, Path::new(&folder), "")?;
+    let [own, content] = hub.addresses();
+    println!("{own} {content}");
+    let mut lines = std::io::stdin().lines();
+    let proxy = lines.next().ok_or("no address")??;
+    hub.send_to(proxy.trim().parse()?);
+    while lines.next().is_some() {}
+    Ok(())
+}
+
+fn put(hub: &HubServer, folder: &Path, below: &str) -> Result<(), Box<dyn std::error::Error>> {
+    for entry in std::fs::read_dir(folder)? {
+        let (path, name) = {
+            let entry = entry?;
+            let name = entry.file_name().into_string().map_err(|_| "a name")?;
+            (entry.path(), format!("{below}{name}"))
+        };
+        if path.is_dir() {
+            put(hub, &path, &format!("{name}/"))?;
+        } else {
+            hub.put("u/r", &name, FileSource::open(&path)?);
+        }
+    }
+    Ok(())
+}
