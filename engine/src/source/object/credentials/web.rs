@@ -212,7 +212,8 @@ impl Token {
             return Err(Unfit::new(why, remedy));
         };
         let seconds = json.get("expires_in");
-        let seconds = seconds.and_then(|value| value.as_u64().or(value.as_str()?.parse().ok()));
+        let seconds =
+            seconds.and_then(|value| value.as_u64().or_else(|| value.as_str()?.parse().ok()));
         let expires = seconds.map(super::in_seconds);
         Ok(Token {
             token: token.to_string(),
@@ -233,4 +234,30 @@ pub fn is_header(text: &str) -> bool {
 pub fn read_file(what: &str, path: &Path, remedy: &str) -> Result<String, Unfit> {
     read_small_text(path, MAX_FILE_BYTES)
         .map_err(|error| Unfit::new(format!("{what} {}: {error}", path.display()), remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6749 has a number; Azure's services for machines write a text.
+    #[test]
+    fn a_token_ends_when_its_service_says() {
+        for (seconds, ends) in [
+            (Value::from(3600), true),
+            (Value::from("3600"), true),
+            (Value::from("soon"), false),
+            (Value::Null, false),
+        ] {
+            let json = serde_json::json!({"access_token": "t", "expires_in": seconds});
+            let token = Token::of("a service", &json, "").expect("a token");
+            let left = token.expires.map(|at| at.duration_since(SystemTime::now()));
+            let is_hour = left.is_some_and(|left| left.is_ok_and(|left| left.as_secs() > 3000));
+            assert_eq!(
+                (token.expires.is_some(), is_hour),
+                (ends, ends),
+                "{seconds}"
+            );
+        }
+    }
 }
