@@ -345,7 +345,7 @@ fn names_that_are_not_whole_are_answered_with_what_to_write() {
     assert!(
         foreread(["mount", "a", "b"])
             .err
-            .contains("build it with --features fuse")
+            .contains("build it with --features mount")
     );
 }
 

@@ -754,6 +754,8 @@ fn what_cannot_be_opened_says_why_in_one_line_without_secrets() {
     assert!(refused(&own("object"), settings()).contains("use a server that knows ranges"));
     server.lie(Lie::Status(503, None), 3);
     assert!(refused(&own("object"), settings()).contains("answered 503; try again later"));
+    let lost = refused("http://nosuch.invalid/x", settings());
+    assert!(lost.contains("its host has no address"), "{lost}");
     let tls = refused(
         &format!("https://user:secret@127.0.0.1:{port}/object"),
         settings(),

@@ -187,7 +187,7 @@ fn what_s3_refuses_is_said_in_one_line_with_a_remedy() {
         (
             "s3://bucket/y",
             &[][..],
-            "answered 404 NoSuchKey; check bucket and key",
+            "answered 404 NoSuchKey; check bucket and key (a prefix ends with /)",
         ),
         (
             "s3://tekcub/x",

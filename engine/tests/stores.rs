@@ -11,7 +11,7 @@
 //! | list-no-listing | `what_is_no_listing_is_an_error` |
 //! | list-truncated | `a_listing_without_a_token_is_whole_or_an_error` |
 //! | one-file-name | `source::tree::single`: a row for each scheme |
-//! | prefix-message | `source`: a row for each scheme |
+//! | prefix-message | `the_name_of_a_folder_without_a_slash_names_the_slash`; of a mount `source`: a row for each scheme |
 //! | retry-after | `a_time_to_come_back_is_kept` |
 //! | fsspec-norange | `answers_that_no_retry_can_mend` (IgnoreRange); a small object sent whole is plain HTTP's alone |
 //! | nbd-block-size, parquet-dict-zero, strace-times | of no store of objects |
@@ -291,6 +291,20 @@ fn a_prefix_of_each_store_is_a_tree() {
         let error = Prefix::open_with(store.name("nothing/"), patient(store)).err();
         let error = error.expect("none").to_string();
         assert!(error.contains("no object has a name"), "{error}");
+    });
+}
+
+#[test]
+fn the_name_of_a_folder_without_a_slash_names_the_slash() {
+    each(|store| {
+        store.put("top/a", pattern(0, 10, 0));
+        let error = Object::open_with(store.name("top"), patient(store));
+        let error = error.err().expect("a folder").remedy;
+        let words = [
+            "a prefix ends with /",
+            "a folder is written with / at its end",
+        ];
+        assert!(words.iter().any(|words| error.contains(words)), "{error}");
     });
 }
 

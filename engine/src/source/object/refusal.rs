@@ -378,6 +378,9 @@ impl Refusal {
             }
             Refusal::Encoded(_) => "switch compression off for it on the server",
             Refusal::Tls(_) => "check the server's certificate, or that it speaks TLS on this port",
+            Refusal::Connect(why) if why.contains("lookup address") => {
+                "check the network, the proxy (HTTPS_PROXY) and the endpoint: its host has no address"
+            }
             Refusal::Connect(_) => "check the host and the port, and that the server runs",
             Refusal::Redirects => "open the URL that it leads to",
             Refusal::Changed(_) | Refusal::Unmet => "open it again",

@@ -41,7 +41,7 @@ const API: &str = "2021-12-02";
 static ADVICE: Advice = Advice {
     refused: "check that you may read it (Storage Blob Data Reader)",
     unsigned: "az login, or set AZURE_STORAGE_KEY: without credentials only public containers can be read",
-    absent: "check account, container and key (az storage blob list)",
+    absent: "check account, container and key (az storage blob list); a prefix ends with /",
     elsewhere: "check account, container and key (az storage blob list)",
     list: "az storage blob list;",
     no_listing: "check AZURE_STORAGE_ENDPOINT: it names a server of Azure's storage, not a page in front of it",

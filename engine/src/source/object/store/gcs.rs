@@ -27,7 +27,7 @@ pub const GCS: StoreKind = StoreKind {
 static ADVICE: Advice = Advice {
     refused: "check that the account may read it (Storage Object Viewer)",
     unsigned: "gcloud auth application-default login: without credentials only public objects can be read",
-    absent: "check bucket and key (gcloud storage ls)",
+    absent: "check bucket and key (gcloud storage ls); a prefix ends with /",
     elsewhere: "check bucket and key (gcloud storage ls)",
     list: "gcloud storage ls",
     no_listing: "check STORAGE_EMULATOR_HOST: it names a server of Google's storage, not a page in front of it",

@@ -38,7 +38,7 @@ pub const HUB: StoreKind = StoreKind {
 };
 
 static ADVICE: Advice = Advice {
-    refused: "check that the token may read it (hf auth whoami), or log in again (hf auth login)",
+    refused: "check that the token may read it (hf auth whoami), log in again (hf auth login), or leave it out for what is public (--no-sign-request)",
     unsigned: "log in (hf auth login), or set HF_TOKEN",
     absent: "check USER/REPO, revision and path, and HF_ENDPOINT",
     elsewhere: "check HF_ENDPOINT",

@@ -25,7 +25,7 @@ pub const S3: StoreKind = StoreKind {
 static ADVICE: Advice = Advice {
     refused: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that they may read it",
     unsigned: "log in (aws sso login, aws configure), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: without credentials only public objects can be read",
-    absent: "check bucket and key, and AWS_ENDPOINT_URL",
+    absent: "check bucket and key (a prefix ends with /), and AWS_ENDPOINT_URL",
     elsewhere: "set AWS_REGION to the bucket's region, and AWS_ENDPOINT_URL where it is not Amazon's",
     list: "aws s3 ls",
     no_listing: "check AWS_ENDPOINT_URL: it names a server of S3, not a page in front of it",
