@@ -3,6 +3,8 @@
 //! A new command is a file in `command/` with its arguments and `run`, and a `mod` line and a row here. The help of a command is the
 //! comment of its arguments: a comment here would replace the long text of `--help`.
 
+#[cfg(feature = "object")]
+mod cache;
 #[cfg(feature = "lab")]
 mod check;
 #[cfg(feature = "lab")]
@@ -93,6 +95,8 @@ commands! {
     "mount" Mount(mount::MountArgs) => mount::run,
     #[command(hide = true)]
     "mount" Next(next::NextArgs) => next::run,
+    #[command(hide = true)]
+    "object" Cache(cache::CacheArgs) => cache::run,
     "lab" Import(convert::ImportArgs) => convert::import,
     "lab" Export(convert::ExportArgs) => convert::export,
     "lab" Trace(trace::TraceArgs) => trace::run,
@@ -156,13 +160,13 @@ macro_rules! examples {
 #[cfg(feature = "lab")]
 macro_rules! also {
     () => {
-        "Also: bench, check, completions, conform, man, models, next, policies,\n      replay-log, sweep, watch, workloads\n"
+        "Also: bench, cache, check, completions, conform, man, models, next, policies,\n      replay-log, sweep, watch, workloads\n"
     };
 }
 #[cfg(not(feature = "lab"))]
 macro_rules! also {
     () => {
-        "Also: completions, man\n"
+        "Also: cache, completions, man\n"
     };
 }
 

@@ -24,7 +24,7 @@ mod log;
 pub mod out;
 #[cfg(feature = "lab")]
 mod policy_list;
-#[cfg(feature = "lab")]
+#[cfg(any(feature = "lab", feature = "object"))]
 pub mod progress;
 #[cfg(feature = "lab")]
 pub mod reads;

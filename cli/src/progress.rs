@@ -31,6 +31,13 @@ impl Bar {
         Bar::styled("{msg} [{bar:24}] {pos}/{len} {elapsed}, {eta} left")
     }
 
+    /// The same in bytes, with their rate.
+    pub fn of_bytes() -> Bar {
+        Bar::styled(
+            "{msg} [{bar:24}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left",
+        )
+    }
+
     fn styled(template: &str) -> Bar {
         let target = if std::io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()

@@ -16,6 +16,8 @@ use foreread_os::threads;
 use foreread_pagecache::program::send;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
+#[cfg(any(feature = "lab", feature = "object"))]
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -151,6 +153,18 @@ pub fn end_at_second_signal() -> Result<(), Fail> {
             .map_err(no_handler)?;
     }
     Ok(())
+}
+
+/// The number of the first signal that has come, or 0; the second ends the process at once.
+#[cfg(any(feature = "lab", feature = "object"))]
+pub fn first() -> Result<Arc<AtomicUsize>, Fail> {
+    let signalled = Arc::new(AtomicUsize::new(0));
+    end_at_second_signal()?;
+    for signal in ending() {
+        signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)
+            .map_err(no_handler)?;
+    }
+    Ok(signalled)
 }
 
 /// The system does not say how a command ended.

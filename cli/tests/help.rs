@@ -4,7 +4,8 @@ use crate::common::foreread;
 use crate::common::help::{fits, listed};
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
+    "cache",
     "compare",
     "explain",
     "tune",
@@ -51,7 +52,7 @@ fn short_help_fits_24_lines_of_80_columns() {
             "{command} is not in the list of this test"
         );
     }
-    for command in ["completions", "man", "replay-log", "watch"] {
+    for command in ["cache", "completions", "man", "replay-log", "watch"] {
         fits(&[command]);
     }
     assert_eq!(
@@ -78,6 +79,7 @@ fn long_help_says_more_than_short_help() {
         ("serve", "There is no password and no encryption"),
         ("mount", "a second Ctrl-C ends it at once"),
         ("next", "as far as its policy's distance"),
+        ("cache", "Other processes may use the cache meanwhile"),
         ("import", "units become nanoseconds and bytes"),
         ("export", "Records that the format cannot express"),
         ("replay-log", "A fresh core fed with the same events"),

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "serve")]
 mod activation;
+#[cfg(feature = "object")]
+mod cache;
 mod check;
 mod common;
 mod configuration;

@@ -12,7 +12,7 @@ use foreread_report::progress::Progress;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bring whole files into the page cache, at the storage's full rate
@@ -58,12 +58,7 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
     refuse_sources(&args.paths)?;
     let (plan, mut left_out) = whole_files(&args.paths);
-    let signalled = Arc::new(AtomicUsize::new(0));
-    crate::signals::end_at_second_signal()?;
-    for signal in crate::signals::ending() {
-        signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)
-            .map_err(crate::signals::no_handler)?;
-    }
+    let signalled = crate::signals::first()?;
     let settings = FillSettings {
         budget: Budget::now(args.max),
         follows_program: false,

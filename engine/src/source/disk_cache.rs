@@ -15,6 +15,7 @@
 //! | index, cached, sinks, reader | which part of a fetch comes from where |
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
+//! | inspect | what is in the folder, for people |
 //!
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
 
@@ -24,6 +25,7 @@ mod claims;
 mod files;
 mod folder;
 mod index;
+mod inspect;
 mod piece;
 mod reader;
 mod room;
@@ -35,6 +37,10 @@ mod writer;
 
 use super::{Source, SourceName, SourceOpenError};
 use cached::{CachedSource, Parts};
+use folder::FolderError;
+pub use inspect::{
+    CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
+};
 use reader::PieceReader;
 pub use settings::{DiskCacheSettings, FreeSpace, NOTATION, SharedFolder};
 use shared::CacheState;
@@ -123,12 +129,8 @@ impl DiskCache {
         if let Some(parts) = known {
             return Ok(DiskCache { parts, below });
         }
-        let shared = CacheState::open(settings.clone()).map_err(|error| SourceOpenError {
-            what: SourceName::from(settings.dir.as_path()),
-            why: format!("it cannot be a disk cache: {}", error.why),
-            remedy: error.remedy,
-            errno: error.errno,
-        })?;
+        let shared =
+            CacheState::open(settings.clone()).map_err(|error| refused(&settings.dir, error))?;
         let shared = Arc::new(shared);
         let parts = Arc::new(Parts {
             writer: Arc::new(Writer::new(Arc::clone(&shared))),
@@ -209,6 +211,15 @@ impl DiskCache {
         let own = self.parts.writer.flush(most);
         let left = most.saturating_sub(began.elapsed());
         own & self.below.as_ref().is_none_or(|below| below.flush(left))
+    }
+}
+
+fn refused(dir: &Path, error: FolderError) -> SourceOpenError {
+    SourceOpenError {
+        what: SourceName::from(dir),
+        why: format!("it cannot be a disk cache: {}", error.why),
+        remedy: error.remedy,
+        errno: error.errno,
     }
 }
 

@@ -11,9 +11,7 @@
 use super::piece::{Extent, OpenPiece, PieceFault, SealedPiece, VersionHash};
 use super::settings::DiskCacheSettings;
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
-};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -121,6 +119,38 @@ impl CacheFolder {
         // It is for backups alone.
         let _ = folder.put("CACHEDIR.TAG", TAG.as_bytes());
         Ok(folder)
+    }
+
+    /// Opens the folder if there is a cache in it, and makes nothing.
+    ///
+    /// # Errors
+    /// There is none, it cannot be opened, or others may write it.
+    pub fn open_existing(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
+        let failed = |why: &str, errno: Errno| FolderError {
+            why: why.to_string(),
+            remedy: "name the folder that --disk-cache named".to_string(),
+            errno: errno.raw_os_error(),
+        };
+        let opened = |errno: Errno, absent: &str| match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => failed(absent, errno),
+            _ => FolderError {
+                remedy: "run it as the user of the folder".to_string(),
+                ..failed(&crate::source::errno_text(errno.raw_os_error()), errno)
+            },
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let outer = rustix::fs::open(&settings.dir, flags, Mode::empty())
+            .map_err(|errno| opened(errno, "there is no such folder"))?;
+        trusted(&outer, settings.others_trusted)?;
+        let flags = flags | OFlags::NOFOLLOW;
+        let root = rustix::fs::openat(&outer, FORMAT_FOLDER, flags, Mode::empty())
+            .map_err(|errno| opened(errno, &format!("it has no folder {FORMAT_FOLDER}")))?;
+        let mode = Mode::from_raw_mode(trusted(&root, settings.others_trusted)? & 0o777);
+        Ok(CacheFolder {
+            root,
+            mode,
+            written: AtomicU64::new(0),
+        })
     }
 
     // ---- files ----
@@ -292,6 +322,14 @@ impl CacheFolder {
     /// When the folder of a version changed last; nothing where there is none.
     pub fn changed_at(&self, version: VersionHash) -> Result<i128, Errno> {
         self.use_of(&version.folder()).map(|used| used.at_ns)
+    }
+
+    /// When a folder was made, in nanoseconds since 1970, where its file system knows that.
+    pub fn made_at(&self, path: &str) -> Option<i128> {
+        let wanted = StatxFlags::BTIME;
+        let stat = rustix::fs::statx(&self.root, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+        let is_known = StatxFlags::from_bits_retain(stat.stx_mask).contains(wanted);
+        is_known.then(|| nanoseconds(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
     }
 
     fn open_dir(&self, path: &str) -> Result<OwnedFd, Errno> {

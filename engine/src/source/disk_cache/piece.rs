@@ -54,6 +54,14 @@ impl VersionHash {
         format!("{}/{name}", &name[..FIRST_LETTERS])
     }
 
+    /// Reads the name of such a folder: the part behind the slash.
+    pub fn of_name(name: &str) -> Option<VersionHash> {
+        let is_hex = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(name, 16).ok().filter(|_| is_hex)?;
+        let hash = VersionHash(number.to_be_bytes());
+        hash.folder().ends_with(name).then_some(hash)
+    }
+
     /// A number that seldom is that of another version.
     pub fn number(self) -> u64 {
         self.0
@@ -515,5 +523,14 @@ mod tests {
         assert!(VersionHash::of("a", "bc") != VersionHash::of("ab", "c"));
         let folder = VersionHash::of("a", "b").folder();
         assert_eq!((folder.len(), &folder[..2]), (35, &folder[3..5]));
+        let own = VersionHash::of_name(&folder[3..]);
+        assert!(own == Some(VersionHash::of("a", "b")));
+        for name in [
+            "",
+            "+123456789abcdef0123456789abcdef",
+            "ABCDEF00000000000000000000000000",
+        ] {
+            assert!(VersionHash::of_name(name).is_none(), "{name}");
+        }
     }
 }

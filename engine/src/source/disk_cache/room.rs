@@ -28,6 +28,9 @@ const FREED_PART: u64 = 16;
 const SUSPECT_BYTES: u64 = 64 << 20;
 /// The part of the limit that pieces used once keep.
 const ONCE_PART: u64 = 10;
+/// A trim asks after this many bytes whether it goes on.
+const TRIM_STEP: u64 = 64 << 20;
+
 /// What a walk through a folder has found.
 #[derive(Default)]
 struct WalkResult {
@@ -123,6 +126,25 @@ impl Evictor {
     /// A piece was written.
     pub fn wrote(&mut self, bytes: u64) {
         self.once.bytes += bytes;
+    }
+
+    /// Removes pieces until they have no more than the limit, or `goes_on`, which gets the bytes that are left, says false. Returns these.
+    pub fn trim(
+        &mut self,
+        shared: &CacheState,
+        opened: &CacheFiles,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+    ) -> u64 {
+        let mut held = self.walk(opened);
+        while held > shared.settings.size_bytes && goes_on(held) {
+            let over = held - shared.settings.size_bytes;
+            let freed = self.evict(shared, opened, over.min(TRIM_STEP));
+            if freed == 0 {
+                break;
+            }
+            held = held.saturating_sub(freed);
+        }
+        held
     }
 
     /// Removes pieces of at least that many bytes, if there are such. Returns how many those had.

@@ -1,0 +1,648 @@
+//! `foreread cache`: what a cache on disk holds, whether it is right, and how it is made smaller.
+//!
+//! ```text
+//!   list, stat   look at names and dates       verify   reads every byte       trim, remove   take files away
+//! ```
+//! Never: makes a folder, or removes a file that is no piece of the cache.
+
+use crate::fail::{Fail, note};
+use crate::out;
+use crate::progress::Bar;
+use crate::signals;
+use clap::Subcommand;
+use foreread::source::SourceName;
+use foreread::source::disk_cache::{
+    CacheInspector, CheckedPiece, DiskCacheSettings, NOTATION, PieceState, VersionSummary,
+};
+use foreread_report::block::{self, Block, Column, Table};
+use foreread_report::json;
+use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
+use foreread_report::progress::Progress;
+use foreread_report::width;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+/// Look at a cache on disk, check it, make it smaller
+///
+/// DIR is what --disk-cache of 'foreread mount', 'serve' and 'warm' names. Other processes may use the cache meanwhile: what is removed
+/// they fetch again. A cache may also be removed as a whole with rm -r.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread cache list /var/cache/foreread
+  foreread cache remove /var/cache/foreread s3://bucket/old/")]
+pub struct CacheArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CacheCommand,
+}
+
+/// Commands for a cache on disk.
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// List what is in it, by source and version
+    List(ListedArgs),
+    /// Say how much is in it, and how much room is left
+    Stat(StatArgs),
+    /// Read every byte and remove pieces that are wrong
+    Verify(VerifyArgs),
+    /// Remove pieces until no more than a size is left
+    Trim(TrimArgs),
+    /// Remove all pieces, or those of a source
+    Remove(RemoveArgs),
+}
+
+/// A cache and what of it.
+#[derive(Debug, clap::Args)]
+pub struct PartArgs {
+    /// The folder that --disk-cache names
+    ///
+    /// With ,others=trusted behind it one that other users may write.
+    #[arg(value_name = "DIR")]
+    pub dir: String,
+    /// Of this source alone; with / at its end, all below it
+    #[arg(value_name = "SOURCE")]
+    pub source: Option<SourceName>,
+}
+
+/// List what is in it, by source and version
+///
+/// 'part' is how much of the source is there, 'once' and 'again' are pieces that were used once and more often.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  foreread cache list /var/cache/foreread s3://bucket/data/")]
+pub struct ListedArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Print JSON
+    ///
+    /// Schema foreread.cache-list/1.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Say how much is in it, and how much room is left
+///
+/// The limit is not known here: it is set where the cache is used.
+#[derive(Debug, clap::Args)]
+pub struct StatArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Print JSON
+    ///
+    /// Schema foreread.cache-stat/1.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Read every byte and remove pieces that are wrong
+///
+/// A reader of the cache checks what it reads by itself; this finds a disk that is failing before that. Ctrl-C ends it with what was
+/// found so far. Exit code 1 where anything is wrong.
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Remove nothing
+    #[arg(long)]
+    pub keep: bool,
+    /// Print JSON
+    ///
+    /// Schema foreread.cache-verify/1.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove pieces until no more than a size is left
+///
+/// Those first that the cache itself would remove first: used once before used again, the oldest use before later ones.
+#[derive(Debug, clap::Args)]
+pub struct TrimArgs {
+    /// The folder that --disk-cache names
+    ///
+    /// With ,others=trusted behind it one that other users may write.
+    #[arg(value_name = "DIR")]
+    pub dir: String,
+    /// What may be left, such as 10G
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::values::size)]
+    pub size: u64,
+}
+
+/// Remove all pieces, or those of a source
+///
+/// Without SOURCE it asks on a terminal first, and refuses where it cannot ask.
+#[derive(Debug, clap::Args)]
+pub struct RemoveArgs {
+    #[command(flatten)]
+    pub part: PartArgs,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// Wrong pieces that are named.
+const MAX_FAULTS: usize = 100;
+/// Characters of a version in a table: an ETag has 34.
+const VERSION_WIDTH: usize = 16;
+const NANOS: i128 = 1_000_000_000;
+
+/// Does what is asked.
+pub fn run(args: &CacheArgs) -> Result<(), Fail> {
+    match &args.command {
+        CacheCommand::List(asked) => list(asked),
+        CacheCommand::Stat(asked) => stat(asked),
+        CacheCommand::Verify(asked) => verify(asked),
+        CacheCommand::Trim(asked) => trim(asked),
+        CacheCommand::Remove(asked) => remove(asked),
+    }
+}
+
+fn open(dir: &str) -> Result<CacheInspector, Fail> {
+    let settings = DiskCacheSettings::parse(dir)
+        .map_err(|why| Fail::input("bad disk cache", why, format!("write {NOTATION}")))?;
+    Ok(CacheInspector::open(settings)?)
+}
+
+/// A cache and those of its versions that were asked for.
+struct AskedVersions {
+    cache: CacheInspector,
+    versions: Vec<VersionSummary>,
+}
+
+fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
+    let cache = open(&part.dir)?;
+    let found = cache.versions();
+    if found.unreadable > 0 {
+        note(format!(
+            "{} cannot be read by this user",
+            plural(found.unreadable, "folder")
+        ));
+    }
+    let mut versions = found.versions;
+    let Some(source) = &part.source else {
+        return Ok(AskedVersions { cache, versions });
+    };
+    let name = source.to_string();
+    let below = format!("{name}/");
+    let has_below = versions.iter().any(|version| version.is_of(&below));
+    versions.retain(|version| version.is_of(&name));
+    if versions.is_empty() {
+        let remedy = if has_below {
+            format!("write {below} for all below it")
+        } else {
+            format!("'foreread cache list {}' has all names", part.dir)
+        };
+        return Err(Fail::input("nothing of it is in the cache", name, remedy));
+    }
+    Ok(AskedVersions { cache, versions })
+}
+
+// ---- list ----
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    schema: &'static str,
+    versions: Vec<VersionJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct VersionJson<'a> {
+    source: Option<&'a str>,
+    version: Option<&'a str>,
+    folder: &'a str,
+    size_bytes: Option<u64>,
+    /// Of the source, each byte counted once.
+    held_bytes: u64,
+    pieces: u64,
+    pieces_again: u64,
+    file_bytes: u64,
+    /// Seconds since 1970.
+    last_used_s: Option<i64>,
+    first_seen_s: Option<i64>,
+}
+
+impl VersionJson<'_> {
+    fn of(version: &VersionSummary) -> VersionJson<'_> {
+        VersionJson {
+            source: version.source.as_deref(),
+            version: version.version.as_deref(),
+            folder: &version.folder,
+            size_bytes: version.size_bytes,
+            held_bytes: version.held_bytes,
+            pieces: version.pieces,
+            pieces_again: version.pieces_again,
+            file_bytes: version.file_bytes,
+            last_used_s: seconds(version.last_used_ns),
+            first_seen_s: seconds(version.first_seen_ns),
+        }
+    }
+}
+
+fn seconds(at_ns: Option<i128>) -> Option<i64> {
+    at_ns.and_then(|at| i64::try_from(at.div_euclid(NANOS)).ok())
+}
+
+fn list(args: &ListedArgs) -> Result<(), Fail> {
+    let AskedVersions { versions, .. } = asked(&args.part)?;
+    if args.json {
+        return out::print(json::pretty(&ListJson {
+            schema: "foreread.cache-list/1",
+            versions: versions.iter().map(VersionJson::of).collect(),
+        }));
+    }
+    if versions.is_empty() {
+        return out::print("The cache is empty.\n");
+    }
+    let now = now_ns();
+    let part = |version: &VersionSummary| {
+        let size = version.size_bytes.filter(|size| *size > 0)?;
+        Some(version.held_bytes.min(size) as f64 / size as f64)
+    };
+    let columns = vec![
+        Column::new("part", |version: &VersionSummary| {
+            or_dash(part(version), |part| percent(part) + " %")
+        }),
+        Column::new("of", |version: &VersionSummary| {
+            or_dash(version.size_bytes, amount)
+        }),
+        Column::new("once", |version: &VersionSummary| {
+            count(version.pieces - version.pieces_again)
+        }),
+        Column::new("again", |version: &VersionSummary| {
+            count(version.pieces_again)
+        }),
+        Column::new("last use", |version: &VersionSummary| {
+            age(version.last_used_ns, now)
+        }),
+        Column::new("first seen", |version: &VersionSummary| {
+            age(version.first_seen_ns, now)
+        }),
+        Column::new("version", |version: &VersionSummary| {
+            or_dash(version.version.as_deref(), |text| cut(text, VERSION_WIDTH))
+        })
+        .left(),
+        Column::new("source", |version: &VersionSummary| named(version)).left(),
+    ];
+    let table = Table::new("", columns, &versions).wide();
+    out::print(block::text(
+        [Block::Table(table)],
+        width::columns(),
+        out::may_style(),
+    ))
+}
+
+/// What a version is of; its folder where that is not known.
+fn named(version: &VersionSummary) -> String {
+    let unknown = || format!("not known, {}", version.folder);
+    version.source.clone().unwrap_or_else(unknown)
+}
+
+fn now_ns() -> i128 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as i128)
+}
+
+/// How long ago it was, in one unit.
+fn age(at_ns: Option<i128>, now: i128) -> String {
+    let Some(at) = at_ns else {
+        return "-".to_string();
+    };
+    let seconds = (now - at).max(0) / NANOS;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+// ---- stat ----
+
+#[derive(Serialize)]
+struct StatJson {
+    schema: &'static str,
+    versions: u64,
+    sources: u64,
+    pieces: u64,
+    pieces_again: u64,
+    held_bytes: u64,
+    file_bytes: u64,
+    again_file_bytes: u64,
+    oldest_used_s: Option<i64>,
+    free_bytes: Option<u64>,
+    total_bytes: Option<u64>,
+}
+
+fn stat(args: &StatArgs) -> Result<(), Fail> {
+    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let sources: BTreeSet<&str> = versions
+        .iter()
+        .filter_map(|version| version.source.as_deref())
+        .collect();
+    let sum = |of: fn(&VersionSummary) -> u64| versions.iter().map(of).sum::<u64>();
+    let oldest = versions
+        .iter()
+        .filter_map(|version| version.oldest_used_ns)
+        .min();
+    let space = cache.space();
+    let all = StatJson {
+        schema: "foreread.cache-stat/1",
+        versions: versions.len() as u64,
+        sources: sources.len() as u64,
+        pieces: sum(|version| version.pieces),
+        pieces_again: sum(|version| version.pieces_again),
+        held_bytes: sum(|version| version.held_bytes),
+        file_bytes: sum(|version| version.file_bytes),
+        again_file_bytes: sum(|version| version.again_file_bytes),
+        oldest_used_s: seconds(oldest),
+        free_bytes: space.map(|space| space.free_bytes),
+        total_bytes: space.map(|space| space.total_bytes),
+    };
+    if args.json {
+        return out::print(json::pretty(&all));
+    }
+    let queue =
+        |pieces: u64, bytes: u64| format!("{} in {}", amount(bytes), plural(pieces, "piece"));
+    let once = (
+        all.pieces - all.pieces_again,
+        all.file_bytes - all.again_file_bytes,
+    );
+    let free = space.map(|space| {
+        format!(
+            "{} of {}",
+            amount(space.free_bytes),
+            amount(space.total_bytes)
+        )
+    });
+    let rows = [
+        ("on disk", queue(all.pieces, all.file_bytes)),
+        (
+            "of",
+            format!(
+                "{}, {}",
+                plural(all.versions, "version"),
+                plural(all.sources, "source")
+            ),
+        ),
+        ("used once", queue(once.0, once.1)),
+        ("used again", queue(all.pieces_again, all.again_file_bytes)),
+        (
+            "oldest use",
+            or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
+        ),
+        ("free", or_dash(free, |free| free)),
+    ];
+    let rows = rows.map(|(key, value)| [key.to_string(), value]);
+    let table = Table::of_cells(rows).left().wide();
+    out::print(block::text([Block::Table(table)], width::columns(), false))
+}
+
+// ---- verify ----
+
+#[derive(Serialize)]
+struct VerifyJson {
+    schema: &'static str,
+    pieces: u64,
+    bytes: u64,
+    wrong: u64,
+    unreadable: u64,
+    removed: u64,
+    /// Every piece was read; false after a signal.
+    whole: bool,
+    /// The first ones.
+    faults: Vec<FaultJson>,
+}
+
+#[derive(Serialize)]
+struct FaultJson {
+    source: Option<String>,
+    piece: String,
+    why: String,
+}
+
+impl VerifyJson {
+    fn add(&mut self, version: &VersionSummary, piece: CheckedPiece, removes: bool) {
+        self.pieces += 1;
+        self.bytes += piece.file_bytes;
+        let why = match piece.state {
+            PieceState::Right => return,
+            PieceState::Wrong => {
+                self.wrong += 1;
+                self.removed += u64::from(removes);
+                "its header or a checksum is wrong".to_string()
+            }
+            PieceState::Unreadable(errno) => {
+                self.unreadable += 1;
+                std::io::Error::from_raw_os_error(errno).to_string()
+            }
+        };
+        if self.faults.len() < MAX_FAULTS {
+            self.faults.push(FaultJson {
+                source: version.source.clone(),
+                piece: piece.path,
+                why,
+            });
+        }
+    }
+}
+
+fn verify(args: &VerifyArgs) -> Result<(), Fail> {
+    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let removes = !args.keep;
+    let mut found = VerifyJson {
+        schema: "foreread.cache-verify/1",
+        pieces: 0,
+        bytes: 0,
+        wrong: 0,
+        unreadable: 0,
+        removed: 0,
+        whole: true,
+        faults: Vec::new(),
+    };
+    let mut work = Work::begin("checked", &versions)?;
+    for version in &versions {
+        if work.signal() > 0 {
+            break;
+        }
+        cache.verify(version, removes, &mut |piece| {
+            let bytes = piece.file_bytes;
+            found.add(version, piece, removes);
+            work.goes_on(bytes)
+        })?;
+    }
+    let signal = work.end();
+    found.whole = signal == 0;
+    if args.json {
+        out::print(json::pretty(&found))?;
+    } else {
+        out::print(in_words(&found, removes))?;
+    }
+    ended(signal, "the rest was not read")?;
+    if found.wrong + found.unreadable == 0 {
+        return Ok(());
+    }
+    let what = format!(
+        "{} wrong",
+        plural_is(found.wrong + found.unreadable, "piece")
+    );
+    let remedy = match found.unreadable {
+        0 => "check the disk; readers fetch them again",
+        _ => "check the disk, or name another folder",
+    };
+    Err(Fail::check(what, &args.part.dir, remedy))
+}
+
+/// `1 piece is`, `2 pieces are`.
+fn plural_is(n: u64, one: &str) -> String {
+    format!("{} {}", plural(n, one), if n == 1 { "is" } else { "are" })
+}
+
+fn in_words(found: &VerifyJson, removes: bool) -> String {
+    let mut text = String::new();
+    for FaultJson { source, piece, why } in &found.faults {
+        let source = source.as_deref().unwrap_or("not known");
+        text += &format!("{piece}: {why} ({source})\n");
+    }
+    let named = found.faults.len() as u64;
+    let left_out = found.wrong + found.unreadable - named;
+    if left_out > 0 {
+        text += &format!("... and {left_out} more\n");
+    }
+    let done = if removes { "removed" } else { "kept" };
+    text += &format!(
+        "{} read, {}: {} wrong",
+        plural(found.pieces, "piece"),
+        amount(found.bytes),
+        found.wrong
+    );
+    if found.wrong > 0 {
+        text += &format!(" and {done}");
+    }
+    if found.unreadable > 0 {
+        text += &format!(", {} not readable", found.unreadable);
+    }
+    text + "\n"
+}
+
+/// Work over all bytes of some versions: a bar, and the signal that ends it.
+struct Work {
+    bar: Bar,
+    done: u64,
+    total: u64,
+    signalled: Arc<AtomicUsize>,
+}
+
+impl Work {
+    fn begin(what: &str, versions: &[VersionSummary]) -> Result<Work, Fail> {
+        let signalled = signals::first()?;
+        let mut bar = Bar::of_bytes();
+        bar.stage(what);
+        let total = versions.iter().map(|version| version.file_bytes).sum();
+        Ok(Work {
+            bar,
+            done: 0,
+            total,
+            signalled,
+        })
+    }
+
+    fn signal(&self) -> usize {
+        self.signalled.load(Ordering::Relaxed)
+    }
+
+    fn goes_on(&mut self, bytes: u64) -> bool {
+        self.done += bytes;
+        self.bar.step(self.done.min(self.total), self.total);
+        self.signal() == 0
+    }
+
+    fn end(self) -> usize {
+        self.signal()
+    }
+}
+
+/// A command that a signal has ended says so, and ends as one that had no handler.
+fn ended(signal: usize, left: &str) -> Result<(), Fail> {
+    if signal == 0 {
+        return Ok(());
+    }
+    note(format!("ended by a signal; {left}"));
+    Err(Fail::Passed(128 + signal as u8))
+}
+
+// ---- trim, remove ----
+
+fn trim(args: &TrimArgs) -> Result<(), Fail> {
+    let cache = open(&args.dir)?;
+    let signalled = signals::first()?;
+    let trimmed = cache.trim(args.size, &mut |_| signalled.load(Ordering::Relaxed) == 0)?;
+    out::print(format!(
+        "{} removed, {}; {} left\n",
+        plural(trimmed.removed, "piece"),
+        amount(trimmed.removed_bytes),
+        amount(trimmed.left_bytes)
+    ))?;
+    let signal = signalled.load(Ordering::Relaxed);
+    ended(signal, "the same command goes on")?;
+    if trimmed.left_bytes > args.size {
+        let remedy =
+            "run it again: other processes use the pieces, or this user may not remove them";
+        return Err(Fail::check("more than that is left", &args.dir, remedy));
+    }
+    Ok(())
+}
+
+fn remove(args: &RemoveArgs) -> Result<(), Fail> {
+    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let pieces: u64 = versions.iter().map(|version| version.pieces).sum();
+    let bytes: u64 = versions.iter().map(|version| version.file_bytes).sum();
+    let all = format!(
+        "{} of {}, {}",
+        plural(pieces, "piece"),
+        plural(versions.len() as u64, "version"),
+        amount(bytes)
+    );
+    if args.part.source.is_none() && !args.yes && pieces > 0 && !agrees(&args.part.dir, &all)? {
+        return out::print("nothing removed\n");
+    }
+    let (mut removed, mut removed_bytes) = (0, 0);
+    let mut work = Work::begin("removed", &versions)?;
+    for version in &versions {
+        if work.signal() > 0 {
+            break;
+        }
+        cache.remove(version, &mut |bytes| {
+            removed += 1;
+            removed_bytes += bytes;
+            work.goes_on(bytes)
+        })?;
+    }
+    let signal = work.end();
+    out::print(format!(
+        "{} removed, {}\n",
+        plural(removed, "piece"),
+        amount(removed_bytes)
+    ))?;
+    ended(signal, "the same command goes on")
+}
+
+/// Asks whether all is to be removed.
+fn agrees(dir: &str, all: &str) -> Result<bool, Fail> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Err(Fail::input(
+            "without a terminal it cannot ask whether to remove everything",
+            format!("{dir}: {all}"),
+            "add --yes, or name a source",
+        ));
+    }
+    let mut answer = String::new();
+    // What cannot be shown is not agreed to.
+    let asked = write!(std::io::stderr(), "Remove {all} from {dir}? [y/N] ");
+    let read = asked.and_then(|()| std::io::stdin().lock().read_line(&mut answer));
+    Ok(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}

@@ -1,0 +1,343 @@
+//! `foreread cache` on folders that are right, damaged, hostile, or none.
+
+use crate::common::{Got, foreread};
+use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
+use foreread::source::{Defaults, ExactVersion, Source, SourceError};
+use std::fs;
+use std::io::IoSliceMut;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// An object with an exact version.
+struct Kept {
+    name: String,
+    size: u64,
+}
+
+impl Source for Kept {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+        let mut left = self.size.saturating_sub(offset) as usize;
+        let mut read = 0;
+        for buf in bufs {
+            let len = buf.len().min(left);
+            buf[..len].fill(7);
+            (read, left) = (read + len, left - len);
+        }
+        Ok(read)
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults::OBJECT
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        Some(ExactVersion {
+            source: self.name.clone(),
+            version: "\"v1\"".to_string(),
+            shown: self.name.clone(),
+        })
+    }
+}
+
+/// A folder with a cache, filled by the engine.
+struct Filled {
+    dir: tempfile::TempDir,
+}
+
+impl Filled {
+    fn new(sources: &[(&str, u64)]) -> Filled {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = DiskCacheSettings {
+            free: FreeSpace::Bytes(0),
+            ..DiskCacheSettings::new(dir.path())
+        };
+        let cache = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+        for (name, size) in sources {
+            let source = cache.over(Arc::new(Kept {
+                name: (*name).to_string(),
+                size: *size,
+            }));
+            let mut buf = vec![0; *size as usize];
+            let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
+            assert_eq!(read, Ok(*size as usize));
+        }
+        assert!(cache.flush(Duration::from_secs(60)), "written");
+        Filled { dir }
+    }
+
+    fn path(&self) -> &str {
+        self.dir.path().to_str().expect("UTF-8")
+    }
+
+    fn run(&self, command: &str, more: &[&str]) -> Got {
+        foreread(["cache", command, self.path()].iter().chain(more))
+    }
+
+    fn json(&self, command: &str, more: &[&str]) -> serde_json::Value {
+        let got = self.run(command, &[more, &["--json"]].concat());
+        serde_json::from_str(&got.out).unwrap_or_else(|error| panic!("{error}: {}", got.err))
+    }
+
+    /// The files whose names end so, in order.
+    fn files(&self, is_one: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+        let mut all = files(self.dir.path());
+        all.retain(|path| is_one(&path.file_name().expect("a name").to_string_lossy()));
+        all.sort();
+        all
+    }
+
+    fn pieces(&self) -> Vec<PathBuf> {
+        self.files(|name| name.contains('.') && name != "CACHEDIR.TAG")
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).expect("a folder").flatten();
+    entries
+        .flat_map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&entry.path()),
+            _ => vec![entry.path()],
+        })
+        .collect()
+}
+
+fn three() -> Filled {
+    Filled::new(&[
+        ("s3://b/a/one", 3 * MIB),
+        ("s3://b/a/two", 2 * MIB + 5),
+        ("s3://b/c", 100),
+    ])
+}
+
+#[test]
+fn list_and_stat_say_what_is_there() {
+    let cache = three();
+    let listed = cache.json("list", &[]);
+    assert_eq!(listed["schema"], "foreread.cache-list/1");
+    let versions = listed["versions"].as_array().expect("a list");
+    let names: Vec<_> = versions.iter().map(|version| &version["source"]).collect();
+    assert_eq!(names, ["s3://b/a/one", "s3://b/a/two", "s3://b/c"]);
+    let two = &versions[1];
+    assert_eq!(
+        (&two["version"], two["size_bytes"].as_u64()),
+        (&"\"v1\"".into(), Some(2 * MIB + 5))
+    );
+    assert_eq!(two["held_bytes"], two["size_bytes"]);
+    assert_eq!(two["pieces"].as_u64(), Some(3));
+    let text = cache.run("list", &["s3://b/a/"]);
+    let lines: Vec<&str> = text.is_done().lines().collect();
+    assert!(
+        lines.len() == 3 && lines[1].ends_with("s3://b/a/one") && lines[2].contains("100 %"),
+        "{}",
+        text.out
+    );
+    let all = cache.json("stat", &[]);
+    assert_eq!(
+        ["versions", "sources", "pieces", "pieces_again"].map(|key| all[key].as_u64()),
+        [Some(3), Some(3), Some(7), Some(0)]
+    );
+    assert_eq!(all["held_bytes"].as_u64(), Some(5 * MIB + 105));
+    let on_disk: u64 = cache
+        .pieces()
+        .iter()
+        .map(|path| path.metadata().expect("there").len())
+        .sum();
+    assert_eq!(all["file_bytes"].as_u64(), Some(on_disk));
+    assert!(cache.run("stat", &[]).is_done().starts_with("on disk"));
+}
+
+#[test]
+fn verify_finds_and_removes_what_is_wrong() {
+    let cache = three();
+    let first = cache.run("verify", &[]);
+    assert!(
+        first.is_done().starts_with("7 pieces read") && first.out.contains(" 0 wrong"),
+        "{}",
+        first.out
+    );
+    let pieces = cache.pieces();
+    let open = |path: &Path| {
+        let mut options = fs::File::options();
+        options.write(true).open(path).expect("opened")
+    };
+    open(&pieces[0]).write_all_at(&[1], 4100).expect("changed");
+    open(&pieces[1]).set_len(50).expect("cut");
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let moved = elsewhere.path().join("moved");
+    fs::rename(&pieces[2], &moved).expect("moved");
+    symlink(&moved, &pieces[2]).expect("a link");
+    let kept = cache.json("verify", &["--keep"]);
+    assert_eq!(
+        ["pieces", "wrong", "removed"].map(|key| kept[key].as_u64()),
+        [Some(7), Some(3), Some(0)]
+    );
+    assert_eq!(kept["faults"].as_array().map(Vec::len), Some(3));
+    let removed = cache.run("verify", &[]);
+    assert_eq!(removed.code, Some(1));
+    assert!(
+        removed.out.contains("3 wrong and removed") && removed.err.contains("3 pieces are wrong"),
+        "{}{}",
+        removed.out,
+        removed.err
+    );
+    assert!(cache.run("verify", &[]).is_done().contains("4 pieces read"));
+    assert!(moved.exists(), "what a link names is left alone");
+}
+
+#[test]
+fn remove_and_trim_take_pieces_away() {
+    let cache = three();
+    let hint = cache.run("remove", &["s3://b/a"]);
+    assert!(
+        hint.is_refused()
+            .contains("write s3://b/a/ for all below it"),
+        "{}",
+        hint.err
+    );
+    let none = cache.run("remove", &["s3://b/zz"]);
+    assert!(none.is_refused().contains("nothing of it is in the cache"));
+    let one = cache.run("remove", &["s3://b/a/one"]);
+    assert!(one.is_done().starts_with("3 pieces removed"), "{}", one.out);
+    assert_eq!(cache.pieces().len(), 4);
+    // The oldest goes first.
+    let pieces = cache.pieces();
+    let oldest = pieces.iter().find(|path| path.ends_with("100000.100000"));
+    let oldest = oldest.expect("the second piece of s3://b/a/two");
+    let file = fs::File::options().write(true).open(oldest).expect("open");
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1000);
+    file.set_modified(long_ago).expect("dated");
+    let trimmed = cache.run("trim", &["--size", "1200K"]);
+    assert!(
+        trimmed.is_done().starts_with("1 piece removed"),
+        "{}",
+        trimmed.out
+    );
+    assert!(!oldest.exists());
+    let asked = cache.run("remove", &[]);
+    assert!(asked.is_refused().contains("add --yes"), "{}", asked.err);
+    assert_eq!(cache.pieces().len(), 3);
+    assert!(
+        cache
+            .run("remove", &["--yes"])
+            .is_done()
+            .starts_with("3 pieces")
+    );
+    assert_eq!(cache.pieces(), Vec::<PathBuf>::new());
+    assert_eq!(cache.files(|name| name == "about").len(), 0);
+    assert_eq!(cache.run("list", &[]).is_done(), "The cache is empty.\n");
+    let size = cache.files(|name| name == "size");
+    assert_eq!(fs::read(&size[0]).expect("the account"), [0; 8]);
+}
+
+#[test]
+fn what_is_no_cache_is_refused_with_a_remedy() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_string();
+    for command in ["list", "stat", "verify"] {
+        let absent = foreread(["cache", command, &path("none")]);
+        assert!(
+            absent
+                .is_refused()
+                .contains("there is no such folder; name the folder that")
+        );
+        let empty = foreread(["cache", command, &path("")]);
+        assert!(
+            empty
+                .is_refused()
+                .contains("it has no folder foreread-cache-1;")
+        );
+    }
+    assert!(
+        foreread(["cache", "trim", &path(""), "--size", "1M"])
+            .is_refused()
+            .contains("it has no folder")
+    );
+    assert!(
+        !dir.path().join("foreread-cache-1").exists(),
+        "nothing is made"
+    );
+    let cache = three();
+    let inner = format!("{}/foreread-cache-1", cache.path());
+    assert!(
+        foreread(["cache", "list", &inner])
+            .is_refused()
+            .contains("has no folder")
+    );
+    fs::set_permissions(cache.path(), PermissionsExt::from_mode(0o777)).expect("open to all");
+    let others = cache.run("list", &[]);
+    assert!(
+        others.is_refused().contains("other users may write it")
+            && others.err.contains("others=trusted"),
+        "{}",
+        others.err
+    );
+    let trusted = format!("{},others=trusted", cache.path());
+    assert_eq!(
+        foreread(["cache", "list", &trusted])
+            .is_done()
+            .lines()
+            .count(),
+        4
+    );
+    // A link in place of the folder of the format.
+    let linked = tempfile::tempdir().expect("a folder");
+    symlink(&inner, linked.path().join("foreread-cache-1")).expect("a link");
+    let linked = foreread([
+        "cache",
+        "remove",
+        linked.path().to_str().expect("UTF-8"),
+        "--yes",
+    ]);
+    assert!(linked.is_refused().contains("has no folder"));
+    assert_eq!(cache.pieces().len(), 7);
+}
+
+#[test]
+fn texts_of_the_folder_cannot_harm_a_terminal() {
+    let cache = three();
+    let abouts = cache.files(|name| name == "about");
+    let texts: [Vec<u8>; 3] = [
+        "source s3://b/\u{1b}[31m\u{7}\u{202e}x\nversion a\tb\u{9b}1m\nsize 99999999999999999999\n"
+            .into(),
+        [b"source ".to_vec(), vec![b'x'; MIB as usize]].concat(),
+        vec![0xff; 200],
+    ];
+    for (path, text) in abouts.iter().zip(&texts) {
+        fs::write(path, text).expect("written");
+    }
+    for command in ["list", "stat", "verify"] {
+        let got = cache.run(command, &[]);
+        let is_plain = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
+        assert!(got.is_done().chars().all(is_plain), "{:?}", got.out);
+        assert!(got.out.len() < 10_000, "{} bytes", got.out.len());
+    }
+    let listed = cache.run("list", &[]);
+    assert!(
+        listed.out.contains("s3://b/\u{fffd}[31m") && listed.out.contains("not known, "),
+        "{}",
+        listed.out
+    );
+    // One that is a link or a pipe is not read.
+    fs::remove_file(&abouts[0]).expect("removed");
+    symlink("/etc/passwd", &abouts[0]).expect("a link");
+    assert_eq!(
+        cache
+            .run("list", &[])
+            .is_done()
+            .matches("not known, ")
+            .count(),
+        2
+    );
+}
