@@ -341,3 +341,25 @@ fn texts_of_the_folder_cannot_harm_a_terminal() {
         2
     );
 }
+
+#[cfg(feature = "lab")]
+#[test]
+fn objects_are_warmed_on_a_disk_and_files_in_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path().to_str().expect("UTF-8");
+    for (arguments, line) in [
+        (vec!["s3://b/k"], "add --disk-cache DIR"),
+        (
+            vec!["s3://b/k", "--disk-cache", dir, "--max", "1M"],
+            "write --disk-cache DIR,size=SIZE",
+        ),
+        (
+            vec![dir, "--disk-cache", dir],
+            "only objects of stores are kept on disk",
+        ),
+        (vec!["s3://b/k", dir], "a file among objects"),
+    ] {
+        let got = foreread([&["warm"], &arguments[..]].concat());
+        assert!(got.is_refused().contains(line), "{}", got.err);
+    }
+}

@@ -14,6 +14,8 @@ mod conformance;
 mod credentials;
 #[cfg(feature = "disk-cache")]
 mod disk_cache;
+#[cfg(feature = "disk-cache")]
+mod disk_fill;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

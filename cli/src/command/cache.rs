@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Look at a cache on disk, check it, make it smaller
 ///
@@ -149,6 +149,8 @@ pub struct RemoveArgs {
 const MAX_FAULTS: usize = 100;
 /// Characters of a version in a table: an ETag has 34.
 const VERSION_WIDTH: usize = 16;
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(50);
 const NANOS: i128 = 1_000_000_000;
 
 /// Does what is asked.
@@ -534,6 +536,7 @@ struct Work {
     bar: Bar,
     done: u64,
     total: u64,
+    drawn: Instant,
     signalled: Arc<AtomicUsize>,
 }
 
@@ -547,6 +550,7 @@ impl Work {
             bar,
             done: 0,
             total,
+            drawn: Instant::now(),
             signalled,
         })
     }
@@ -557,7 +561,10 @@ impl Work {
 
     fn goes_on(&mut self, bytes: u64) -> bool {
         self.done += bytes;
-        self.bar.step(self.done.min(self.total), self.total);
+        if self.drawn.elapsed() >= TICK {
+            self.drawn = Instant::now();
+            self.bar.step(self.done.min(self.total), self.total);
+        }
         self.signal() == 0
     }
 

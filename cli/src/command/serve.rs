@@ -80,7 +80,7 @@ pub struct ServeArgs {
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
     /// Name of the export, besides ''
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
     pub export: String,
     /// NAME[:key=value,...] [default: auto]
     ///
@@ -101,9 +101,9 @@ pub struct ServeArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = cache, default_value = "256M")]
     pub cache: u64,
-    /// Keep bytes of objects here between runs: DIR[,size=50G][,free=10%]
+    /// Keep objects here: DIR[,size=50G][,free=10%]
     ///
-    /// A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
+    /// Their bytes are kept between runs. A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
     /// system. With ,others=trusted it may be one that other users write. Without the option FOREREAD_DISK_CACHE, then the key
     /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
     #[cfg(feature = "object")]

@@ -1,4 +1,7 @@
-//! `foreread warm`: whole files into the page cache, with a progress bar.
+//! `foreread warm`: whole files into the page cache, or objects into a cache on disk, with a progress bar.
+
+#[cfg(feature = "object")]
+mod onto_disk;
 
 use super::plan::{left_out_json, name};
 use crate::args::values::size;
@@ -6,6 +9,7 @@ use crate::fail::{Fail, note};
 use crate::out;
 use crate::progress::Bar;
 use crate::traces::size_of;
+#[cfg(not(feature = "object"))]
 use foreread::source::{SourceName, is_remote};
 use foreread_attach::warm::{Budget, FillSettings, Filler, whole_files};
 use foreread_report::progress::Progress;
@@ -15,18 +19,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bring whole files into the page cache, at the storage's full rate
+/// Bring files into the page cache, or objects onto the disk
 ///
-/// Folders with all that is below them. What is cached already is not read again, so a call that was ended goes on where it stopped.
+/// Whole files, at the full rate of the storage; folders with all that is below them. What is cached already is not read again, so a call that was ended goes on where it stopped.
 /// It stops when the memory of the control group or the machine is full but for an eighth, and says so.
+///
+/// Objects (s3://BUCKET/KEY, or s3://BUCKET/PREFIX/ for all below it) go to the cache on disk of --disk-cache, which 'mount' and 'serve'
+/// read. It stops when the limit or the reserve of that cache is reached.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example:
-  foreread warm model/*.safetensors --progress")]
+Examples:
+  foreread warm model/*.safetensors --progress
+  foreread warm --disk-cache /var/cache/foreread s3://bucket/model/ --progress")]
 pub struct WarmArgs {
-    /// Files and folders
+    /// Files and folders, or objects and prefixes of stores
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    /// Keep objects here: DIR[,size=50G][,free=10%]
+    ///
+    /// As --disk-cache of 'foreread mount'; without it FOREREAD_DISK_CACHE, then the key 'disk-cache' of the files of settings.
+    #[cfg(feature = "object")]
+    #[arg(long, value_name = "DIR")]
+    pub disk_cache: Option<String>,
     /// Show a progress bar
     #[arg(long)]
     pub progress: bool,
@@ -41,6 +55,7 @@ pub struct WarmArgs {
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(50);
 
+#[cfg(not(feature = "object"))]
 /// The page cache is of files: what is elsewhere has to be mounted first.
 fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
     let mut names = paths.iter().filter(|path| !path.exists());
@@ -56,6 +71,11 @@ fn refuse_sources(paths: &[PathBuf]) -> Result<(), Fail> {
 
 /// Warms.
 pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+    #[cfg(feature = "object")]
+    if onto_disk::is_asked(args)? {
+        return onto_disk::run(args);
+    }
+    #[cfg(not(feature = "object"))]
     refuse_sources(&args.paths)?;
     let (plan, mut left_out) = whole_files(&args.paths);
     let signalled = crate::signals::first()?;

@@ -15,6 +15,7 @@
 //! | index, cached, sinks, reader | which part of a fetch comes from where |
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
+//! | fill | all objects below a prefix, fetched before they are read |
 //! | inspect | what is in the folder, for people |
 //!
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
@@ -23,6 +24,7 @@ mod account;
 mod cached;
 mod claims;
 mod files;
+mod fill;
 mod folder;
 mod index;
 mod inspect;
@@ -37,6 +39,7 @@ mod writer;
 
 use super::{Source, SourceName, SourceOpenError};
 use cached::{CachedSource, Parts};
+pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
 pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,

@@ -11,7 +11,10 @@
 use super::piece::{Extent, OpenPiece, PieceFault, SealedPiece, VersionHash};
 use super::settings::DiskCacheSettings;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, StatxFlags};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, Timespec,
+    Timestamps,
+};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -99,7 +102,12 @@ impl CacheFolder {
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
         match rustix::fs::mkdirat(&outer, FORMAT_FOLDER, mode) {
             // One that cannot be written and is there is read.
-            Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
+            Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
+            // Whatever the umask is.
+            Ok(()) if shares => {
+                let _ = rustix::fs::chmodat(&outer, FORMAT_FOLDER, mode, AtFlags::empty());
+            }
+            Ok(()) => {}
             Err(errno) => return Err(failed("nothing can be written there", errno)),
         }
         let root = rustix::fs::openat(
@@ -145,10 +153,11 @@ impl CacheFolder {
         let flags = flags | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(&outer, FORMAT_FOLDER, flags, Mode::empty())
             .map_err(|errno| opened(errno, &format!("it has no folder {FORMAT_FOLDER}")))?;
-        let mode = Mode::from_raw_mode(trusted(&root, settings.others_trusted)? & 0o777);
+        let mode = trusted(&root, settings.others_trusted)?;
         Ok(CacheFolder {
             root,
-            mode,
+            mode: Mode::from_raw_mode(mode & 0o770),
+            shares: settings.others_trusted,
             written: AtomicU64::new(0),
         })
     }

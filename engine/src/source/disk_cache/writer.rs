@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of pieces that wait or are being filled. Chosen: what a link of 10 Gb/s brings in 50 ms.
-const MAX_QUEUED_BYTES: u64 = 64 << 20;
+pub const MAX_QUEUED_BYTES: u64 = 64 << 20;
 /// Uses of pieces that wait to be noted; more are not.
 const MAX_NOTES: usize = 4096;
 
@@ -133,6 +133,11 @@ impl Writer {
     pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
         let version = Arc::clone(version);
         self.push(Job::Remove { version, piece });
+    }
+
+    /// Bytes of pieces that wait or are being filled.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queue.hold().bytes
     }
 
     /// Waits until all that was fetched is written, at most that long. Is it?

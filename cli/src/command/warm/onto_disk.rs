@@ -1,0 +1,240 @@
+//! `foreread warm` of objects: into a cache on disk.
+
+use super::{TICK, WarmArgs};
+use crate::config;
+use crate::fail::{Fail, note};
+use crate::out;
+use crate::progress::Bar;
+use crate::signals;
+use foreread::source::disk_cache::{
+    CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, DiskCache,
+};
+use foreread::source::{self, SourceName};
+use foreread_report::number::{amount, plural};
+use foreread_report::progress::Progress;
+use serde_json::json;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// What was not read that is named on stderr.
+const MAX_NAMED: usize = 10;
+
+/// Are these objects? Files go to the page cache.
+pub fn is_asked(args: &WarmArgs) -> Result<bool, Fail> {
+    let is_object = |path: &&Path| source::is_remote(&SourceName::from(*path));
+    let paths = || args.paths.iter().map(|path| path.as_path());
+    let objects = paths().filter(is_object).count();
+    if objects == args.paths.len() {
+        return Ok(true);
+    }
+    let file = paths().find(|path| !is_object(path));
+    let place = file.map_or(String::new(), |path| path.display().to_string());
+    if objects > 0 {
+        let remedy = "warm files and objects one after the other";
+        return Err(Fail::input("a file among objects", place, remedy));
+    }
+    if args.disk_cache.is_some() {
+        let remedy = "leave --disk-cache out: files go to the page cache";
+        return Err(Fail::input(
+            "only objects of stores are kept on disk",
+            place,
+            remedy,
+        ));
+    }
+    Ok(false)
+}
+
+/// All sources together.
+#[derive(Default)]
+struct Sum {
+    counts: CacheFillCounts,
+    left_out: Vec<(String, String)>,
+    ended: Option<CacheFillEnd>,
+    evicted_bytes: u64,
+    dropped_bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, source: &SourceName, report: CacheFillReport) {
+        self.counts = together(self.counts, report.counts);
+        self.ended = self.ended.or(report.ended);
+        self.evicted_bytes += report.evicted_bytes;
+        self.dropped_bytes += report.dropped_bytes;
+        let source = source.to_string();
+        let named = |name: String| match source.strip_suffix('/') {
+            Some(folder) => format!("{folder}/{name}"),
+            None => source.clone(),
+        };
+        let left_out = report.left_out.into_iter();
+        self.left_out
+            .extend(left_out.map(|object| (named(object.name), object.why)));
+    }
+
+    fn left_bytes(&self) -> u64 {
+        let CacheFillCounts {
+            bytes,
+            held_bytes,
+            fetched_bytes,
+            ..
+        } = self.counts;
+        bytes.saturating_sub(held_bytes + fetched_bytes)
+    }
+}
+
+fn together(before: CacheFillCounts, more: CacheFillCounts) -> CacheFillCounts {
+    let mut sum = more;
+    sum.objects += before.objects;
+    sum.bytes += before.bytes;
+    sum.held_bytes += before.held_bytes;
+    sum.fetched_bytes += before.fetched_bytes;
+    sum
+}
+
+pub fn run(args: &WarmArgs) -> Result<(), Fail> {
+    let sources: Vec<SourceName> = args
+        .paths
+        .iter()
+        .map(|path| SourceName::from(path.as_path()))
+        .collect();
+    let Some(cache) = config::load()?.disk_cache(args.disk_cache.as_deref())? else {
+        return Err(Fail::input(
+            "no cache on disk is named, and the page cache has no objects",
+            &sources[0],
+            "add --disk-cache DIR",
+        ));
+    };
+    if args.max.is_some() {
+        return Err(Fail::input(
+            "--max is for the page cache",
+            &sources[0],
+            "write --disk-cache DIR,size=SIZE",
+        ));
+    }
+    let signalled = signals::first()?;
+    let began = Instant::now();
+    let mut bar = args.progress.then(Bar::of_bytes);
+    if let Some(bar) = &mut bar {
+        bar.stage("on disk");
+    }
+    let mut sum = Sum::default();
+    for source in &sources {
+        if sum.ended.is_none() {
+            let report = fill(&cache, source, &signalled, &mut bar, sum.counts)?;
+            sum.add(source, report);
+        }
+    }
+    drop(bar);
+    let seconds = began.elapsed().as_secs_f64();
+    for (name, why) in sum.left_out.iter().take(MAX_NAMED) {
+        note(format!("left out {name}: {why}"));
+    }
+    if sum.left_out.len() > MAX_NAMED {
+        let more = sum.left_out.len() - MAX_NAMED;
+        note(format!("... and {more} more were left out"));
+    }
+    if sum.evicted_bytes > 0 {
+        let evicted = amount(sum.evicted_bytes);
+        note(format!("{evicted} of older pieces were removed for room"));
+    }
+    print(args, &cache, &sum, seconds)?;
+    ended(&sum, &cache, signalled.load(Ordering::Relaxed))
+}
+
+fn fill(
+    cache: &DiskCache,
+    source: &SourceName,
+    signalled: &AtomicUsize,
+    bar: &mut Option<Bar>,
+    before: CacheFillCounts,
+) -> Result<CacheFillReport, Fail> {
+    let tree = source::open_tree(source)?;
+    let filler = CacheFiller::start(cache, tree)
+        .map_err(|error| Fail::input("cannot fetch", error, "start it again"))?;
+    while !filler.is_done() {
+        if let Some(bar) = bar {
+            let counts = together(before, filler.counts());
+            bar.step(counts.held_bytes + counts.fetched_bytes, counts.bytes);
+        }
+        if signalled.load(Ordering::Relaxed) > 0 {
+            filler.stop();
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(filler.end())
+}
+
+fn print(args: &WarmArgs, cache: &DiskCache, sum: &Sum, seconds: f64) -> Result<(), Fail> {
+    let counts = sum.counts;
+    let rate = counts.fetched_bytes as f64 / seconds.max(1e-9);
+    if !args.json {
+        let fetched = amount(counts.fetched_bytes);
+        return out::print(format!(
+            "{} of {}: {fetched} fetched in {seconds:.3} s ({} a second), {} were on disk\n",
+            plural(counts.objects, "object"),
+            amount(counts.bytes),
+            amount(rate as u64),
+            amount(counts.held_bytes)
+        ));
+    }
+    let left_out = |(name, why): &(String, String)| json!({ "name": name, "why": why });
+    let whole = json!({
+        "schema": "foreread.warm-disk/1",
+        "disk_cache": cache.dir().display().to_string(),
+        "objects": counts.objects,
+        "bytes": counts.bytes,
+        "held_bytes": counts.held_bytes,
+        "fetched_bytes": counts.fetched_bytes,
+        "left_bytes": sum.left_bytes(),
+        "evicted_bytes": sum.evicted_bytes,
+        "dropped_bytes": sum.dropped_bytes,
+        "out_of_room": matches!(sum.ended, Some(CacheFillEnd::Full | CacheFillEnd::Refused)),
+        "seconds": seconds,
+        "rate_bytes_per_s": rate,
+        "left_out": sum.left_out.iter().map(left_out).collect::<Vec<_>>(),
+    });
+    out::print(format!("{whole:#}\n"))
+}
+
+/// What a command that has not fetched all says at its end.
+fn ended(sum: &Sum, cache: &DiskCache, signal: usize) -> Result<(), Fail> {
+    let rest = amount(sum.left_bytes());
+    if signal > 0 {
+        note(format!(
+            "ended with {rest} to do; the same command goes on there"
+        ));
+        return Err(Fail::Passed(128 + signal as u8));
+    }
+    let what = format!("{rest} were not fetched");
+    let dir = cache.dir().display();
+    match sum.ended {
+        Some(CacheFillEnd::Full) => {
+            let place = format!(
+                "{what}: {dir} may have {}",
+                amount(cache.settings().size_bytes)
+            );
+            let remedy = "write a larger size behind the folder: DIR,size=SIZE";
+            Err(Fail::check("the cache on disk is full", place, remedy))
+        }
+        Some(CacheFillEnd::Refused) => {
+            let remedy = "free some space, write a smaller free=, or name another disk";
+            let place = format!("{what}: {dir}");
+            Err(Fail::check("the disk takes no more", place, remedy))
+        }
+        Some(CacheFillEnd::Stopped) | None if sum.dropped_bytes > 0 => {
+            let dropped = amount(sum.dropped_bytes);
+            let place = format!("{dropped} were fetched and not written to {dir}");
+            Err(Fail::check(
+                "the disk did not keep up",
+                place,
+                "start it again",
+            ))
+        }
+        Some(CacheFillEnd::Stopped) | None if sum.left_out.is_empty() => Ok(()),
+        Some(CacheFillEnd::Stopped) | None => Err(Fail::check(
+            "some objects were left out",
+            "see above",
+            "check them",
+        )),
+    }
+}

@@ -1,0 +1,500 @@
+//! Fills a cache with all that is below a prefix, before anything is read: what is there already is not fetched.
+//!
+//! ```text
+//!   folders ──list──► objects ──open──► ranges that are not on the disk ──fetch──► writer ──► pieces
+//!      └──── each thread takes the last of these that has work ────┘          └─ waits while a third of its queue is full
+//! ```
+//! Never: keeps bytes in memory, or fetches what the limit of the cache would push out again.
+
+use super::index::Part;
+use super::piece::{HEADER_BYTES, MAX_PIECE_BYTES};
+use super::writer::MAX_QUEUED_BYTES;
+use super::{DiskCache, DiskCacheCounts};
+use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
+use crate::source::{ExactVersion, Sink, Source, SourceError};
+use foreread_os::threads::Task;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of one request; less where many requests at once would fill the writer's queue.
+const MAX_RANGE_BYTES: u64 = 8 << 20;
+/// Bytes that are taken from a reply at once, and forgotten.
+const SCRATCH_BYTES: usize = 256 << 10;
+/// Folders are listed before objects are opened while fewer names wait, so that the total is known early.
+const MAX_EARLY_NAMES: usize = 1 << 20;
+/// Folders that wait to be listed.
+const MAX_FOLDERS: usize = 1 << 20;
+/// Names of what was left out that are kept.
+const MAX_LEFT_OUT: usize = 1000;
+/// How often a thread that waits looks whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the last pieces may take to be written.
+const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Threads that fill a cache.
+pub struct CacheFiller {
+    work: Arc<FillWork>,
+    threads: Vec<Task<()>>,
+}
+
+/// How far a [`CacheFiller`] is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheFillCounts {
+    /// Objects that are known so far.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes that were on the disk before.
+    pub held_bytes: u64,
+    /// Bytes fetched.
+    pub fetched_bytes: u64,
+    /// All names are listed: the first two grow no more.
+    pub is_listed: bool,
+}
+
+/// What a [`CacheFiller`] has not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObjectLeftOut {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Why a [`CacheFiller`] ended before all was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheFillEnd {
+    /// More does not fit: the limit of the cache.
+    Full,
+    /// The disk did not take a piece: it is full, or failing.
+    Refused,
+    /// [`CacheFiller::stop`] was called.
+    Stopped,
+}
+
+/// What a [`CacheFiller`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheFillReport {
+    /// How far it got.
+    pub counts: CacheFillCounts,
+    /// Objects and folders that could not be read: the first thousand.
+    pub left_out: Vec<ObjectLeftOut>,
+    /// Why it ended early; nothing where it did not.
+    pub ended: Option<CacheFillEnd>,
+    /// Bytes of other pieces that made way.
+    pub evicted_bytes: u64,
+    /// Bytes that were fetched and not written, because the disk did not keep up.
+    pub dropped_bytes: u64,
+}
+
+struct FillWork {
+    cache: DiskCache,
+    tree: Arc<dyn Tree>,
+    state: Mutex<FillState>,
+    /// There is work, or none any more.
+    changed: Condvar,
+    stopped: AtomicBool,
+    range_bytes: u64,
+    /// What the cache had done before.
+    before: DiskCacheCounts,
+}
+
+#[derive(Default)]
+struct FillState {
+    folders: Vec<PathBuf>,
+    listings: Vec<UnopenedNames>,
+    ranges: Vec<MissingRange>,
+    /// Files of the listings that were not opened yet.
+    names: usize,
+    /// Threads that work, and those of them that list a folder.
+    busy: usize,
+    listing: usize,
+    /// Bytes of the pieces that all this has and will have.
+    file_bytes: u64,
+    counts: CacheFillCounts,
+    left_out: Vec<ObjectLeftOut>,
+    ended: Option<CacheFillEnd>,
+}
+
+struct UnopenedNames {
+    folder: PathBuf,
+    names: Arc<FolderNames>,
+    next: usize,
+}
+
+#[derive(Clone)]
+struct MissingRange {
+    source: Arc<dyn Source>,
+    name: String,
+    range: Range<u64>,
+}
+
+enum FillJob {
+    List(PathBuf),
+    Open(PathBuf, Option<Meta>),
+    Fetch(MissingRange),
+}
+
+impl CacheFiller {
+    /// Begins to fill a cache with all objects of a tree.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(cache: &DiskCache, tree: Arc<dyn Tree>) -> std::io::Result<CacheFiller> {
+        let requests = u64::from(tree.defaults().requests.max(1));
+        let share = MAX_QUEUED_BYTES / 2 / requests / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
+        let work = Arc::new(FillWork {
+            cache: cache.clone(),
+            tree,
+            state: Mutex::new(FillState {
+                folders: vec![PathBuf::new()],
+                ..FillState::default()
+            }),
+            changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
+            before: cache.counts(),
+            range_bytes: share.clamp(MAX_PIECE_BYTES, MAX_RANGE_BYTES),
+        });
+        let mut threads = Vec::new();
+        for _ in 0..requests {
+            let own = Arc::clone(&work);
+            match Task::start("foreread-fill", move || own.run()) {
+                Ok(thread) => threads.push(thread),
+                Err(error) if threads.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(CacheFiller { work, threads })
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn counts(&self) -> CacheFillCounts {
+        self.work.hold().counts()
+    }
+
+    /// Is there no more to do?
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.work.hold().is_done()
+    }
+
+    /// Ends it; requests that were sent are given up.
+    pub fn stop(&self) {
+        self.work.end(CacheFillEnd::Stopped);
+    }
+
+    /// Waits for the end of all threads, and for the pieces that are being written.
+    #[must_use]
+    pub fn end(self) -> CacheFillReport {
+        while !self.is_done() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        for thread in &self.threads {
+            let _ = thread.within(WRITE_PATIENCE);
+        }
+        let is_written = self.work.cache.flush(WRITE_PATIENCE);
+        if !is_written || self.work.has_refused() {
+            self.work.end(CacheFillEnd::Refused);
+        }
+        let (now, before) = (self.work.cache.counts(), self.work.before);
+        let state = self.work.hold();
+        CacheFillReport {
+            counts: state.counts(),
+            left_out: state.left_out.clone(),
+            ended: state.ended,
+            evicted_bytes: now.evicted_bytes - before.evicted_bytes,
+            dropped_bytes: now.dropped_bytes - before.dropped_bytes,
+        }
+    }
+}
+
+impl FillState {
+    fn counts(&self) -> CacheFillCounts {
+        CacheFillCounts {
+            is_listed: self.folders.is_empty() && self.listing == 0,
+            ..self.counts
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let is_empty =
+            self.folders.is_empty() && self.listings.is_empty() && self.ranges.is_empty();
+        self.busy == 0 && (is_empty || self.ended.is_some())
+    }
+
+    fn take(&mut self) -> Option<FillJob> {
+        if self.ended.is_some() {
+            return None;
+        }
+        if self.names < MAX_EARLY_NAMES
+            && let Some(folder) = self.folders.pop()
+        {
+            self.listing += 1;
+            return Some(FillJob::List(folder));
+        }
+        if let Some(range) = self.ranges.pop() {
+            return Some(FillJob::Fetch(range));
+        }
+        while let Some(listing) = self.listings.last_mut() {
+            let Some(entry) = listing.names.entry(listing.next) else {
+                self.listings.pop();
+                continue;
+            };
+            listing.next += 1;
+            if entry.kind != Kind::File {
+                continue;
+            }
+            let path = listing.folder.join(entry.name);
+            self.names -= 1;
+            return Some(FillJob::Open(path, entry.meta));
+        }
+        let folder = self.folders.pop()?;
+        self.listing += 1;
+        Some(FillJob::List(folder))
+    }
+
+    fn leave_out(&mut self, name: String, why: String) {
+        if self.left_out.len() < MAX_LEFT_OUT {
+            self.left_out.push(ObjectLeftOut { name, why });
+        }
+    }
+}
+
+impl FillWork {
+    fn hold(&self) -> MutexGuard<'_, FillState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn end(&self, why: CacheFillEnd) {
+        let mut state = self.hold();
+        state.ended.get_or_insert(why);
+        // At the limit what has begun fits.
+        let stops = why != CacheFillEnd::Full;
+        self.stopped.fetch_or(stops, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Has the disk not taken a piece?
+    fn has_refused(&self) -> bool {
+        self.cache.counts().refused_writes > self.before.refused_writes
+    }
+
+    fn run(self: &Arc<FillWork>) {
+        let own = Arc::clone(self);
+        let need = Arc::new(move || !own.is_stopped());
+        tree::while_needed(need, || {
+            let mut scratch = vec![0; SCRATCH_BYTES];
+            let mut state = self.hold();
+            loop {
+                let Some(job) = state.take() else {
+                    if state.is_done() {
+                        return self.changed.notify_all();
+                    }
+                    let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    continue;
+                };
+                state.busy += 1;
+                drop(state);
+                self.work(job, &mut scratch);
+                state = self.hold();
+                state.busy -= 1;
+                self.changed.notify_all();
+            }
+        });
+    }
+
+    fn work(&self, job: FillJob, scratch: &mut [u8]) {
+        let (name, done) = match job {
+            FillJob::List(folder) => {
+                let name = folder.display().to_string();
+                let done = self.list(folder);
+                self.hold().listing -= 1;
+                (name, done)
+            }
+            FillJob::Open(path, meta) => (path.display().to_string(), self.open(&path, meta)),
+            FillJob::Fetch(missing) => (missing.name.clone(), self.fetch(&missing, scratch)),
+        };
+        match done {
+            Err(_) if self.is_stopped() => {}
+            Err(error) => self.hold().leave_out(name, error.to_string()),
+            Ok(()) => {}
+        }
+    }
+
+    fn list(&self, folder: PathBuf) -> Result<(), SourceError> {
+        let names = Arc::new(self.tree.names(&folder)?);
+        let mut state = self.hold();
+        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
+            match entry.kind {
+                Kind::Folder if state.folders.len() < MAX_FOLDERS => {
+                    state.folders.push(folder.join(entry.name));
+                }
+                Kind::Folder => {
+                    let name = folder.join(entry.name).display().to_string();
+                    state.leave_out(name, "too many folders".to_string());
+                }
+                Kind::File => {
+                    state.names += 1;
+                    state.counts.objects += 1;
+                    state.counts.bytes += entry.meta.map_or(0, |meta| meta.size);
+                }
+                Kind::Link => {}
+            }
+        }
+        state.listings.push(UnopenedNames {
+            folder,
+            names,
+            next: 0,
+        });
+        Ok(())
+    }
+
+    /// Opens an object and finds out what of it is missing.
+    fn open(&self, path: &Path, meta: Option<Meta>) -> Result<(), SourceError> {
+        let (source, _) = match &meta {
+            Some(meta) if meta.size == 0 => return Ok(()),
+            Some(meta) => self.tree.open_listed(path, meta)?,
+            None => self.tree.open(path)?,
+        };
+        let (source, exact) = match source.exact_version() {
+            Some(exact) => (source, Some(exact)),
+            // A reply says more than a listing.
+            None => {
+                let source = self.tree.open(path)?.0;
+                let exact = source.exact_version();
+                (source, exact)
+            }
+        };
+        let size = source.size();
+        let Some(exact) = exact else {
+            let why = "its server does not say exactly which version it is (no strong ETag)";
+            self.hold()
+                .leave_out(path.display().to_string(), why.to_string());
+            return Ok(());
+        };
+        let missing = self.missing(exact, size);
+        let lacks: u64 = missing.iter().map(|range| range.end - range.start).sum();
+        let source = self.cache.over(source);
+        let mut state = self.hold();
+        state.counts.bytes += size - meta.map_or(0, |meta| meta.size).min(size);
+        state.counts.held_bytes += size - lacks;
+        state.file_bytes += in_files(size - lacks);
+        let ranges = missing.into_iter().flat_map(|range| self.cut(range));
+        let pieces: Vec<MissingRange> = ranges
+            .map(|range| MissingRange {
+                source: Arc::clone(&source),
+                name: path.display().to_string(),
+                range,
+            })
+            .collect();
+        // The last is taken first.
+        state.ranges.extend(pieces.into_iter().rev());
+        Ok(())
+    }
+
+    /// What of a version is not on the disk.
+    fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
+        let shared = &self.cache.parts.shared;
+        let version = shared.version(exact, size);
+        let opened = shared.opened();
+        version.index.look(&opened.folder, version.hash, true);
+        let (mut at, mut missing) = (0, Vec::new());
+        while at < size {
+            at = match version.index.next(&(at..size)) {
+                Part::Disk(_, end) => end,
+                Part::Store(end) => {
+                    missing.push(at..end);
+                    end
+                }
+            };
+        }
+        missing
+    }
+
+    /// Requests of at most that many bytes, which end where pieces do.
+    fn cut(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let step = self.range_bytes;
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let end = (at / step + 1) * step;
+            let part = at..end.min(range.end);
+            at = part.end;
+            (!part.is_empty()).then_some(part)
+        })
+    }
+
+    fn fetch(&self, missing: &MissingRange, scratch: &mut [u8]) -> Result<(), SourceError> {
+        let len = missing.range.end - missing.range.start;
+        while self.cache.parts.writer.queued_bytes() > MAX_QUEUED_BYTES / 3 && !self.is_stopped() {
+            self.cache.flush(LOOK_EVERY);
+        }
+        {
+            let mut state = self.hold();
+            state.file_bytes += in_files(len);
+            if state.file_bytes > self.cache.settings().size_bytes {
+                drop(state);
+                self.end(CacheFillEnd::Full);
+                return Ok(());
+            }
+        }
+        if self.has_refused() {
+            self.end(CacheFillEnd::Refused);
+        }
+        if self.is_stopped() {
+            return Ok(());
+        }
+        let mut sink = Forgotten {
+            scratch,
+            left: len,
+            work: self,
+        };
+        // A source with a cache streams.
+        match missing.source.streaming() {
+            Some(source) => source
+                .stream(len, missing.range.start, &mut sink)
+                .map(|_| ()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Bytes of the pieces that this many bytes make.
+fn in_files(bytes: u64) -> u64 {
+    bytes + bytes.div_ceil(MAX_PIECE_BYTES) * HEADER_BYTES as u64
+}
+
+/// Takes bytes that the cache has seen.
+struct Forgotten<'a> {
+    scratch: &'a mut [u8],
+    left: u64,
+    work: &'a FillWork,
+}
+
+impl Sink for Forgotten<'_> {
+    fn room(&mut self) -> Option<&mut [u8]> {
+        let len = self.left.min(self.scratch.len() as u64) as usize;
+        (len > 0).then(|| &mut self.scratch[..len])
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.work.is_stopped()
+    }
+
+    fn filled(&mut self, bytes: usize) {
+        self.left -= bytes as u64;
+        self.work.hold().counts.fetched_bytes += bytes as u64;
+    }
+}
