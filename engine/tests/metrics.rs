@@ -228,12 +228,102 @@ fn auto_says_what_it_has_set_itself_to() {
     assert!(!text(&other, FrontView::default()).contains("foreread_auto"));
 }
 
+/// `auto` with a cache on disk, and its folder.
+#[cfg(feature = "disk-cache")]
+fn cached() -> (Engine, tempfile::TempDir) {
+    use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
+    let dir = tempfile::tempdir().expect("a folder");
+    let cache = DiskCache::open(DiskCacheSettings {
+        free: FreeSpace::Bytes(0),
+        ..DiskCacheSettings::new(dir.path())
+    });
+    let cache = cache.unwrap_or_else(|error| panic!("{error}"));
+    let options = Options::default().policy("auto").cache_bytes(4 << 20);
+    let engine = Engine::new(options.disk_cache(&cache)).expect("an engine");
+    (engine, dir)
+}
+
+/// Bytes that say which version they are of.
+#[cfg(feature = "disk-cache")]
+struct Exact(foreread::source::Mem);
+
+#[cfg(feature = "disk-cache")]
+impl foreread::source::Source for Exact {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(
+        &self,
+        bufs: &mut [std::io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> Result<usize, foreread::source::SourceError> {
+        self.0.read_at(bufs, offset)
+    }
+
+    fn describe(&self) -> String {
+        "exact".to_string()
+    }
+
+    fn defaults(&self) -> foreread::source::Defaults {
+        foreread::source::Defaults::OBJECT
+    }
+
+    fn exact_version(&self) -> Option<foreread::source::ExactVersion> {
+        Some(foreread::source::ExactVersion {
+            source: "exact".to_string(),
+            version: "1".to_string(),
+            shown: "exact".to_string(),
+        })
+    }
+}
+
+/// Without a cache on disk nothing is exported of one.
+#[cfg(feature = "disk-cache")]
+#[test]
+fn a_cache_on_disk_says_what_it_has_done() {
+    let (engine, _dir) = cached();
+    let reader = engine
+        .open(Arc::new(Exact(named(1 << 20))))
+        .expect("opened");
+    for at in 0..20 {
+        read_and_check(&reader, &mut [0; 4096], at * 4096, 0);
+    }
+    quiet(&reader);
+    let cache = engine.disk_cache().expect("one");
+    assert!(cache.flush(std::time::Duration::from_secs(60)));
+    let text_of_all = text(&engine, FrontView::default());
+    let (got, counts) = (parse(&text_of_all), cache.counts());
+    assert!(
+        counts.written > 0 && counts.written < counts.written_bytes,
+        "{counts:?}"
+    );
+    for (name, want) in [
+        ("hits_total", counts.hits),
+        ("hit_bytes_total", counts.hit_bytes),
+        ("misses_total", counts.misses),
+        ("miss_bytes_total", counts.miss_bytes),
+        ("written_pieces_total", counts.written),
+        ("written_bytes_total", counts.written_bytes),
+        ("refused_writes_total", counts.refused_writes),
+        ("waits_total", counts.waits),
+        ("held_bytes", cache.bytes().expect("known")),
+        ("limit_bytes", 50 << 30),
+    ] {
+        let name = format!("foreread_disk_cache_{name}");
+        assert_eq!(got.get(&name), Some(&(want as f64)), "{name}");
+    }
+    assert!(!text(&auto(), FrontView::default()).contains("disk_cache"));
+}
+
 /// docs/metrics.md has a row for each metric, and for no other.
+#[cfg(feature = "disk-cache")]
 #[test]
 fn the_page_lists_every_metric() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
     let page = std::fs::read_to_string(page).expect("docs/metrics.md");
-    let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
+    let (engine, _dir) = cached();
+    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
     let text = text(reader.engine(), FrontView::default());
     let given: BTreeSet<&str> = text
         .lines()
@@ -247,6 +337,7 @@ fn the_page_lists_every_metric() {
 }
 
 /// Every metric that the dashboard names is exported, under the name that a Prometheus stores.
+#[cfg(feature = "disk-cache")]
 #[test]
 fn the_dashboard_names_what_is_exported() {
     let board = concat!(
@@ -254,7 +345,8 @@ fn the_dashboard_names_what_is_exported() {
         "/../contrib/grafana/foreread.json"
     );
     let board = std::fs::read_to_string(board).expect("a dashboard");
-    let reader = auto().open(Arc::new(named(1 << 20))).expect("opened");
+    let (engine, _dir) = cached();
+    let reader = engine.open(Arc::new(named(1 << 20))).expect("opened");
     read_and_check(&reader, &mut [0; 4096], 0, 0);
     let text = text(reader.engine(), FrontView::default());
     let exported: BTreeSet<&str> = text

@@ -7,6 +7,8 @@
 //!   Stats, Gauges, Latencies, BudgetUse, streams, FrontView ──► rows ──► prometheus-client ──► text ... # EOF
 //! ```
 
+#[cfg(feature = "disk-cache")]
+use crate::source::disk_cache::DiskCache;
 use crate::{Engine, Gauges, Latencies, Stats, Tuning, readahead_state};
 use foreread_core::policy::{Limit, Pattern};
 use prometheus_client::collector::Collector;
@@ -126,6 +128,10 @@ impl Collector for Snapshot {
         gauges
             .tuning
             .map_or(Ok(()), |tuning| tuned(&mut encoder, &tuning))?;
+        #[cfg(feature = "disk-cache")]
+        if let Some(cache) = self.engine.disk_cache() {
+            disk_cache(&mut encoder, cache)?;
+        }
         latencies(&mut encoder, &self.engine.latencies())?;
         streams(&mut encoder, &self.engine)?;
         let front = &self.front;
@@ -435,6 +441,99 @@ fn budget(encoder: &mut DescriptorEncoder<'_>, engine: &Engine, gauges: &Gauges)
         ),
     ];
     plain(encoder, MetricType::Counter, &counters)
+}
+
+/// What the cache on disk has done for this process, and the bytes that it has for all.
+#[cfg(feature = "disk-cache")]
+fn disk_cache(encoder: &mut DescriptorEncoder<'_>, cache: &DiskCache) -> fmt::Result {
+    let bytes = || Some(Unit::Bytes);
+    let counts = cache.counts();
+    let rows = [
+        (
+            "hits",
+            "Parts of fetches read from the disk",
+            None,
+            counts.hits,
+        ),
+        ("hit", "Read from the disk", bytes(), counts.hit_bytes),
+        (
+            "misses",
+            "Parts of fetches that the store was asked for",
+            None,
+            counts.misses,
+        ),
+        ("miss", "Asked of the store", bytes(), counts.miss_bytes),
+        ("written_pieces", "Pieces written", None, counts.written),
+        (
+            "written",
+            "Written to the disk",
+            bytes(),
+            counts.written_bytes,
+        ),
+        (
+            "dropped",
+            "Not written, since the disk did not keep up",
+            bytes(),
+            counts.dropped_bytes,
+        ),
+        (
+            "refused_writes",
+            "Pieces not written: an error, or no room",
+            None,
+            counts.refused_writes,
+        ),
+        (
+            "read_errors",
+            "Pieces that could not be read",
+            None,
+            counts.read_errors,
+        ),
+        (
+            "wrong_pieces",
+            "Pieces with a wrong checksum, removed",
+            None,
+            counts.wrong,
+        ),
+        (
+            "evicted_pieces",
+            "Pieces removed for room",
+            None,
+            counts.evicted,
+        ),
+        ("evicted", "Removed for room", bytes(), counts.evicted_bytes),
+        (
+            "passed_over",
+            "On the disk and asked of the store, which is faster",
+            bytes(),
+            counts.passed_over_bytes,
+        ),
+        (
+            "waits",
+            "Fetches that waited for another process",
+            None,
+            counts.waits,
+        ),
+    ];
+    for (name, help, unit, value) in rows {
+        let name = format!("disk_cache_{name}");
+        plain(
+            encoder,
+            MetricType::Counter,
+            &[row(&name, help, unit, value)],
+        )?;
+    }
+    let held = cache.bytes().unwrap_or(0);
+    let limit = cache.settings().size_bytes;
+    let rows = [
+        row(
+            "disk_cache_held",
+            "Pieces on the disk, of all processes",
+            bytes(),
+            held,
+        ),
+        row("disk_cache_limit", "That pieces may have", bytes(), limit),
+    ];
+    plain(encoder, MetricType::Gauge, &rows)
 }
 
 /// What a policy that sets itself has come to.
