@@ -474,9 +474,9 @@ fn what_is_no_plan_is_refused() {
     );
 }
 
-/// The page cache is of files of this machine: each source is named with the way there.
+/// The page cache is of files of this machine: what has no cache on disk is refused with the way there.
 #[test]
-fn a_source_has_to_be_mounted_to_be_warmed() {
+fn a_source_has_to_have_a_cache_on_disk_to_be_warmed() {
     for name in [
         "s3://bucket/a",
         "gs://bucket/d/",
@@ -486,7 +486,7 @@ fn a_source_has_to_be_mounted_to_be_warmed() {
     ] {
         let got = foreread(["warm", name]);
         let line = format!(
-            "foreread: warm takes files and folders: {name}; mount it (foreread mount {name} DIR), then foreread warm DIR\n"
+            "foreread: no cache on disk is named, and the page cache has no objects: {name}; add --disk-cache DIR\n"
         );
         assert_eq!((got.code, got.err.as_str()), (Some(2), line.as_str()));
     }

@@ -44,6 +44,7 @@
 //! | `rbd` | yes | Ceph images, through the librbd that is installed where the program runs |
 //! | `metrics` | yes | counters as OpenMetrics text |
 //! | `object` | no | `s3://` and `http(s)://`; about 150 crates |
+//! | `disk-cache` | no | bytes of objects on disk between runs: [`source::disk_cache`] |
 //! | `fuse` | no | the FUSE mount |
 //! | `tokio`, `futures` | no | `AsyncRead` and `AsyncSeek` of [`io::ReadCursor`] |
 //! | `bytes` | no | `Reader::read_bytes_at`, which returns `bytes::Bytes` |
@@ -54,7 +55,7 @@
 //! # How it works
 //! What is read ahead is decided by the machine of [`foreread_core`]; this crate feeds it what happens and does what it says. It
 //! never returns a byte that is not the source's, never fails a read because of a readahead, and never holds more than its
-//! limits say. There is no cache on disk. `unsafe` is in two modules only: the ring of io_uring and librbd.
+//! limits say. Nothing is kept on disk unless [`Options::disk_cache`] names a folder. `unsafe` is in two modules only: the ring of io_uring and librbd.
 //!
 //! ```text
 //!   Reader ──► driver ──event──► machine (foreread-core)
