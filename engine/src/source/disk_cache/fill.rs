@@ -410,7 +410,7 @@ impl FillWork {
         let shared = &self.cache.parts.shared;
         let version = shared.version(exact, size);
         let opened = shared.opened();
-        version.index.look(&opened.folder, version.hash, true);
+        version.index.look(&opened, version.hash, true);
         let (mut at, mut missing) = (0, Vec::new());
         while at < size {
             at = match version.index.next(&(at..size)) {
