@@ -4,7 +4,7 @@
 //! some, and that it has not looked since. A time of the folder would not do: its own writes change that as well.
 //!
 //! A piece that is written adds to it, one that is removed takes away. A process that is killed in between leaves it wrong by a piece; a
-//! walk through the folder puts that right (evict.rs).
+//! walk through the folder puts that right (room.rs).
 
 use super::folder::CacheFolder;
 use super::piece::VersionHash;

@@ -8,7 +8,6 @@
 
 use super::index::Part;
 use super::piece::{HEADER_BYTES, MAX_PIECE_BYTES};
-use super::writer::MAX_QUEUED_BYTES;
 use super::{DiskCache, DiskCacheCounts};
 use crate::source::tree::{self, FolderNames, Kind, Meta, Tree};
 use crate::source::{ExactVersion, Sink, Source, SourceError};
@@ -438,7 +437,8 @@ impl FillWork {
 
     fn fetch(&self, missing: &MissingRange, scratch: &mut [u8]) -> Result<(), SourceError> {
         let len = missing.range.end - missing.range.start;
-        while self.cache.parts.writer.queued_bytes() > MAX_QUEUED_BYTES / 3 && !self.is_stopped() {
+        let writer = &self.cache.parts.writer;
+        while writer.queued_bytes() > writer.most_queued() / 3 && !self.is_stopped() {
             self.cache.flush(LOOK_EVERY);
         }
         {

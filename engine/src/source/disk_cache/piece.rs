@@ -124,19 +124,29 @@ pub struct PieceBuffer {
     at: usize,
     len: usize,
     offset: u64,
+    /// Bytes that were reserved for it.
+    held: u64,
 }
 
 impl PieceBuffer {
-    /// Room for bytes from `offset` on, up to the end of a piece.
-    pub fn new(offset: u64, most: u64) -> PieceBuffer {
-        let bytes = vec![0; PieceBuffer::held_for(offset, most) as usize];
+    /// Room for bytes from `offset` on, up to the end of a piece; in the memory of one that is done, where that has room.
+    pub fn new(offset: u64, most: u64, spare: Option<Vec<u8>>) -> PieceBuffer {
+        let held = PieceBuffer::held_for(offset, most);
+        let spare = spare.filter(|bytes| bytes.len() as u64 >= held);
+        let bytes = spare.unwrap_or_else(|| vec![0; held as usize]);
         let at = bytes.as_ptr().align_offset(HEADER_BYTES).min(HEADER_BYTES);
         PieceBuffer {
             bytes,
             at,
             len: 0,
             offset,
+            held,
         }
+    }
+
+    /// Its memory, for another.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Bytes that such a buffer takes in memory.
@@ -154,7 +164,7 @@ impl PieceBuffer {
 
     /// Bytes that it takes in memory.
     pub fn held_bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.held
     }
 
     /// Takes what fits; returns how many bytes those are.
@@ -405,7 +415,7 @@ mod tests {
     use std::io::{Seek, SeekFrom, Write};
 
     fn sealed(offset: u64, bytes: &[u8], version: VersionHash) -> (Extent, Vec<u8>) {
-        let mut buffer = PieceBuffer::new(offset, bytes.len() as u64);
+        let mut buffer = PieceBuffer::new(offset, bytes.len() as u64, None);
         assert_eq!(buffer.take(bytes), bytes.len());
         let extent = buffer.extent();
         let file = buffer.seal(version, "source s3://b/k\n");

@@ -1,7 +1,7 @@
 //! Writes what was fetched, behind the reader: a queue with a limit, and one thread.
 //!
 //! ```text
-//!   fetch ──► Tee ──copies──► piece of up to 1 MiB ──► queue (64 MiB) ──► thread: room? ──► file ──► index, claim given back
+//!   fetch ──► Tee ──copies──► piece of up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► file ──► index, claim given back
 //!                └─ no room in the queue: left out, counted                          └─ no: left out, counted
 //! ```
 //! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
@@ -12,6 +12,7 @@ use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::room::Evictor;
 use super::shared::{CacheState, CachedVersion, Counts};
 use crate::source::Source;
+use foreread_os::host::Host;
 use foreread_os::threads::Task;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -21,8 +22,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of pieces that wait or are being filled. Chosen: what a link of 10 Gb/s brings in 50 ms.
-pub const MAX_QUEUED_BYTES: u64 = 64 << 20;
+/// Bytes of pieces that wait or are being filled, at most, and the part of the machine's memory that they may be. Chosen: what 200 MB/s
+/// bring while the thread gets no processor for 0.6 s.
+const MAX_QUEUED_BYTES: u64 = 128 << 20;
+const QUEUED_PART: u64 = 16;
+/// Buffers that are kept for the next pieces, of those that are as long as a piece can be.
+const MAX_SPARE: usize = 8;
 /// Uses of pieces that wait to be noted; more are not.
 const MAX_NOTES: usize = 4096;
 
@@ -69,6 +74,7 @@ struct WriteQueue {
 struct QueueState {
     jobs: VecDeque<Job>,
     bytes: u64,
+    spare: Vec<Vec<u8>>,
     notes: usize,
     is_working: bool,
     ends: bool,
@@ -83,6 +89,7 @@ impl WriteQueue {
 }
 
 pub struct Writer {
+    most_queued: u64,
     queue: Arc<WriteQueue>,
     shared: Arc<CacheState>,
     thread: Mutex<Option<Task<()>>>,
@@ -90,7 +97,9 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(shared: Arc<CacheState>) -> Writer {
+        let part = Host::here().memory_bytes() / QUEUED_PART;
         Writer {
+            most_queued: MAX_QUEUED_BYTES.min(part),
             queue: Arc::default(),
             shared,
             thread: Mutex::default(),
@@ -135,6 +144,11 @@ impl Writer {
         self.push(Job::Remove { version, piece });
     }
 
+    /// The most that [`Writer::queued_bytes`] may be.
+    pub fn most_queued(&self) -> u64 {
+        self.most_queued
+    }
+
     /// Bytes of pieces that wait or are being filled.
     pub fn queued_bytes(&self) -> u64 {
         self.queue.hold().bytes
@@ -161,12 +175,14 @@ impl Writer {
     fn buffer(&self, offset: u64, most: u64) -> Option<PieceBuffer> {
         let most_held = PieceBuffer::held_for(offset, most);
         let mut state = self.queue.hold();
-        if state.bytes + most_held > MAX_QUEUED_BYTES {
+        if state.bytes + most_held > self.most_queued {
             return None;
         }
         state.bytes += most_held;
+        let is_long = most_held > MAX_PIECE_BYTES / 2;
+        let spare = is_long.then(|| state.spare.pop()).flatten();
         drop(state);
-        Some(PieceBuffer::new(offset, most))
+        Some(PieceBuffer::new(offset, most, spare))
     }
 
     fn push(&self, job: Job) {
@@ -337,6 +353,12 @@ fn work(queue: &WriteQueue, shared: &CacheState) {
         }
         give_back(&shared.opened(), &job);
         state.bytes -= job.held_bytes();
+        if let Job::Write { buffer, .. } = job
+            && buffer.held_bytes() > MAX_PIECE_BYTES
+            && state.spare.len() < MAX_SPARE
+        {
+            state.spare.push(buffer.into_memory());
+        }
         state.notes = state.jobs.len().min(state.notes);
     }
 }
