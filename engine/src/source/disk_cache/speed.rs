@@ -117,7 +117,7 @@ impl Speeds {
             return false;
         };
         match self.store.rate() {
-            Some(store) if store / 100 > disk / FASTER_PERCENT => !self
+            Some(store) if store / FASTER_PERCENT > disk / 100 => !self
                 .decisions
                 .fetch_add(1, Ordering::Relaxed)
                 .is_multiple_of(TRIED_EACH),
