@@ -49,12 +49,9 @@ class Gateway:
             RCLONE_CONFIG_S3_ACCESS_KEY_ID=KEY, RCLONE_CONFIG_S3_SECRET_ACCESS_KEY=SECRET,
             RCLONE_CONFIG_S3_REGION="us-east-1", RCLONE_CONFIG_S3_ENDPOINT=f"http://127.0.0.1:{port}")
         self.direct.pop("AWS_CA_BUNDLE", None)
-        data = os.path.join(self.work, "data")
-        os.mkdir(data)
-        self.started = [subprocess.Popen(
-            ["versitygw", "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "--access-log", self.log, "posix", data],
-            env=dict(self.direct, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)]
+        os.mkdir(os.path.join(self.work, "data"))
+        self.started = []
+        self.serve(f"127.0.0.1:{port}", self.log)
         time.sleep(1.5)
         self.link = link = subprocess.Popen(
             [os.path.join(EXAMPLES, "slow_link"), f"127.0.0.1:{port}", str(self.round_trip), str(self.bandwidth)],
@@ -69,6 +66,13 @@ class Gateway:
         for process in self.started:
             process.terminate()
         shutil.rmtree(self.work, ignore_errors=True)
+
+    def serve(self, address, log):
+        """Starts a server of the same buckets, with an access log."""
+        self.started.append(subprocess.Popen(
+            ["versitygw", "--port", address, "--keep-alive", "--quiet", "--access-log", log, "posix", os.path.join(self.work, "data")],
+            env=dict(self.direct, ROOT_ACCESS_KEY=KEY, ROOT_SECRET_KEY=SECRET),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def fill(self, folder, key):
         """Copies a folder or a file to s3://bucket/KEY, past the link."""
@@ -93,22 +97,39 @@ class Gateway:
         with open(self.log, "rb") as log:
             return sum(1 for _ in log)
 
+    def data_requests(self, prefix=""):
+        """How many of them asked for bytes of objects whose keys begin so."""
+        start = f" s3_GetObject {prefix}".encode()
+        with open(self.log, "rb") as log:
+            return sum(start in line for line in log)
+
 
 class Mount:
-    """A mount by COMMAND, whose third word (behind an interpreter the fourth) is followed by the folder; `with` gives the folder."""
+    """A mount by COMMAND, whose third word (behind an interpreter the fourth) is followed by the folder; `with` gives the folder.
 
-    def __init__(self, command, work, env):
+    `before` is a command that runs it, `log` a file for what it prints.
+    """
+
+    def __init__(self, command, work, env, before=(), log=None):
         self.dir = tempfile.mkdtemp(dir=work)
         at = 4 if "mountpoint_example" in command[1] else 3
-        self.process = subprocess.Popen([*command[:at], self.dir, *command[at:]], env=env, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        self.log = log or f"{self.dir}.log"
+        with open(self.log, "ab") as out:
+            self.process = subprocess.Popen([*before, *command[:at], self.dir, *command[at:]], env=env, stdout=out, stderr=out)
 
     def __enter__(self):
         until = time.monotonic() + 20
         while not os.path.ismount(self.dir):
-            assert time.monotonic() < until and self.process.poll() is None, "not mounted"
+            if time.monotonic() > until or self.process.poll() is not None:
+                self.__exit__()
+                raise AssertionError(f"not mounted: {''.join(self.lines()[-1:]).strip()}")
             time.sleep(0.05)
         return self.dir
+
+    def lines(self):
+        """What it has printed."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.readlines()
 
     def __exit__(self, *_):
         command = ["fusermount3", "-u"] if shutil.which("fusermount3") else ["umount"]
