@@ -118,7 +118,7 @@ def wait_for(is_there, what, seconds=20):
 
 
 class RateLimit:
-    """A control group whose processes read and write a device at so many bytes a second."""
+    """A control group whose processes read and write a device at this rate at most."""
 
     def __init__(self, device, bytes_per_second):
         with open(f"/sys/block/{os.path.basename(device)}/dev", encoding="ascii") as file:
