@@ -235,10 +235,9 @@ fn remove_and_trim_take_pieces_away() {
             .starts_with("3 pieces")
     );
     assert_eq!(cache.pieces(), Vec::<PathBuf>::new());
-    assert_eq!(cache.files(|name| name == "about").len(), 0);
     assert_eq!(cache.run("list", &[]).is_done(), "The cache is empty.\n");
     let size = cache.files(|name| name == "size");
-    assert_eq!(fs::read(&size[0]).expect("the account"), [0; 8]);
+    assert_eq!(fs::read(&size[0]).expect("the account")[..8], [0; 8]);
 }
 
 #[test]
@@ -304,42 +303,30 @@ fn what_is_no_cache_is_refused_with_a_remedy() {
     assert_eq!(cache.pieces().len(), 7);
 }
 
+/// What `foreread` shows of right pieces is looked at beside the code that shows it; these have a wrong checksum or are none.
 #[test]
 fn texts_of_the_folder_cannot_harm_a_terminal() {
     let cache = three();
-    let abouts = cache.files(|name| name == "about");
-    let texts: [Vec<u8>; 3] = [
-        "source s3://b/\u{1b}[31m\u{7}\u{202e}x\nversion a\tb\u{9b}1m\nsize 99999999999999999999\n"
-            .into(),
-        [b"source ".to_vec(), vec![b'x'; MIB as usize]].concat(),
-        vec![0xff; 200],
-    ];
-    for (path, text) in abouts.iter().zip(&texts) {
-        fs::write(path, text).expect("written");
+    let pieces = cache.pieces();
+    for path in &pieces {
+        let text = "source s3://b/\u{1b}[31m\u{7}\u{202e}x\nversion a\tb\u{9b}1m\n";
+        let file = fs::File::options().write(true).open(path).expect("opened");
+        file.write_all_at(text.as_bytes(), 512).expect("written");
     }
     for command in ["list", "stat", "verify"] {
-        let got = cache.run(command, &[]);
+        let got = cache.run(command, &["--keep"][..usize::from(command == "verify")]);
         let is_plain = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
-        assert!(got.is_done().chars().all(is_plain), "{:?}", got.out);
+        assert!(got.out.chars().all(is_plain), "{:?}", got.out);
         assert!(got.out.len() < 10_000, "{} bytes", got.out.len());
     }
     let listed = cache.run("list", &[]);
-    assert!(
-        listed.out.contains("s3://b/\u{fffd}[31m") && listed.out.contains("not known, "),
-        "{}",
-        listed.out
-    );
-    // One that is a link or a pipe is not read.
-    fs::remove_file(&abouts[0]).expect("removed");
-    symlink("/etc/passwd", &abouts[0]).expect("a link");
-    assert_eq!(
-        cache
-            .run("list", &[])
-            .is_done()
-            .matches("not known, ")
-            .count(),
-        2
-    );
+    assert_eq!(listed.is_done().matches("not known, ").count(), 3);
+    // One that is a link is not read.
+    for path in &pieces {
+        fs::remove_file(path).expect("removed");
+        symlink("/etc/passwd", path).expect("a link");
+    }
+    assert!(!cache.run("list", &[]).is_done().contains("root"));
 }
 
 #[cfg(feature = "lab")]

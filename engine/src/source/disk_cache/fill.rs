@@ -147,7 +147,8 @@ impl CacheFiller {
     /// The system refuses a thread.
     pub fn start(cache: &DiskCache, tree: Arc<dyn Tree>) -> std::io::Result<CacheFiller> {
         let requests = u64::from(tree.defaults().requests.max(1));
-        let share = MAX_QUEUED_BYTES / 2 / requests / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
+        let share =
+            cache.parts.writer.most_queued() / 2 / requests / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
         let work = Arc::new(FillWork {
             cache: cache.clone(),
             tree,

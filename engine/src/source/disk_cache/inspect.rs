@@ -426,6 +426,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_that_others_wrote_moves_no_cursor() {
+        let text = "s3://b/\u{1b}[31m\u{7}\u{202e}x";
+        assert_eq!(harmless(text), "s3://b/\u{fffd}[31m\u{fffd}\u{fffd}x");
+        assert_eq!(harmless(&"x".repeat(1 << 20)).len(), MAX_TEXT);
+    }
+
+    #[test]
     fn bytes_of_pieces_that_overlap_count_once() {
         let mut extents = [(10, 5), (0, 4), (12, 10), (12, 2), (40, 1)]
             .map(|(offset, len)| Extent { offset, len });
