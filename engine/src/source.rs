@@ -17,6 +17,7 @@
 //! that call every answer is an error, so no reply can mix two versions.
 
 mod defaults;
+mod descriptor;
 #[cfg(feature = "disk-cache")]
 pub mod disk_cache;
 mod failure;

@@ -8,12 +8,11 @@
 
 use super::folder::CacheFolder;
 use super::piece::VersionHash;
-use nix::fcntl::{FcntlArg, fcntl};
+use crate::source::descriptor::lock;
 use nix::libc;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const FILE: &str = "size";
@@ -40,14 +39,12 @@ impl Account {
         read(&file, 0)
     }
 
-    /// This many bytes were written and removed. Returns what there is then; nothing where that is not known.
-    pub fn change(&self, written: u64, removed: u64) -> Option<u64> {
+    /// Files of this many bytes were removed.
+    pub fn removed(&self, bytes: u64) {
         self.under_lock(|file| {
-            let bytes = read(file, 0)?
-                .saturating_add(written)
-                .saturating_sub(removed);
-            write(file, 0, bytes).then_some(bytes)
-        })
+            let left = read(file, 0)?.saturating_sub(bytes);
+            Some(write(file, 0, left))
+        });
     }
 
     /// A piece of a version was written. Returns how many there were of that version, this one included; nothing where that is not known.
@@ -76,10 +73,8 @@ impl Account {
     fn under_lock<T>(&self, work: impl FnOnce(&OwnedFd) -> Option<T>) -> Option<T> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // Where a file system has no locks, or a process was stopped with one, the number is off by what was written at the same time, until the next walk.
-        let whole = range(libc::F_WRLCK, 0, 0);
         for _ in 0..LOCK_TRIES {
-            let lock = FcntlArg::F_OFD_SETLK(&whole);
-            match fcntl(&*file, lock) {
+            match lock(&*file, libc::F_WRLCK, 0, 0) {
                 Err(nix::errno::Errno::EAGAIN | nix::errno::Errno::EACCES) => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
@@ -87,19 +82,8 @@ impl Account {
             }
         }
         let done = work(&file);
-        let _ = fcntl(&*file, FcntlArg::F_OFD_SETLK(&range(libc::F_UNLCK, 0, 0)));
+        let _ = lock(&*file, libc::F_UNLCK, 0, 0);
         done
-    }
-}
-
-/// A lock, or the end of one, of some bytes of a file; of all where `len` is 0.
-pub fn range(kind: libc::c_int, start: i64, len: i64) -> libc::flock {
-    libc::flock {
-        l_type: kind as _,
-        l_whence: libc::SEEK_SET as _,
-        l_start: start,
-        l_len: len,
-        l_pid: 0,
     }
 }
 

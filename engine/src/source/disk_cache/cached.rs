@@ -76,13 +76,7 @@ impl CachedSource {
                 return self.is_still(&version).map(|()| Some(version));
             }
         }
-        *held = exact.map(|exact| {
-            let version = self.parts.shared.version(exact, self.below.size());
-            version
-                .index
-                .look(&self.parts.shared.opened(), version.hash, false);
-            version
-        });
+        *held = exact.map(|exact| self.parts.shared.version(exact, self.below.size()));
         Ok(held.clone())
     }
 
@@ -97,6 +91,30 @@ impl CachedSource {
             }
             None => self.below.check().map(|_| ()),
         }
+    }
+
+    fn serve(
+        &self,
+        version: Option<Arc<CachedVersion>>,
+        len: u64,
+        offset: u64,
+        sink: &mut dyn Sink,
+    ) -> Result<usize, SourceError> {
+        let end = offset.saturating_add(len).min(self.below.size());
+        let range = offset.min(end)..end;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let mut place = FillPlace::new(sink, range.start);
+        match version {
+            Some(version) => self.read(&version, range.clone(), &mut place)?,
+            None => {
+                let _ = self.fetch(None, range.clone(), &mut place)?;
+            }
+        }
+        let read = place.at - range.start;
+        place.end();
+        Ok(read as usize)
     }
 
     fn read(
@@ -158,8 +176,8 @@ impl CachedSource {
             Ok(()) => {
                 Counts::add(&shared.counts.hits, 1);
                 shared.reads.worked();
-                if let Some(noted) = version.index.used(piece) {
-                    writer.note(version, piece, noted.again);
+                if version.index.used(piece) {
+                    writer.note(version, piece);
                 }
                 return;
             }
@@ -196,7 +214,7 @@ impl CachedSource {
         }
         let opened = shared.opened();
         match opened.claim(version.hash, &range) {
-            Claim::Taken => self.fetch_rest(version, range, place),
+            Claim::Taken => self.fetch_rest(version, range, true, place),
             Claim::Unknown => self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
                 let end = range
@@ -238,25 +256,16 @@ impl CachedSource {
                 (stamp, moved) = (now, Instant::now());
             }
         };
-        if claimed {
-            return self.fetch_rest(version, range, place);
-        }
-        self.look(version, range.start);
-        match version.index.next(&range) {
-            Part::Disk(piece, end) => {
-                self.read_piece(version, piece, end, place);
-                Ok(ControlFlow::Continue(()))
-            }
-            Part::Store(end) => self.fetch(Some((version, false)), range.start..end, place),
-        }
+        self.fetch_rest(version, range, claimed, place)
     }
 
-    /// Fetches the first part of a claimed range that is not on the disk; another process may have written it a moment ago. The rest is
-    /// given back.
+    /// Fetches the first part of a range that is not on the disk; another process may have written it a moment ago. The rest is given back
+    /// where it was claimed.
     fn fetch_rest(
         &self,
         version: &Arc<CachedVersion>,
         range: Range<u64>,
+        claimed: bool,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
         self.look(version, range.start);
@@ -265,7 +274,7 @@ impl CachedSource {
             Part::Disk(..) => range.start,
             Part::Store(end) => end,
         };
-        if end < range.end {
+        if claimed && end < range.end {
             let opened = self.parts.shared.opened();
             // A megabyte is claimed as a whole.
             let rest = end.next_multiple_of(MAX_PIECE_BYTES).min(range.end)..range.end;
@@ -276,7 +285,7 @@ impl CachedSource {
                 self.read_piece(version, piece, end, place);
                 Ok(ControlFlow::Continue(()))
             }
-            Part::Store(end) => self.fetch(Some((version, true)), range.start..end, place),
+            Part::Store(end) => self.fetch(Some((version, claimed)), range.start..end, place),
         }
     }
 
@@ -371,10 +380,10 @@ impl Source for CachedSource {
         let len = bufs
             .iter()
             .fold(0_u64, |sum, buf| sum.saturating_add(buf.len() as u64));
-        if self.below.exact_version().is_none() {
-            return self.below.read_at(bufs, offset);
+        match self.current()? {
+            None => self.below.read_at(bufs, offset),
+            version => self.serve(version, len, offset, &mut Slices::new(bufs)),
         }
-        self.stream(len, offset, &mut Slices::new(bufs))
     }
 
     fn describe(&self) -> String {
@@ -433,21 +442,6 @@ impl Source for CachedSource {
 
 impl StreamingSource for CachedSource {
     fn stream(&self, len: u64, offset: u64, sink: &mut dyn Sink) -> Result<usize, SourceError> {
-        let version = self.current()?;
-        let end = offset.saturating_add(len).min(self.below.size());
-        let range = offset.min(end)..end;
-        if range.is_empty() {
-            return Ok(0);
-        }
-        let mut place = FillPlace::new(sink, range.start);
-        match version {
-            Some(version) => self.read(&version, range.clone(), &mut place)?,
-            None => {
-                let _ = self.fetch(None, range.clone(), &mut place)?;
-            }
-        }
-        let read = place.at - range.start;
-        place.end();
-        Ok(read as usize)
+        self.serve(self.current()?, len, offset, sink)
     }
 }

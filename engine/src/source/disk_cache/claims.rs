@@ -10,10 +10,9 @@
 //! Example: two processes read 4 GiB in order at the same time. The second is always a little behind, waits for the first's piece of the
 //! next megabyte, and reads it from the disk.
 
-use super::account::range;
 use super::folder::CacheFolder;
 use super::piece::{MAX_PIECE_BYTES, VersionHash};
-use nix::fcntl::{FcntlArg, fcntl};
+use crate::source::descriptor::lock;
 use nix::libc;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -68,6 +67,6 @@ impl Claims {
         let place = version.number() >> 26 << MEGABYTE_BITS;
         let start = (place | first & mask) as i64;
         let len = (last - first + 1).min(mask) as i64;
-        fcntl(&self.file, FcntlArg::F_OFD_SETLK(&range(kind, start, len))).map(|_| ())
+        lock(&self.file, kind, start, len)
     }
 }

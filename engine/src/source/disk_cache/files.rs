@@ -30,14 +30,7 @@ impl CacheFiles {
         let writable = match files {
             Ok(files) => Some(files),
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => None,
-            Err(errno) => {
-                let why = crate::source::errno_text(errno.raw_os_error());
-                return Err(FolderError {
-                    why: format!("nothing can be written there: {why}"),
-                    remedy: "name a folder that this user can write".to_string(),
-                    errno: errno.raw_os_error(),
-                });
-            }
+            Err(errno) => return Err(FolderError::of("nothing can be written there", errno)),
         };
         Ok(CacheFiles { folder, writable })
     }
@@ -52,7 +45,7 @@ impl CacheFiles {
     /// That many bytes of files were removed.
     pub fn removed(&self, bytes: u64) {
         if let Some(files) = &self.writable {
-            files.account.change(0, bytes);
+            files.account.removed(bytes);
         }
     }
 

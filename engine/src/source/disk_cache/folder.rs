@@ -10,6 +10,8 @@
 
 use super::piece::{Extent, OpenPiece, PieceFault, SealedPiece, VersionHash};
 use super::settings::DiskCacheSettings;
+use crate::source::descriptor::write_all;
+use crate::source::errno_text;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, Timespec,
@@ -55,6 +57,16 @@ pub struct FolderError {
     pub errno: i32,
 }
 
+impl FolderError {
+    pub fn of(what: &str, errno: Errno) -> FolderError {
+        FolderError {
+            why: format!("{what}: {}", errno_text(errno.raw_os_error())),
+            remedy: "name a folder that this user can write".to_string(),
+            errno: errno.raw_os_error(),
+        }
+    }
+}
+
 /// A file of a version's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceFile {
@@ -85,18 +97,10 @@ impl CacheFolder {
     /// It cannot be made or opened, or others may write it.
     pub fn open(settings: &DiskCacheSettings) -> Result<CacheFolder, FolderError> {
         let dir = &settings.dir;
-        let failed = |what: &str, errno: Errno| FolderError {
-            why: format!(
-                "{what}: {}",
-                crate::source::errno_text(errno.raw_os_error())
-            ),
-            remedy: "name a folder that this user can write".to_string(),
-            errno: errno.raw_os_error(),
-        };
-        make(dir).map_err(|errno| failed("it cannot be made", errno))?;
+        make(dir).map_err(|errno| FolderError::of("it cannot be made", errno))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outer = rustix::fs::open(dir, flags, Mode::empty())
-            .map_err(|errno| failed("it cannot be opened", errno))?;
+            .map_err(|errno| FolderError::of("it cannot be opened", errno))?;
         let outer_mode = trusted(&outer, settings.others_trusted)?;
         let shares = settings.others_trusted;
         let mode = Mode::from_raw_mode(if shares { outer_mode & 0o770 } else { 0o700 });
@@ -108,7 +112,7 @@ impl CacheFolder {
                 let _ = rustix::fs::chmodat(&outer, FORMAT_FOLDER, mode, AtFlags::empty());
             }
             Ok(()) => {}
-            Err(errno) => return Err(failed("nothing can be written there", errno)),
+            Err(errno) => return Err(FolderError::of("nothing can be written there", errno)),
         }
         let root = rustix::fs::openat(
             &outer,
@@ -116,7 +120,7 @@ impl CacheFolder {
             flags | OFlags::NOFOLLOW,
             Mode::empty(),
         )
-        .map_err(|errno| failed(FORMAT_FOLDER, errno))?;
+        .map_err(|errno| FolderError::of(FORMAT_FOLDER, errno))?;
         trusted(&root, settings.others_trusted)?;
         let folder = CacheFolder {
             root,
@@ -143,7 +147,7 @@ impl CacheFolder {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP => failed(absent, errno),
             _ => FolderError {
                 remedy: "run it as the user of the folder".to_string(),
-                ..failed(&crate::source::errno_text(errno.raw_os_error()), errno)
+                ..failed(&errno_text(errno.raw_os_error()), errno)
             },
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -409,15 +413,10 @@ impl CacheFolder {
     }
 
     /// A piece was used now; one that is used again gets the name that says so.
-    pub fn note_use(
-        &self,
-        version: VersionHash,
-        piece: PieceFile,
-        again: bool,
-    ) -> Result<(), Errno> {
+    pub fn note_use(&self, version: VersionHash, piece: PieceFile) -> Result<(), Errno> {
         let folder = version.folder();
         let path = |used_again| inside(&folder, &piece.extent.name(used_again));
-        if again && !piece.used_again {
+        if !piece.used_again {
             rustix::fs::renameat(&self.root, path(false), &self.root, path(true))?;
         }
         let now = Timespec {
@@ -428,12 +427,7 @@ impl CacheFolder {
             last_access: now,
             last_modification: now,
         };
-        rustix::fs::utimensat(
-            &self.root,
-            path(again || piece.used_again),
-            &times,
-            AtFlags::SYMLINK_NOFOLLOW,
-        )
+        rustix::fs::utimensat(&self.root, path(true), &times, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// Removes a piece, whichever name it has.
@@ -516,7 +510,7 @@ fn make(dir: &Path) -> Result<(), Errno> {
 fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
     let stat = rustix::fs::fstat(folder);
     let stat = stat.map_err(|errno| FolderError {
-        why: crate::source::errno_text(errno.raw_os_error()),
+        why: errno_text(errno.raw_os_error()),
         remedy: "name another folder".to_string(),
         errno: errno.raw_os_error(),
     })?;
@@ -536,21 +530,6 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
         remedy: "name a folder of this user with mode 0700, or write others=trusted".to_string(),
         errno: Errno::PERM.raw_os_error(),
     })
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, at) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(len) => {
-                bytes = &bytes[len..];
-                at += len as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {

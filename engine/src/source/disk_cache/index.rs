@@ -72,13 +72,6 @@ pub enum Part {
     Store(u64),
 }
 
-/// What is to be noted of a use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Use {
-    /// It is the second use since it was written, or a later one.
-    pub again: bool,
-}
-
 impl Index {
     /// Looks at the folder, unless it has not changed since, or that was done a moment ago; `is_due` does so in any case where it has
     /// changed.
@@ -219,16 +212,18 @@ impl Index {
         }
     }
 
-    /// A piece was used. What is to be noted of that, if it is.
-    pub fn used(&self, piece: PieceFile) -> Option<Use> {
+    /// A piece was used. Is that to be noted?
+    pub fn used(&self, piece: PieceFile) -> bool {
         let mut state = self.hold();
-        let known = state.pieces.get_mut(&piece.extent.offset)?;
+        let Some(known) = state.pieces.get_mut(&piece.extent.offset) else {
+            return false;
+        };
         let now = Instant::now();
         let since = known.noted.map(|noted| now.duration_since(noted));
         let is_same_read = known.is_fresh && since.is_some_and(|since| since < SAME_READ);
         let is_noted = known.used_again && since.is_some_and(|since| since < NOTE_EVERY);
         if is_same_read || is_noted {
-            return None;
+            return false;
         }
         *known = KnownPiece {
             used_again: true,
@@ -236,9 +231,7 @@ impl Index {
             is_fresh: false,
             ..*known
         };
-        Some(Use {
-            again: !piece.used_again,
-        })
+        true
     }
 
     fn hold(&self) -> std::sync::MutexGuard<'_, KnownPieces> {

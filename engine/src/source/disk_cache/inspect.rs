@@ -341,7 +341,7 @@ impl CacheInspector {
     ) -> Result<(), SourceOpenError> {
         match self.folder.remove_piece(hash, piece) {
             Ok(()) => {
-                account.change(0, piece.extent.file_bytes());
+                account.removed(piece.extent.file_bytes());
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),

@@ -31,13 +31,6 @@ const ONCE_PART: u64 = 10;
 /// A trim asks after this many bytes whether it goes on.
 const TRIM_STEP: u64 = 64 << 20;
 
-/// What a walk through a folder has found.
-#[derive(Default)]
-struct WalkResult {
-    once: UseQueue,
-    again: UseQueue,
-}
-
 #[derive(Default)]
 struct UseQueue {
     /// The newest of them on top.
@@ -50,6 +43,7 @@ struct Old {
     used: PieceUse,
     /// By its name.
     bytes: u64,
+    used_again: bool,
     path: String,
 }
 
@@ -181,11 +175,10 @@ impl Evictor {
             return 0;
         }
         let bytes = old.bytes;
-        let is_once = !old.path.ends_with(".again");
-        let queue = if is_once {
-            &mut self.once
-        } else {
+        let queue = if old.used_again {
             &mut self.again
+        } else {
+            &mut self.once
         };
         queue.bytes = queue.bytes.saturating_sub(bytes);
         opened.removed(bytes);
@@ -196,19 +189,16 @@ impl Evictor {
 
     /// Looks at all pieces. Returns their bytes.
     fn walk(&mut self, opened: &CacheFiles) -> u64 {
-        let mut found = WalkResult::default();
+        let (mut once, mut again) = (UseQueue::default(), UseQueue::default());
         walk(&opened.folder, &mut |folder, name| {
             let path = inside(folder, &name.to_string_lossy());
             let piece = name.to_str().and_then(Extent::of_name);
             match (piece, opened.folder.use_of(&path)) {
                 (Some((extent, used_again)), Ok(used)) => {
-                    let queue = if used_again {
-                        &mut found.again
-                    } else {
-                        &mut found.once
-                    };
+                    let queue = if used_again { &mut again } else { &mut once };
                     queue.add(Old {
                         bytes: extent.file_bytes(),
+                        used_again,
                         used,
                         path,
                     });
@@ -218,11 +208,11 @@ impl Evictor {
                 _ => false,
             }
         });
-        let bytes = found.once.bytes + found.again.bytes;
+        let bytes = once.bytes.saturating_add(again.bytes);
         if let Some(files) = &opened.writable {
             files.account.set(bytes);
         }
-        (self.once, self.again) = (found.once.into_order(), found.again.into_order());
+        (self.once, self.again) = (once.into_order(), again.into_order());
         bytes
     }
 }

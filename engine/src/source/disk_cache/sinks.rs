@@ -106,16 +106,11 @@ impl Sink for StorePart<'_, '_> {
 pub struct Slices<'a, 'b> {
     slices: &'a mut [IoSliceMut<'b>],
     at: usize,
-    pub filled: usize,
 }
 
 impl<'a, 'b> Slices<'a, 'b> {
     pub fn new(slices: &'a mut [IoSliceMut<'b>]) -> Slices<'a, 'b> {
-        Slices {
-            slices,
-            at: 0,
-            filled: 0,
-        }
+        Slices { slices, at: 0 }
     }
 }
 
@@ -131,8 +126,7 @@ impl Sink for Slices<'_, '_> {
         self.slices.get_mut(self.at).map(|slice| &mut slice[..])
     }
 
-    fn filled(&mut self, bytes: usize) {
-        self.filled += bytes;
+    fn filled(&mut self, _: usize) {
         self.at += 1;
     }
 

@@ -13,7 +13,7 @@ use super::room::Evictor;
 use super::shared::{CacheState, CachedVersion, Counts};
 use crate::source::Source;
 use foreread_os::host::Host;
-use foreread_os::threads::Task;
+use foreread_os::threads::spawn;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,7 +42,6 @@ enum Job {
     Note {
         version: Arc<CachedVersion>,
         piece: PieceFile,
-        again: bool,
     },
     /// A piece is none.
     Remove {
@@ -92,7 +91,6 @@ pub struct Writer {
     most_queued: u64,
     queue: Arc<WriteQueue>,
     shared: Arc<CacheState>,
-    thread: Mutex<Option<Task<()>>>,
 }
 
 impl Writer {
@@ -102,7 +100,6 @@ impl Writer {
             most_queued: MAX_QUEUED_BYTES.min(part),
             queue: Arc::default(),
             shared,
-            thread: Mutex::default(),
         }
     }
 
@@ -127,14 +124,10 @@ impl Writer {
     }
 
     /// A piece was used.
-    pub fn note(&self, version: &Arc<CachedVersion>, piece: PieceFile, again: bool) {
+    pub fn note(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
         if self.queue.hold().notes < MAX_NOTES {
             let version = Arc::clone(version);
-            self.push(Job::Note {
-                version,
-                piece,
-                again,
-            });
+            self.push(Job::Note { version, piece });
         }
     }
 
@@ -197,24 +190,19 @@ impl Writer {
         state.thread_of = Some(std::process::id());
         drop(state);
         let (queue, shared) = (Arc::clone(&self.queue), Arc::clone(&self.shared));
-        let thread = Task::start("foreread-cache", move || work(&queue, &shared));
-        match thread {
-            Ok(thread) => {
-                *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-            }
-            // Nothing is kept then; the next piece tries again.
-            Err(_) => {
-                let jobs = {
-                    let mut state = self.queue.hold();
-                    (state.thread_of, state.notes) = (None, 0);
-                    let jobs = std::mem::take(&mut state.jobs);
-                    state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
-                    jobs
-                };
-                let opened = self.shared.opened();
-                jobs.into_iter().for_each(|job| give_back(&opened, &job));
-            }
+        if spawn("foreread-cache", move || work(&queue, &shared)).is_ok() {
+            return;
         }
+        // Nothing is kept then; the next piece tries again.
+        let jobs = {
+            let mut state = self.queue.hold();
+            (state.thread_of, state.notes) = (None, 0);
+            let jobs = std::mem::take(&mut state.jobs);
+            state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
+            jobs
+        };
+        let opened = self.shared.opened();
+        jobs.into_iter().for_each(|job| give_back(&opened, &job));
     }
 }
 
@@ -375,13 +363,9 @@ fn done(job: &mut Job, shared: &CacheState, evictor: &mut Evictor) {
                 Counts::add(&shared.counts.refused_writes, 1);
             }
         }
-        Job::Note {
-            version,
-            piece,
-            again,
-        } => {
+        Job::Note { version, piece } => {
             // One that is gone was evicted.
-            let _ = opened.folder.note_use(version.hash, *piece, *again);
+            let _ = opened.folder.note_use(version.hash, *piece);
         }
         Job::Remove { version, piece } => remove(&opened, version, *piece),
     }

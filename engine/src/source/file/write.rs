@@ -14,6 +14,7 @@
 use super::Core;
 use super::version::{Identity, Pick};
 use crate::source::SourceError;
+use crate::source::descriptor::{lock, write_all};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -47,22 +48,8 @@ impl Drop for Writes {
     /// begun its program yet holds a copy of the descriptor, and the lock stays as long as one copy does.
     fn drop(&mut self) {
         if let (Some(None), Some(file)) = (self.claim.get(), self.file.get()) {
-            let _ = nix::fcntl::fcntl(
-                file,
-                nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_UNLCK)),
-            );
+            let _ = lock(file, nix::libc::F_UNLCK, 0, 0);
         }
-    }
-}
-
-/// All of a file, whatever its length.
-fn whole_file(kind: nix::libc::c_int) -> nix::libc::flock {
-    nix::libc::flock {
-        l_type: kind as _,
-        l_whence: nix::libc::SEEK_SET as _,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
     }
 }
 
@@ -116,10 +103,7 @@ impl Core {
             let _ = self.writes.claim.set(Some(claim));
             return Ok(());
         }
-        let locked = nix::fcntl::fcntl(
-            file,
-            nix::fcntl::FcntlArg::F_OFD_SETLK(&whole_file(nix::libc::F_WRLCK)),
-        );
+        let locked = lock(file, nix::libc::F_WRLCK, 0, 0);
         locked.map_err(|errno| self.io("locking", Errno::from_raw_os_error(errno as i32)))?;
         let _ = self.writes.claim.set(None);
         Ok(())
@@ -182,19 +166,4 @@ impl Core {
             }
         }
     }
-}
-
-fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, offset) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(written) => {
-                bytes = &bytes[written..];
-                offset += written as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

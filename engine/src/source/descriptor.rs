@@ -1,0 +1,35 @@
+//! What is done with a descriptor alike for files that are served and for a cache on disk: locks of its open description, and writes that
+//! go on after an interruption.
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+
+/// Sets or ends a lock of the open description on `len` bytes from `start` on, or on all from there where `len` is 0. Does not wait.
+pub fn lock(file: impl AsFd, kind: libc::c_int, start: i64, len: i64) -> nix::Result<()> {
+    let range = libc::flock {
+        l_type: kind as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: start,
+        l_len: len,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&range)).map(|_| ())
+}
+
+/// Writes all of `bytes` from `offset` on.
+pub fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
