@@ -1,8 +1,9 @@
 //! `foreread cache` on folders that are right, damaged, hostile, or none.
 
 use crate::common::{Got, foreread};
+use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
-use foreread::source::{Defaults, ExactVersion, Source, SourceError};
+use foreread_testing::ExactSource;
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -11,45 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-
-/// An object with an exact version.
-struct Kept {
-    name: String,
-    size: u64,
-}
-
-impl Source for Kept {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
-        let mut left = self.size.saturating_sub(offset) as usize;
-        let mut read = 0;
-        for buf in bufs {
-            let len = buf.len().min(left);
-            buf[..len].fill(7);
-            (read, left) = (read + len, left - len);
-        }
-        Ok(read)
-    }
-
-    fn describe(&self) -> String {
-        self.name.clone()
-    }
-
-    fn defaults(&self) -> Defaults {
-        Defaults::OBJECT
-    }
-
-    fn exact_version(&self) -> Option<ExactVersion> {
-        Some(ExactVersion {
-            source: self.name.clone(),
-            version: "\"v1\"".to_string(),
-            shown: self.name.clone(),
-        })
-    }
-}
 
 /// A folder with a cache, filled by the engine.
 struct Filled {
@@ -65,10 +27,8 @@ impl Filled {
         };
         let cache = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
         for (name, size) in sources {
-            let source = cache.over(Arc::new(Kept {
-                name: (*name).to_string(),
-                size: *size,
-            }));
+            let bytes = Mem::new(vec![7; *size as usize]);
+            let source = cache.over(Arc::new(ExactSource::new(bytes, name, "\"v1\"")));
             let mut buf = vec![0; *size as usize];
             let read = source.read_at(&mut [IoSliceMut::new(&mut buf)], 0);
             assert_eq!(read, Ok(*size as usize));

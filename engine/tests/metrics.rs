@@ -243,49 +243,14 @@ fn cached() -> (Engine, tempfile::TempDir) {
     (engine, dir)
 }
 
-/// Bytes that say which version they are of.
-#[cfg(feature = "disk-cache")]
-struct Exact(foreread::source::Mem);
-
-#[cfg(feature = "disk-cache")]
-impl foreread::source::Source for Exact {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-
-    fn read_at(
-        &self,
-        bufs: &mut [std::io::IoSliceMut<'_>],
-        offset: u64,
-    ) -> Result<usize, foreread::source::SourceError> {
-        self.0.read_at(bufs, offset)
-    }
-
-    fn describe(&self) -> String {
-        "exact".to_string()
-    }
-
-    fn defaults(&self) -> foreread::source::Defaults {
-        foreread::source::Defaults::OBJECT
-    }
-
-    fn exact_version(&self) -> Option<foreread::source::ExactVersion> {
-        Some(foreread::source::ExactVersion {
-            source: "exact".to_string(),
-            version: "1".to_string(),
-            shown: "exact".to_string(),
-        })
-    }
-}
-
 /// Without a cache on disk nothing is exported of one.
 #[cfg(feature = "disk-cache")]
 #[test]
 fn a_cache_on_disk_says_what_it_has_done() {
+    use foreread_testing::ExactSource;
     let (engine, _dir) = cached();
-    let reader = engine
-        .open(Arc::new(Exact(named(1 << 20))))
-        .expect("opened");
+    let source = ExactSource::new(named(1 << 20), "exact", "1");
+    let reader = engine.open(Arc::new(source)).expect("opened");
     for at in 0..20 {
         read_and_check(&reader, &mut [0; 4096], at * 4096, 0);
     }

@@ -8,6 +8,7 @@
 //!   bucket_server  an S3 server for one bucket in memory, with every key that S3 allows, which counts requests
 //!   behaviour the switches of that server: what servers do beside what the documents say
 //!   ceph      a Ceph cluster of one machine, for as long as it is wanted
+//!   exact     any source, wrapped: says exactly which version it reads
 //!   faulty    any source, wrapped: fails the Nth read, fails by chance, ends early, is slow, panics
 //!   hanging   any source, wrapped: one of its methods hangs until it is released
 //!   hub_server  a Hugging Face Hub: signed addresses that expire, trees by pages, refusals, and what each of its two servers saw
@@ -27,6 +28,7 @@ mod behaviour;
 mod bucket_page;
 mod bucket_server;
 mod ceph;
+mod exact;
 mod faulty;
 pub mod fuzz;
 mod hanging;
@@ -41,6 +43,7 @@ mod range_server;
 pub use behaviour::Behaviour;
 pub use bucket_server::{BucketServer, Requests};
 pub use ceph::{CephCluster, CephError, run_ceph};
+pub use exact::ExactSource;
 pub use faulty::{Call, FaultAction, Faulty, Other};
 pub use foreread::system::{SystemRequest, is_due, refuse};
 pub use hanging::{HangingSource, Latch, Method};
