@@ -194,6 +194,8 @@ pub struct Machine {
     answer: Answer,
     /// Scratch of one event: pages that went in flight and have no fetch yet.
     unassigned: Vec<UnassignedPages>,
+    /// Bytes of readahead among these.
+    unassigned_ahead_bytes: u64,
     actions: VecDeque<Action>,
     decisions: Option<Vec<Decision>>,
     notes: Option<Vec<Note>>,
@@ -233,6 +235,7 @@ impl Machine {
             timers: BTreeMap::new(),
             answer: Answer::default(),
             unassigned: Vec::new(),
+            unassigned_ahead_bytes: 0,
             actions: VecDeque::new(),
             decisions: None,
             notes: None,

@@ -463,6 +463,44 @@ fn what_was_planned_a_moment_ago_can_be_given_up() {
     world.check_idle();
 }
 
+/// A policy that plans as much again as it has planned and not sent.
+struct Doubler;
+
+impl Policy for Doubler {
+    fn wants(&self) -> Wants {
+        Wants {
+            read: true,
+            meter: true,
+            ..Wants::default()
+        }
+    }
+
+    fn on_read(&mut self, _ask: &Ask<'_>, answer: &mut Answer) {
+        answer.read(10 * PAGE, 8 * PAGE, None);
+    }
+
+    fn on_miss(&mut self, ask: &Ask<'_>, answer: &mut Answer) {
+        answer.read(40 * PAGE, ask.source.unread_bytes, None);
+    }
+}
+
+static DOUBLER: Info = test_policy(
+    "doubler",
+    "plans eight pages, and as many as those that are unread",
+    |_| Box::new(Doubler),
+);
+
+/// A policy that is asked twice in one event sees what its first answer has planned: a bound on waste counts it.
+#[test]
+fn what_was_planned_a_moment_ago_is_unread() {
+    let mut world = World::of(PolicySpec::of(&DOUBLER), config(64), 100 * PAGE);
+    world.read(0, PAGE);
+    world.settle();
+    let cached = |page: u64| world.machine.cache().is_cached(FILE, page);
+    assert!(cached(17) && cached(47) && !cached(48));
+    world.check_idle();
+}
+
 /// A hint without a length reaches to the end of the file, whatever the policy.
 #[test]
 fn an_empty_hint_is_the_rest_of_the_file() {

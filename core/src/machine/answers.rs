@@ -108,7 +108,9 @@ impl Machine {
             demand_bytes: self.stats.demand_bytes,
             used_bytes: self.stats.used_bytes,
             unused_bytes: self.stats.unused_bytes,
-            unread_bytes: self.stats.unread_bytes() + self.ahead_queued_bytes,
+            unread_bytes: self.stats.unread_bytes()
+                + self.ahead_queued_bytes
+                + self.unassigned_ahead_bytes,
             room: self.config.capacity_pages * self.config.page.bytes(),
             max_fetch: self.config.max_fetch_bytes,
             ahead_slots: self.config.max_ahead_in_flight,
@@ -304,6 +306,7 @@ impl Machine {
                 file: unassigned.file,
                 pages: unassigned.pages,
             });
+            self.unassigned_ahead_bytes += unassigned.pages.len() * self.config.page.bytes();
             self.unassigned.push(unassigned);
         }
         refused
@@ -346,6 +349,7 @@ impl Machine {
             return;
         }
         let mut unassigned = core::mem::take(&mut self.unassigned);
+        self.unassigned_ahead_bytes = 0;
         unassigned.sort_by_key(|f| (f.turn, f.file, f.pages.first));
         let most = (self.config.max_fetch_bytes / self.config.page.bytes()).max(1);
         let mut group: Vec<UnassignedPages> = Vec::new();
