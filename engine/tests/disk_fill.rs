@@ -211,14 +211,17 @@ fn all_that_has_a_version_is_fetched_once() {
 
 #[test]
 fn it_ends_at_the_limit_and_when_it_is_stopped() {
-    let fill = Fill::new(4 * MIB);
-    let report = fill.run(Listed::default());
-    assert_eq!(report.ended, Some(CacheFillEnd::Full));
-    let bytes = fill.cache.bytes().expect("an account");
-    assert!(
-        (MIB..=4 * MIB).contains(&bytes) && report.evicted_bytes == 0,
-        "{bytes} {report:?}"
-    );
+    // Also where the first range alone is more than the limit.
+    for limit in [4 * MIB, 2 * MIB] {
+        let fill = Fill::new(limit);
+        let report = fill.run(Listed::default());
+        assert_eq!(report.ended, Some(CacheFillEnd::Full));
+        let bytes = fill.cache.bytes().expect("something was written");
+        assert!(
+            (MIB..=limit).contains(&bytes) && report.evicted_bytes == 0,
+            "{bytes} {report:?}"
+        );
+    }
 
     let fill = Fill::new(64 * MIB);
     let gate = Arc::new(Gate::default());

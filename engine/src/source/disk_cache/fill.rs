@@ -437,24 +437,16 @@ impl FillWork {
     }
 
     fn fetch(&self, missing: &MissingRange, scratch: &mut [u8]) -> Result<(), SourceError> {
-        let len = missing.range.end - missing.range.start;
         let writer = &self.cache.parts.writer;
         while writer.queued_bytes() > writer.most_queued() / 3 && !self.is_stopped() {
             self.cache.flush(LOOK_EVERY);
         }
-        {
-            let mut state = self.hold();
-            state.file_bytes += in_files(len);
-            if state.file_bytes > self.cache.settings().size_bytes {
-                drop(state);
-                self.end(CacheFillEnd::Full);
-                return Ok(());
-            }
-        }
+        let start = missing.range.start;
+        let len = self.fitting(&missing.range) - start;
         if self.has_refused() {
             self.end(CacheFillEnd::Refused);
         }
-        if self.is_stopped() {
+        if self.is_stopped() || len == 0 {
             return Ok(());
         }
         let mut sink = Forgotten {
@@ -464,11 +456,30 @@ impl FillWork {
         };
         // A source with a cache streams.
         match missing.source.streaming() {
-            Some(source) => source
-                .stream(len, missing.range.start, &mut sink)
-                .map(|_| ()),
+            Some(source) => source.stream(len, start, &mut sink).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    /// Where the part of a range ends that is within the limit of the cache. It is the last one if that is not all.
+    fn fitting(&self, range: &Range<u64>) -> u64 {
+        let mut state = self.hold();
+        let limit = self.cache.settings().size_bytes;
+        let room = limit.saturating_sub(state.file_bytes);
+        let fits = range.start + room / in_files(MAX_PIECE_BYTES) * MAX_PIECE_BYTES;
+        let is_all = in_files(range.end - range.start) <= room;
+        let end = if is_all {
+            range.end
+        } else {
+            // Whole pieces alone.
+            (fits.min(range.end) / MAX_PIECE_BYTES * MAX_PIECE_BYTES).max(range.start)
+        };
+        state.file_bytes += in_files(end - range.start);
+        drop(state);
+        if !is_all {
+            self.end(CacheFillEnd::Full);
+        }
+        end
     }
 }
 
