@@ -423,9 +423,11 @@ fn a_repository_of_a_hub_is_planned_and_mounted() {
     );
     assert!(out.status.success(), "{error}");
     assert!(
-        text.contains("2 ranges of 1 files (3.15 MB), of headers"),
+        text.contains("2 ranges of 1 file (3.15 MB), of headers"),
         "{text}"
     );
+    let next = format!("next: foreread mount {name} DIR --plan {plan}");
+    assert!(text.contains(&next), "{text}");
     let bytes = hub.content_seen().len();
     assert!(bytes <= 4, "{bytes} requests for a header");
     if !can_mount() {

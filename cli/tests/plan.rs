@@ -71,13 +71,13 @@ fn a_plan_of_headers_is_brought_in_once() {
     ]);
     assert!(
         got.is_done()
-            .contains("2 ranges of 1 files (3.15 MB), of headers"),
+            .contains("2 ranges of 1 file (3.15 MB), of headers"),
         "{}",
         got.out
     );
     let info = foreread(["trace", "info", text(&plan)]);
     assert!(
-        info.is_done().starts_with("plan: 2 ranges of 1 files"),
+        info.is_done().starts_with("plan: 2 ranges of 1 file"),
         "{}",
         info.out
     );

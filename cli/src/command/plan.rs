@@ -4,15 +4,16 @@ use crate::args::values::size;
 use crate::fail::{Fail, note, one_line};
 use crate::out;
 use crate::traces::size_of;
+use foreread::source::{SourceName, is_remote};
 use foreread_attach::planning::{PlanReport, of_headers, of_traces};
 use foreread_attach::warm::LeftOut;
-use foreread_plan::Plan;
 use foreread_plan::layout::Format;
 use foreread_plan::layout::Names;
 use foreread_plan::runs::Selection;
-use foreread_report::number::count;
+use foreread_plan::{Plan, PlanFile};
+use foreread_report::number::{count, plural};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Make a plan of what a program reads, of recorded runs or headers
@@ -149,27 +150,48 @@ pub fn run(args: &PlanArgs) -> Result<(), Fail> {
         return out::print(format!("{whole:#}\n"));
     }
     out::print(format!(
-        "{} has {}\nnext: foreread replay {0} -- CMD\n",
+        "{} has {}\nnext: {}\n",
         out.display(),
-        in_short(&planned.plan)
+        in_short(&planned.plan),
+        next(&planned.plan, &out)
     ))
 }
 
-/// `12 ranges of 3 files (4.00 MB), of 2 runs`.
+/// The command that follows the plan. The page cache has no objects: a mount brings them into its own.
+fn next(plan: &Plan, path: &Path) -> String {
+    match objects(plan) {
+        None => format!("foreread replay {} -- CMD", path.display()),
+        Some(source) => format!("foreread mount {source} DIR --plan {}", path.display()),
+    }
+}
+
+/// What a mount of all objects of a plan reads; nothing where it has files.
+pub fn objects(plan: &Plan) -> Option<String> {
+    let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
+    let (first, others) = plan.files.split_first()?;
+    if !plan.files.iter().all(is_object) {
+        return None;
+    }
+    let mut common = first.path.as_path();
+    while !others.iter().all(|file| file.path.starts_with(common)) {
+        common = common.parent()?;
+    }
+    let slash = if others.is_empty() { "" } else { "/" };
+    Some(format!("{}{slash}", common.display()))
+}
+
+/// `12 ranges of 3 files (4.00 MB), recorded runs: 2`.
 pub fn in_short(plan: &Plan) -> String {
     let (ranges, files) = (
-        count(plan.ranges.len() as u64),
-        count(plan.files.len() as u64),
+        plural(plan.ranges.len() as u64, "range"),
+        plural(plan.files.len() as u64, "file"),
     );
     let from = if plan.runs > 0 {
         format!("recorded runs: {}", plan.runs)
     } else {
         "of headers".to_string()
     };
-    format!(
-        "{ranges} ranges of {files} files ({}), {from}",
-        size_of(plan.bytes())
-    )
+    format!("{ranges} of {files} ({}), {from}", size_of(plan.bytes()))
 }
 
 /// Names on stderr what is left out.

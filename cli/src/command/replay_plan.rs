@@ -7,7 +7,7 @@
 //! A storage that does not answer is not waited for longer than 1.5 s at the end.
 //! CMD runs on if this process is killed. Never: a word on stdout that was not asked for (that is CMD's).
 
-use super::plan::{left_out_json, name};
+use super::plan::{left_out_json, name, objects};
 use super::record::code;
 use crate::args::values::size;
 use crate::fail::{Fail, note, say};
@@ -67,6 +67,13 @@ const EVENT_BYTES: u64 = 64 << 20;
 pub fn run(args: &ReplayPlanArgs) -> Result<(), Fail> {
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let plan = text::open(&args.plan)?;
+    if let Some(source) = objects(&plan) {
+        let remedy = format!(
+            "follow it with 'foreread mount {source} DIR --plan {}'",
+            args.plan.display()
+        );
+        return Err(Fail::input("the page cache has no objects", source, remedy));
+    }
     let reports = args.report || args.json.is_some();
     let alone = args.command.is_empty();
     // The signal that has ended the reading, where there is no command.
