@@ -279,6 +279,8 @@ fn a_prefix_of_each_store_is_a_tree() {
             let mut others = 0;
             let ahead = tree.look_ahead(Path::new(path), &mut |_, _| others += 1);
             assert_eq!(ahead.map(|meta| meta.size), Ok(meta.size));
+            let named = if path == "a" { 2 } else { 0 };
+            assert_eq!(others, named, "{path}: what is named beside it");
             let (source, opened) = tree.open_listed(Path::new(path), &meta).expect("opens");
             assert_eq!(read_all(&*source), Ok(pattern(0, meta.size as usize, 0)));
             assert!(tree.is_same(&meta, &opened), "{path}");
@@ -291,6 +293,26 @@ fn a_prefix_of_each_store_is_a_tree() {
         let error = Prefix::open_with(store.name("nothing/"), patient(store)).err();
         let error = error.expect("none").to_string();
         assert!(error.contains("no object has a name"), "{error}");
+    });
+}
+
+/// Of Azure no page begins behind a key.
+#[test]
+fn a_look_up_in_a_large_folder_brings_names_that_begin_alike() {
+    each(|store| {
+        if store.kind != Kind::Azure {
+            return;
+        }
+        for number in 0..1005 {
+            store.put(&format!("many/{number:04}"), vec![0]);
+        }
+        let tree = prefix(store, "many/");
+        for (name, others) in [("0007", 999), ("1003", 4)] {
+            let mut named = 0;
+            let found = tree.look_ahead(Path::new(name), &mut |_, _| named += 1);
+            assert_eq!((found.map(|meta| meta.size), named), (Ok(1), others));
+        }
+        assert!(tree.look_ahead(Path::new("2"), &mut |_, _| {}).is_err());
     });
 }
 

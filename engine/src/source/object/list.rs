@@ -9,7 +9,8 @@
 //!   list(folder) ──► page ──► page ──► ... ──► names with versions, sorted     each page at most 1000 keys
 //!   look(path)   ──► anything below it? a folder   ┐ asked at once
 //!                └─► an object of that very key?   ┘
-//!   look_ahead(path) ──► one page from that key on: it, and up to 999 names behind it
+//!   look_ahead(path) ──► one page from that key on: it, and up to 999 names behind it; where pages begin at prefixes alone the first
+//!                        page of the folder, and if that is not all of it a page of the names that begin alike
 //!   open_listed(path) ──► nothing; the first read asks for the version that was listed (If-Match)
 //! ```
 
@@ -230,12 +231,37 @@ impl Prefix {
     /// not say.
     async fn ahead(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
-        let folder_key = plain.rfind('/').map_or("", |at| &plain[..=at]);
+        let folder_key = &plain[..folder_len(plain)];
         let page = self
             .pages(folder_key, MAX_KEYS, Some(before(plain)))
             .next()
             .await?
             .unwrap_or_default();
+        Ok(self.names_of(folder_key, page))
+    }
+
+    /// The same where no page begins behind a key: all names of a small folder; of a larger one those that begin as this one does, but for
+    /// its last letters.
+    async fn around(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
+        let plain = key.trim_end_matches('/');
+        let folder_key = &plain[..folder_len(plain)];
+        let mut page = self.pages(folder_key, MAX_KEYS, None).next().await?;
+        if page.as_ref().is_none_or(|page| page.next != NextPage::End) {
+            if !self.listing.knows_any_prefix() {
+                return Ok(Vec::new());
+            }
+            let letters = plain[folder_key.len()..].char_indices().rev();
+            let cut = letters.take(NUMBER_LETTERS).last().map_or(0, |(at, _)| at);
+            let prefix = &plain[..folder_key.len() + cut];
+            if prefix.len() > folder_key.len() {
+                page = self.pages(prefix, MAX_KEYS, None).next().await?;
+            }
+        }
+        Ok(self.names_of(folder_key, page.unwrap_or_default()))
+    }
+
+    /// The objects and folders of a page that are known whole.
+    fn names_of(&self, folder_key: &str, page: Page) -> Vec<(OsString, Meta)> {
         let objects = page.objects.iter().map(|object| object.location.as_ref());
         let last = objects
             .chain(page.folders.iter().map(String::as_str))
@@ -260,7 +286,7 @@ impl Prefix {
                 .map(|name| (name, folder())),
         );
         self.leave_out(page.odd);
-        Ok(names.into_iter().collect())
+        names.into_iter().collect()
     }
 
     /// The object or folder at a key with a `/` at its end.
@@ -349,6 +375,11 @@ fn before(key: &str) -> String {
     text
 }
 
+/// How long the part of a key is that names its folder.
+fn folder_len(key: &str) -> usize {
+    key.rfind('/').map_or(0, |at| at + 1)
+}
+
 /// The last part of a key directly in a folder. The marker of the folder has none.
 fn name_in(folder: &str, key: &str) -> Option<OsString> {
     let name = key
@@ -419,11 +450,13 @@ impl Tree for Prefix {
         let (Some(key), Some(folder)) = (self.key(path), path.parent()) else {
             return self.look(path);
         };
-        if !self.listing.begins_behind_keys() {
-            return self.look(path);
-        }
         // A server that refuses this may know a plainer question.
-        let Ok(names) = wait(self.ahead(&key)) else {
+        let names = if self.listing.begins_behind_keys() {
+            wait(self.ahead(&key))
+        } else {
+            wait(self.around(&key))
+        };
+        let Ok(names) = names else {
             return self.look(path);
         };
         let mut found = None;
@@ -526,6 +559,8 @@ impl Tree for Prefix {
 
 /// Keys of one page: what S3 gives at most.
 pub const MAX_KEYS: usize = 1000;
+/// Last letters of a name that others of its row have otherwise: as many digits as count the keys of a page.
+const NUMBER_LETTERS: usize = 3;
 /// Pages of one listing.
 const MAX_PAGES: usize = 1 << 14;
 /// Time that a listing has for each name, beside the total: S3 sends a thousand in 0.2 s.
