@@ -8,7 +8,7 @@ import sys
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
-NEEDS = {"with_zarr": ["zarr"], "with_datasets": ["datasets"], "with_pandas": ["pandas", "pyarrow"], "with_polars": ["polars", "pyarrow"]}
+NEEDS = {"with_epochs": ["torch"], "with_zarr": ["zarr"], "with_datasets": ["datasets"], "with_pandas": ["pandas", "pyarrow"], "with_polars": ["polars", "pyarrow"]}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("with_*.py")))
