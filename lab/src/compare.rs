@@ -22,7 +22,9 @@ pub mod watched;
 
 use crate::live;
 use crate::replay::Replay;
-use crate::report::{MappedRun, PolicyRuns, RowKind, Table};
+use crate::report::{
+    CacheRun, MappedRun, PolicyRuns, ReportDiskCache, RowKind, Table, TableDiskCache,
+};
 pub use amounts::*;
 pub use error::CompareError;
 use foreread_core::policy::{PolicyDraft, PolicySpec};
@@ -30,6 +32,7 @@ use foreread_core::units::PageSize;
 use foreread_history::peer;
 use foreread_os::output;
 use foreread_report::{number, progress::Progress};
+use foreread_sim::device::disk_cache::DiskCacheCounts;
 use foreread_sim::limits::{self, bound::Bound};
 use foreread_sim::simulator::RunResult;
 use foreread_sim::workload::Workload;
@@ -73,6 +76,8 @@ pub struct ComparePlan {
     pub event_logs: Option<PathBuf>,
     /// An event log takes the place of a file that is there.
     pub replaces_logs: bool,
+    /// A cache on disk before the source, in the notation of its kind: each policy runs twice, and there are two tables.
+    pub disk_cache: Option<String>,
     /// A source that grows meanwhile was appended to: see [`foreread::Options::appending`].
     pub appending: bool,
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
@@ -132,12 +137,14 @@ pub fn run_each<P: Progress>(
         }
     }
     site::make_log_folder(plan, &places)?;
-    let measure = |case: Case<'_>| {
-        let table = case.run(progress)?;
-        each(progress, &table);
-        Ok(table)
-    };
-    cases.into_iter().map(measure).collect()
+    let mut tables = Vec::new();
+    for case in cases {
+        for table in case.run(progress)? {
+            each(progress, &table);
+            tables.push(table);
+        }
+    }
+    Ok(tables)
 }
 
 /// Refuses what only a model can do anywhere else, before a scratch file is made.
@@ -146,6 +153,9 @@ fn possible(plan: &ComparePlan) -> Result<(), CompareError> {
     let is_simulated = on.is_some_and(|on| on.is_simulated());
     if !is_simulated && let Some(peer) = plan.policies.iter().find(|p| peer::is_one(p.info)) {
         return Err(CompareError::Peer(peer.to_string()));
+    }
+    if plan.disk_cache.is_some() && on.is_none() {
+        return Err(CompareError::NoDiskCache("the scratch file".to_string()));
     }
     if plan.oracle == OracleRow::Asked && !is_simulated {
         let place = on.map_or_else(|| "the scratch file".to_string(), |on| on.shown());
@@ -167,6 +177,14 @@ struct Case<'a> {
     size: u64,
     /// What no run can be below, run by run; only a model has it.
     bounds: Vec<Bound>,
+    second: SecondRuns,
+}
+
+/// With a cache on disk: the second run of each policy, and what the cache did in both.
+#[derive(Default)]
+struct SecondRuns {
+    results: Vec<Vec<RunResult>>,
+    counts: [Vec<Vec<DiskCacheCounts>>; 2],
 }
 
 impl<'a> Case<'a> {
@@ -208,6 +226,7 @@ impl<'a> Case<'a> {
             cache_bytes,
             size,
             bounds: Vec::new(),
+            second: SecondRuns::default(),
         };
         let natural = case.workload(0)?.page_bytes;
         for draft in chosen(plan).into_iter().chain(more) {
@@ -272,11 +291,13 @@ impl<'a> Case<'a> {
         PageSize::new(page).ok_or_else(refused)
     }
 
-    fn run(mut self, progress: &mut dyn Progress) -> Result<Table, CompareError> {
+    /// One table, or with a cache on disk two.
+    fn run(mut self, progress: &mut dyn Progress) -> Result<Vec<Table>, CompareError> {
         progress.stage(&format!("{} on {}", self.workload, self.place.name));
         let rows = self.rows.len();
         let total = u64::from(self.runs) * rows as u64;
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
+        self.second = SecondRuns::of(rows);
         let mut done = 0;
         let budget = self.place.seconds(self.plan).map(live::Budget::seconds);
         progress.step(done, total);
@@ -292,7 +313,9 @@ impl<'a> Case<'a> {
             for turn in 0..rows {
                 // A Latin square: each row goes first, second, ... equally often.
                 let at = (turn + run as usize) % rows;
-                if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
+                if self.place.disk_cache.is_some() {
+                    results[at].extend(self.run_twice(at, &workload, run)?);
+                } else if let Some(result) = self.run_once(&self.rows[at], &workload, run)? {
                     self.check(&self.rows[at], &result)?;
                     results[at].push(result);
                 }
@@ -301,10 +324,42 @@ impl<'a> Case<'a> {
             }
         }
         let maps = self.maps()?;
-        Ok(Table {
+        let (disk_cache, second) = (
+            self.place.disk_cache.clone(),
+            std::mem::take(&mut self.second),
+        );
+        let table = Table {
             maps,
             ..self.table(results)
+        };
+        Ok(match disk_cache {
+            None => vec![table],
+            Some(about) => second.tables(table, &about),
         })
+    }
+
+    /// The first run of a row with a cache on disk; the second is kept.
+    fn run_twice(
+        &mut self,
+        row: usize,
+        workload: &Workload,
+        run: u32,
+    ) -> Result<Option<RunResult>, CompareError> {
+        let Some(policy) = self.rows[row].ours() else {
+            return Ok(None);
+        };
+        let one = self.nth_run(workload, run);
+        let [first, second] = self.target.run_cached(policy, &one)?;
+        self.second.results[row].push(second.result);
+        for (counts, own) in self
+            .second
+            .counts
+            .iter_mut()
+            .zip([first.counts, second.counts])
+        {
+            counts[row].push(own);
+        }
+        Ok(Some(first.result))
     }
 
     fn nth_run<'w>(&self, workload: &'w Workload, run: u32) -> Run<'w> {
@@ -429,6 +484,47 @@ impl<'a> Case<'a> {
             pace: self.workload.pace(),
             policies: policies.collect(),
             maps: Vec::new(),
+            disk_cache: None,
         }
+    }
+}
+
+impl SecondRuns {
+    fn of(rows: usize) -> SecondRuns {
+        SecondRuns {
+            results: vec![Vec::new(); rows],
+            counts: [vec![Vec::new(); rows], vec![Vec::new(); rows]],
+        }
+    }
+
+    /// The tables of both runs, from that of the first.
+    fn tables(self, mut first: Table, about: &ReportDiskCache) -> Vec<Table> {
+        first.source_about = match &*first.source_about {
+            "" => about.to_string(),
+            source => format!("{source}; {about}"),
+        };
+        let mut second = first.clone();
+        for (policy, runs) in second.policies.iter_mut().zip(self.results) {
+            policy.runs = runs;
+        }
+        let first_runs = first.policies.clone();
+        let [first_counts, second_counts] = self.counts;
+        let of = |mut table: Table, run, counts, first| {
+            table.notes.insert(0, CacheRun::note(run).to_string());
+            let about = ReportDiskCache {
+                run,
+                ..about.clone()
+            };
+            table.disk_cache = Some(TableDiskCache {
+                about,
+                counts,
+                first,
+            });
+            table
+        };
+        vec![
+            of(first, CacheRun::First, first_counts, Vec::new()),
+            of(second, CacheRun::Second, second_counts, first_runs),
+        ]
     }
 }

@@ -11,6 +11,7 @@
 //! Never: runs anything, prints anything, or reads a clock or the environment.
 
 pub mod advice;
+mod disk_cache;
 mod fill;
 mod kind;
 pub mod page;
@@ -27,6 +28,7 @@ use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
 
 pub use advice::{advise, by_source};
+pub use disk_cache::{CacheRun, ReportDiskCache, RowDiskCache, TableDiskCache};
 pub use kind::RowKind;
 pub use price::Price;
 pub use row::{Report, Row, to_json};
@@ -109,6 +111,8 @@ pub struct Table {
     pub policies: Vec<PolicyRuns>,
     /// Maps of the first run of each policy, where they were asked for and a model was measured.
     pub maps: Vec<MappedRun>,
+    /// With a cache on disk a comparison has two tables.
+    pub disk_cache: Option<TableDiskCache>,
 }
 
 impl Table {

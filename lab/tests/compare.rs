@@ -1,7 +1,7 @@
 //! `compare` from plan to table, on models: the published figures that the lab has to meet, and its own rules.
 
 use foreread_lab::compare::{self, CompareError, ComparePlan};
-use foreread_lab::report::Table;
+use foreread_lab::report::{Report, Table};
 use foreread_report::progress::Silent;
 
 fn on_model(workload: &str, model: &str, policies: &[&str], runs: u32) -> Table {
@@ -246,4 +246,120 @@ fn plans_that_cannot_be_carried_out() {
         ..ComparePlan::default()
     });
     assert!(gone.to_string().contains("does/not/exist"), "{gone}");
+}
+
+fn cached(on: compare::CompareOn, disk_cache: &str, policies: &[&str]) -> Vec<Table> {
+    let plan = ComparePlan {
+        workload: Some("sequential:record=64K".to_string()),
+        on: Some(on),
+        disk_cache: Some(disk_cache.to_string()),
+        policies: policies
+            .iter()
+            .map(|policy| foreread_history::parse(policy).expect("a policy"))
+            .collect(),
+        runs: Some(2),
+        seed: 1,
+        size_bytes: Some(16 << 20),
+        ..ComparePlan::default()
+    };
+    compare::run(&plan, &mut Silent).expect("two tables")
+}
+
+/// Two tables: what the first run fetches and writes, the second reads from the disk.
+#[test]
+fn a_cache_on_disk_makes_two_tables() {
+    let on = || compare::model("object-near").expect("a model");
+    let tables = cached(on(), "1G", &["none", "linux-6.18:max=4M"]);
+    let reports: Vec<Report> = tables.iter().map(Report::of).collect();
+    let [first, second] = &reports[..] else {
+        panic!("{} tables", reports.len());
+    };
+    let names = ["first run", "second run"].map(|run| format!("model:object-near, {run}"));
+    assert_eq!([first.place(), second.place()], names);
+    assert!(
+        first
+            .source_about
+            .ends_with("; disk cache 1G on model:nvme"),
+        "{}",
+        first.source_about
+    );
+    for (cold, warm) in first.rows.iter().zip(&second.rows) {
+        let [of_cold, of_warm] =
+            [cold, warm].map(|row| row.disk_cache.as_ref().expect("it was counted"));
+        assert!(of_cold.store_bytes >= 16 << 20 && of_cold.disk_bytes == 0);
+        assert_eq!(
+            (of_cold.written_bytes, of_cold.ratio_to_first),
+            (of_cold.store_bytes, None)
+        );
+        assert!(of_warm.store_reads == 0 && of_warm.disk_bytes >= 16 << 20);
+        assert!(of_warm.ratio_to_first < Some(0.5), "{of_warm:?}");
+    }
+    let price = foreread_lab::report::Price::parse("requests=1").expect("a price");
+    assert_eq!(second.clone().priced(Some(&price)).rows[0].usd, Some(0.0));
+    let text = [first, second].map(|report| {
+        foreread_lab::report::render(report, foreread_lab::report::table::Style::default())
+    });
+    assert!(
+        text[0].contains("first run") && !text[0].contains("1st"),
+        "{}",
+        text[0]
+    );
+    assert!(
+        text[1].contains("second run") && text[1].contains("1st"),
+        "{}",
+        text[1]
+    );
+    let plain = on_model("sequential", "rbd", &["none"], 1);
+    let json = foreread_lab::report::to_json(&[Report::of(&plain)]);
+    assert!(!json.contains("disk_cache"), "it is as before without one");
+}
+
+#[test]
+fn a_cache_on_disk_needs_a_store() {
+    let refused = |on: Option<compare::CompareOn>, text: &str| {
+        let plan = ComparePlan {
+            workload: Some("sequential".to_string()),
+            on,
+            disk_cache: Some(text.to_string()),
+            ..ComparePlan::default()
+        };
+        let error = compare::run(&plan, &mut Silent).expect_err("refused");
+        error.to_string()
+    };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 20).expect("longer");
+    for on in [None, Some(compare::file(file.path()))] {
+        let line = refused(on, "10G");
+        assert!(line.contains("use --on model:NAME"), "{line}");
+    }
+    let model = compare::model("rbd").expect("a model");
+    let line = refused(Some(model), "/var/cache/x");
+    assert!(line.contains("write SIZE[,disk=model:NAME]"), "{line}");
+}
+
+/// The engine, a real folder, and a model that really sleeps: the second run asks it for nothing, and the folder is empty again.
+#[cfg(feature = "disk-cache")]
+#[test]
+fn a_cache_on_a_real_disk_is_filled_by_the_first_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let preset = foreread_sim::device::presets::find("rbd").expect("a preset");
+    let text = format!("{},free=0%", dir.path().display());
+    let tables = cached(compare::model_live(preset), &text, &["none"]);
+    let counts: Vec<_> = tables
+        .iter()
+        .map(|table| table.disk_cache.as_ref().expect("counted").counts[0][0])
+        .collect();
+    assert_eq!(counts[0].store_bytes, 16 << 20, "{counts:?}");
+    assert_eq!(counts[0].written_bytes + counts[0].dropped_bytes, 16 << 20);
+    assert_eq!(
+        counts[1].store_bytes + counts[1].disk_bytes,
+        16 << 20,
+        "{counts:?}"
+    );
+    assert!(
+        counts[1].store_bytes <= counts[0].dropped_bytes,
+        "{counts:?}"
+    );
+    let left = std::fs::read_dir(dir.path()).expect("a folder").count();
+    assert_eq!(left, 0);
 }

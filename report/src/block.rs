@@ -150,6 +150,12 @@ impl Head {
 }
 
 impl<'a, R> Column<'a, R> {
+    /// Its head in one line.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.head.in_one_line()
+    }
+
     pub fn new(text: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Column<'a, R> {
         let head = Head {
             text: text.into(),

@@ -67,6 +67,7 @@ struct Sim<'a> {
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
+    at_hand: Vec<u64>,
     /// When the last reader had what it wanted. Readahead may still be in flight.
     ended: u64,
     outcomes: Option<Box<Outcomes>>,
@@ -191,6 +192,7 @@ impl<'a> Sim<'a> {
             wakes: BinaryHeap::new(),
             latency: crate::stats::latency_histogram(),
             arrivals: Vec::new(),
+            at_hand: Vec::new(),
             ended: 0,
             outcomes: None,
             watch: None,
@@ -253,6 +255,7 @@ impl<'a> Sim<'a> {
         if self.device.next_time().is_some_and(|t| t <= now) {
             let mut arrivals = std::mem::take(&mut self.arrivals);
             self.device.advance(now, &mut arrivals);
+            self.tell_at_hand(now);
             for arrival in arrivals.drain(..) {
                 let Arrival { id, bytes, done } = arrival;
                 let fetch = FetchId(id);
@@ -274,6 +277,17 @@ impl<'a> Sim<'a> {
         if self.scheduler.expire(now) {
             self.run_steps(now);
         }
+    }
+
+    /// What begins with bytes that were read before is no sample of the storage.
+    fn tell_at_hand(&mut self, now: u64) {
+        let mut begun = std::mem::take(&mut self.at_hand);
+        self.device.take_at_hand(&mut begun);
+        for id in begun.drain(..) {
+            let fetch = FetchId(id);
+            self.tell(now, Event::AtHand { fetch });
+        }
+        self.at_hand = begun;
     }
 
     /// Everything that the scheduler wants done now.

@@ -4,6 +4,7 @@ mod cited;
 mod device_disks;
 mod device_least;
 mod device_today;
+mod disk_cache;
 mod files;
 mod network;
 mod sessions;

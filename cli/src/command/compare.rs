@@ -68,6 +68,13 @@ pub struct CompareArgs {
     /// Size of the cache, such as 64M
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub cache: Option<u64>,
+    /// Run each policy twice with a cache on disk: SIZE or DIR[,...]
+    ///
+    /// The first run begins with an empty disk, the second finds what the first left there; each has a table, with the bytes from the
+    /// store and from the disk. On model:NAME SIZE[,disk=model:NAME], such as 10G: the disk is model:nvme unless another is named. On
+    /// model-live:NAME and objects DIR[,size=50G] as for 'foreread mount': two real runs, whose pieces are removed afterwards.
+    #[arg(long, value_name = "SIZE|DIR", hide_short_help = true)]
+    pub disk_cache: Option<String>,
     /// Size of a cache page: a power of two from 512 to 1M
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
     pub page: Option<PageSize>,
@@ -179,6 +186,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Fail> {
     let maps: Vec<&[MappedRun]> = tables.iter().map(|t| t.maps.as_slice()).collect();
     let rest = || match &reports[..] {
         [_] => String::new(),
+        // The two runs with a cache on disk.
+        [one, other] if one.workload == other.workload && one.disk_cache.is_some() => String::new(),
         several => advice(several),
     };
     outputs.emit(
@@ -212,6 +221,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         page: args.page,
         seed: args.seed,
         size_bytes: args.size,
+        disk_cache: args.disk_cache.clone(),
         event_logs: args.event_log.clone(),
         replaces_logs: out::force(),
         appending: args.appending,
@@ -229,7 +239,10 @@ fn in_words(report: &Report, style: table::Style) -> String {
 /// What follows from all tables, for each source.
 fn advice(reports: &[Report]) -> String {
     let mut text = String::new();
-    for of_source in by_source(reports) {
+    // With a cache on disk: all first runs, then all second ones.
+    let mut reports = reports.to_vec();
+    reports.sort_by_key(|report| report.disk_cache.as_ref().map(|cache| cache.run));
+    for of_source in by_source(&reports) {
         text.push_str(
             &number::wrap(&format!("For all: {}", advise(of_source)), width::columns()).join("\n"),
         );

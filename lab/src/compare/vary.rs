@@ -90,6 +90,11 @@ impl Vary {
         if plan.on.is_none() {
             return usage("no source named: --vary; name one with --on");
         }
+        if plan.disk_cache.is_some() {
+            return usage(
+                "a series has one run of each policy: --vary takes no --disk-cache; run compare for each value",
+            );
+        }
         let Some((key, list)) = text.split_once('=').map(|(key, list)| (key.trim(), list)) else {
             return usage(format!(
                 "no values named: --vary '{text}'; write --vary KEY=VALUE,VALUE"
@@ -176,7 +181,7 @@ pub fn run(vary: &Vary, progress: &mut dyn Progress) -> Result<Series, VaryError
             n + 1
         );
         reports.push(Report::of(
-            &case.run(&mut NamedProgress { progress, name })?,
+            &case.run(&mut NamedProgress { progress, name })?[0],
         ));
     }
     Ok(vary.series(reports))

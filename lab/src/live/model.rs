@@ -11,7 +11,7 @@
 //!      └────── its arrival is done ◄──advance(now)──────┘ and wakes the others
 //! ```
 
-use foreread::source::{Defaults, Sink, Source, SourceError, StreamingSource};
+use foreread::source::{Defaults, ExactVersion, Sink, Source, SourceError, StreamingSource};
 use foreread_sim::device::presets::Preset;
 use foreread_sim::device::{Arrival, Command, Device};
 use std::collections::HashMap;
@@ -26,6 +26,7 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 pub struct ModelLive {
     name: &'static str,
     size: u64,
+    seed: u64,
     start: Instant,
     inner: Mutex<Inner>,
     /// Something arrived, or the next step comes earlier.
@@ -57,6 +58,7 @@ impl ModelLive {
         ModelLive {
             name: preset.name,
             size,
+            seed,
             start: Instant::now(),
             inner,
             moved: Condvar::new(),
@@ -172,6 +174,14 @@ impl Source for ModelLive {
 
     fn describe(&self) -> String {
         format!("model-live:{}", self.name)
+    }
+
+    fn exact_version(&self) -> Option<ExactVersion> {
+        Some(ExactVersion {
+            source: self.describe(),
+            version: format!("{} bytes, seed {}", self.size, self.seed),
+            shown: self.describe(),
+        })
     }
 }
 

@@ -33,10 +33,8 @@ pub fn advise(reports: &[Report]) -> String {
     let Some(first) = reports.first() else {
         return String::new();
     };
-    let place = SourceTables {
-        reports,
-        source: &first.source,
-    };
+    let source = &first.place();
+    let place = SourceTables { reports, source };
     let mut pairs = reports.iter().flat_map(|r| &r.comparisons).peekable();
     if pairs.peek().is_some() && pairs.all(|c| c.p_value.is_none()) {
         return place.untested();
@@ -68,7 +66,7 @@ pub fn advise(reports: &[Report]) -> String {
 /// The reports in groups of one source each, in the order of their first table.
 #[must_use]
 pub fn by_source(reports: &[Report]) -> Vec<&[Report]> {
-    reports.chunk_by(|a, b| a.source == b.source).collect()
+    reports.chunk_by(|a, b| a.place() == b.place()).collect()
 }
 
 /// A workload that a policy does not make faster, and its time as a ratio to none: 1 where no test calls a difference.

@@ -4,7 +4,7 @@
 
 use super::row::{Comparison, OracleBeaten, Report, Row, SCHEMA, Time};
 use super::verdict::{Verdict, WORTH_SAYING};
-use super::{Judge, PolicyRuns, RowKind, RunResult, Table};
+use super::{Judge, PolicyRuns, RowDiskCache, RowKind, RunResult, Table};
 use foreread_core::stats::Stats;
 use foreread_report::number;
 use foreread_sim::limits::bound::Bound;
@@ -67,6 +67,7 @@ impl Report {
                 .iter()
                 .map(|&i| table.policies[i].policy.clone())
                 .collect(),
+            disk_cache: table.disk_cache.as_ref().map(|cache| cache.about.clone()),
             rows: (0..table.policies.len())
                 .map(|i| row(table, i, none, &verdict))
                 .collect(),
@@ -152,6 +153,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         limit: policy.kind.is_limit(),
         score: score(table, index, none),
         usd: None,
+        disk_cache: RowDiskCache::of(table, index),
         ratio_to_none: part(judged(policy), of_none.and_then(judged)),
         ratio_to_none_ci95: of_none.and_then(|none| ratio_ci95(&none.times_s(), &policy.times_s())),
         p_value,

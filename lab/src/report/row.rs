@@ -6,7 +6,7 @@
 //! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
 //! of all runs, before any rounding. Never: a number that was not measured.
 
-use super::{Price, RowKind};
+use super::{Price, ReportDiskCache, RowDiskCache, RowKind};
 use foreread_report::{json, number};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,9 @@ pub struct Report {
     /// The policies that may claim to be the fastest: one, or several without a significant difference (or that
     /// are within half a per cent). Empty where no test was possible, as with a single run.
     pub best: Vec<String>,
+    /// The cache on disk, and which of the two runs with it this is. Left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_cache: Option<ReportDiskCache>,
     /// One row for each policy.
     pub rows: Vec<Row>,
     /// Every pair of rows that are no limits, tested.
@@ -241,8 +244,12 @@ pub struct Row {
     pub timeliness: Option<f64>,
     /// Source bytes / distinct demanded bytes, the latter rounded out to cache pages. Null without demand.
     pub overfetch: Option<f64>,
-    /// What `source_reads` and `source_bytes` of a run cost, in USD by `price`. Null without one.
+    /// What `source_reads` and `source_bytes` of a run cost, in USD by `price`; with a cache on disk `store_reads` and `store_bytes`. Null
+    /// without one.
     pub usd: Option<f64>,
+    /// What came from where. Left out without a cache on disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_cache: Option<RowDiskCache>,
 }
 
 impl Report {
@@ -279,6 +286,15 @@ impl Report {
         timed.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
     }
 
+    /// The source, and with a cache on disk the run: for titles and sentences.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.disk_cache {
+            None => self.source.clone(),
+            Some(cache) => format!("{}, {}", self.source, cache.run.name()),
+        }
+    }
+
     /// The row of no readahead, that the others are measured against.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {
@@ -292,8 +308,12 @@ impl Report {
     pub fn priced(mut self, price: Option<&Price>) -> Report {
         self.price = price.cloned();
         for row in &mut self.rows {
+            let cached = row.disk_cache.as_ref();
+            let read = cached
+                .map(|cache| (cache.store_reads, cache.store_bytes))
+                .or(row.source_reads.zip(row.source_bytes));
             row.usd = price
-                .zip(row.source_reads.zip(row.source_bytes))
+                .zip(read)
                 .map(|(p, (reads, bytes))| p.usd(reads, bytes));
         }
         self

@@ -4,6 +4,7 @@
 
 use super::row::{Relation, Report, Row, Time};
 use super::series::throughput;
+use super::{CacheRun, RowDiskCache};
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::number::{self, TIE, count, latency_us, mb, or_dash, share, three};
 use foreread_report::width;
@@ -50,7 +51,9 @@ fn title(report: &Report) -> String {
     );
     format!(
         "{} on {}{about}: {runs}, cache {cache}, page {page}, seed{TIE}{}",
-        report.workload, report.source, report.seed
+        report.workload,
+        report.place(),
+        report.seed
     )
 }
 
@@ -104,7 +107,44 @@ pub(super) fn columns(report: &Report) -> Vec<RowColumn<'_>> {
         let usd = RowColumn::new("USD\na run", |row| or_dash(row.usd, number::money));
         columns.insert(5, usd.rank(10));
     }
+    if let Some(cache) = &report.disk_cache {
+        with_disk_cache(&mut columns, cache.run);
+    }
     columns
+}
+
+/// What the engine asked for is no news where a part of it came from the disk.
+fn with_disk_cache(columns: &mut Vec<RowColumn<'_>>, run: CacheRun) {
+    let of = |row: &Row, field: fn(&RowDiskCache) -> u64| row.disk_cache.as_ref().map(field);
+    columns.retain(|column| !["read ops", "read MB", "read ampl."].contains(&&*column.name()));
+    let at = columns.len() - 2;
+    let own = [
+        RowColumn::new("store\nops", move |row| {
+            or_dash(of(row, |cache| cache.store_reads), count)
+        })
+        .rank(8),
+        RowColumn::new("store\nMB", move |row| {
+            mb(of(row, |cache| cache.store_bytes))
+        })
+        .rank(12),
+        RowColumn::new("disk\nMB", move |row| mb(of(row, |cache| cache.disk_bytes))).rank(12),
+        RowColumn::new("written MB", move |row| {
+            mb(of(row, |cache| cache.written_bytes))
+        })
+        .on(false, true),
+        RowColumn::new("not kept MB", move |row| {
+            mb(of(row, |cache| cache.dropped_bytes))
+        })
+        .on(false, true),
+    ];
+    columns.splice(at..at, own);
+    let to_first = |row: &Row| row.disk_cache.as_ref()?.ratio_to_first;
+    let gain = RowColumn::new("vs\n1st", move |row| or_dash(to_first(row), number::times))
+        .page("vs first run")
+        .rank(12);
+    if run == CacheRun::Second {
+        columns.insert(4, gain);
+    }
 }
 
 fn finite(rate: f64) -> String {
@@ -145,8 +185,11 @@ fn legend(report: &Report) -> [String; 3] {
         format!(
             "{what}: mean ± half its 95 % interval. hit, late: % of reads. unused: % of readahead (RA) bytes."
         ),
-        "read ampl.: read amplification, bytes read from the source / distinct bytes asked for."
-            .to_string(),
+        match &report.disk_cache {
+            None => "read ampl.: read amplification, bytes read from the source / distinct bytes asked for.",
+            Some(_) => "store: asked of the store. disk: read from the cache on disk.",
+        }
+        .to_string(),
     ]
 }
 

@@ -43,7 +43,7 @@ pub fn compare(reports: &[Report], maps: &[&[MappedRun]]) -> String {
 }
 
 fn title(report: &Report) -> String {
-    format!("{} on {}", report.workload, report.source)
+    format!("{} on {}", report.workload, report.place())
 }
 
 fn facts(report: &Report, all: bool) -> Vec<(String, String)> {
@@ -99,7 +99,10 @@ fn section(report: &Report, runs: &[MappedRun], alone: bool) -> Section {
     blocks.extend(latency(report).map(Block::Figure));
     blocks.extend([table::rows(report), rest(report)].map(Block::Table));
     if runs.is_empty() {
-        let none = "There is no map of the reads: only a simulated run is seen read by read.";
+        let none = match report.disk_cache {
+            None => "There is no map of the reads: only a simulated run is seen read by read.",
+            Some(_) => "There is no map of the reads: none is made with a cache on disk.",
+        };
         blocks.push(Block::Page(none.to_string()));
         return block::section(name, blocks);
     }
@@ -186,10 +189,14 @@ fn bytes(report: &Report) -> Option<Figure> {
     };
     let bars: Vec<Bar> = report.rows.iter().filter_map(bar).collect();
     let kind = |colour, fill, name| BarKind { colour, fill, name };
+    let head = match report.disk_cache {
+        None => "Read from the source, MB (less is better)",
+        Some(_) => "Read from the store and the disk, MB (less is better)",
+    };
     let drawn = Bars {
         title: format!("Bytes read from the source by policy: {}", title(report)),
         about: about("A bar for each policy, in four parts"),
-        head: "Read from the source, MB (less is better)".to_string(),
+        head: head.to_string(),
         kinds: vec![
             kind(0, Fill::Solid, "demand"),
             kind(3, Fill::Solid, "readahead, used"),
