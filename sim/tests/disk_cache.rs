@@ -246,6 +246,28 @@ fn a_disk_that_does_not_keep_up_keeps_less() {
     assert_eq!(first.time_s, plain.time_s);
 }
 
+/// A USB stick gives 30 MB/s and the store many times that: it is read until that is known, and then of sixteen ranges one.
+#[test]
+fn a_disk_slower_than_the_store_is_passed_over() {
+    let cache = DiskCache::new(4 << 30);
+    let reads = |disk| Reads {
+        cache: &cache,
+        disk,
+        policy: "linux-6.18:max=16M",
+        reads: in_order(0, 256 * MIB, MIB),
+    };
+    assert_eq!(reads("nvme").run().1.dropped_bytes, 0);
+    let (slow, counts) = reads("usb-2g").run();
+    assert!(
+        counts.store_bytes > 180 * MIB && counts.disk_bytes > 8 * MIB,
+        "{counts:?}"
+    );
+    assert_eq!(counts.written_bytes, 0, "it is there");
+    let (fast, counts) = reads("nvme").run();
+    assert_eq!(counts.store_reads, 0);
+    assert!(fast.time_s < slow.time_s);
+}
+
 /// The meter of `auto` leaves out what is no sample of the store.
 #[test]
 fn what_comes_from_the_disk_is_marked() {

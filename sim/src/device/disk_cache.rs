@@ -11,14 +11,16 @@
 //! Example: a command of 8 MiB whose first 2 MiB are there reads two pieces, then asks the store for 6 MiB and writes six pieces. A
 //! second run asks the store for nothing.
 //!
-//! A write takes what a read of the same bytes takes. Not here: other processes, space that stays free on the file system, the
-//! checksums, and a disk that is passed over because the store is faster.
+//! A disk that has shown to be slower than the store is passed over (speed.rs). A write takes what a read of the same bytes takes. Not
+//! here: other processes, space that stays free on the file system, and the processor's time for checksums and copies.
 
 mod pieces;
+mod speed;
 
 use super::presets::Preset;
 use super::{Arrival, Command, Device};
 use pieces::{MAX_PIECE_BYTES, Part, Pieces, file_bytes};
+use speed::{Speeds, Tier};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,6 +82,7 @@ impl DiskCache {
             disk_bytes: disk.capacity_bytes.max(MAX_PIECE_BYTES) / MAX_PIECE_BYTES
                 * MAX_PIECE_BYTES,
             requests: HashMap::new(),
+            speeds: Speeds::default(),
             writes: VecDeque::new(),
             writing: None,
             queued_bytes: 0,
@@ -110,6 +113,7 @@ struct TieredDevice {
     /// The disk has that many bytes: places in a file are taken modulo this.
     disk_bytes: u64,
     requests: HashMap<u64, Request>,
+    speeds: Speeds,
     writes: VecDeque<PieceWrite>,
     writing: Option<PieceWrite>,
     queued_bytes: u64,
@@ -124,6 +128,9 @@ struct Request {
     /// Where the part under way begins and ends.
     part_start: u64,
     part_end: u64,
+    part_tier: Tier,
+    /// What comes is not on the disk yet.
+    is_kept: bool,
     /// How far the bytes of the store have gone to the disk.
     taken: u64,
     filling: Option<PieceWrite>,
@@ -169,25 +176,34 @@ impl TieredDevice {
         let mut state = self.cache.lock();
         let part = state.pieces.next(file, &range);
         let (Part::Disk { end, .. } | Part::Store { end }) = part;
-        (request.part_start, request.part_end, request.taken) = (at, end, at);
+        let is_there = matches!(part, Part::Disk { .. });
+        let passes_over = is_there && self.speeds.passes_over_disk(end - at);
+        // All of it at once: more is likely to be there.
+        let end = if passes_over { range.end } else { end };
         let part_len = end - at;
-        if let Part::Disk { offset, .. } = part {
+        (request.part_start, request.part_end, request.taken) = (at, end, at);
+        request.is_kept = !is_there;
+        if let Part::Disk { offset, .. } = part
+            && !passes_over
+        {
             state.counts.disk_bytes += part_len;
             state.pieces.used(file, offset, now_ns);
             if at == start {
                 self.at_hand.push(id);
             }
             drop(state);
-            let place = at % self.disk_bytes;
-            let read = Command::new(id, file, place, part_len);
+            request.part_tier = Tier::Disk;
+            let read = Command::new(id, file, at % self.disk_bytes, part_len);
             self.disk.submit(now_ns, read);
         } else {
             state.counts.store_reads += 1;
             state.counts.store_bytes += part_len;
             drop(state);
+            request.part_tier = Tier::Store;
             let fetch = Command::new(id, file, at, part_len);
             self.store.submit(now_ns, fetch);
         }
+        self.speeds.begin(request.part_tier, now_ns, part_len);
     }
 
     /// Bytes of a part have arrived.
@@ -198,6 +214,10 @@ impl TieredDevice {
         };
         let Command { start, len, .. } = request.command;
         let bytes = request.part_start + bytes - start;
+        if done {
+            let part_len = request.part_end - request.part_start;
+            self.speeds.end(request.part_tier, now_ns, part_len);
+        }
         let is_last = done && request.part_end == start.saturating_add(len);
         out.push(Arrival {
             id,
@@ -213,7 +233,9 @@ impl TieredDevice {
 
     fn store_arrived(&mut self, now_ns: u64, arrival: Arrival, out: &mut Vec<Arrival>) {
         if let Some(mut request) = self.requests.remove(&arrival.id) {
-            self.take(&mut request, arrival.bytes);
+            if request.is_kept {
+                self.take(&mut request, arrival.bytes);
+            }
             let ended = request.filling.take_if(|_| arrival.done);
             self.writes.extend(ended);
             self.requests.insert(arrival.id, request);
@@ -298,6 +320,8 @@ impl Device for TieredDevice {
             command,
             part_start: command.start,
             part_end: command.start,
+            part_tier: Tier::Store,
+            is_kept: false,
             taken: command.start,
             filling: None,
         };
