@@ -2,7 +2,7 @@
 
 use crate::common::{Rng, alone, only, quiet, watch};
 use foreread::source::disk_cache::{
-    DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedFolder,
+    DiskCache, DiskCacheCounts, DiskCacheSettings, FreeSpace, SharedCache, SharedFolder,
 };
 use foreread::source::{Defaults, ExactVersion, Mem, Sink, Source, SourceError, StreamingSource};
 use foreread::{Engine, Options};
@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Self-naming bytes as an object: with an exact version, a count of what is asked, and a version that can be changed.
-struct Store {
+pub struct Store {
     bytes: Mem,
     name: String,
     shown: String,
@@ -33,7 +33,7 @@ struct Store {
 }
 
 impl Store {
-    fn new(name: &str, size: u64) -> Arc<Store> {
+    pub fn new(name: &str, size: u64) -> Arc<Store> {
         Arc::new(Store::of(name, size))
     }
 
@@ -54,7 +54,7 @@ impl Store {
         self.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn asked(&self) -> (u64, u64) {
+    pub fn asked(&self) -> (u64, u64) {
         let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
         (get(&self.requests), get(&self.asked_bytes))
     }
@@ -134,13 +134,13 @@ impl StreamingSource for Store {
     }
 }
 
-struct Rig {
-    dir: TempDir,
-    settings: DiskCacheSettings,
+pub struct Rig {
+    pub dir: TempDir,
+    pub settings: DiskCacheSettings,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub fn new() -> Rig {
         watch();
         let dir = tempfile::tempdir().expect("a folder");
         let settings = DiskCacheSettings {
@@ -179,7 +179,7 @@ impl Rig {
     }
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -192,7 +192,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Reads a source below an engine that has nothing in its memory, and checks every byte.
-fn read(cache: &DiskCache, store: &Arc<Store>, ranges: &[(u64, usize)]) {
+pub fn read(cache: &DiskCache, store: &Arc<Store>, ranges: &[(u64, usize)]) {
     let version = store.accepted.load(Ordering::Relaxed) as u16;
     let engine =
         Engine::new(Options::default().policy("none").disk_cache(cache)).expect("an engine");
@@ -209,14 +209,14 @@ fn read(cache: &DiskCache, store: &Arc<Store>, ranges: &[(u64, usize)]) {
     quiet(&reader);
 }
 
-fn whole(store: &Store) -> Vec<(u64, usize)> {
+pub fn whole(store: &Store) -> Vec<(u64, usize)> {
     let step = 3 * MIB / 2;
     (0..store.size().div_ceil(step))
         .map(|n| (n * step, step as usize))
         .collect()
 }
 
-fn flushed(cache: &DiskCache) -> DiskCacheCounts {
+pub fn flushed(cache: &DiskCache) -> DiskCacheCounts {
     assert!(cache.flush(PATIENCE), "what was fetched is written");
     cache.counts()
 }
@@ -543,10 +543,10 @@ fn machines_that_share_a_folder_fetch_one_copy() {
     let machine = |name: &str| {
         let settings = DiskCacheSettings {
             dir: rig.dir.path().join(name),
-            shared: Some(SharedFolder {
+            shared: Some(SharedCache::Folder(SharedFolder {
                 size_bytes: shared.size_bytes - name.len() as u64,
                 ..shared.clone()
-            }),
+            })),
             ..rig.settings.clone()
         };
         DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))

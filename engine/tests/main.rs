@@ -12,6 +12,8 @@ mod common;
 mod conformance;
 #[cfg(feature = "object")]
 mod credentials;
+#[cfg(all(feature = "disk-cache", feature = "object"))]
+mod disk_bucket;
 #[cfg(feature = "disk-cache")]
 mod disk_cache;
 #[cfg(feature = "disk-cache")]

@@ -72,7 +72,8 @@ pub struct MountArgs {
     /// Keep bytes of objects here between runs: DIR[,size=50G][,free=10%]
     ///
     /// A folder of this user, shared by any number of commands. size is what all pieces in it may have, free what stays free on its file
-    /// system. With ,others=trusted it may be one that other users write. Without the option FOREREAD_DISK_CACHE, then the key
+    /// system. With ,others=trusted it may be one that other users write. With ,shared=/mnt/x or ,shared=s3://bucket/prefix machines
+    /// share what they have fetched. Without the option FOREREAD_DISK_CACHE, then the key
     /// 'disk-cache' of the files of settings; '' means none. 'foreread cache' looks at it.
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]

@@ -13,6 +13,7 @@
 //! | piece | the format of a piece; everything that is read is looked at |
 //! | folder, files, account, claims | the files of the folder: paths without links, bytes in all, what is being fetched |
 //! | index, cached, sinks, reader | which part of a fetch comes from where |
+//! | tier, folder_tier, bucket | a folder or a bucket as the place of pieces, and one below the other |
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
@@ -21,11 +22,14 @@
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
 
 mod account;
+#[cfg(feature = "object")]
+mod bucket;
 mod cached;
 mod claims;
 mod files;
 mod fill;
 mod folder;
+mod folder_tier;
 mod index;
 mod inspect;
 mod piece;
@@ -35,22 +39,26 @@ mod settings;
 mod shared;
 mod sinks;
 mod speed;
+mod tier;
 mod writer;
 
 use super::{Source, SourceName, SourceOpenError};
-use cached::{CachedSource, Parts};
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
+use folder_tier::FolderTier;
 pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
-use reader::PieceReader;
-pub use settings::{DiskCacheSettings, FreeSpace, NOTATION, SharedFolder};
+pub use settings::{
+    DiskCacheSettings, FreeSpace, NOTATION, SharedBucket, SharedCache, SharedFolder,
+};
 use shared::CacheState;
 pub use shared::DiskCacheCounts;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
+use tier::Parts;
+pub use tier::SharedTier;
 use writer::Writer;
 
 /// The variable that names the cache of commands: in [`NOTATION`].
@@ -70,9 +78,27 @@ pub const VARIABLE: &str = "FOREREAD_DISK_CACHE";
 /// ```
 #[derive(Clone)]
 pub struct DiskCache {
+    folder: Arc<FolderTier>,
     parts: Arc<Parts>,
-    /// A folder that several machines share.
-    below: Option<Box<DiskCache>>,
+}
+
+/// How what a cache shares is opened.
+#[derive(Default)]
+struct OpenSettings {
+    /// Of a bucket. Default those of the environment.
+    #[cfg(feature = "object")]
+    objects: Option<super::object::ObjectSettings>,
+}
+
+#[cfg(feature = "object")]
+impl OpenSettings {
+    fn object_settings(
+        &self,
+        name: &SourceName,
+    ) -> Result<super::object::ObjectSettings, SourceOpenError> {
+        let settings = self.objects.clone();
+        settings.map_or_else(|| super::object::settings(name), Ok)
+    }
 }
 
 /// Those that are open in this process.
@@ -83,6 +109,7 @@ struct OpenCache {
     settings: DiskCacheSettings,
     /// A child of a fork has no threads of its parent.
     process: u32,
+    folder: Weak<FolderTier>,
     parts: Weak<Parts>,
 }
 
@@ -98,20 +125,34 @@ impl DiskCache {
     /// # Errors
     /// The folder cannot be made or written, or other users may write it.
     pub fn open(settings: DiskCacheSettings) -> Result<DiskCache, SourceOpenError> {
-        let below = settings.shared.as_ref().map(|shared| {
-            DiskCache::open(DiskCacheSettings {
-                dir: shared.dir.clone(),
-                size_bytes: shared.size_bytes,
-                others_trusted: true,
-                shared: None,
-                ..settings.clone()
-            })
-        });
-        let below = below.transpose()?.map(Box::new);
-        let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
-        if below
+        DiskCache::open_by(settings, &OpenSettings::default())
+    }
+
+    /// The same with other settings for a bucket that it shares than those of the environment.
+    ///
+    /// # Errors
+    /// See [`DiskCache::open`].
+    #[cfg(feature = "object")]
+    pub fn open_with(
+        settings: DiskCacheSettings,
+        objects: super::object::ObjectSettings,
+    ) -> Result<DiskCache, SourceOpenError> {
+        let objects = Some(objects);
+        DiskCache::open_by(settings, &OpenSettings { objects })
+    }
+
+    fn open_by(
+        settings: DiskCacheSettings,
+        open_settings: &OpenSettings,
+    ) -> Result<DiskCache, SourceOpenError> {
+        let below = settings
+            .shared
             .as_ref()
-            .is_some_and(|below| whole(below.dir()) == whole(&settings.dir))
+            .map(|shared| SharedTier::open(shared, &settings, open_settings))
+            .transpose()?;
+        let whole = |dir: &Path| dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
+        if let Some(SharedCache::Folder(shared)) = &settings.shared
+            && whole(&shared.dir) == whole(&settings.dir)
         {
             return Err(SourceOpenError {
                 what: SourceName::from(settings.dir.as_path()),
@@ -128,24 +169,25 @@ impl DiskCache {
             .0
             .iter()
             .find(is_same)
-            .and_then(|cache| cache.parts.upgrade());
-        if let Some(parts) = known {
-            return Ok(DiskCache { parts, below });
+            .and_then(|cache| cache.parts.upgrade().zip(cache.folder.upgrade()));
+        if let Some((parts, folder)) = known {
+            return Ok(DiskCache { folder, parts });
         }
-        let shared =
+        let state =
             CacheState::open(settings.clone()).map_err(|error| refused(&settings.dir, error))?;
-        let shared = Arc::new(shared);
+        let folder = Arc::new(FolderTier::new(state));
         let parts = Arc::new(Parts {
-            writer: Arc::new(Writer::new(Arc::clone(&shared))),
-            reader: PieceReader::default(),
-            shared,
+            writer: Arc::new(Writer::new(folder.clone(), 1)),
+            tier: folder.clone(),
+            below,
         });
         open.0.push(OpenCache {
             settings,
             process,
+            folder: Arc::downgrade(&folder),
             parts: Arc::downgrade(&parts),
         });
-        Ok(DiskCache { parts, below })
+        Ok(DiskCache { folder, parts })
     }
 
     /// The source with this cache; the source itself, where it does not say exactly which version it reads.
@@ -154,23 +196,19 @@ impl DiskCache {
         if source.exact_version().is_none() {
             return source;
         }
-        let source = match &self.below {
-            Some(below) => below.over(source),
-            None => source,
-        };
-        Arc::new(CachedSource::new(source, Arc::clone(&self.parts)))
+        self.parts.over(source)
     }
 
     /// What it has done for this process.
     #[must_use]
     pub fn counts(&self) -> DiskCacheCounts {
-        self.parts.shared.counts.now()
+        self.folder.shared.tier.counts.now()
     }
 
-    /// That of the folder that several machines share, if there is one.
+    /// What several machines share, if there is that.
     #[must_use]
-    pub fn shared(&self) -> Option<&DiskCache> {
-        self.below.as_deref()
+    pub fn shared(&self) -> Option<&SharedTier> {
+        self.parts.below.as_ref()
     }
 
     /// The cache that a text in [`NOTATION`] names; nothing for an empty one.
@@ -182,7 +220,8 @@ impl DiskCache {
             return Ok(None);
         }
         let settings = DiskCacheSettings::parse(text).map_err(|why| SourceOpenError {
-            what: SourceName::from(text),
+            // What it shares may be a name with keys of an account.
+            what: SourceName::from(text.split(",shared=").next().unwrap_or_default()),
             why: format!("it is no disk cache: {why}"),
             remedy: format!("write {NOTATION}"),
             errno: rustix::io::Errno::INVAL.raw_os_error(),
@@ -193,13 +232,13 @@ impl DiskCache {
     /// Bytes of its pieces, over all processes; nothing where that is not known yet.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
-        self.parts.shared.opened().bytes()
+        self.folder.shared.opened().bytes()
     }
 
     /// Its settings.
     #[must_use]
     pub fn settings(&self) -> &DiskCacheSettings {
-        &self.parts.shared.settings
+        &self.folder.shared.settings
     }
 
     /// Its folder.
@@ -210,10 +249,7 @@ impl DiskCache {
 
     /// Waits until what was fetched so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
-        let began = std::time::Instant::now();
-        let own = self.parts.writer.flush(most);
-        let left = most.saturating_sub(began.elapsed());
-        own & self.below.as_ref().is_none_or(|below| below.flush(left))
+        self.parts.flush(most)
     }
 }
 

@@ -15,6 +15,8 @@
 
 mod credentials;
 mod fetch;
+#[cfg(feature = "disk-cache")]
+mod keys;
 mod list;
 mod network;
 mod page;
@@ -29,7 +31,11 @@ use super::{
     StreamingSource, tree,
 };
 use fetch::{Asker, Tally};
+#[cfg(feature = "disk-cache")]
+pub(crate) use keys::{KeyRefusal, Keys};
 pub use list::{MAX_NAMES, Prefix};
+#[cfg(feature = "disk-cache")]
+pub(crate) use network::begin;
 pub(crate) use network::{Network, hold as hold_network};
 use object_store::path::Path;
 use refusal::{Refusal, Unfit};
@@ -324,7 +330,7 @@ impl StreamingSource for Object {
 }
 
 /// The settings of the environment, for opening `name`.
-fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
+pub(crate) fn settings(name: &SourceName) -> Result<ObjectSettings, SourceOpenError> {
     ObjectSettings::from_environment().map_err(|why| SourceOpenError {
         what: name.clone(),
         why: format!("{VARIABLE}: {why}"),

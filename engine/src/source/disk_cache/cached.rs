@@ -13,11 +13,11 @@
 use super::claims::Claim;
 use super::folder::PieceFile;
 use super::index::Part;
-use super::piece::{Extent, MAX_PIECE_BYTES, PieceFault};
-use super::reader::PieceReader;
-use super::shared::{CacheState, CachedVersion, Counts};
+use super::piece::{MAX_PIECE_BYTES, PieceFault};
+use super::shared::{CachedVersion, Counts};
 use super::sinks::{FillPlace, Slices, StorePart};
-use super::writer::{VersionCount, Writer};
+use super::tier::Parts;
+use super::writer::VersionCount;
 use crate::source::{
     Alignment, Defaults, ExactVersion, Holes, Queue, Sink, Source, SourceError, StreamingSource,
     WritableSource,
@@ -34,12 +34,6 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A shorter range of a larger object is not claimed: to wait for another process would cost more than the bytes.
 const CLAIMED_BYTES: u64 = 64 << 10;
-
-pub struct Parts {
-    pub shared: Arc<CacheState>,
-    pub writer: Arc<Writer>,
-    pub reader: PieceReader,
-}
 
 pub struct CachedSource {
     below: Arc<dyn Source>,
@@ -76,7 +70,8 @@ impl CachedSource {
                 return self.is_still(&version).map(|()| Some(version));
             }
         }
-        *held = exact.map(|exact| self.parts.shared.version(exact, self.below.size()));
+        let state = self.parts.tier.state();
+        *held = exact.map(|exact| state.version(exact, self.below.size()));
         Ok(held.clone())
     }
 
@@ -123,8 +118,9 @@ impl CachedSource {
         range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<(), SourceError> {
-        let shared = &self.parts.shared;
-        version.index.look(&shared.opened(), version.hash, false);
+        let tier = &self.parts.tier;
+        let shared = tier.state();
+        tier.look(version);
         let mut is_first = true;
         while place.at < range.end && place.has_room() {
             let at = place.at;
@@ -134,7 +130,7 @@ impl CachedSource {
                 Part::Store(range.end)
             };
             match part {
-                Part::Disk(_, end) if shared.passes_over_disk(end - at) => {
+                Part::Disk(_, end) if tier.passes_over(end - at) => {
                     // All of it at once: more is likely to be there.
                     Counts::add(&shared.counts.passed_over_bytes, range.end - at);
                     if self.fetch(None, at..range.end, place)?.is_break() {
@@ -166,13 +162,10 @@ impl CachedSource {
         end: u64,
         place: &mut FillPlace<'_>,
     ) {
-        let Parts {
-            shared,
-            writer,
-            reader,
-        } = &*self.parts;
+        let Parts { tier, writer, .. } = &*self.parts;
+        let shared = tier.state();
         self.has_served.store(true, Ordering::Relaxed);
-        let fault = match reader.read(shared, version, piece, place, end) {
+        let fault = match tier.read(version, piece, place, end) {
             Ok(()) => {
                 Counts::add(&shared.counts.hits, 1);
                 shared.reads.worked();
@@ -186,7 +179,7 @@ impl CachedSource {
         version
             .index
             .forget(piece, !matches!(fault, PieceFault::Gone));
-        reader.close(version.hash, piece);
+        tier.close(version, piece);
         match fault {
             PieceFault::Gone => {}
             PieceFault::Io(errno) => shared.read_failed(errno),
@@ -204,7 +197,8 @@ impl CachedSource {
         range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
-        let shared = &self.parts.shared;
+        let tier = &self.parts.tier;
+        let shared = tier.state();
         let is_whole = range == (0..version.size);
         if !is_whole && range.end - range.start < CLAIMED_BYTES
             || !shared.writes.is_on()
@@ -212,8 +206,7 @@ impl CachedSource {
         {
             return self.fetch(Some((version, false)), range, place);
         }
-        let opened = shared.opened();
-        match opened.claim(version.hash, &range) {
+        match tier.claim(version, &range) {
             Claim::Taken => self.fetch_rest(version, range, true, place),
             Claim::Unknown => self.fetch(Some((version, false)), range, place),
             Claim::Busy => {
@@ -233,25 +226,24 @@ impl CachedSource {
         range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
-        let shared = &self.parts.shared;
-        let opened = shared.opened();
-        let (mut stamp, mut moved) = (opened.stamp(version.hash), Instant::now());
+        let tier = &self.parts.tier;
+        let (mut stamp, mut moved) = (tier.stamp(version), Instant::now());
         let claimed = loop {
             if moved.elapsed() >= PATIENCE {
                 // It is stopped, or very slow: that costs a reader this time once and not for each piece.
-                shared.waits.off(Instant::now());
+                tier.state().waits.off(Instant::now());
                 break false;
             }
             if place.is_cancelled() {
                 break false;
             }
             std::thread::sleep(LOOK_EVERY);
-            match opened.claim(version.hash, &range) {
+            match tier.claim(version, &range) {
                 Claim::Taken => break true,
                 Claim::Unknown => break false,
                 Claim::Busy => {}
             }
-            let now = opened.stamp(version.hash);
+            let now = tier.stamp(version);
             if now != stamp {
                 (stamp, moved) = (now, Instant::now());
             }
@@ -268,17 +260,17 @@ impl CachedSource {
         claimed: bool,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
-        self.look(version, range.start);
+        let tier = &self.parts.tier;
+        tier.look_again(version, range.start);
         let part = version.index.next(&range);
         let end = match part {
             Part::Disk(..) => range.start,
             Part::Store(end) => end,
         };
         if claimed && end < range.end {
-            let opened = self.parts.shared.opened();
             // A megabyte is claimed as a whole.
             let rest = end.next_multiple_of(MAX_PIECE_BYTES).min(range.end)..range.end;
-            opened.give_back(version.hash, &rest);
+            tier.give_back(version, &rest);
         }
         match part {
             Part::Disk(piece, end) => {
@@ -286,26 +278,6 @@ impl CachedSource {
                 Ok(ControlFlow::Continue(()))
             }
             Part::Store(end) => self.fetch(Some((version, claimed)), range.start..end, place),
-        }
-    }
-
-    /// Looks for what other processes have written: for the piece that a fetch in order makes, or else for all.
-    fn look(&self, version: &Arc<CachedVersion>, offset: u64) {
-        let opened = self.parts.shared.opened();
-        if !version.index.has_changed(&opened, version.hash) {
-            return;
-        }
-        let first = offset / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
-        let len = version.size.saturating_sub(first).min(MAX_PIECE_BYTES) as u32;
-        let extent = Extent { offset: first, len };
-        let piece = PieceFile {
-            extent,
-            used_again: false,
-        };
-        if opened.folder.open_piece(version.hash, piece).is_ok() {
-            version.index.found(extent);
-        } else {
-            version.index.look(&opened, version.hash, true);
         }
     }
 
@@ -317,7 +289,8 @@ impl CachedSource {
         range: Range<u64>,
         place: &mut FillPlace<'_>,
     ) -> Result<ControlFlow<()>, SourceError> {
-        let Parts { shared, writer, .. } = &*self.parts;
+        let Parts { tier, writer, .. } = &*self.parts;
+        let shared = tier.state();
         let len = range.end - range.start;
         let tee = keep.map(|(version, claimed)| {
             Counts::add(&shared.counts.misses, 1);

@@ -407,8 +407,8 @@ impl FillWork {
 
     /// What of a version is not on the disk.
     fn missing(&self, exact: ExactVersion, size: u64) -> Vec<Range<u64>> {
-        let shared = &self.cache.parts.shared;
-        let version = shared.version(exact, size);
+        let shared = &self.cache.folder.shared;
+        let version = shared.tier.version(exact, size);
         let opened = shared.opened();
         version.index.look(&opened, version.hash, true);
         let (mut at, mut missing) = (0, Vec::new());

@@ -293,7 +293,7 @@ impl CacheInspector {
         let dir = settings.dir.clone();
         let shared = CacheState::open(settings).map_err(|error| refused(&dir, error))?;
         let left_bytes = Evictor::default().trim(&shared, &shared.opened(), goes_on);
-        let counts = shared.counts.now();
+        let counts = shared.tier.counts.now();
         Ok(TrimCounts {
             removed: counts.evicted,
             removed_bytes: counts.evicted_bytes,

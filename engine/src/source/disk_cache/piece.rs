@@ -264,12 +264,35 @@ struct Header(Vec<u8>);
 
 impl Header {
     fn read(file: &OwnedFd) -> Result<Header, PieceFault> {
-        let mut head = Header(vec![0; HEADER_BYTES]);
-        read_exact(file, &mut head.0, 0)?;
+        let mut page = vec![0; HEADER_BYTES];
+        read_exact(file, &mut page, 0)?;
+        Header::of(page)
+    }
+
+    fn of(page: Vec<u8>) -> Result<Header, PieceFault> {
+        let head = Header(page);
         if head.0[..8] == MAGIC && head.number(56) == checksum_of_header(&head.0) {
             return Ok(head);
         }
         Err(PieceFault::Wrong)
+    }
+
+    /// # Errors
+    /// It is not that piece of that version.
+    fn of_piece(&self, extent: Extent, version: VersionHash) -> Result<PieceHeader, PieceFault> {
+        let blocks = (extent.len as usize).div_ceil(BLOCK_BYTES);
+        let is_right = self.number(8) == u64::from(FORMAT) | (blocks as u64) << 32
+            && self.number(16) == extent.offset
+            && self.number(24) == u64::from(extent.len)
+            && self.0[32..48] == version.0;
+        if !is_right {
+            return Err(PieceFault::Wrong);
+        }
+        let sums = (0..blocks).map(|block| self.number(TABLE_AT + 8 * block));
+        Ok(PieceHeader {
+            extent,
+            sums: sums.collect(),
+        })
     }
 
     fn number(&self, at: usize) -> u64 {
@@ -279,11 +302,53 @@ impl Header {
     }
 }
 
+/// The header of a piece, which is right.
+pub struct PieceHeader {
+    extent: Extent,
+    sums: Vec<u64>,
+}
+
+impl PieceHeader {
+    /// Reads the first page of a file.
+    ///
+    /// # Errors
+    /// It is not that piece of that version.
+    #[cfg(feature = "object")]
+    pub fn of(
+        page: &[u8],
+        extent: Extent,
+        version: VersionHash,
+    ) -> Result<PieceHeader, PieceFault> {
+        if page.len() != HEADER_BYTES {
+            return Err(PieceFault::Wrong);
+        }
+        Header::of(page.to_vec())?.of_piece(extent, version)
+    }
+
+    /// The part of the file with the blocks of some bytes of the source, all of which the piece has.
+    #[cfg(feature = "object")]
+    pub fn blocks(extent: Extent, bytes: Range<u64>) -> Range<u64> {
+        let block = BLOCK_BYTES as u64;
+        let (start, end) = (bytes.start - extent.offset, bytes.end - extent.offset);
+        let end = end.next_multiple_of(block).min(extent.len.into());
+        HEADER_BYTES as u64 + start / block * block..HEADER_BYTES as u64 + end
+    }
+
+    /// Are these its bytes, from the block on that is at `start` of the file?
+    pub fn has(&self, start: u64, bytes: &[u8]) -> bool {
+        let first = (start as usize - HEADER_BYTES) / BLOCK_BYTES;
+        let sums = self.sums.iter().skip(first);
+        bytes
+            .chunks(BLOCK_BYTES)
+            .zip(sums)
+            .all(|(block, sum)| checksum(block) == *sum)
+    }
+}
+
 /// A piece that is open, and whose header is right.
 pub struct OpenPiece {
     file: OwnedFd,
-    extent: Extent,
-    sums: Vec<u64>,
+    head: PieceHeader,
 }
 
 impl OpenPiece {
@@ -315,23 +380,12 @@ impl OpenPiece {
             NonZeroU64::new(first.end - first.start),
             rustix::fs::Advice::WillNeed,
         );
-        let blocks = (extent.len as usize).div_ceil(BLOCK_BYTES);
-        let head = Header::read(&file)?;
-        let is_right = head.number(8) == u64::from(FORMAT) | (blocks as u64) << 32
-            && head.number(16) == extent.offset
-            && head.number(24) == u64::from(extent.len)
-            && head.0[32..48] == version.0;
-        if !is_right {
-            return Err(PieceFault::Wrong);
-        }
-        let sums = (0..blocks)
-            .map(|block| head.number(TABLE_AT + 8 * block))
-            .collect();
-        Ok(OpenPiece { file, extent, sums })
+        let head = Header::read(&file)?.of_piece(extent, version)?;
+        Ok(OpenPiece { file, head })
     }
 
     pub fn extent(&self) -> Extent {
-        self.extent
+        self.head.extent
     }
 
     /// Fills `out` with the bytes from `offset` of the source on, all of which it must have. Nothing of `out` may be used after an error.
@@ -339,11 +393,12 @@ impl OpenPiece {
     /// # Errors
     /// The bytes cannot be read, or are not those that were written.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), PieceFault> {
-        let inside = offset >= self.extent.offset && offset + out.len() as u64 <= self.extent.end();
+        let inside = offset >= self.head.extent.offset
+            && offset + out.len() as u64 <= self.head.extent.end();
         if !inside {
             return Err(PieceFault::Wrong);
         }
-        let (mut at, mut out) = ((offset - self.extent.offset) as usize, out);
+        let (mut at, mut out) = ((offset - self.head.extent.offset) as usize, out);
         let mut scratch = Vec::new();
         while !out.is_empty() {
             let (block, within) = (at / BLOCK_BYTES, at % BLOCK_BYTES);
@@ -366,12 +421,12 @@ impl OpenPiece {
     }
 
     fn block_len(&self, block: usize) -> usize {
-        BLOCK_BYTES.min(self.extent.len as usize - block * BLOCK_BYTES)
+        BLOCK_BYTES.min(self.head.extent.len as usize - block * BLOCK_BYTES)
     }
 
     /// Bytes of as many whole blocks from this one on as fit into `most`.
     fn whole_blocks(&self, block: usize, most: usize) -> usize {
-        let left = self.extent.len as usize - block * BLOCK_BYTES;
+        let left = self.head.extent.len as usize - block * BLOCK_BYTES;
         if most >= left {
             left
         } else {
@@ -382,12 +437,7 @@ impl OpenPiece {
     fn read_blocks(&self, first: usize, out: &mut [u8]) -> Result<(), PieceFault> {
         let at = HEADER_BYTES + first * BLOCK_BYTES;
         read_exact(&self.file, out, at as u64)?;
-        let sums = self.sums.iter().skip(first);
-        if out
-            .chunks(BLOCK_BYTES)
-            .zip(sums)
-            .all(|(block, sum)| checksum(block) == *sum)
-        {
+        if self.head.has(at as u64, out) {
             return Ok(());
         }
         Err(PieceFault::Wrong)

@@ -39,7 +39,7 @@ impl PieceReader {
         end: u64,
     ) -> Result<(), PieceFault> {
         let piece = self.opened(shared, version, file, place.at..end)?;
-        let mut timed = shared.speeds.disk(end - place.at);
+        let mut timed = shared.tier.speeds.disk(end - place.at);
         while place.at < end {
             let at = place.at;
             let Some(room) = place.room(end - at) else {
@@ -51,7 +51,7 @@ impl PieceReader {
             if let Some(timed) = &mut timed {
                 timed.bytes += len as u64;
             }
-            Counts::add(&shared.counts.hit_bytes, len as u64);
+            Counts::add(&shared.tier.counts.hit_bytes, len as u64);
         }
         Ok(())
     }

@@ -182,8 +182,8 @@ impl Evictor {
         };
         queue.bytes = queue.bytes.saturating_sub(bytes);
         opened.removed(bytes);
-        Counts::add(&shared.counts.evicted, 1);
-        Counts::add(&shared.counts.evicted_bytes, bytes);
+        Counts::add(&shared.tier.counts.evicted, 1);
+        Counts::add(&shared.tier.counts.evicted_bytes, bytes);
         bytes
     }
 

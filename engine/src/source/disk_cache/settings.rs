@@ -1,10 +1,11 @@
 //! What may be set for a cache on disk: the folder, its limit, the space that stays free, and whether other users may write it.
 
+use crate::source::SourceName;
 use foreread_core::units::parse_size;
 use std::path::PathBuf;
 
 /// How a cache on disk is written.
-pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]][,others=trusted][,slow-disk=read]";
+pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read]";
 
 /// Settings of a [`super::DiskCache`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +23,29 @@ pub struct DiskCacheSettings {
     /// What is on the disk is read from there, also where the store has shown to be faster: for a store that charges for what is read.
     /// Default false.
     pub reads_slow_disk: bool,
-    /// A second folder below this one, such as on a shared file system: what one machine has fetched the others read there. Other users
-    /// may write it, and are trusted. Default none.
-    pub shared: Option<SharedFolder>,
+    /// A second place below this folder: what one machine has fetched the others read there. Others may write it, and are trusted.
+    /// Default none.
+    pub shared: Option<SharedCache>,
+}
+
+/// What several machines share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedCache {
+    /// A folder, such as on a shared file system.
+    Folder(SharedFolder),
+    /// What is below a prefix of a bucket; needs the feature `object`.
+    Bucket(SharedBucket),
+}
+
+/// A bucket that several machines share, asked with the credentials of the store's chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedBucket {
+    /// Its name, with a prefix: `s3://BUCKET/PREFIX`, `gs://` or `az://`.
+    pub name: SourceName,
+    /// Its server, where it is another than that of the objects (S3). Default that of the environment.
+    pub endpoint_url: Option<SourceName>,
+    /// A profile of the AWS tools for it. Default that of the environment.
+    pub profile: Option<String>,
 }
 
 /// A folder that several machines share.
@@ -92,6 +113,8 @@ impl DiskCacheSettings {
             "slow-disk=",
             "shared=",
             "shared-size=",
+            "shared-endpoint=",
+            "shared-profile=",
         ];
         let mut pairs = Vec::new();
         let mut dir = text;
@@ -127,20 +150,22 @@ impl DiskCacheSettings {
         };
         match (key, value) {
             ("size", _) => self.size_bytes = bytes(value)?,
-            ("shared", "") => return Err("shared= names no folder".to_string()),
-            ("shared", dir) => {
-                self.shared = Some(SharedFolder {
-                    dir: dir.into(),
-                    size_bytes: DEFAULT_BYTES,
-                });
-            }
+            ("shared", text) => self.shared = Some(shared(text)?),
             ("shared-size", _) => match &mut self.shared {
-                Some(shared) => shared.size_bytes = bytes(value)?,
-                None => {
+                Some(SharedCache::Folder(shared)) => shared.size_bytes = bytes(value)?,
+                _ => {
                     return Err(
                         "shared-size is of a folder that shared= names before it".to_string()
                     );
                 }
+            },
+            ("shared-endpoint" | "shared-profile", _) => match &mut self.shared {
+                _ if value.is_empty() => return Err(format!("{key} is empty")),
+                Some(SharedCache::Bucket(bucket)) if key == "shared-endpoint" => {
+                    bucket.endpoint_url = Some(value.into());
+                }
+                Some(SharedCache::Bucket(bucket)) => bucket.profile = Some(value.to_string()),
+                _ => return Err(format!("{key} is of a bucket that shared= names before it")),
             },
             ("free", _) => {
                 self.free = match value.strip_suffix('%') {
@@ -158,6 +183,27 @@ impl DiskCacheSettings {
             _ => return Err(format!("{key}={value} is not slow-disk=read")),
         }
         Ok(())
+    }
+}
+
+/// Reads what `shared=` names. The line that says why not has none of it: a name may have keys of an account.
+fn shared(text: &str) -> Result<SharedCache, String> {
+    if text.is_empty() {
+        return Err("shared= names no folder".to_string());
+    }
+    let name = SourceName::from(text);
+    let folder = || SharedFolder {
+        dir: text.into(),
+        size_bytes: DEFAULT_BYTES,
+    };
+    match name.scheme() {
+        _ if !text.contains("://") => Ok(SharedCache::Folder(folder())),
+        "s3" | "gs" | "az" => Ok(SharedCache::Bucket(SharedBucket {
+            name,
+            endpoint_url: None,
+            profile: None,
+        })),
+        _ => Err("shared= is a folder, or a bucket as s3://, gs:// or az://".to_string()),
     }
 }
 
@@ -184,13 +230,27 @@ mod tests {
         let shared = parsed("/c,shared=/mnt/x,shared-size=2G,size=1G");
         let dir = "/mnt/x".into();
         let size_bytes = 2 << 30;
-        assert_eq!(shared.shared, Some(SharedFolder { dir, size_bytes }));
+        assert_eq!(
+            shared.shared,
+            Some(SharedCache::Folder(SharedFolder { dir, size_bytes }))
+        );
+        let bucket =
+            parsed("/c,shared=S3://b/p,shared-endpoint=http://h:1,shared-profile=near,size=2M");
+        assert_eq!(
+            bucket.shared,
+            Some(SharedCache::Bucket(SharedBucket {
+                name: "s3://b/p".into(),
+                endpoint_url: Some("http://h:1".into()),
+                profile: Some("near".to_string()),
+            }))
+        );
+        assert_eq!(bucket.size_bytes, 2 << 20);
         assert_eq!(parsed("a,free=0%").free.of(1000), 0);
         assert_eq!(parsed("a,free=7%").free.of(1000), 70);
         for (text, why) in [
             (
                 "",
-                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]][,others=trusted][,slow-disk=read]",
+                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
             ("/c,size=x", "size=x is no size such as 50G"),
@@ -198,6 +258,22 @@ mod tests {
             (
                 "/c,shared-size=1G",
                 "shared-size is of a folder that shared= names before it",
+            ),
+            (
+                "/c,shared=s3://b/p,shared-size=1G",
+                "shared-size is of a folder that shared= names before it",
+            ),
+            (
+                "/c,shared=/x,shared-profile=a",
+                "shared-profile is of a bucket that shared= names before it",
+            ),
+            (
+                "/c,shared=s3://b,shared-endpoint=",
+                "shared-endpoint is empty",
+            ),
+            (
+                "/c,shared=http://u:secret@h/p",
+                "shared= is a folder, or a bucket as s3://, gs:// or az://",
             ),
             ("/c,free=100%", "free=100% is no whole percent from 0 to 99"),
             ("/c,others=all", "others=all is not others=trusted"),

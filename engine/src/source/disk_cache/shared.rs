@@ -3,7 +3,7 @@
 use super::files::CacheFiles;
 use super::folder::FolderError;
 use super::index::Index;
-use super::piece::VersionHash;
+use super::piece::{Extent, VersionHash};
 use super::settings::DiskCacheSettings;
 use super::speed::Speeds;
 use crate::source::ExactVersion;
@@ -24,11 +24,33 @@ pub struct CachedVersion {
     pub hash: VersionHash,
     pub size: u64,
     pub index: Index,
+    /// How the index is filled from a bucket.
+    #[cfg(feature = "object")]
+    pub listing: super::bucket::VersionListing,
 }
 
-pub struct CacheState {
-    pub settings: DiskCacheSettings,
-    opened: RwLock<Arc<CacheFiles>>,
+impl CachedVersion {
+    /// What people read of it.
+    pub fn about(&self) -> String {
+        format!(
+            "source {}\nversion {}\nsize {}\n",
+            line(&self.exact.shown),
+            line(&self.exact.version),
+            self.size
+        )
+    }
+}
+
+fn line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// What every tier has.
+pub struct TierState {
+    /// As a line of the log names it.
+    name: String,
     pub counts: Counts,
     pub speeds: Speeds,
     pub writes: Switch,
@@ -40,16 +62,10 @@ pub struct CacheState {
     said: Mutex<Option<Instant>>,
 }
 
-impl CacheState {
-    pub fn open(settings: DiskCacheSettings) -> Result<CacheState, FolderError> {
-        let opened = CacheFiles::open(&settings)?;
-        if opened.writable.is_none() {
-            let dir = settings.dir.display();
-            tracing::warn!("disk cache {dir}: it cannot be written; what is there is read");
-        }
-        Ok(CacheState {
-            settings,
-            opened: RwLock::new(Arc::new(opened)),
+impl TierState {
+    pub fn new(name: String) -> TierState {
+        TierState {
+            name,
             counts: Counts::default(),
             speeds: Speeds::default(),
             writes: Switch::default(),
@@ -57,20 +73,7 @@ impl CacheState {
             waits: Switch::default(),
             versions: Mutex::default(),
             said: Mutex::default(),
-        })
-    }
-
-    pub fn opened(&self) -> Arc<CacheFiles> {
-        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The folder was removed: it is made anew.
-    pub fn open_again(&self) -> bool {
-        let Ok(opened) = CacheFiles::open(&self.settings) else {
-            return false;
-        };
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
-        true
+        }
     }
 
     pub fn version(&self, exact: ExactVersion, size: u64) -> Arc<CachedVersion> {
@@ -88,20 +91,11 @@ impl CacheState {
             hash,
             size,
             index: Index::default(),
+            #[cfg(feature = "object")]
+            listing: super::bucket::VersionListing::default(),
         });
         versions.insert(hash, Arc::downgrade(&version));
         version
-    }
-
-    /// Is a range, which is on the disk, to be read from the store?
-    pub fn passes_over_disk(&self, bytes: u64) -> bool {
-        !self.settings.reads_slow_disk && self.speeds.passes_over_disk(bytes)
-    }
-
-    /// The disk could not be written.
-    pub fn write_failed(&self, errno: Errno) {
-        self.writes.off(Instant::now());
-        self.report("writing", errno, "reads go on from the store");
     }
 
     /// A piece could not be read.
@@ -109,20 +103,14 @@ impl CacheState {
         Counts::add(&self.counts.read_errors, 1);
         if self.reads.failed(Instant::now()) {
             self.writes.off(Instant::now());
-            self.report("reading", errno, "the store is read instead");
+            self.report("reading", &errno_text(errno), "the store is read instead");
         }
     }
 
-    /// A piece has no room.
-    pub fn no_room(&self, is_disk_full: bool) {
-        let why = if is_disk_full {
-            "the disk has no room beside what is to stay free"
-        } else {
-            "it is smaller than a piece"
-        };
-        self.say(&format!(
-            "nothing is written, because {why}; reads go on from the store"
-        ));
+    /// A piece was written.
+    pub fn wrote(&self, extent: Extent) {
+        Counts::add(&self.counts.written, 1);
+        Counts::add(&self.counts.written_bytes, u64::from(extent.len));
     }
 
     /// One line for all that goes wrong at about the same time.
@@ -133,14 +121,76 @@ impl CacheState {
             return;
         }
         *said = Some(now);
-        tracing::warn!("disk cache {}: {text}", self.settings.dir.display());
+        tracing::warn!("{}: {text}", self.name);
     }
 
-    fn report(&self, what: &str, errno: Errno, goes_on: &str) {
-        let why = crate::source::errno_text(errno.raw_os_error());
+    pub fn report(&self, what: &str, why: &str, goes_on: &str) {
         let pause = PAUSE.as_secs();
         self.say(&format!(
             "{what} failed ({why}), and pauses for {pause} s; {goes_on}"
+        ));
+    }
+}
+
+fn errno_text(errno: Errno) -> String {
+    crate::source::errno_text(errno.raw_os_error())
+}
+
+/// A folder as the place of pieces, with its settings.
+pub struct CacheState {
+    pub settings: DiskCacheSettings,
+    opened: RwLock<Arc<CacheFiles>>,
+    pub tier: TierState,
+}
+
+impl CacheState {
+    pub fn open(settings: DiskCacheSettings) -> Result<CacheState, FolderError> {
+        let opened = CacheFiles::open(&settings)?;
+        let name = format!("disk cache {}", settings.dir.display());
+        if opened.writable.is_none() {
+            tracing::warn!("{name}: it cannot be written; what is there is read");
+        }
+        Ok(CacheState {
+            settings,
+            opened: RwLock::new(Arc::new(opened)),
+            tier: TierState::new(name),
+        })
+    }
+
+    pub fn opened(&self) -> Arc<CacheFiles> {
+        Arc::clone(&self.opened.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The folder was removed: it is made anew.
+    pub fn open_again(&self) -> bool {
+        let Ok(opened) = CacheFiles::open(&self.settings) else {
+            return false;
+        };
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(opened);
+        true
+    }
+
+    /// Is a range, which is on the disk, to be read from the store?
+    pub fn passes_over_disk(&self, bytes: u64) -> bool {
+        !self.settings.reads_slow_disk && self.tier.speeds.passes_over_disk(bytes)
+    }
+
+    /// The disk could not be written.
+    pub fn write_failed(&self, errno: Errno) {
+        self.tier.writes.off(Instant::now());
+        let goes_on = "reads go on from the store";
+        self.tier.report("writing", &errno_text(errno), goes_on);
+    }
+
+    /// A piece has no room.
+    pub fn no_room(&self, is_disk_full: bool) {
+        let why = if is_disk_full {
+            "the disk has no room beside what is to stay free"
+        } else {
+            "it is smaller than a piece"
+        };
+        self.tier.say(&format!(
+            "nothing is written, because {why}; reads go on from the store"
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! Writes what was fetched, behind the reader: a queue with a limit, and one thread.
+//! Writes what was fetched, behind the reader: a queue with a limit, and one thread, or a few where each waits for a server.
 //!
 //! ```text
 //!   fetch ──► Tee ──copies──► piece of up to 1 MiB ──► queue (128 MiB) ──► thread: room? ──► file ──► index, claim given back
@@ -6,15 +6,13 @@
 //! ```
 //! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
 
-use super::files::CacheFiles;
-use super::folder::{PieceFile, PutOutcome};
+use super::folder::PieceFile;
 use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
-use super::room::Evictor;
-use super::shared::{CacheState, CachedVersion, Counts};
+use super::shared::{CachedVersion, Counts};
+use super::tier::Tier;
 use crate::source::Source;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
-use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,10 +73,11 @@ struct QueueState {
     bytes: u64,
     spare: Vec<Vec<u8>>,
     notes: usize,
-    is_working: bool,
     ends: bool,
-    /// The process whose thread takes from it: a fork has none.
-    thread_of: Option<u32>,
+    /// Threads that take from it, those of them that work, and the process that they are of: a fork has none.
+    threads: usize,
+    working: usize,
+    threads_of: Option<u32>,
 }
 
 impl WriteQueue {
@@ -90,16 +89,19 @@ impl WriteQueue {
 pub struct Writer {
     most_queued: u64,
     queue: Arc<WriteQueue>,
-    shared: Arc<CacheState>,
+    tier: Arc<dyn Tier>,
+    /// Threads at most.
+    most_threads: usize,
 }
 
 impl Writer {
-    pub fn new(shared: Arc<CacheState>) -> Writer {
+    pub fn new(tier: Arc<dyn Tier>, most_threads: usize) -> Writer {
         let part = Host::here().memory_bytes() / QUEUED_PART;
         Writer {
             most_queued: MAX_QUEUED_BYTES.min(part),
             queue: Arc::default(),
-            shared,
+            tier,
+            most_threads,
         }
     }
 
@@ -150,18 +152,13 @@ impl Writer {
     /// Waits until all that was fetched is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
         let state = self.queue.hold();
-        if state.thread_of != Some(std::process::id()) {
+        if state.threads_of != Some(std::process::id()) {
             return state.jobs.is_empty();
         }
         let waited = self.queue.done.wait_timeout_while(state, most, |state| {
-            state.is_working || !state.jobs.is_empty()
+            state.working > 0 || !state.jobs.is_empty()
         });
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    /// Is anything written now?
-    fn is_on(&self) -> bool {
-        self.shared.writes.is_on() && self.shared.opened().writable.is_some()
     }
 
     /// Room for the file of one piece, if the queue has it.
@@ -182,34 +179,41 @@ impl Writer {
         let mut state = self.queue.hold();
         state.notes += usize::from(matches!(job, Job::Note { .. }));
         state.jobs.push_back(job);
-        if state.thread_of == Some(std::process::id()) {
+        let here = Some(std::process::id());
+        if state.threads_of != here {
+            (state.threads_of, state.threads, state.working) = (here, 0, 0);
+        }
+        if state.threads >= self.most_threads.min(state.working + state.jobs.len()) {
             drop(state);
             self.queue.ready.notify_one();
             return;
         }
-        state.thread_of = Some(std::process::id());
+        state.threads += 1;
         drop(state);
-        let (queue, shared) = (Arc::clone(&self.queue), Arc::clone(&self.shared));
-        if spawn("foreread-cache", move || work(&queue, &shared)).is_ok() {
+        let (queue, tier) = (Arc::clone(&self.queue), Arc::clone(&self.tier));
+        if spawn("foreread-cache", move || work(&queue, &*tier)).is_ok() {
             return;
         }
         // Nothing is kept then; the next piece tries again.
         let jobs = {
             let mut state = self.queue.hold();
-            (state.thread_of, state.notes) = (None, 0);
+            state.threads -= 1;
+            if state.threads > 0 {
+                return;
+            }
+            state.notes = 0;
             let jobs = std::mem::take(&mut state.jobs);
             state.bytes -= jobs.iter().map(Job::held_bytes).sum::<u64>();
             jobs
         };
-        let opened = self.shared.opened();
-        jobs.into_iter().for_each(|job| give_back(&opened, &job));
+        jobs.iter().for_each(|job| give_back(&*self.tier, job));
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         self.queue.hold().ends = true;
-        self.queue.ready.notify_one();
+        self.queue.ready.notify_all();
     }
 }
 
@@ -255,7 +259,11 @@ impl Tee {
             if self.buffer.is_none() {
                 let most = self.range.end - start;
                 let writer = &self.writer;
-                self.buffer = writer.is_on().then(|| writer.buffer(start, most)).flatten();
+                self.buffer = writer
+                    .tier
+                    .is_writing()
+                    .then(|| writer.buffer(start, most))
+                    .flatten();
             }
             let taken = match &mut self.buffer {
                 Some(buffer) => buffer.take(bytes),
@@ -263,8 +271,8 @@ impl Tee {
                     // What has no room is left out up to where the next piece begins.
                     let left = MAX_PIECE_BYTES - start % MAX_PIECE_BYTES;
                     let left_out = left.min(bytes.len() as u64);
-                    if self.writer.is_on() {
-                        let counts = &self.writer.shared.counts;
+                    if self.writer.tier.is_writing() {
+                        let counts = &self.writer.tier.state().counts;
                         Counts::add(&counts.dropped_bytes, left_out);
                     }
                     self.give_back(start..start + left_out);
@@ -301,8 +309,7 @@ impl Tee {
 
     fn give_back(&self, range: Range<u64>) {
         if self.claimed && !range.is_empty() {
-            let opened = self.writer.shared.opened();
-            opened.give_back(self.version.hash, &range);
+            self.writer.tier.give_back(&self.version, &range);
         }
     }
 }
@@ -314,14 +321,15 @@ impl Drop for Tee {
     }
 }
 
-fn work(queue: &WriteQueue, shared: &CacheState) {
-    let mut evictor = Evictor::default();
+fn work(queue: &WriteQueue, tier: &dyn Tier) {
     let mut state = queue.hold();
     loop {
         let Some(mut job) = state.jobs.pop_front() else {
-            state.is_working = false;
-            queue.done.notify_all();
+            if state.working == 0 {
+                queue.done.notify_all();
+            }
             if state.ends {
+                state.threads -= 1;
                 return;
             }
             state = queue
@@ -330,16 +338,14 @@ fn work(queue: &WriteQueue, shared: &CacheState) {
                 .unwrap_or_else(PoisonError::into_inner);
             continue;
         };
-        state.is_working = true;
+        state.working += 1;
         drop(state);
-        let work = AssertUnwindSafe(|| done(&mut job, shared, &mut evictor));
-        if catch_unwind(work).is_err() {
-            (evictor, state) = (Evictor::default(), queue.hold());
-            shared.writes.off(Instant::now());
-        } else {
-            state = queue.hold();
+        if catch_unwind(AssertUnwindSafe(|| done(&mut job, tier))).is_err() {
+            tier.state().writes.off(Instant::now());
         }
-        give_back(&shared.opened(), &job);
+        give_back(tier, &job);
+        state = queue.hold();
+        state.working -= 1;
         state.bytes -= job.held_bytes();
         if let Job::Write { buffer, .. } = job
             && buffer.held_bytes() > MAX_PIECE_BYTES
@@ -352,112 +358,31 @@ fn work(queue: &WriteQueue, shared: &CacheState) {
 }
 
 /// Does a job.
-fn done(job: &mut Job, shared: &CacheState, evictor: &mut Evictor) {
-    let opened = shared.opened();
+fn done(job: &mut Job, tier: &dyn Tier) {
     match job {
         Job::Write {
             version, buffer, ..
         } => {
-            let written = shared.writes.is_on() && write(shared, &opened, evictor, version, buffer);
-            if !written {
-                Counts::add(&shared.counts.refused_writes, 1);
+            let state = tier.state();
+            if !(state.writes.is_on() && tier.write(version, buffer)) {
+                Counts::add(&state.counts.refused_writes, 1);
             }
         }
-        Job::Note { version, piece } => {
-            // One that is gone was evicted.
-            let _ = opened.folder.note_use(version.hash, *piece);
-        }
-        Job::Remove { version, piece } => remove(&opened, version, *piece),
+        Job::Note { version, piece } => tier.note(version, *piece),
+        Job::Remove { version, piece } => tier.remove(version, *piece),
     }
 }
 
 /// What was claimed for a job is fetched.
-fn give_back(opened: &CacheFiles, job: &Job) {
+fn give_back(tier: &dyn Tier, job: &Job) {
     match job {
         Job::Write { claimed: false, .. } => {}
         Job::Write {
             version, buffer, ..
         } => {
             let extent = buffer.extent();
-            opened.give_back(version.hash, &(extent.offset..extent.end()));
+            tier.give_back(version, &(extent.offset..extent.end()));
         }
         Job::Note { .. } | Job::Remove { .. } => {}
     }
-}
-
-fn remove(opened: &CacheFiles, version: &CachedVersion, piece: PieceFile) {
-    if opened.folder.remove_piece(version.hash, piece).is_ok() {
-        opened.removed(piece.extent.file_bytes());
-    }
-}
-
-/// Writes a piece, if there is room for it.
-fn write(
-    shared: &CacheState,
-    opened: &Arc<CacheFiles>,
-    evictor: &mut Evictor,
-    version: &CachedVersion,
-    buffer: &mut PieceBuffer,
-) -> bool {
-    let extent = buffer.extent();
-    if !evictor.make_room(shared, opened, extent.file_bytes()) {
-        return false;
-    }
-    let piece = buffer.seal(version.hash, &about(version));
-    let put = |opened: &CacheFiles| {
-        if !version.index.is_made() {
-            opened.folder.make_version(version.hash)?;
-            version.index.set_made(true);
-        }
-        opened.folder.put_piece(version.hash, extent, &piece)
-    };
-    let mut opened = Arc::clone(opened);
-    let mut done = put(&opened);
-    if matches!(done, Err(Errno::NOENT | Errno::STALE)) {
-        // The version's folder was removed, or that of the cache.
-        version.index.set_made(false);
-        done = put(&opened);
-        if matches!(done, Err(Errno::NOENT | Errno::STALE)) && shared.open_again() {
-            opened = shared.opened();
-            done = put(&opened);
-        }
-    }
-    match done {
-        Ok(PutOutcome::WasThere) => {
-            version.index.found(extent);
-            true
-        }
-        Ok(PutOutcome::New) => {
-            let files = opened.writable.as_ref();
-            let writes =
-                files.and_then(|files| files.account.wrote(version.hash, extent.file_bytes()));
-            evictor.wrote(extent.file_bytes());
-            Counts::add(&shared.counts.written, 1);
-            Counts::add(&shared.counts.written_bytes, u64::from(extent.len));
-            for covered in version.index.written(extent, writes) {
-                remove(&opened, version, covered);
-            }
-            true
-        }
-        Err(errno) => {
-            shared.write_failed(errno);
-            false
-        }
-    }
-}
-
-/// What people read of a version.
-fn about(version: &CachedVersion) -> String {
-    format!(
-        "source {}\nversion {}\nsize {}\n",
-        line(&version.exact.shown),
-        line(&version.exact.version),
-        version.size
-    )
-}
-
-fn line(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }

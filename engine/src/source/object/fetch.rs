@@ -107,6 +107,12 @@ impl Tries {
         self.begun = Instant::now();
     }
 
+    /// When the last one began.
+    #[cfg(feature = "disk-cache")]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
     /// Since the first one.
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()

@@ -241,6 +241,16 @@ pub fn wait_here<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     Ok(network()?.block_on(work))
 }
 
+/// Begins what no thread waits for.
+///
+/// # Errors
+/// There are no threads for the connections.
+#[cfg(feature = "disk-cache")]
+pub fn begin(work: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+    network()?.spawn(work);
+    Ok(())
+}
+
 /// Runs to the end on this thread, or on another where this one may not wait.
 ///
 /// # Errors

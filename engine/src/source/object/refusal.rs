@@ -281,6 +281,15 @@ impl Refusal {
         }
     }
 
+    /// The bucket is there, and has no such object, or a shorter one.
+    #[cfg(feature = "disk-cache")]
+    pub fn is_no_object(&self) -> bool {
+        let is_of_bucket = matches!(self, Refusal::Status { code, .. }
+            if ["NoSuchBucket", "ContainerNotFound"].contains(&code.as_str()));
+        matches!(self, Refusal::PastEnd { .. } | Refusal::Empty { .. })
+            || self.is_absence() && !is_of_bucket
+    }
+
     /// There is no such object.
     pub fn is_absence(&self) -> bool {
         self.errno_of() == Errno::NOENT

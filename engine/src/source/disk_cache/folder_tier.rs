@@ -1,0 +1,163 @@
+//! A folder as the place of pieces: what its files, claims, limits and open pieces give together.
+
+use super::claims::Claim;
+use super::files::CacheFiles;
+use super::folder::{PieceFile, PutOutcome};
+use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
+use super::reader::PieceReader;
+use super::room::Evictor;
+use super::shared::{CacheState, CachedVersion, TierState};
+use super::sinks::FillPlace;
+use super::tier::Tier;
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub struct FolderTier {
+    pub shared: CacheState,
+    reader: PieceReader,
+    evictor: Mutex<Evictor>,
+}
+
+impl FolderTier {
+    pub fn new(shared: CacheState) -> FolderTier {
+        FolderTier {
+            shared,
+            reader: PieceReader::default(),
+            evictor: Mutex::default(),
+        }
+    }
+
+    /// Writes a piece, for which there is room.
+    fn put(
+        &self,
+        opened: Arc<CacheFiles>,
+        evictor: &mut Evictor,
+        version: &CachedVersion,
+        buffer: &mut PieceBuffer,
+    ) -> Result<(), Errno> {
+        let extent = buffer.extent();
+        let piece = buffer.seal(version.hash, &version.about());
+        let put = |opened: &CacheFiles| {
+            if !version.index.is_made() {
+                opened.folder.make_version(version.hash)?;
+                version.index.set_made(true);
+            }
+            opened.folder.put_piece(version.hash, extent, &piece)
+        };
+        let mut opened = opened;
+        let mut done = put(&opened);
+        if matches!(done, Err(Errno::NOENT | Errno::STALE)) {
+            // The version's folder was removed, or that of the cache.
+            version.index.set_made(false);
+            done = put(&opened);
+            if matches!(done, Err(Errno::NOENT | Errno::STALE)) && self.shared.open_again() {
+                opened = self.shared.opened();
+                done = put(&opened);
+            }
+        }
+        if let PutOutcome::WasThere = done? {
+            version.index.found(extent);
+            return Ok(());
+        }
+        let files = opened.writable.as_ref();
+        let writes = files.and_then(|files| files.account.wrote(version.hash, extent.file_bytes()));
+        evictor.wrote(extent.file_bytes());
+        self.shared.tier.wrote(extent);
+        for covered in version.index.written(extent, writes) {
+            remove(&opened, version, covered);
+        }
+        Ok(())
+    }
+}
+
+fn remove(opened: &CacheFiles, version: &CachedVersion, piece: PieceFile) {
+    if opened.folder.remove_piece(version.hash, piece).is_ok() {
+        opened.removed(piece.extent.file_bytes());
+    }
+}
+
+impl Tier for FolderTier {
+    fn state(&self) -> &TierState {
+        &self.shared.tier
+    }
+
+    fn look(&self, version: &Arc<CachedVersion>) {
+        let opened = self.shared.opened();
+        version.index.look(&opened, version.hash, false);
+    }
+
+    /// For the piece that a fetch in order makes, or else for all.
+    fn look_again(&self, version: &Arc<CachedVersion>, offset: u64) {
+        let opened = self.shared.opened();
+        if !version.index.has_changed(&opened, version.hash) {
+            return;
+        }
+        let first = offset / MAX_PIECE_BYTES * MAX_PIECE_BYTES;
+        let len = version.size.saturating_sub(first).min(MAX_PIECE_BYTES) as u32;
+        let extent = Extent { offset: first, len };
+        let piece = PieceFile {
+            extent,
+            used_again: false,
+        };
+        if opened.folder.open_piece(version.hash, piece).is_ok() {
+            version.index.found(extent);
+        } else {
+            version.index.look(&opened, version.hash, true);
+        }
+    }
+
+    fn read(
+        &self,
+        version: &CachedVersion,
+        piece: PieceFile,
+        place: &mut FillPlace<'_>,
+        end: u64,
+    ) -> Result<(), PieceFault> {
+        self.reader.read(&self.shared, version, piece, place, end)
+    }
+
+    fn close(&self, version: &CachedVersion, piece: PieceFile) {
+        self.reader.close(version.hash, piece);
+    }
+
+    fn claim(&self, version: &Arc<CachedVersion>, bytes: &Range<u64>) -> Claim {
+        self.shared.opened().claim(version.hash, bytes)
+    }
+
+    fn give_back(&self, version: &CachedVersion, bytes: &Range<u64>) {
+        self.shared.opened().give_back(version.hash, bytes);
+    }
+
+    fn stamp(&self, version: &CachedVersion) -> i128 {
+        self.shared.opened().stamp(version.hash)
+    }
+
+    fn passes_over(&self, bytes: u64) -> bool {
+        self.shared.passes_over_disk(bytes)
+    }
+
+    fn is_writing(&self) -> bool {
+        self.shared.tier.writes.is_on() && self.shared.opened().writable.is_some()
+    }
+
+    fn write(&self, version: &CachedVersion, buffer: &mut PieceBuffer) -> bool {
+        let opened = self.shared.opened();
+        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        if !evictor.make_room(&self.shared, &opened, buffer.extent().file_bytes()) {
+            return false;
+        }
+        let done = self.put(opened, &mut evictor, version, buffer);
+        done.map_err(|errno| self.shared.write_failed(errno))
+            .is_ok()
+    }
+
+    fn note(&self, version: &CachedVersion, piece: PieceFile) {
+        // One that is gone was evicted.
+        let _ = self.shared.opened().folder.note_use(version.hash, piece);
+    }
+
+    fn remove(&self, version: &CachedVersion, piece: PieceFile) {
+        remove(&self.shared.opened(), version, piece);
+    }
+}

@@ -1,0 +1,226 @@
+//! Objects below one prefix by their keys, for pieces of a cache: read, written and listed. Each request is made once, in a time that the
+//! caller sets; one that is refused for its credentials is made once more where there are others by now.
+//!
+//! ```text
+//!   cache ──► Keys ──get, put, names──► object_store ──► check of replies ──► the server
+//!               └─ refused, late: KeyRefusal, one line without secrets
+//! ```
+//! Never: removes an object, or believes how long a body is.
+
+use super::fetch::Tries;
+use super::network;
+use super::page::{self, NextPage, PageRequest};
+use super::refusal::{Refusal, Unfit};
+use super::settings::ObjectSettings;
+use super::store::{self, Store};
+use crate::source::{SourceName, SourceOpenError};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore, PutOptions, PutPayload};
+use std::ops::Range;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Keys of one page, and pages of one listing.
+const MAX_KEYS: usize = 1000;
+const MAX_PAGES: usize = 1024;
+
+/// What is below a prefix.
+pub struct Keys {
+    store: Store,
+    name: SourceName,
+    /// Empty, or with a `/` at its end.
+    prefix: String,
+}
+
+/// Why a request brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyRefusal {
+    /// There is no such object.
+    Absent,
+    /// No answer came in time.
+    Late(Duration),
+    /// In one line: why, and what to do.
+    Refused(String),
+}
+
+impl std::fmt::Display for KeyRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            KeyRefusal::Absent => f.write_str("it is not there"),
+            KeyRefusal::Late(limit) => write!(f, "no answer within {limit:?}"),
+            KeyRefusal::Refused(line) => f.write_str(line),
+        }
+    }
+}
+
+impl Keys {
+    /// Asks nothing yet.
+    ///
+    /// # Errors
+    /// The name is none, its store lists no names, or the settings cannot be used.
+    pub fn open(name: &SourceName, settings: &ObjectSettings) -> Result<Keys, SourceOpenError> {
+        let place = store::parse(name)?;
+        let unfit = |unfit: Unfit| unfit.open_error(name);
+        let prefix = place.key().trim_end_matches('/').to_string();
+        if !place.key().is_empty() && page::plain(&prefix).is_none() {
+            let why = "the prefix has an empty part, `.`, `..` or a character that is no text";
+            return Err(unfit(Unfit::new(why, "name a plainer prefix")));
+        }
+        let store = place.connect(settings).map_err(unfit)?;
+        Ok(Keys {
+            store,
+            name: name.clone(),
+            prefix: if prefix.is_empty() {
+                prefix
+            } else {
+                prefix + "/"
+            },
+        })
+    }
+
+    /// Part of an object; less where it ends before.
+    pub async fn get(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
+        let path = self.path(key)?;
+        let most = range.end - range.start;
+        let asked = Tries::within(Duration::ZERO);
+        let mut answer = self.ask_for(&path, range.clone()).await;
+        if let Err(refusal) = &answer
+            && self.has_renewed(refusal, &asked).await
+        {
+            answer = self.ask_for(&path, range).await;
+        }
+        let mut body = answer?.into_stream();
+        let mut bytes = Vec::with_capacity(most as usize);
+        while let Some(part) = body.next().await {
+            let part = part.map_err(|error| Refusal::of(&error))?;
+            if (bytes.len() + part.len()) as u64 > most {
+                return Err(Refusal::OtherPart);
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes)
+    }
+
+    async fn ask_for(
+        &self,
+        path: &Path,
+        range: Range<u64>,
+    ) -> Result<object_store::GetResult, Refusal> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range)),
+            ..GetOptions::default()
+        };
+        let answer = self.store.objects.get_opts(path, options).await;
+        answer.map_err(|error| Refusal::of(&error))
+    }
+
+    pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Refusal> {
+        let path = self.path(key)?;
+        let asked = Tries::within(Duration::ZERO);
+        let done = self.send(&path, bytes.clone()).await;
+        match done {
+            Err(refusal) if self.has_renewed(&refusal, &asked).await => {
+                self.send(&path, bytes).await
+            }
+            done => done,
+        }
+    }
+
+    async fn send(&self, path: &Path, bytes: Bytes) -> Result<(), Refusal> {
+        let payload = PutPayload::from_bytes(bytes);
+        let done = self
+            .store
+            .objects
+            .put_opts(path, payload, PutOptions::default());
+        done.await.map(|_| ()).map_err(|error| Refusal::of(&error))
+    }
+
+    /// Names and sizes of the objects in a folder, whose key has a `/` at its end, page after page, each within
+    /// `limit`; the first million of them.
+    pub async fn names(
+        &self,
+        folder: &str,
+        limit: Duration,
+        mut each: impl FnMut(&str, u64) + Send,
+    ) -> Result<(), Refusal> {
+        let none = || Refusal::Garbled("its server lists no names".to_string());
+        let listing = self.store.listing.as_ref().ok_or_else(none)?;
+        let prefix = format!("{}{folder}", self.prefix);
+        let mut next = NextPage::End;
+        for _ in 0..MAX_PAGES {
+            let wanted = PageRequest {
+                prefix: prefix.clone(),
+                most: MAX_KEYS,
+                next: next.clone(),
+            };
+            let asked = Tries::within(Duration::ZERO);
+            let page = async {
+                match listing.page(wanted.clone()).await {
+                    Err(refusal) if self.has_renewed(&refusal, &asked).await => {
+                        listing.page(wanted.clone()).await
+                    }
+                    page => page,
+                }
+            };
+            let page = timeout(limit, page)
+                .await
+                .unwrap_or(Err(Refusal::FirstByte(limit)))?;
+            for object in &page.objects {
+                if let Some(name) = object.location.as_ref().strip_prefix(&prefix) {
+                    each(name, object.size);
+                }
+            }
+            if page.next == NextPage::End {
+                return Ok(());
+            }
+            if page.next == next {
+                return Err(Refusal::Endless("the same page comes again".to_string()));
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+
+    /// Waits for an answer, at most that long.
+    pub fn within<T: Send>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, Refusal>> + Send,
+    ) -> Result<T, KeyRefusal> {
+        let done = network::wait(async { timeout(limit, work).await });
+        match done {
+            Ok(Ok(done)) => done.map_err(|refusal| self.refused(&refusal)),
+            Ok(Err(_)) => Err(KeyRefusal::Late(limit)),
+            Err(error) => Err(KeyRefusal::Refused(format!(
+                "there are no threads for it: {error}"
+            ))),
+        }
+    }
+
+    pub fn refused(&self, refusal: &Refusal) -> KeyRefusal {
+        match refusal {
+            refusal if refusal.is_no_object() => KeyRefusal::Absent,
+            Refusal::FirstByte(limit) => KeyRefusal::Late(*limit),
+            refusal => {
+                let error = refusal.open_error(&self.name, &self.store.account);
+                KeyRefusal::Refused(format!("{}; {}", error.why, error.remedy))
+            }
+        }
+    }
+
+    async fn has_renewed(&self, refusal: &Refusal, asked: &Tries) -> bool {
+        match &self.store.credentials {
+            Some(credentials) if refusal.is_of_credentials() => {
+                credentials.renew(asked.begun()).await
+            }
+            _ => false,
+        }
+    }
+
+    fn path(&self, key: &str) -> Result<Path, Refusal> {
+        let key = format!("{}{key}", self.prefix);
+        Path::parse(key).map_err(|_| Refusal::Garbled("the key cannot be asked for".to_string()))
+    }
+}

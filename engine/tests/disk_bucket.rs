@@ -1,0 +1,365 @@
+//! A cache on disk whose pieces machines share by a bucket: one copy from the store, and right bytes whatever the bucket has or says.
+//! Each test over every emulator that is installed; the others are named: `skipped: needs X`.
+//!
+//! ```text
+//!   machine a ──► folder a ─┬─► bucket (emulator behind a proxy) ──► the store (bytes in memory, counted)
+//!   machine b ──► folder b ─┘
+//! ```
+
+use crate::common::stores::{Kind, Store as Bucket};
+use crate::common::{alone, object_settings};
+use crate::disk_cache::{Rig, Store, files, flushed, read, whole};
+use foreread::source::Source;
+use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, SharedBucket, SharedCache};
+use foreread_testing::ServedRequest;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Condvar, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+const MIB: u64 = 1 << 20;
+const PREFIX: &str = "near/pieces";
+
+struct Machines<'b> {
+    rig: Rig,
+    bucket: &'b Bucket,
+}
+
+impl Machines<'_> {
+    fn new(bucket: &Bucket) -> Machines<'_> {
+        let rig = Rig::new();
+        Machines { rig, bucket }
+    }
+
+    /// One with a folder of this name.
+    fn open(&self, name: &str) -> DiskCache {
+        let shared = SharedBucket {
+            name: self.bucket.name(PREFIX).into(),
+            endpoint_url: None,
+            profile: None,
+        };
+        let settings = DiskCacheSettings {
+            dir: self.rig.dir.path().join(name),
+            shared: Some(SharedCache::Bucket(shared)),
+            ..self.rig.settings.clone()
+        };
+        let objects = object_settings(self.bucket.variables());
+        DiskCache::open_with(settings, objects).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Keys and bytes of the pieces in a machine's folder: those that it has put.
+    fn pieces(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
+        let dir = self.rig.dir.path().join(name);
+        let mut pieces = BTreeMap::new();
+        for path in files(&dir.join("foreread-cache-1")) {
+            let key = path.strip_prefix(&dir).expect("below it");
+            // A version's folder is two below.
+            if key.components().count() == 4 {
+                let key = format!("{PREFIX}/{}", key.display());
+                let key = key.trim_end_matches(".again").to_string();
+                pieces.insert(key, std::fs::read(path).expect("a piece"));
+            }
+        }
+        pieces
+    }
+}
+
+/// Every emulator that may be a bucket.
+fn each(work: impl Fn(&Bucket)) {
+    let buckets = Bucket::all().filter(|bucket| bucket.kind != Kind::Hub);
+    buckets.for_each(|bucket| {
+        println!("{:?}", bucket.kind);
+        work(&bucket);
+    });
+}
+
+/// Those that take a PUT: fake-gcs-server is written by the JSON interface of Google alone, which object_store does not use.
+fn each_writable(work: impl Fn(&Bucket)) {
+    each(|bucket| match bucket.kind {
+        Kind::Google => {
+            println!("skipped: needs a server of Google's XML interface that takes a PUT")
+        }
+        _ => work(bucket),
+    });
+}
+
+/// Ranges that become one piece each.
+fn pieces_of(store: &Store) -> Vec<(u64, usize)> {
+    let count = store.size() / MIB;
+    (0..count).map(|n| (n * MIB, MIB as usize)).collect()
+}
+
+fn shared_counts(cache: &DiskCache) -> foreread::source::disk_cache::DiskCacheCounts {
+    cache.shared().expect("a bucket").counts()
+}
+
+#[test]
+fn machines_that_share_a_bucket_fetch_one_copy() {
+    each(|bucket| {
+        let machines = Machines::new(bucket);
+        let store = Store::new("s/a", 5 * MIB + 17);
+        let first = machines.open("a");
+        read(&first, &store, &whole(&store));
+        flushed(&first);
+        let counts = shared_counts(&first);
+        assert_eq!(store.asked().1, store.size());
+        if bucket.kind == Kind::Google {
+            let pieces = machines.pieces("a").into_iter();
+            pieces.for_each(|(key, bytes)| bucket.put(&key, bytes));
+        } else {
+            assert_eq!(counts.written_bytes, store.size(), "{counts:?}");
+        }
+        let before = store.asked();
+        let late = machines.open("b");
+        read(&late, &store, &whole(&store));
+        assert_eq!(flushed(&late).written_bytes, store.size());
+        let counts = shared_counts(&late);
+        assert_eq!(counts.hit_bytes, store.size(), "{counts:?}");
+        assert_eq!((counts.written, counts.wrong), (0, 0), "{counts:?}");
+        // Parts of pieces: their fronts, their ends, and what crosses from one to the next.
+        let ranges = [
+            (0, 1),
+            (MIB - 1, 2),
+            (70_000, 5),
+            (2 * MIB + 600_000, 65_536),
+            (3 * MIB - 40_000, 80_000),
+            (store.size() - 1, 10),
+        ];
+        read(&machines.open("c"), &store, &ranges);
+        assert_eq!(store.asked(), before, "nothing is asked again");
+    });
+}
+
+#[test]
+fn what_is_no_piece_in_a_bucket_is_fetched_again() {
+    each_writable(|bucket| {
+        let machines = Machines::new(bucket);
+        let store = Store::new("s/a", 6 * MIB);
+        let first = machines.open("a");
+        read(&first, &store, &pieces_of(&store));
+        flushed(&first);
+        let pieces: Vec<(String, Vec<u8>)> = machines.pieces("a").into_iter().collect();
+        assert_eq!(pieces.len(), 6);
+        let cut = pieces[0].1[..70_000].to_vec();
+        let (mut flipped, mut no_header) = (pieces[1].1.clone(), pieces[2].1.clone());
+        flipped[500_000] ^= 4;
+        no_header[40] ^= 1;
+        let of_another = pieces[4].1.clone();
+        for (key, bytes) in pieces.iter().zip([cut, flipped, no_header, of_another]) {
+            bucket.put(&key.0, bytes);
+        }
+        bucket.delete(&pieces[4].0);
+        // What is no name of a piece.
+        let (folder, _) = pieces[0].0.rsplit_once('/').expect("a folder");
+        for name in ["0.0", "zz.1", "about", "ffffffffffffffff.2", "100000000.1"] {
+            bucket.put(&format!("{folder}/{name}"), vec![1; 5000]);
+        }
+        let before = store.asked().1;
+        let other = machines.open("b");
+        read(&other, &store, &whole(&store));
+        flushed(&other);
+        let counts = shared_counts(&other);
+        assert_eq!(store.asked().1 - before, 5 * MIB, "{counts:?}");
+        assert!(counts.wrong >= 4, "{counts:?}");
+        assert_eq!(counts.read_errors, 0, "{counts:?}");
+        // What was fetched was put in their places.
+        let before = store.asked();
+        let late = machines.open("c");
+        read(&late, &store, &whole(&store));
+        assert_eq!(store.asked(), before);
+    });
+}
+
+/// A piece that goes between the listing and the read.
+#[test]
+fn a_piece_that_was_removed_is_fetched_again() {
+    each_writable(|bucket| {
+        let machines = Machines::new(bucket);
+        let store = Store::new("s/a", 3 * MIB);
+        let first = machines.open("a");
+        read(&first, &store, &pieces_of(&store));
+        flushed(&first);
+        let late = machines.open("b");
+        // Held, so that it is not listed anew.
+        let held = late.over(store.clone());
+        let mut byte = [0];
+        let mut byte = [std::io::IoSliceMut::new(&mut byte)];
+        assert_eq!(held.read_at(&mut byte, 0), Ok(1));
+        for key in machines.pieces("a").keys() {
+            bucket.delete(key);
+        }
+        let before = store.asked().1;
+        read(&late, &store, &[(MIB, 2 * MIB as usize)]);
+        assert_eq!(store.asked().1 - before, 2 * MIB);
+        let counts = shared_counts(&late);
+        assert_eq!((counts.wrong, counts.read_errors), (0, 0), "{counts:?}");
+    });
+}
+
+/// Keeps the warnings of this crate.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            let mut all = self.0.lock().expect("no panic");
+            all.push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("foreread") && *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// The lines about a bucket since the last call; none with a secret.
+fn lines(warnings: &Warnings) -> Vec<String> {
+    let all = std::mem::take(&mut *warnings.0.lock().expect("no panic"));
+    for line in &all {
+        let secret = |text: &str| line.contains(text);
+        assert!(!secret("Signature") && !secret("AccountKey"), "{line}");
+    }
+    all
+}
+
+fn refuse(bucket: &Bucket, is_refused: impl Fn(&ServedRequest) -> bool + Send + Sync + 'static) {
+    bucket.objects.edit(move |seen, answer| {
+        if is_refused(seen) {
+            answer.status = 403;
+            answer.body = b"<Error><Code>AccessDenied</Code></Error>".to_vec();
+        }
+    });
+}
+
+/// In a process without other tests, whose lines are its own.
+#[test]
+fn a_bucket_that_refuses_costs_one_line_and_no_read() {
+    const NAME: &str = "a_bucket_that_refuses_costs_one_line_and_no_read";
+    alone(module_path!(), NAME, || {
+        let warnings = Warnings::default();
+        tracing::subscriber::set_global_default(warnings.clone()).expect("the first");
+        each(|bucket| {
+            // Nothing is allowed.
+            let machines = Machines::new(bucket);
+            refuse(bucket, |_| true);
+            let store = Store::new("s/a", 4 * MIB);
+            let cache = machines.open("a");
+            read(&cache, &store, &whole(&store));
+            flushed(&cache);
+            let counts = shared_counts(&cache);
+            assert_eq!(store.asked().1, store.size());
+            assert_eq!(counts.written, 0, "{counts:?}");
+            assert!(counts.read_errors > 0, "{counts:?}");
+            let said = lines(&warnings);
+            let is_right = |line: &String| line.contains(PREFIX) && line.contains("403");
+            assert!(said.len() == 1 && said.iter().all(is_right), "{said:?}");
+
+            // To write alone is not allowed.
+            refuse(bucket, |seen| seen.method == "PUT");
+            let cache = machines.open("b");
+            let store = Store::new("s/b", 4 * MIB);
+            read(&cache, &store, &whole(&store));
+            flushed(&cache);
+            let counts = shared_counts(&cache);
+            assert!(counts.refused_writes > 0, "{counts:?}");
+            assert_eq!((counts.written, counts.read_errors), (0, 0), "{counts:?}");
+            let said = lines(&warnings);
+            let is_right = |line: &String| line.contains("writing failed");
+            assert!(said.len() == 1 && said.iter().all(is_right), "{said:?}");
+            bucket.honest();
+        });
+    });
+}
+
+#[test]
+fn without_its_server_a_bucket_costs_no_read() {
+    let Some(bucket) = Bucket::start(Kind::S3) else {
+        return;
+    };
+    let machines = Machines::new(&bucket);
+    let store = Store::new("s/a", 4 * MIB);
+    // A port that was free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
+    drop(listener);
+    let text = format!(
+        "{},free=0,slow-disk=read,shared=s3://bucket/{PREFIX},shared-endpoint={endpoint}",
+        machines.rig.dir.path().join("a").display()
+    );
+    let settings = DiskCacheSettings::parse(&text).expect("a notation");
+    let cache = DiskCache::open_with(settings, object_settings(bucket.variables()));
+    let cache = cache.unwrap_or_else(|error| panic!("{error}"));
+    read(&cache, &store, &whole(&store));
+    flushed(&cache);
+    let counts = shared_counts(&cache);
+    assert_eq!(store.asked().1, store.size());
+    assert!(
+        counts.read_errors > 0 && counts.refused_writes > 0,
+        "{counts:?}"
+    );
+}
+
+/// The bucket takes requests and gives no answer.
+#[test]
+fn a_bucket_that_hangs_costs_no_read() {
+    let Some(bucket) = Bucket::start(Kind::S3) else {
+        return;
+    };
+    let machines = Machines::new(&bucket);
+    let ended = Arc::new((Mutex::new(false), Condvar::new()));
+    let end = Arc::clone(&ended);
+    bucket.objects.edit(move |seen, _| {
+        if seen.method == "GET" {
+            let guard = end.0.lock().expect("no panic");
+            drop(end.1.wait_while(guard, |ended| !*ended));
+        }
+    });
+    let store = Store::new("s/a", 4 * MIB);
+    let cache = machines.open("a");
+    read(&cache, &store, &whole(&store));
+    assert_eq!(store.asked().1, store.size());
+    let counts = shared_counts(&cache);
+    assert_eq!(counts.hits, 0, "{counts:?}");
+    *ended.0.lock().expect("no panic") = true;
+    ended.1.notify_all();
+}
+
+#[test]
+fn a_name_of_a_bucket_that_is_none_is_an_error_without_its_secrets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = dir.path().join("cache").display().to_string();
+    for name in [
+        "s3://",
+        "s3://key:secret@bucket/p",
+        "s3://bucket/a//b",
+        "s3://bucket/../p",
+        "gs://b\nucket",
+        "az://:secret@",
+        "http://user:secret@host/p",
+        "s3://bucket/p,shared-endpoint=http://user:secret@host",
+        "s3://bucket/p,shared-size=secret",
+    ] {
+        let error = DiskCache::named(&format!("{at},shared={name}"));
+        let error = error.err().unwrap_or_else(|| panic!("{name} is taken"));
+        let line = error.to_string();
+        assert!(!line.contains("secret") && !line.contains('\n'), "{line}");
+    }
+}
