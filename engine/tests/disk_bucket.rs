@@ -15,6 +15,7 @@ use foreread_testing::ServedRequest;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -25,12 +26,18 @@ const PREFIX: &str = "near/pieces";
 struct Machines<'b> {
     rig: Rig,
     bucket: &'b Bucket,
+    /// Long, so that a machine that is busy is not taken for a bucket that is slow.
+    patience: Duration,
 }
 
 impl Machines<'_> {
     fn new(bucket: &Bucket) -> Machines<'_> {
         let rig = Rig::new();
-        Machines { rig, bucket }
+        Machines {
+            rig,
+            bucket,
+            patience: Duration::from_secs(300),
+        }
     }
 
     /// One with a folder of this name.
@@ -39,6 +46,7 @@ impl Machines<'_> {
             name: self.bucket.name(PREFIX).into(),
             endpoint_url: None,
             profile: None,
+            patience: self.patience,
         };
         let settings = DiskCacheSettings {
             dir: self.rig.dir.path().join(name),
@@ -296,10 +304,8 @@ fn without_its_server_a_bucket_costs_no_read() {
     };
     let machines = Machines::new(&bucket);
     let store = Store::new("s/a", 4 * MIB);
-    // A port that was free a moment ago.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
-    drop(listener);
+    // Nothing listens there.
+    let endpoint = "http://127.0.0.1:1";
     let text = format!(
         "{},free=0,slow-disk=read,shared=s3://bucket/{PREFIX},shared-endpoint={endpoint}",
         machines.rig.dir.path().join("a").display()
@@ -317,27 +323,51 @@ fn without_its_server_a_bucket_costs_no_read() {
     );
 }
 
-/// The bucket takes requests and gives no answer.
+/// The bucket takes requests for pieces and gives no answer, or refuses each.
 #[test]
 fn a_bucket_that_hangs_costs_no_read() {
     let Some(bucket) = Bucket::start(Kind::S3) else {
         return;
     };
-    let machines = Machines::new(&bucket);
+    let mut machines = Machines::new(&bucket);
+    let store = Store::new("s/a", 8 * MIB);
+    let first = machines.open("a");
+    read(&first, &store, &pieces_of(&store));
+    flushed(&first);
+    let is_piece = |seen: &ServedRequest| seen.method == "GET" && !seen.target.contains('?');
+    let asked = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&asked);
+    bucket.objects.edit(move |seen, answer| {
+        if is_piece(seen) {
+            *counted.lock().expect("no panic") += 1;
+            answer.status = 403;
+            answer.body = b"<Error><Code>InvalidObjectState</Code></Error>".to_vec();
+        }
+    });
+    let cache = machines.open("b");
+    read(&cache, &store, &pieces_of(&store));
+    let counts = shared_counts(&cache);
+    assert_eq!(store.asked().1, 2 * store.size(), "{counts:?}");
+    assert_eq!((counts.hit_bytes, counts.read_errors), (0, 3), "{counts:?}");
+    assert_eq!(*asked.lock().expect("no panic"), 3, "then it is left alone");
+
+    machines.patience = Duration::from_millis(100);
     let ended = Arc::new((Mutex::new(false), Condvar::new()));
-    let end = Arc::clone(&ended);
+    let (end, counted) = (Arc::clone(&ended), Arc::clone(&asked));
     bucket.objects.edit(move |seen, _| {
-        if seen.method == "GET" {
+        if is_piece(seen) {
+            *counted.lock().expect("no panic") += 1;
             let guard = end.0.lock().expect("no panic");
             drop(end.1.wait_while(guard, |ended| !*ended));
         }
     });
-    let store = Store::new("s/a", 4 * MIB);
-    let cache = machines.open("a");
-    read(&cache, &store, &whole(&store));
-    assert_eq!(store.asked().1, store.size());
+    let cache = machines.open("c");
+    read(&cache, &store, &pieces_of(&store));
+    assert_eq!(store.asked().1, 3 * store.size());
     let counts = shared_counts(&cache);
-    assert_eq!(counts.hits, 0, "{counts:?}");
+    assert_eq!(counts.hit_bytes, 0, "{counts:?}");
+    let asked = *asked.lock().expect("no panic");
+    assert!(asked <= 4, "it is left alone at once: {asked}");
     *ended.0.lock().expect("no panic") = true;
     ended.1.notify_all();
 }

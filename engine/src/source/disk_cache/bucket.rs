@@ -13,12 +13,12 @@
 //! Example: 64 KiB at 512 KiB of a piece are two requests at once, for its first 4 KiB and for two blocks of 32 KiB.
 //!
 //! A bucket has no claims: machines that begin the same at the same time fetch it each for itself. Nothing is removed from it, and it has
-//! no limit here; a rule of the bucket ends what is old. What is no piece is made an empty object. Never: fails a read, or delays one by more than two limits of 1.5 s.
+//! no limit here; a rule of the bucket ends what is old. What is no piece is made an empty object. Never: fails a read, or waits longer
+//! than 1.5 s for a listing, for one piece, or to set one aside.
 
 use super::OpenSettings;
 use super::claims::Claim;
 use super::folder::{FORMAT_FOLDER, PieceFile};
-use super::index::Part;
 use super::piece::{Extent, HEADER_BYTES, PieceBuffer, PieceFault, PieceHeader};
 use super::settings::{DiskCacheSettings, SharedBucket};
 use super::shared::{CachedVersion, Counts, TierState};
@@ -34,8 +34,6 @@ use std::time::{Duration, Instant};
 
 /// Pieces that are put at once.
 pub const WRITERS: usize = 4;
-/// How long a read waits for the first listing of a version, a page of it, and a piece. Chosen: as for another process that fetches the same.
-const PATIENCE: Duration = Duration::from_millis(1500);
 /// How long a PUT may take.
 const PUT_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a version is listed again while reads of it go to the store, and the part of the time that this may take.
@@ -50,6 +48,7 @@ struct Bucket {
     keys: Keys,
     tier: TierState,
     reads_slow: bool,
+    patience: Duration,
 }
 
 /// How far the listing of a version is.
@@ -84,6 +83,7 @@ impl BucketTier {
             keys: Keys::open(&shared.name, &settings)?,
             tier: TierState::new(format!("shared cache {}", shared.name)),
             reads_slow: own.reads_slow_disk,
+            patience: shared.patience,
         }))))
     }
 
@@ -111,7 +111,7 @@ impl BucketTier {
 impl Bucket {
     async fn list(&self, version: &CachedVersion) {
         let folder = folder_of(version);
-        let listed = self.keys.names(&folder, PATIENCE, |name, size| {
+        let listed = self.keys.names(&folder, self.patience, |name, size| {
             let Some((extent, false)) = Extent::of_name(name) else {
                 return;
             };
@@ -148,7 +148,7 @@ impl Bucket {
     ) -> Result<Vec<u8>, PieceFault> {
         let key = key_of(version, extent);
         let header = HEADER_BYTES as u64;
-        let got = self.keys.within(PATIENCE, async {
+        let got = self.keys.within(self.patience, async {
             if blocks.start - header <= FRONT_BYTES {
                 let mut head = self.keys.get(&key, 0..blocks.end).await?;
                 let rest = head.split_off(head.len().min(blocks.start as usize));
@@ -162,16 +162,43 @@ impl Bucket {
             Ok(got) => got,
             Err(KeyRefusal::Absent) => return Err(PieceFault::Gone),
             Err(refusal) => {
-                self.read_failed("reading", &refusal);
-                return Err(PieceFault::Gone);
+                // One object may be out of reach, such as in an archive; a bucket that gives no answer is not asked for the next.
+                let is_late = matches!(refusal, KeyRefusal::Late(_));
+                if is_late || self.tier.reads.failed(Instant::now()) {
+                    self.read_failed("reading", &refusal);
+                } else {
+                    Counts::add(&self.tier.counts.read_errors, 1);
+                }
+                return Err(PieceFault::Wrong);
             }
         };
         let is_whole = bytes.len() as u64 == blocks.end - blocks.start;
-        let head = PieceHeader::of(&head, extent, version.hash)?;
-        if is_whole && head.has(blocks.start, &bytes) {
+        let head = PieceHeader::of(&head, extent, version.hash);
+        if is_whole && head.is_ok_and(|head| head.has(blocks.start, &bytes)) {
+            self.tier.reads.worked();
             return Ok(bytes);
         }
+        self.set_aside(&key);
         Err(PieceFault::Wrong)
+    }
+
+    /// Makes what is no piece an empty object: a listing of it would hide shorter pieces that are right. It ends before the read goes on,
+    /// so that it never comes behind the PUT of what that fetches.
+    fn set_aside(&self, key: &str) {
+        if !self.tier.writes.is_on() {
+            return;
+        }
+        let put = self.keys.put(key, Bytes::new());
+        if let Err(refusal) = self.keys.within(self.patience, put) {
+            self.write_failed(&refusal);
+        }
+    }
+
+    fn write_failed(&self, refusal: &KeyRefusal) {
+        self.tier.writes.off(Instant::now());
+        let why = refusal.to_string();
+        self.tier
+            .report("writing", &why, "reads go on from the store");
     }
 }
 
@@ -185,7 +212,7 @@ impl Tier for BucketTier {
             return;
         }
         self.list(version);
-        version.listing.await_first(PATIENCE);
+        version.listing.await_first(self.0.patience);
     }
 
     fn read(
@@ -248,27 +275,10 @@ impl Tier for BucketTier {
                 true
             }
             Err(refusal) => {
-                self.0.tier.writes.off(Instant::now());
-                let why = refusal.to_string();
-                let tier = &self.0.tier;
-                tier.report("writing", &why, "reads go on from the store");
+                self.0.write_failed(&refusal);
                 false
             }
         }
-    }
-
-    /// Sets it aside as an empty object: it would hide shorter pieces that are right from all others.
-    fn remove(&self, version: &CachedVersion, piece: PieceFile) {
-        let offset = piece.extent.offset;
-        let there = version.index.next(&(offset..offset + 1));
-        let is_new = matches!(there, Part::Disk(there, _) if there.extent == piece.extent);
-        if is_new || !self.is_writing() {
-            return;
-        }
-        let key = key_of(version, piece.extent);
-        // One that may not be written stays.
-        let put = self.0.keys.put(&key, Bytes::new());
-        let _ = self.0.keys.within(PUT_PATIENCE, put);
     }
 }
 

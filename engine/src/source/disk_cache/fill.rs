@@ -437,8 +437,7 @@ impl FillWork {
     }
 
     fn fetch(&self, missing: &MissingRange, scratch: &mut [u8]) -> Result<(), SourceError> {
-        let writer = &self.cache.parts.writer;
-        while writer.queued_bytes() > writer.most_queued() / 3 && !self.is_stopped() {
+        while self.cache.parts.is_behind() && !self.is_stopped() {
             self.cache.flush(LOOK_EVERY);
         }
         let start = missing.range.start;

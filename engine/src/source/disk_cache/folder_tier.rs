@@ -11,7 +11,7 @@ use super::sinks::FillPlace;
 use super::tier::Tier;
 use rustix::io::Errno;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 pub struct FolderTier {
     pub shared: CacheState,
@@ -143,7 +143,13 @@ impl Tier for FolderTier {
 
     fn write(&self, version: &CachedVersion, buffer: &mut PieceBuffer) -> bool {
         let opened = self.shared.opened();
-        let mut evictor = self.evictor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut evictor = self.evictor.lock().unwrap_or_else(|poisoned| {
+            // What a panic has left half changed is found out anew.
+            self.evictor.clear_poison();
+            let mut evictor = poisoned.into_inner();
+            *evictor = Evictor::default();
+            evictor
+        });
         if !evictor.make_room(&self.shared, &opened, buffer.extent().file_bytes()) {
             return false;
         }

@@ -191,7 +191,7 @@ impl Index {
     /// A piece of another process was found.
     pub fn found(&self, extent: Extent) {
         let mut state = self.hold();
-        if !state.refused.contains(&extent) {
+        if !state.refused.contains(&extent) && state.pieces.len() < MAX_PIECES {
             add(&mut state.pieces, extent, false);
         }
     }

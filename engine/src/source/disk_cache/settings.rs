@@ -3,9 +3,13 @@
 use crate::source::SourceName;
 use foreread_core::units::parse_size;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How a cache on disk is written.
 pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read]";
+
+/// Chosen: as for another process that fetches the same.
+const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Settings of a [`super::DiskCache`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct SharedBucket {
     pub endpoint_url: Option<SourceName>,
     /// A profile of the AWS tools for it. Default that of the environment.
     pub profile: Option<String>,
+    /// How long a read waits for the first listing of a version, and for each piece. Default 1.5 s.
+    pub patience: Duration,
 }
 
 /// A folder that several machines share.
@@ -161,6 +167,9 @@ impl DiskCacheSettings {
             },
             ("shared-endpoint" | "shared-profile", _) => match &mut self.shared {
                 _ if value.is_empty() => return Err(format!("{key} is empty")),
+                Some(SharedCache::Bucket(bucket)) if bucket.name.scheme() != "s3" => {
+                    return Err(format!("{key} is of s3:// alone"));
+                }
                 Some(SharedCache::Bucket(bucket)) if key == "shared-endpoint" => {
                     bucket.endpoint_url = Some(value.into());
                 }
@@ -196,12 +205,18 @@ fn shared(text: &str) -> Result<SharedCache, String> {
         dir: text.into(),
         size_bytes: DEFAULT_BYTES,
     };
+    // `s3:/x` is a slip, not a folder.
+    let is_url = text.contains("://")
+        || ["s3:", "gs:", "az:"]
+            .iter()
+            .any(|&word| text.starts_with(word));
     match name.scheme() {
-        _ if !text.contains("://") => Ok(SharedCache::Folder(folder())),
-        "s3" | "gs" | "az" => Ok(SharedCache::Bucket(SharedBucket {
+        _ if !is_url => Ok(SharedCache::Folder(folder())),
+        "s3" | "gs" | "az" if text.contains("://") => Ok(SharedCache::Bucket(SharedBucket {
             name,
             endpoint_url: None,
             profile: None,
+            patience: BUCKET_PATIENCE,
         })),
         _ => Err("shared= is a folder, or a bucket as s3://, gs:// or az://".to_string()),
     }
@@ -242,6 +257,7 @@ mod tests {
                 name: "s3://b/p".into(),
                 endpoint_url: Some("http://h:1".into()),
                 profile: Some("near".to_string()),
+                patience: BUCKET_PATIENCE,
             }))
         );
         assert_eq!(bucket.size_bytes, 2 << 20);

@@ -221,7 +221,7 @@ impl Switch {
     }
 
     /// One more error. Is it off now?
-    fn failed(&self, now: Instant) -> bool {
+    pub fn failed(&self, now: Instant) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.errors += 1;
         if state.errors < MAX_ERRORS {

@@ -87,6 +87,12 @@ impl Parts {
         Arc::new(CachedSource::new(source, Arc::clone(self)))
     }
 
+    /// Is a third of a queue full?
+    pub fn is_behind(&self) -> bool {
+        self.writer.queued_bytes() > self.writer.most_queued() / 3
+            || self.below.as_ref().is_some_and(|below| below.0.is_behind())
+    }
+
     pub fn flush(&self, most: Duration) -> bool {
         let began = Instant::now();
         let own = self.writer.flush(most);

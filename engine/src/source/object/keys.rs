@@ -22,9 +22,9 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Keys of one page, and pages of one listing.
+/// Keys of one page, and of one listing.
 const MAX_KEYS: usize = 1000;
-const MAX_PAGES: usize = 1024;
+const MAX_NAMES: usize = 1 << 20;
 
 /// What is below a prefix.
 pub struct Keys {
@@ -148,8 +148,8 @@ impl Keys {
         let none = || Refusal::Garbled("its server lists no names".to_string());
         let listing = self.store.listing.as_ref().ok_or_else(none)?;
         let prefix = format!("{}{folder}", self.prefix);
-        let mut next = NextPage::End;
-        for _ in 0..MAX_PAGES {
+        let (mut next, mut named) = (NextPage::End, 0);
+        while named < MAX_NAMES {
             let wanted = PageRequest {
                 prefix: prefix.clone(),
                 most: MAX_KEYS,
@@ -167,6 +167,8 @@ impl Keys {
             let page = timeout(limit, page)
                 .await
                 .unwrap_or(Err(Refusal::FirstByte(limit)))?;
+            // A page without names counts as well.
+            named += page.objects.len().max(1);
             for object in &page.objects {
                 if let Some(name) = object.location.as_ref().strip_prefix(&prefix) {
                     each(name, object.size);
