@@ -84,14 +84,8 @@ impl Keys {
     pub async fn get(&self, key: &str, range: Range<u64>) -> Result<Vec<u8>, Refusal> {
         let path = self.path(key)?;
         let most = range.end - range.start;
-        let asked = Tries::within(Duration::ZERO);
-        let mut answer = self.ask_for(&path, range.clone()).await;
-        if let Err(refusal) = &answer
-            && self.has_renewed(refusal, &asked).await
-        {
-            answer = self.ask_for(&path, range).await;
-        }
-        let mut body = answer?.into_stream();
+        let answer = self.ask(|| self.ask_for(&path, range.clone())).await?;
+        let mut body = answer.into_stream();
         let mut bytes = Vec::with_capacity(most as usize);
         while let Some(part) = body.next().await {
             let part = part.map_err(|error| Refusal::of(&error))?;
@@ -118,14 +112,7 @@ impl Keys {
 
     pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Refusal> {
         let path = self.path(key)?;
-        let asked = Tries::within(Duration::ZERO);
-        let done = self.send(&path, bytes.clone()).await;
-        match done {
-            Err(refusal) if self.has_renewed(&refusal, &asked).await => {
-                self.send(&path, bytes).await
-            }
-            done => done,
-        }
+        self.ask(|| self.send(&path, bytes.clone())).await
     }
 
     async fn send(&self, path: &Path, bytes: Bytes) -> Result<(), Refusal> {
@@ -155,16 +142,7 @@ impl Keys {
                 most: MAX_KEYS,
                 next: next.clone(),
             };
-            let asked = Tries::within(Duration::ZERO);
-            let page = async {
-                match listing.page(wanted.clone()).await {
-                    Err(refusal) if self.has_renewed(&refusal, &asked).await => {
-                        listing.page(wanted.clone()).await
-                    }
-                    page => page,
-                }
-            };
-            let page = timeout(limit, page)
+            let page = timeout(limit, self.ask(|| listing.page(wanted.clone())))
                 .await
                 .unwrap_or(Err(Refusal::FirstByte(limit)))?;
             // A page without names counts as well.
@@ -212,12 +190,19 @@ impl Keys {
         }
     }
 
-    async fn has_renewed(&self, refusal: &Refusal, asked: &Tries) -> bool {
-        match &self.store.credentials {
-            Some(credentials) if refusal.is_of_credentials() => {
-                credentials.renew(asked.begun()).await
+    /// Makes a request; once more if it is refused for its credentials and there are others by now.
+    async fn ask<T, F>(&self, request: impl Fn() -> F) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<T, Refusal>>,
+    {
+        let tries = Tries::within(Duration::ZERO);
+        match (request().await, &self.store.credentials) {
+            (Err(refusal), Some(credentials))
+                if refusal.is_of_credentials() && credentials.renew(tries.begun()).await =>
+            {
+                request().await
             }
-            _ => false,
+            (answer, _) => answer,
         }
     }
 

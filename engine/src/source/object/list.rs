@@ -227,37 +227,36 @@ impl Prefix {
         Ok(names)
     }
 
-    /// The object or folder at a key with a `/` at its end, and up to 999 names behind it in its folder; nothing where one page does
-    /// not say.
-    async fn ahead(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
+    /// The object or folder at a key with a `/` at its end, and up to 999 other names of its folder; nothing where one page does not say.
+    async fn names_near(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
         let plain = key.trim_end_matches('/');
-        let folder_key = &plain[..folder_len(plain)];
-        let page = self
-            .pages(folder_key, MAX_KEYS, Some(before(plain)))
-            .next()
-            .await?
-            .unwrap_or_default();
-        Ok(self.names_of(folder_key, page))
+        let (folder_key, name) = plain.split_at(folder_len(plain));
+        let page = if self.listing.begins_behind_keys() {
+            let mut pages = self.pages(folder_key, MAX_KEYS, Some(before(plain)));
+            pages.next().await?
+        } else {
+            self.page_around(folder_key, name).await?
+        };
+        Ok(self.names_of(folder_key, page.unwrap_or_default()))
     }
 
-    /// The same where no page begins behind a key: all names of a small folder; of a larger one those that begin as this one does, but for
-    /// its last letters.
-    async fn around(&self, key: &str) -> Result<Vec<(OsString, Meta)>, Refusal> {
-        let plain = key.trim_end_matches('/');
-        let folder_key = &plain[..folder_len(plain)];
-        let mut page = self.pages(folder_key, MAX_KEYS, None).next().await?;
-        if page.as_ref().is_none_or(|page| page.next != NextPage::End) {
-            if !self.listing.knows_any_prefix() {
-                return Ok(Vec::new());
-            }
-            let letters = plain[folder_key.len()..].char_indices().rev();
-            let cut = letters.take(NUMBER_LETTERS).last().map_or(0, |(at, _)| at);
-            let prefix = &plain[..folder_key.len() + cut];
-            if prefix.len() > folder_key.len() {
-                page = self.pages(prefix, MAX_KEYS, None).next().await?;
-            }
+    /// Where no page begins behind a key: all names of a small folder; of a larger one those that begin as this one does, but for its last
+    /// letters.
+    async fn page_around(&self, folder_key: &str, name: &str) -> Result<Option<Page>, Refusal> {
+        let page = self.pages(folder_key, MAX_KEYS, None).next().await?;
+        if page.as_ref().is_some_and(|page| page.next == NextPage::End) {
+            return Ok(page);
         }
-        Ok(self.names_of(folder_key, page.unwrap_or_default()))
+        if !self.listing.knows_any_prefix() {
+            return Ok(None);
+        }
+        let letters = name.char_indices().rev().take(NUMBER_LETTERS);
+        let cut = letters.last().map_or(0, |(at, _)| at);
+        if cut == 0 {
+            return Ok(page);
+        }
+        let prefix = format!("{folder_key}{}", &name[..cut]);
+        self.pages(&prefix, MAX_KEYS, None).next().await
     }
 
     /// The objects and folders of a page that are known whole.
@@ -451,12 +450,7 @@ impl Tree for Prefix {
             return self.look(path);
         };
         // A server that refuses this may know a plainer question.
-        let names = if self.listing.begins_behind_keys() {
-            wait(self.ahead(&key))
-        } else {
-            wait(self.around(&key))
-        };
-        let Ok(names) = names else {
+        let Ok(names) = wait(self.names_near(&key)) else {
             return self.look(path);
         };
         let mut found = None;
