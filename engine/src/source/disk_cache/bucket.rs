@@ -127,14 +127,19 @@ impl Bucket {
         });
         match listed.await.map_err(|refusal| self.keys.refused(&refusal)) {
             Ok(()) | Err(KeyRefusal::Absent) => {}
-            Err(refusal) => self.read_failed("listing", &refusal),
+            Err(refusal) => self.read_failed("listing", &refusal, false),
         }
     }
 
-    /// The bucket gave no answer, or refuses: it is not read for a while, since each read would wait for it.
-    fn read_failed(&self, what: &str, refusal: &KeyRefusal) {
+    /// The bucket gave no answer, or refuses: it is not read for a while, since each read would wait for it. A refusal that may be of one
+    /// object, such as one in an archive, counts as much at the third in a row.
+    fn read_failed(&self, what: &str, refusal: &KeyRefusal, may_be_of_one: bool) {
         Counts::add(&self.tier.counts.read_errors, 1);
-        self.tier.reads.off(Instant::now());
+        let now = Instant::now();
+        if may_be_of_one && !self.tier.reads.failed(now) {
+            return;
+        }
+        self.tier.reads.off(now);
         let why = refusal.to_string();
         self.tier.report(what, &why, "the store is read instead");
     }
@@ -162,13 +167,8 @@ impl Bucket {
             Ok(got) => got,
             Err(KeyRefusal::Absent) => return Err(PieceFault::Gone),
             Err(refusal) => {
-                // One object may be out of reach, such as in an archive; a bucket that gives no answer is not asked for the next.
                 let is_late = matches!(refusal, KeyRefusal::Late(_));
-                if is_late || self.tier.reads.failed(Instant::now()) {
-                    self.read_failed("reading", &refusal);
-                } else {
-                    Counts::add(&self.tier.counts.read_errors, 1);
-                }
+                self.read_failed("reading", &refusal, !is_late);
                 return Err(PieceFault::Wrong);
             }
         };
@@ -190,15 +190,8 @@ impl Bucket {
         }
         let put = self.keys.put(key, Bytes::new());
         if let Err(refusal) = self.keys.within(self.patience, put) {
-            self.write_failed(&refusal);
+            self.tier.write_failed(&refusal.to_string());
         }
-    }
-
-    fn write_failed(&self, refusal: &KeyRefusal) {
-        self.tier.writes.off(Instant::now());
-        let why = refusal.to_string();
-        self.tier
-            .report("writing", &why, "reads go on from the store");
     }
 }
 
@@ -275,7 +268,7 @@ impl Tier for BucketTier {
                 true
             }
             Err(refusal) => {
-                self.0.write_failed(&refusal);
+                self.0.tier.write_failed(&refusal.to_string());
                 false
             }
         }

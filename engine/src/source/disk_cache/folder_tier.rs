@@ -158,6 +158,10 @@ impl Tier for FolderTier {
             .is_ok()
     }
 
+    fn is_tended(&self) -> bool {
+        true
+    }
+
     fn note(&self, version: &CachedVersion, piece: PieceFile) {
         // One that is gone was evicted.
         let _ = self.shared.opened().folder.note_use(version.hash, piece);

@@ -107,6 +107,12 @@ impl TierState {
         }
     }
 
+    /// A piece could not be written.
+    pub fn write_failed(&self, why: &str) {
+        self.writes.off(Instant::now());
+        self.report("writing", why, "reads go on from the store");
+    }
+
     /// A piece was written.
     pub fn wrote(&self, extent: Extent) {
         Counts::add(&self.counts.written, 1);
@@ -177,9 +183,7 @@ impl CacheState {
 
     /// The disk could not be written.
     pub fn write_failed(&self, errno: Errno) {
-        self.tier.writes.off(Instant::now());
-        let goes_on = "reads go on from the store";
-        self.tier.report("writing", &errno_text(errno), goes_on);
+        self.tier.write_failed(&errno_text(errno));
     }
 
     /// A piece has no room.

@@ -64,6 +64,11 @@ pub trait Tier: Send + Sync {
     /// Writes a piece. Is it there now?
     fn write(&self, version: &CachedVersion, buffer: &mut PieceBuffer) -> bool;
 
+    /// Are uses noted, and what is no piece removed? Else neither is queued for the writer.
+    fn is_tended(&self) -> bool {
+        false
+    }
+
     /// A piece was used.
     fn note(&self, _: &CachedVersion, _: PieceFile) {}
 

@@ -127,7 +127,7 @@ impl Writer {
 
     /// A piece was used.
     pub fn note(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        if self.queue.hold().notes < MAX_NOTES {
+        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
             let version = Arc::clone(version);
             self.push(Job::Note { version, piece });
         }
@@ -135,8 +135,10 @@ impl Writer {
 
     /// A file has the name of a piece and is none.
     pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        let version = Arc::clone(version);
-        self.push(Job::Remove { version, piece });
+        if self.tier.is_tended() {
+            let version = Arc::clone(version);
+            self.push(Job::Remove { version, piece });
+        }
     }
 
     /// The most that [`Writer::queued_bytes`] may be.
