@@ -118,12 +118,35 @@ impl Engine {
     /// # Errors
     /// The source cannot be read, or too many are open.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Reader, OpenError> {
-        let source = match origin.into() {
-            Origin::Source(source) => source,
-            Origin::Name(name) => source::open_by(&name, self.io())?,
-        };
+        let source = self.origin(origin.into())?;
         Reader::first(self.clone(), self.below(source))
     }
+
+    /// Opens a source that a name means, or takes one as it is.
+    pub(crate) fn origin(&self, origin: Origin) -> Result<Arc<dyn Source>, OpenError> {
+        let name = match origin {
+            Origin::Source(source) => return Ok(source),
+            Origin::Name(name) => name,
+        };
+        #[cfg(feature = "disk-cache")]
+        if let Some(cache) = self.disk_cache()
+            && source::is_remote(&name)
+        {
+            return Ok(cache.open_source(&name)?);
+        }
+        Ok(source::open_by(&name, self.io())?)
+    }
+}
+
+/// Opens what a name means, with the cache on disk of these options.
+fn open_named(name: &SourceName, options: &Options) -> Result<Arc<dyn Source>, OpenError> {
+    #[cfg(feature = "disk-cache")]
+    if let Some(cache) = &options.disk_cache
+        && source::is_remote(name)
+    {
+        return Ok(cache.open_source(name)?);
+    }
+    Ok(source::open_by(name, options.io)?)
 }
 
 impl Reader {
@@ -137,7 +160,7 @@ impl Reader {
             Origin::Name(name) => {
                 let _span = tracing::debug_span!("open", source = %name).entered();
                 (
-                    source::open_by(&name, options.io)?,
+                    open_named(&name, &options)?,
                     source::default_readahead_bytes(name.path()),
                 )
             }

@@ -494,6 +494,12 @@ pub fn is_remote(name: &SourceName) -> bool {
     remote(name).is_some()
 }
 
+/// Is it the name of an object, or of a prefix?
+#[cfg(all(feature = "object", feature = "disk-cache"))]
+pub(crate) fn is_object(name: &SourceName) -> bool {
+    STORES.contains(&name.scheme()) || ["http", "https"].contains(&name.scheme())
+}
+
 fn remote(name: &SourceName) -> Option<&'static Kind> {
     let scheme = name.scheme();
     KINDS

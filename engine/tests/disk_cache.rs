@@ -152,12 +152,12 @@ impl Rig {
         Rig { dir, settings }
     }
 
-    fn open(&self) -> DiskCache {
+    pub fn open(&self) -> DiskCache {
         DiskCache::open(self.settings.clone()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// As another process would: with other descriptors and nothing in memory.
-    fn open_other(&self, number: u64) -> DiskCache {
+    pub fn open_other(&self, number: u64) -> DiskCache {
         let settings = DiskCacheSettings {
             size_bytes: self.settings.size_bytes - number,
             ..self.settings.clone()
@@ -165,7 +165,7 @@ impl Rig {
         DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn pieces(&self) -> Vec<PathBuf> {
+    pub fn pieces(&self) -> Vec<PathBuf> {
         let mut all = files(&self.settings.dir.join("foreread-cache-1"));
         all.retain(|path| {
             let name = path

@@ -18,6 +18,8 @@ mod disk_bucket;
 mod disk_cache;
 #[cfg(feature = "disk-cache")]
 mod disk_fill;
+#[cfg(all(feature = "disk-cache", feature = "object"))]
+mod disk_latest;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

@@ -37,6 +37,10 @@ class Store(BaseHTTPRequestHandler):
     sent = 0
 
     def do_GET(self):
+        if self.headers.get("If-None-Match") == '"1"':
+            self.send_response(304)
+            self.end_headers()
+            return
         first, last = (self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").split("-")
         first, last = int(first), min(int(last or len(self.data)), len(self.data) - 1)
         self.send_response(206)

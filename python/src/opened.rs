@@ -12,6 +12,7 @@ use crate::error::{invalid, of_open, of_read};
 use crate::fetcher::Fetcher;
 use crate::process::{self, Settings};
 use crate::wait;
+use foreread::source::disk_cache::DiskCache;
 use foreread::source::{self, Source, SourceName};
 use foreread::{Advice, OpenError, ReadError, Reader, Stats};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -293,7 +294,11 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
         }
         (Origin::Name(name), _) if source::is_remote(name) => {
             let asked = name.clone();
-            let opened = wait::call(py, move || source::open(asked))?;
+            let cache = settings.disk_cache.clone();
+            let opened = wait::call(py, move || match DiskCache::named(&cache)? {
+                Some(cache) => cache.open_source(&asked),
+                None => source::open(asked),
+            })?;
             named(opened.map_err(OpenError::from), shown)?
         }
         (Origin::Name(name), _) => named(

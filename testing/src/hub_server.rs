@@ -609,6 +609,9 @@ fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> Answer {
     if seen.if_match.is_some() && seen.if_match.as_deref() != tag {
         return Answer::new(412, "");
     }
+    if tag.is_some() && seen.header("if-none-match") == tag {
+        return Answer::new(304, "");
+    }
     answer.set("Accept-Ranges", "bytes");
     let range = match asked {
         Some(range) if range.start >= size => {

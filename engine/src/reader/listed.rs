@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::error::OpenError;
 use crate::reader::flush::Flushes;
 use crate::reader::{Origin, Reader};
-use crate::source::{self, Source};
+use crate::source::Source;
 use foreread_core::machine::MAX_IDS;
 use foreread_core::policy::Scope;
 use foreread_core::units::MAX_OFFSET;
@@ -72,10 +72,7 @@ impl Engine {
         after: Option<FilePosition>,
         listing: Listing,
     ) -> Result<ListedFile, OpenError> {
-        let source = match origin.into() {
-            Origin::Source(source) => source,
-            Origin::Name(name) => source::open_by(&name, self.io())?,
-        };
+        let source = self.origin(origin.into())?;
         let source = self.below(source);
         if self.appending() {
             source.allow_appends();

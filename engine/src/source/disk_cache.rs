@@ -32,6 +32,7 @@ mod folder;
 mod folder_tier;
 mod index;
 mod inspect;
+mod latest;
 mod piece;
 mod reader;
 mod room;
@@ -188,6 +189,37 @@ impl DiskCache {
             parts: Arc::downgrade(&parts),
         });
         Ok(DiskCache { folder, parts })
+    }
+
+    /// Opens a source by its name. Of an object whose first bytes this cache has, no bytes are asked for while it is the version that was read last:
+    /// the store answers 304.
+    ///
+    /// # Errors
+    /// See [`source::open`](super::open).
+    pub fn open_source(&self, name: &SourceName) -> Result<Arc<dyn Source>, SourceOpenError> {
+        #[cfg(feature = "object")]
+        if super::is_object(name) {
+            let settings = super::object::settings(name)?;
+            return Ok(Arc::new(self.open_object(name.clone(), settings)?));
+        }
+        super::open(name)
+    }
+
+    /// The same of an object, with other settings than those of the environment.
+    ///
+    /// # Errors
+    /// See [`Object::open_with`](super::Object::open_with).
+    #[cfg(feature = "object")]
+    pub fn open_object(
+        &self,
+        name: impl Into<SourceName>,
+        settings: super::object::ObjectSettings,
+    ) -> Result<super::Object, SourceOpenError> {
+        let name = name.into();
+        let shown = name.to_string();
+        let first_bytes = super::object::FIRST_BYTES;
+        let held = |source: &str| self.folder.latest(source, &shown, first_bytes);
+        super::Object::open_unless(name, settings, &held)
     }
 
     /// The source with this cache; the source itself, where it does not say exactly which version it reads.

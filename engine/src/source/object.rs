@@ -47,7 +47,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
 pub use store::names_a_prefix;
-use version::{FIRST_BYTES, FirstBytes, Room, Version};
+pub(crate) use version::FIRST_BYTES;
+use version::{FirstBytes, Room, Version};
 
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
@@ -98,7 +99,16 @@ impl Object {
         name: impl Into<SourceName>,
         settings: ObjectSettings,
     ) -> Result<Object, SourceOpenError> {
-        let name = name.into();
+        Object::open_unless(name.into(), settings, &|_| None)
+    }
+
+    /// Opens an object of which bytes may be held elsewhere. `held` says of which version, in the form of [`ExactVersion::version`]; while that is
+    /// the one there is, its first bytes are not asked for.
+    pub(crate) fn open_unless(
+        name: SourceName,
+        settings: ObjectSettings,
+        held: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Object, SourceOpenError> {
         let place = store::parse(&name)?;
         if place.is_prefix() {
             return Err(SourceOpenError {
@@ -113,7 +123,7 @@ impl Object {
         let open = |settings: ObjectSettings| {
             let store = place.connect(&settings).map_err(unfit)?;
             let account = store.account.clone();
-            let done = Object::at(store, path.clone(), name.clone(), settings);
+            let done = Object::at(store, path.clone(), name.clone(), settings, held);
             Ok::<_, SourceOpenError>(done.map_err(|refusal| (refusal, account)))
         };
         let done = store::open_at(&*place, settings, open, |done| {
@@ -127,7 +137,10 @@ impl Object {
         path: Path,
         name: SourceName,
         settings: ObjectSettings,
+        held: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Object, Refusal> {
+        let held = held(&source_text(&store, &path));
+        let held = held.and_then(|held| Version::of_exact_text(&held, path.clone()));
         let tally = Tally::default();
         let asker = Asker {
             store: &store,
@@ -136,7 +149,8 @@ impl Object {
             tally: &tally,
         };
         let room = Room::take();
-        let front = wait(asker.front(if room.is_some() { FIRST_BYTES } else { 1 }))?;
+        let first_bytes = if room.is_some() { FIRST_BYTES } else { 1 };
+        let front = wait(asker.front(first_bytes, held))?;
         let (first, answered_in) = (FirstBytes::new(front.bytes, room), Some(front.answered_in));
         // The next check, that of a mount that opens it for its first reader, need not ask again.
         tally.confirmed.store(true, Ordering::Relaxed);
@@ -250,7 +264,7 @@ impl Source for Object {
         let lists_otherwise = self.store.server.conditions.lists_otherwise();
         let is_known = version.is_exact() && !(version.is_listed() && lists_otherwise);
         is_known.then(|| ExactVersion {
-            source: format!("{}/{}", self.store.place, self.path),
+            source: source_text(&self.store, &self.path),
             version: version.exact_text(),
             shown: self.name.to_string(),
         })
@@ -327,6 +341,11 @@ impl StreamingSource for Object {
         }
         Ok(len)
     }
+}
+
+/// An object, however its name was written.
+fn source_text(store: &Store, path: &Path) -> String {
+    format!("{}/{path}", store.place)
 }
 
 /// The settings of the environment, for opening `name`.

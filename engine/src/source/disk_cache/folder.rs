@@ -5,6 +5,7 @@
 //!     CACHEDIR.TAG               so that backups pass it over
 //!     size                       bytes of all pieces, 8 bytes, changed under a lock
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
+//!     latest/0123...             which version of an object was read last (latest.rs)
 //!     ab/abcdef.../100000.186a0  a piece of a version; it says of what (piece.rs)
 //! ```
 
@@ -246,6 +247,26 @@ impl CacheFolder {
             }
             rustix::fs::ftruncate(file, piece.len as u64)
         })
+    }
+
+    /// Writes a file in a folder of the cache, which is made where it is not there, in place of one that is there.
+    pub fn replace(&self, folder: &str, path: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let new = match self.begin(folder) {
+            Err(Errno::NOENT) => {
+                match self.make_folder(folder) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                self.begin(folder)?
+            }
+            done => done?,
+        };
+        let done = write_all(&new.file, bytes, 0)
+            .and_then(|()| rustix::fs::renameat(&self.root, &new.path, &self.root, path));
+        if done.is_err() {
+            let _ = self.remove(&new.path);
+        }
+        done
     }
 
     fn begin(&self, folder: &str) -> Result<NewFile, Errno> {

@@ -3,12 +3,15 @@
 use super::claims::Claim;
 use super::files::CacheFiles;
 use super::folder::{PieceFile, PutOutcome};
+use super::index::Part;
+use super::latest;
 use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
 use super::reader::PieceReader;
 use super::room::Evictor;
 use super::shared::{CacheState, CachedVersion, TierState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
+use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -26,6 +29,27 @@ impl FolderTier {
             reader: PieceReader::default(),
             evictor: Mutex::default(),
         }
+    }
+
+    /// The version of an object that was read last, if its first bytes are here and are to be read from here.
+    pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
+        let text = latest::read(&self.shared.opened().folder, source)?;
+        let size: u64 = text.rsplit_once(' ')?.1.parse().ok()?;
+        let exact = ExactVersion {
+            source: source.to_string(),
+            version: text.clone(),
+            shown: shown.to_string(),
+        };
+        let version = self.shared.tier.version(exact, size);
+        self.look(&version);
+        let (mut at, end) = (0, first_bytes.min(size));
+        while at < end {
+            match version.index.next(&(at..end)) {
+                Part::Disk(_, next) if !self.passes_over(end - at) => at = next,
+                _ => return None,
+            }
+        }
+        self.shared.tier.reads.is_on().then_some(text)
     }
 
     /// Writes a piece, for which there is room.
@@ -165,6 +189,14 @@ impl Tier for FolderTier {
     fn note(&self, version: &CachedVersion, piece: PieceFile) {
         // One that is gone was evicted.
         let _ = self.shared.opened().folder.note_use(version.hash, piece);
+    }
+
+    fn note_latest(&self, version: &CachedVersion) {
+        let opened = self.shared.opened();
+        if self.is_writing() && latest::write(&opened.folder, version).is_err() {
+            // Then it is opened by its first bytes next time, as without a cache.
+            tracing::debug!("the version that was read last is not noted in the disk cache");
+        }
     }
 
     fn remove(&self, version: &CachedVersion, piece: PieceFile) {

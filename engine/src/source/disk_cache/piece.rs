@@ -50,8 +50,13 @@ impl VersionHash {
 
     /// Its folder, below that of the cache: `ab/abcdef...`.
     pub fn folder(self) -> String {
-        let name: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = self.name();
         format!("{}/{name}", &name[..FIRST_LETTERS])
+    }
+
+    /// Its hexadecimal digits.
+    pub fn name(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Reads the name of such a folder: the part behind the slash.

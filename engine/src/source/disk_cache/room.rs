@@ -14,6 +14,7 @@
 
 use super::files::CacheFiles;
 use super::folder::{CacheFolder, PieceUse, inside};
+use super::latest;
 use super::piece::{Extent, FIRST_LETTERS};
 use super::shared::{CacheState, Counts};
 use std::cmp::Ordering;
@@ -208,6 +209,7 @@ impl Evictor {
                 _ => false,
             }
         });
+        latest::clean(&opened.folder);
         let bytes = once.bytes.saturating_add(again.bytes);
         if let Some(files) = &opened.writable {
             files.account.set(bytes);

@@ -72,6 +72,9 @@ pub trait Tier: Send + Sync {
     /// A piece was used.
     fn note(&self, _: &CachedVersion, _: PieceFile) {}
 
+    /// An object was opened by its name, and is this version.
+    fn note_latest(&self, _: &CachedVersion) {}
+
     /// What has the name of a piece is none.
     fn remove(&self, _: &CachedVersion, _: PieceFile) {}
 }

@@ -41,6 +41,8 @@ enum Job {
         version: Arc<CachedVersion>,
         piece: PieceFile,
     },
+    /// An object was opened by its name, and is this version.
+    Latest(Arc<CachedVersion>),
     /// A piece is none.
     Remove {
         version: Arc<CachedVersion>,
@@ -53,7 +55,7 @@ impl Job {
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write { buffer, .. } => buffer.held_bytes(),
-            Job::Note { .. } | Job::Remove { .. } => 0,
+            Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => 0,
         }
     }
 }
@@ -130,6 +132,13 @@ impl Writer {
         if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
             let version = Arc::clone(version);
             self.push(Job::Note { version, piece });
+        }
+    }
+
+    /// An object was opened by its name, and is this version.
+    pub fn note_latest(&self, version: &Arc<CachedVersion>) {
+        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
+            self.push(Job::Latest(Arc::clone(version)));
         }
     }
 
@@ -371,6 +380,7 @@ fn done(job: &mut Job, tier: &dyn Tier) {
             }
         }
         Job::Note { version, piece } => tier.note(version, *piece),
+        Job::Latest(version) => tier.note_latest(version),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }
 }
@@ -385,6 +395,6 @@ fn give_back(tier: &dyn Tier, job: &Job) {
             let extent = buffer.extent();
             tier.give_back(version, &(extent.offset..extent.end()));
         }
-        Job::Note { .. } | Job::Remove { .. } => {}
+        Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => {}
     }
 }

@@ -168,23 +168,35 @@ impl Asker<'_> {
 
     /// The version that there is now, asked for with the first byte: so it is known at once whether ranges are.
     pub async fn version(&self) -> Result<Version, Refusal> {
-        self.front(1).await.map(|front| front.version)
+        self.front(1, None).await.map(|front| front.version)
     }
 
     /// The version that there is now, and its first bytes, at most `len`, which is not 0. Where the body does not come to its end the
-    /// version alone.
-    pub async fn front(&self, len: u64) -> Result<Front, Refusal> {
+    /// version alone, as where it is still the version that is `held`.
+    pub async fn front(&self, len: u64, held: Option<Version>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
+        let mut held = held;
         let asked = async {
             loop {
                 let turn = self.store.server.brake.turn(|| true).await;
                 tries.begin();
-                let done = counted(turn, self.probe(len).await);
-                match done {
-                    Err(refusal) => self.again(&refusal, &mut tries).await?,
+                let asked = Instant::now();
+                let done = counted(turn, self.probe(len, held.as_ref()).await);
+                let refusal = match done {
                     Ok(front) => return Ok(front),
+                    Err(refusal) => refusal,
+                };
+                if let Some(version) = held.take() {
+                    if refusal == Refusal::Unmodified {
+                        return Ok(Front::empty(version, asked.elapsed()));
+                    }
+                    if !refusal.is_passing() {
+                        // It may be the condition that is refused.
+                        continue;
+                    }
                 }
+                self.again(&refusal, &mut tries).await?;
             }
         };
         timeout(total, asked)
@@ -192,11 +204,11 @@ impl Asker<'_> {
             .unwrap_or(Err(Refusal::Total(total)))
     }
 
-    async fn probe(&self, len: u64) -> Result<Front, Refusal> {
+    async fn probe(&self, len: u64, held: Option<&Version>) -> Result<Front, Refusal> {
         let asked = Instant::now();
         let first = GetOptions {
             range: Some(GetRange::Bounded(0..len)),
-            ..GetOptions::default()
+            ..held.map_or_else(GetOptions::default, Version::condition_unless)
         };
         let answer = match self.in_time(self.ask(first)).await {
             Err(Refusal::Empty { etag, modified }) => {

@@ -522,7 +522,13 @@ impl Tree for Prefix {
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
         let key = Key::parse(key.trim_end_matches('/')).map_err(|_| self.absent(path))?;
         let name = self.name_of(path);
-        let object = Object::at(self.store.clone(), key, name.clone(), self.settings.clone());
+        let object = Object::at(
+            self.store.clone(),
+            key,
+            name.clone(),
+            self.settings.clone(),
+            &|_| None,
+        );
         let object = object.map_err(|refusal| SourceError::Io {
             errno: refusal.errno(),
             what: format!("{name}: {refusal}"),

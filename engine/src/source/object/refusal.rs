@@ -46,6 +46,8 @@ pub enum Refusal {
     Changed(String),
     #[error("the server answered 412: the object's ETag or date is another")]
     Unmet,
+    #[error("the server answered 304: the object is the version that was named")]
+    Unmodified,
     #[error("the object ends before the first byte that was asked for")]
     PastEnd { size: Option<u64> },
     #[error("the server answered {}{}", status_text(*status, code), after_text(*retry_after))]

@@ -283,21 +283,26 @@ pub struct Wire {
     pub page: fn(&[u8], &PageRequest) -> Result<Page, Refusal>,
 }
 
-/// The headers of a store that numbers its versions: they are read and written as an ETag and `If-Match`.
+/// The headers of a store that numbers its versions: they are read and written as an ETag, `If-Match` and `If-None-Match`.
 #[derive(Debug)]
 pub struct Generation {
     pub replied: &'static str,
     pub asked: &'static str,
+    pub asked_unless: &'static str,
 }
 
 impl Generation {
     fn ask(&self, headers: &mut HeaderMap) {
-        let Some(etag) = headers.remove("if-match") else {
-            return;
-        };
-        let number = etag.to_str().ok().and_then(page::generation_of_etag);
-        if let Some(number) = number.and_then(|number| HeaderValue::from_str(number).ok()) {
-            headers.insert(self.asked, number);
+        for (condition, asked) in [
+            ("if-match", self.asked),
+            ("if-none-match", self.asked_unless),
+        ] {
+            let etag = headers.remove(condition);
+            let etag = etag.as_ref().and_then(|etag| etag.to_str().ok());
+            let number = etag.and_then(page::generation_of_etag);
+            if let Some(number) = number.and_then(|number| HeaderValue::from_str(number).ok()) {
+                headers.insert(asked, number);
+            }
         }
     }
 
@@ -407,6 +412,7 @@ impl ReplyCheck {
             }
             (204, Some(_), _) => return Err(refuse(empty(reply.headers()))),
             (200..=299, None, _) => return bounded(reply).await,
+            (304, ..) => return Err(refuse(Refusal::Unmodified)),
             (412, ..) => return Err(refuse(Refusal::Unmet)),
             (416, ..) => return Err(refuse(past_end(reply.headers()))),
             _ => return Err(refuse(refused(status, reply).await)),
@@ -518,6 +524,24 @@ mod tests {
                 headers.insert(*name, HeaderValue::from_static(value));
                 headers
             })
+    }
+
+    #[test]
+    fn conditions_of_a_store_with_generations_are_numbers() {
+        let generation = Generation {
+            replied: "x-goog-generation",
+            asked: "x-goog-if-generation-match",
+            asked_unless: "x-goog-if-generation-not-match",
+        };
+        for (condition, asked) in [
+            ("if-match", "x-goog-if-generation-match"),
+            ("if-none-match", "x-goog-if-generation-not-match"),
+        ] {
+            let mut headers = headers(&[(condition, "\"generation-17\"")]);
+            generation.ask(&mut headers);
+            assert_eq!(header(&headers, asked), Some("17"));
+            assert_eq!(headers.len(), 1, "{condition} is not sent");
+        }
     }
 
     #[test]

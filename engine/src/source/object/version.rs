@@ -86,6 +86,22 @@ impl Version {
         }))
     }
 
+    /// Of what is kept elsewhere, in the form of [`Version::exact_text`]; nothing where that is no text of a version.
+    pub fn of_exact_text(text: &str, location: Path) -> Option<Version> {
+        let (etag, size) = text.rsplit_once(' ')?;
+        let is_tag = |byte: u8| byte.is_ascii_graphic() && byte != b'"';
+        if etag.is_empty() || !etag.bytes().all(is_tag) {
+            return None;
+        }
+        Some(Version::new(ObjectMeta {
+            location,
+            last_modified: SystemTime::UNIX_EPOCH.into(),
+            size: size.parse().ok()?,
+            e_tag: Some(format!("\"{etag}\"")),
+            version: None,
+        }))
+    }
+
     /// What a listing said, taken for what replies say: each of them has to have this very ETag.
     pub fn into_replied(self) -> Version {
         Version::new(self.meta)
@@ -167,6 +183,14 @@ impl Version {
         GetOptions {
             if_match: strong,
             if_unmodified_since: date,
+            ..GetOptions::default()
+        }
+    }
+
+    /// Asks for any other version only.
+    pub fn condition_unless(&self) -> GetOptions {
+        GetOptions {
+            if_none_match: self.condition().if_match,
             ..GetOptions::default()
         }
     }

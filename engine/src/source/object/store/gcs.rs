@@ -39,6 +39,7 @@ static WIRE: Wire = Wire {
     generation: Some(Generation {
         replied: "x-goog-generation",
         asked: "x-goog-if-generation-match",
+        asked_unless: "x-goog-if-generation-not-match",
     }),
     has_versions: true,
     page: page::of_s3,

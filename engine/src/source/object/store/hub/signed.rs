@@ -265,6 +265,12 @@ impl Hub {
             {
                 return Err(refuse(Refusal::Unmet));
             }
+            if headers
+                .get("if-none-match")
+                .is_some_and(|own| *own == address.etag)
+            {
+                return Err(refuse(Refusal::Unmodified));
+            }
             let reply = match self.content(&address, headers).await {
                 Err(error) if error.kind() == HttpErrorKind::Connect => {
                     // Another try asks the hub, which may name another place.
