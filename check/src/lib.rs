@@ -3,7 +3,7 @@
 //! `check`, `reproduce`, `conform` and `bench`.
 //!
 //! ```text
-//!   command/ ──► reproduce    the tables of five publications, made again
+//!   command/ ──► reproduce    the tables of publications, made again
 //!            ├─► conform      decisions beside a kernel's and librbd's
 //!            ├─► store        what a store of objects promises, tried on a real one
 //!            └─► bench        reads a second; policies beside opponents in many cells ──► evaluation

@@ -1,4 +1,4 @@
-//! `reproduce`: every table of the five publications again, each published figure beside ours.
+//! `reproduce`: every table of the publications again, each published figure beside ours.
 //!
 //! ```text
 //!   published/PAPER.rs   the printed figures, once      PAPER.rs   runs what they were measured on, here
@@ -18,6 +18,7 @@ mod blkid;
 mod crume_2014;
 mod hits;
 mod kind;
+mod le_moal_2025;
 mod page;
 mod paper;
 pub mod published;
@@ -98,6 +99,7 @@ pub fn run(options: &Options, progress: &mut dyn Progress) -> Result<Reproductio
             Paper::Wu2013 => wu_2013::tables(&mut runs)?,
             Paper::Bhattacharya2003 => bhattacharya_2003::tables(&mut runs)?,
             Paper::Crume2014 => crume_2014::tables(&mut runs)?,
+            Paper::LeMoal2025 => le_moal_2025::tables(&mut runs)?,
         });
     }
     Ok(Reproduction::new(tables))

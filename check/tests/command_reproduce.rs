@@ -37,7 +37,7 @@ fn a_table_for_people_and_json_for_programs() {
 
 #[test]
 fn what_is_not_there_is_refused() {
-    assert!(foreread(["reproduce", "005"]).is_refused().contains("005"));
+    assert!(foreread(["reproduce", "006"]).is_refused().contains("006"));
     assert!(
         foreread(["reproduce", "001", "--runs", "0"])
             .is_refused()

@@ -130,6 +130,11 @@ fn bhattacharya_2003() {
     assert_kinds(Paper::Bhattacharya2003, [0, 1, 7, 4, 3, 1, 19], 1);
 }
 
+#[test]
+fn le_moal_2025() {
+    assert_kinds(Paper::LeMoal2025, [4, 0, 0, 2, 0, 0, 0], 4);
+}
+
 /// Two fitted times never make a checked order.
 #[test]
 fn crume_2014() {

@@ -22,7 +22,7 @@ fn papers() -> PossibleValuesParser {
 
 /// Reproduce published tables beside the printed figures
 ///
-/// The tables are those of five publications. Each printed figure is beside ours with the error and a kind: 'blind' (predicted, nothing of the model was made with the
+/// The tables are those of five posts and a commit. Each printed figure is beside ours with the error and a kind: 'blind' (predicted, nothing of the model was made with the
 /// post's figures), 'left-out' (predicted by a model that was fitted to other rows of the table), 'formula' (the model is
 /// the published formula), 'order' (which of two is larger), 'fit' (a model or a workload was fitted to it), 'input' (we
 /// put it in), 'shown' (no verdict; the reason says why). The score by kind comes first. docs/posts.md names the rows of

@@ -1,4 +1,4 @@
-//! The five publications: what each is called on the command line, in text and in JSON.
+//! The publications: what each is called on the command line, in text and in JSON.
 //!
 //! | command | text | JSON key `seed` | what |
 //! |---|---|---|---|
@@ -7,10 +7,11 @@
 //! | `wu-2013` | [Wu 2013] | 002 | Wu Fengguang: more conservative context readahead |
 //! | `bhattacharya-2003` | [Bhattacharya 2003] | 003 | Suparna Bhattacharya: readahead and asynchronous reads |
 //! | `crume-2014` | [Crume 2014] | 004 | Adam Crume: RBD readahead strategies |
+//! | `le-moal-2025` | [Le Moal 2025] | 005 | Damien Le Moal: the default of disks that rotate |
 //!
 //! The numbers are in the JSON and in the ids of rows, which keep their form.
 
-/// One of the publications.
+/// One of the five posts, or the commit of 2025 that changed the default which two of them are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// "Use 512kb max readahead size, and 32kb min readahead size".
@@ -23,16 +24,19 @@ pub enum Paper {
     Bhattacharya2003,
     /// RBD readahead strategies, ceph-devel.
     Crume2014,
+    /// "block: Improve read ahead size for rotational devices", Linux 6.17.
+    LeMoal2025,
 }
 
 impl Paper {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Paper; 5] = [
+    pub const ALL: [Paper; 6] = [
         Paper::Wu2010a,
         Paper::Wu2010b,
         Paper::Wu2013,
         Paper::Bhattacharya2003,
         Paper::Crume2014,
+        Paper::LeMoal2025,
     ];
 
     #[must_use]
@@ -43,6 +47,7 @@ impl Paper {
             Paper::Wu2013 => "wu-2013",
             Paper::Bhattacharya2003 => "bhattacharya-2003",
             Paper::Crume2014 => "crume-2014",
+            Paper::LeMoal2025 => "le-moal-2025",
         }
     }
 
@@ -55,6 +60,7 @@ impl Paper {
             Paper::Wu2013 => "002",
             Paper::Bhattacharya2003 => "003",
             Paper::Crume2014 => "004",
+            Paper::LeMoal2025 => "005",
         }
     }
 
@@ -67,6 +73,7 @@ impl Paper {
             Paper::Wu2013 => "[Wu 2013]",
             Paper::Bhattacharya2003 => "[Bhattacharya 2003]",
             Paper::Crume2014 => "[Crume 2014]",
+            Paper::LeMoal2025 => "[Le Moal 2025]",
         }
     }
 
@@ -97,6 +104,6 @@ mod tests {
                 .to_lowercase();
             assert_eq!(cited, paper.name());
         }
-        assert_eq!((Paper::parse("all"), Paper::parse("005")), (None, None));
+        assert_eq!((Paper::parse("all"), Paper::parse("006")), (None, None));
     }
 }
