@@ -165,7 +165,11 @@ fn next(plan: &Plan, path: &Path) -> String {
     }
 }
 
-/// What a mount of all objects of a plan reads; nothing where it has files.
+/// Parts of the name of a bucket as a path: `s3:` and `bucket`.
+const BUCKET_PARTS: usize = 2;
+
+/// What a mount of the objects of a plan reads: of all of them, or of the first folder where they are in several buckets. Nothing where it has
+/// files.
 pub fn objects(plan: &Plan) -> Option<String> {
     let is_object = |file: &PlanFile| is_remote(&SourceName::from(file.path.as_path()));
     let (first, others) = plan.files.split_first()?;
@@ -175,6 +179,9 @@ pub fn objects(plan: &Plan) -> Option<String> {
     let mut common = first.path.as_path();
     while !others.iter().all(|file| file.path.starts_with(common)) {
         common = common.parent()?;
+    }
+    if common.components().count() < BUCKET_PARTS {
+        common = first.path.parent()?;
     }
     let slash = if others.is_empty() { "" } else { "/" };
     Some(format!("{}{slash}", common.display()))
@@ -283,4 +290,33 @@ fn share(text: &str) -> Result<(u32, u32), String> {
     parts
         .filter(|(n, m)| *m > 0 && n <= m)
         .ok_or_else(|| "write a share such as 2/3".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_of_a_plan_of_objects() {
+        for (names, mount) in [
+            (&["s3://b/d/a"][..], Some("s3://b/d/a")),
+            (&["s3://b/d/a", "s3://b/d/c"], Some("s3://b/d/")),
+            (&["s3://b/d/a", "s3://b/e/c"], Some("s3://b/")),
+            (&["s3://b/d/a", "s3://z/e/c"], Some("s3://b/d/")),
+            (&["s3://b/d/a", "hf://u/r/c"], Some("s3://b/d/")),
+            (&["s3://b/d/a", "/tmp/c"], None),
+            (&[], None),
+        ] {
+            let file = |name: &&str| PlanFile {
+                path: name.into(),
+                size: 1,
+                mtime_ns: None,
+            };
+            let plan = Plan {
+                files: names.iter().map(file).collect(),
+                ..Plan::default()
+            };
+            assert_eq!(objects(&plan).as_deref(), mount, "{names:?}");
+        }
+    }
 }
