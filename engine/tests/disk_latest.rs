@@ -2,10 +2,12 @@
 //! is noticed by that very request.
 
 use crate::common::stores::{Kind, Store as Bucket};
+use crate::common::{named, object_settings};
 use crate::disk_cache::{Rig, files, flushed};
 use foreread::source::Object;
 use foreread::source::disk_cache::DiskCache;
 use foreread::{Engine, Options};
+use foreread_testing::{Lie, RangeServer};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -115,5 +117,45 @@ fn without_its_pieces_an_object_is_opened_with_its_first_bytes() {
         }
         let [opened, all] = read(&rig.open_other(1), &bucket, &wanted);
         assert_eq!((opened, all), ((1, 50_000), (1, 50_000)));
+    }
+}
+
+/// A 304 counts unless it names another version than was asked for, which costs a second request, and the condition is sent no more.
+#[test]
+fn a_304_of_another_version_is_not_believed() {
+    const SIZE: u64 = 50_000;
+    for (etag, is_believed) in [
+        (Some("\"e1\""), true),
+        (Some("W/\"e1\""), false),
+        (Some("\"e2\""), false),
+        (None, true),
+    ] {
+        let rig = Rig::new();
+        let server = RangeServer::start(named(SIZE)).expect("a port");
+        server.replace(named(SIZE), Some("\"e1\""), None);
+        let open = |cache: &DiskCache| {
+            let object = cache.open_object(server.url(), object_settings(Vec::new()));
+            Arc::new(object.unwrap_or_else(|error| panic!("{error}")))
+        };
+        let cache = rig.open();
+        let options = Options::default().policy("none").disk_cache(&cache);
+        let reader = Engine::new(options).expect("an engine").open(open(&cache));
+        let mut bytes = vec![0; SIZE as usize];
+        reader
+            .expect("opened")
+            .read_at(&mut bytes, 0)
+            .expect("read");
+        flushed(&cache);
+        assert_eq!(noted(&rig).len(), 1);
+        server.lie(Lie::Unmodified(etag), 1);
+        let asked = open(&rig.open_other(1)).asked();
+        let wanted = if is_believed { (1, 0) } else { (2, SIZE) };
+        assert_eq!((asked.requests, asked.bytes), wanted, "{etag:?}");
+        let asked = open(&rig.open_other(2)).asked();
+        assert_eq!(
+            (asked.requests, asked.bytes),
+            (1, SIZE),
+            "{etag:?}: this one is honest and knows no condition"
+        );
     }
 }

@@ -610,7 +610,8 @@ fn part(mut answer: Answer, blob: &Blob, seen: &ServedRequest) -> Answer {
         return Answer::new(412, "");
     }
     if tag.is_some() && seen.header("if-none-match") == tag {
-        return Answer::new(304, "");
+        answer.status = 304;
+        return answer;
     }
     answer.set("Accept-Ranges", "bytes");
     let range = match asked {

@@ -42,6 +42,8 @@ pub enum Lie {
     OtherEtag,
     /// No ETag, although the object has one.
     NoEtag,
+    /// 304 with this ETag, whatever was asked for.
+    Unmodified(Option<&'static str>),
     /// `If-Match` is not looked at.
     NoCondition,
     /// Nothing at all, and the connection stays open.
@@ -396,6 +398,11 @@ pub(super) fn strange(
                 out,
                 "HTTP/1.1 {status} Lie\r\n{after}Content-Length: 4\r\n\r\nlie\n"
             )?;
+            return Ok(Some(true));
+        }
+        Some(Lie::Unmodified(etag)) => {
+            let etag = etag.map_or(String::new(), |etag| format!("ETag: {etag}\r\n"));
+            write!(out, "HTTP/1.1 304 Lie\r\n{etag}\r\n")?;
             return Ok(Some(true));
         }
         Some(Lie::EndlessError) => {

@@ -73,6 +73,7 @@ impl CachedSource {
         let state = self.parts.tier.state();
         *held = exact.map(|exact| state.version(exact, self.below.size()));
         if let Some(version) = held.as_ref().filter(|_| self.below.answered_in().is_some()) {
+            version.is_named.store(true, Ordering::Relaxed);
             self.parts.writer.note_latest(version);
         }
         Ok(held.clone())

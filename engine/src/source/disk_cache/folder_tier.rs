@@ -14,6 +14,7 @@ use super::tier::Tier;
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 pub struct FolderTier {
@@ -33,6 +34,9 @@ impl FolderTier {
 
     /// The version of an object that was read last, if its first bytes are here and are to be read from here.
     pub fn latest(&self, source: &str, shown: &str, first_bytes: u64) -> Option<String> {
+        if !self.shared.tier.reads.is_on() {
+            return None;
+        }
         let text = latest::read(&self.shared.opened().folder, source)?;
         let size: u64 = text.rsplit_once(' ')?.1.parse().ok()?;
         let exact = ExactVersion {
@@ -42,14 +46,17 @@ impl FolderTier {
         };
         let version = self.shared.tier.version(exact, size);
         self.look(&version);
+        if self.passes_over(size.min(MAX_PIECE_BYTES)) {
+            return None;
+        }
         let (mut at, end) = (0, first_bytes.min(size));
         while at < end {
             match version.index.next(&(at..end)) {
-                Part::Disk(_, next) if !self.passes_over(end - at) => at = next,
+                Part::Disk(_, next) => at = next,
                 _ => return None,
             }
         }
-        self.shared.tier.reads.is_on().then_some(text)
+        Some(text)
     }
 
     /// Writes a piece, for which there is room.
@@ -87,6 +94,9 @@ impl FolderTier {
         let files = opened.writable.as_ref();
         let writes = files.and_then(|files| files.account.wrote(version.hash, extent.file_bytes()));
         evictor.wrote(extent.file_bytes());
+        if extent.offset == 0 && version.is_named.load(Ordering::Relaxed) {
+            let _ = latest::write(&opened.folder, version);
+        }
         self.shared.tier.wrote(extent);
         for covered in version.index.written(extent, writes) {
             remove(&opened, version, covered);
@@ -193,7 +203,9 @@ impl Tier for FolderTier {
 
     fn note_latest(&self, version: &CachedVersion) {
         let opened = self.shared.opened();
-        if self.is_writing() && latest::write(&opened.folder, version).is_err() {
+        // Else it is noted with its first piece.
+        let is_held = opened.folder.changed_at(version.hash).is_ok();
+        if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
             // Then it is opened by its first bytes next time, as without a cache.
             tracing::debug!("the version that was read last is not noted in the disk cache");
         }

@@ -46,12 +46,14 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
 /// Removes those of versions of which nothing is on the disk any more.
 pub fn clean(folder: &CacheFolder) {
     let _ = folder.names(FOLDER, &mut |name| {
+        if folder.remove_abandoned(FOLDER, name) {
+            return true;
+        }
         let path = inside(FOLDER, &name.to_string_lossy());
         let is_held = text(folder, &path).is_some_and(|line| {
             let hash = line.split(' ').next().and_then(VersionHash::of_name);
             hash.is_some_and(|hash| folder.changed_at(hash).is_ok())
         });
-        // A version is noted before its first piece is written.
         if !is_held && folder.use_of(&path).is_ok_and(|used| used.is_abandoned()) {
             let _ = folder.remove(&path);
         }

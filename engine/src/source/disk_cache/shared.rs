@@ -9,7 +9,7 @@ use super::speed::Speeds;
 use crate::source::ExactVersion;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub struct CachedVersion {
     pub hash: VersionHash,
     pub size: u64,
     pub index: Index,
+    /// An object was opened by its name as this version: it is noted as the latest one (latest.rs).
+    pub is_named: AtomicBool,
     /// How the index is filled from a bucket.
     #[cfg(feature = "object")]
     pub listing: super::bucket::VersionListing,
@@ -91,6 +93,7 @@ impl TierState {
             hash,
             size,
             index: Index::default(),
+            is_named: AtomicBool::new(false),
             #[cfg(feature = "object")]
             listing: super::bucket::VersionListing::default(),
         });

@@ -144,7 +144,7 @@ impl Writer {
 
     /// A file has the name of a piece and is none.
     pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        if self.tier.is_tended() {
+        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
             let version = Arc::clone(version);
             self.push(Job::Remove { version, piece });
         }
@@ -188,7 +188,7 @@ impl Writer {
 
     fn push(&self, job: Job) {
         let mut state = self.queue.hold();
-        state.notes += usize::from(matches!(job, Job::Note { .. }));
+        state.notes += usize::from(!matches!(job, Job::Write { .. }));
         state.jobs.push_back(job);
         let here = Some(std::process::id());
         if state.threads_of != here {

@@ -176,7 +176,8 @@ impl Asker<'_> {
     pub async fn front(&self, len: u64, held: Option<Version>) -> Result<Front, Refusal> {
         let total = self.settings.total;
         let mut tries = Tries::within(total);
-        let mut held = held;
+        let takes = self.store.server.conditions.may_name_unless();
+        let mut held = held.filter(|_| takes);
         let asked = async {
             loop {
                 let turn = self.store.server.brake.turn(|| true).await;
@@ -187,14 +188,16 @@ impl Asker<'_> {
                     Ok(front) => return Ok(front),
                     Err(refusal) => refusal,
                 };
-                if let Some(version) = held.take() {
+                if refusal.may_be_of_condition()
+                    && let Some(version) = held.take()
+                {
                     if refusal == Refusal::Unmodified {
                         return Ok(Front::empty(version, asked.elapsed()));
                     }
-                    if !refusal.is_passing() {
-                        // It may be the condition that is refused.
-                        continue;
+                    if !matches!(refusal, Refusal::PastEnd { .. }) {
+                        self.store.server.conditions.unless_failed();
                     }
+                    continue;
                 }
                 self.again(&refusal, &mut tries).await?;
             }
@@ -217,7 +220,7 @@ impl Asker<'_> {
                     asked.elapsed(),
                 ));
             }
-            Err(refusal) if refusal.may_be_of_nothing() => {
+            Err(refusal) if held.is_none() && refusal.may_be_of_nothing() => {
                 return self.probe_whole(refusal, asked).await;
             }
             answer => answer?,
@@ -430,7 +433,7 @@ impl Asker<'_> {
 /// A request has ended; its server may ask for fewer.
 fn counted<T>(turn: Turn<'_>, done: Result<T, Refusal>) -> Result<T, Refusal> {
     match &done {
-        Ok(_) => turn.answered(),
+        Ok(_) | Err(Refusal::Unmodified) => turn.answered(),
         Err(refusal) if refusal.asks_for_fewer() => {
             if let Some(now) = turn.refused() {
                 tracing::debug!(

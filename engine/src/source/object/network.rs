@@ -46,6 +46,8 @@ pub struct Server {
 #[derive(Debug, Default)]
 pub struct Conditions {
     refused: AtomicBool,
+    /// `If-None-Match`.
+    unless_refused: AtomicBool,
     /// Those that name what a listing said: its ETags are of another kind.
     listed_refused: AtomicBool,
     /// A first reply had the ETag of the listing, or another one.
@@ -58,6 +60,16 @@ impl Conditions {
     pub fn may_name(&self, is_listed: bool) -> bool {
         !(self.refused.load(Ordering::Relaxed)
             || is_listed && self.listed_refused.load(Ordering::Relaxed))
+    }
+
+    /// Whether a version can be named that is not asked for.
+    pub fn may_name_unless(&self) -> bool {
+        !self.unless_refused.load(Ordering::Relaxed)
+    }
+
+    /// A request with `If-None-Match` was refused.
+    pub fn unless_failed(&self) {
+        self.unless_refused.store(true, Ordering::Relaxed);
     }
 
     /// A first reply about an object that was listed.

@@ -270,6 +270,17 @@ impl Refusal {
         )
     }
 
+    /// It may be what the server says to `If-None-Match` alone.
+    pub fn may_be_of_condition(&self) -> bool {
+        match self {
+            Refusal::Unmodified | Refusal::Unmet | Refusal::PastEnd { .. } => true,
+            Refusal::Status { status, region, .. } => {
+                matches!(status, 400 | 405 | 501) && region.is_none()
+            }
+            _ => false,
+        }
+    }
+
     /// The object may be another, or the server may not know its own version: asked without a condition it says which.
     pub fn is_change(&self) -> bool {
         matches!(self, Refusal::Changed(_) | Refusal::Unmet | Refusal::NoEtag)
