@@ -73,6 +73,9 @@ pub enum Event {
     Progress { fetch: FetchId, bytes: u64 },
     /// A request that is no fetch, such as the one that opened a file, was answered after so long: the latency until a fetch has shown it.
     Answered { ns: u64 },
+    /// An earlier process measured this of the source: a prior, which counts until fetches have shown other figures. Nothing where fetches
+    /// were measured before it.
+    Prior { figures: SourceFigures },
     /// What this fetch brings was read before, and is only copied: its times are not those of the source.
     AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.
@@ -87,6 +90,17 @@ pub enum Event {
     Pressure { pages: u64 },
     /// A time asked for with [`Action::WakeAt`] has come.
     Timer,
+}
+
+/// What a source delivers, as one process measured it and another one may begin with. 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
+    pub latency_ns: u64,
+    /// The greatest rate of a busy source, in bytes a second.
+    pub rate: u64,
+    /// The same of one fetch after its first bytes; 0 where fetches arrive whole.
+    pub single_rate: u64,
 }
 
 /// Bytes of a [`FirstRead`].

@@ -12,7 +12,7 @@
 use super::meter::FetchTiming;
 use super::{Machine, Note};
 use crate::cache::{RemovedGroup, mask_of};
-use crate::event::{Action, Class, Error};
+use crate::event::{Action, Class, Error, SourceFigures};
 use crate::policy::{Outcome, Urgency};
 use crate::storage::SHORT_AHEAD_BYTES;
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
@@ -258,6 +258,13 @@ impl Machine {
     pub(super) fn answered(&mut self, ns: u64) {
         if let Some(meter) = &mut self.meter {
             meter.answered(ns);
+        }
+    }
+
+    /// The meter begins with what another process measured.
+    pub(super) fn expect(&mut self, figures: SourceFigures) {
+        if let Some(meter) = &mut self.meter {
+            meter.expect(figures);
         }
     }
 

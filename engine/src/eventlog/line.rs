@@ -2,7 +2,9 @@
 //!
 //! Never: forgives. A field too many, too few or out of range is an error.
 
-use foreread_core::event::{Action, Advice, Class, Error, Event, FirstRead, Mapping};
+use foreread_core::event::{
+    Action, Advice, Class, Error, Event, FirstRead, Mapping, SourceFigures,
+};
 use foreread_core::machine::Config;
 use foreread_core::units::{
     ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId,
@@ -159,6 +161,14 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
         Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
         Event::Answered { ns } => writeln!(out, "answered {ns}"),
+        Event::Prior { figures } => {
+            let SourceFigures {
+                latency_ns,
+                rate,
+                single_rate,
+            } = figures;
+            writeln!(out, "prior {latency_ns} {rate} {single_rate}")
+        }
         Event::AtHand { fetch } => writeln!(out, "athand {}", fetch.0),
         Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
         Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
@@ -266,6 +276,15 @@ impl<'a> Fields<'a> {
             pages: self.number("pages")?,
         };
         Ok(Event::Learned { step })
+    }
+
+    fn prior(&mut self) -> Result<Event, LineError> {
+        let figures = SourceFigures {
+            latency_ns: self.number("a latency")?,
+            rate: self.number("a rate")?,
+            single_rate: self.number("a rate")?,
+        };
+        Ok(Event::Prior { figures })
     }
 
     fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
@@ -428,6 +447,7 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
         "answered" => Event::Answered {
             ns: f.number("a time")?,
         },
+        "prior" => f.prior()?,
         "athand" => Event::AtHand { fetch: f.fetch()? },
         "done" => Event::Done {
             fetch: f.fetch()?,
@@ -627,6 +647,13 @@ mod tests {
             },
             Event::Progress { fetch, bytes: 1 },
             Event::Answered { ns: u64::MAX },
+            Event::Prior {
+                figures: SourceFigures {
+                    latency_ns: u64::MAX,
+                    rate: 0,
+                    single_rate: 1,
+                },
+            },
             Event::AtHand { fetch },
             Event::Done {
                 fetch,
