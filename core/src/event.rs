@@ -3,6 +3,7 @@
 //! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
 //! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
 
+use crate::storage::SourceFigures;
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
 /// Something that happened outside.
@@ -90,17 +91,6 @@ pub enum Event {
     Pressure { pages: u64 },
     /// A time asked for with [`Action::WakeAt`] has come.
     Timer,
-}
-
-/// What a source delivers, as one process measured it and another one may begin with. 0: not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SourceFigures {
-    /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
-    pub latency_ns: u64,
-    /// The greatest rate of a busy source, in bytes a second.
-    pub rate: u64,
-    /// The same of one fetch after its first bytes; 0 where fetches arrive whole.
-    pub single_rate: u64,
 }
 
 /// Bytes of a [`FirstRead`].

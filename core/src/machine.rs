@@ -33,11 +33,11 @@ mod slab;
 mod watching;
 
 use crate::cache::Cache;
-use crate::event::{Action, Error, Event, FirstRead, SourceFigures};
+use crate::event::{Action, Error, Event, FirstRead};
 use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
-use crate::storage::MAX_FETCH_BYTES;
+use crate::storage::{MAX_FETCH_BYTES, SourceFigures};
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -1,8 +1,9 @@
 //! Numbers at the ends of their ranges, as a hostile event log has them: no event may end the process.
 
-use foreread_core::event::{Action, Event, FirstRead, SourceFigures};
+use foreread_core::event::{Action, Event, FirstRead};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
+use foreread_core::storage::SourceFigures;
 use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, Nanos, OpenId, PageSize, ReadId};
 
 const FAR: u64 = 5_000_000_000_000_000_000;

@@ -18,6 +18,8 @@ mod disk_bucket;
 mod disk_cache;
 #[cfg(feature = "disk-cache")]
 mod disk_fill;
+#[cfg(feature = "disk-cache")]
+mod disk_servers;
 #[cfg(feature = "nbd")]
 mod edges;
 mod engine;

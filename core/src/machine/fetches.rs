@@ -12,9 +12,9 @@
 use super::meter::FetchTiming;
 use super::{Machine, Note};
 use crate::cache::{RemovedGroup, mask_of};
-use crate::event::{Action, Class, Error, SourceFigures};
+use crate::event::{Action, Class, Error};
 use crate::policy::{Outcome, Urgency};
-use crate::storage::SHORT_AHEAD_BYTES;
+use crate::storage::{SHORT_AHEAD_BYTES, SourceFigures};
 use crate::units::{ByteRange, FetchId, FileId, Nanos, OpenId, PageRange};
 use alloc::vec::Vec;
 
@@ -263,8 +263,11 @@ impl Machine {
 
     /// The meter begins with what another process measured.
     pub(super) fn expect(&mut self, figures: SourceFigures) {
-        if let Some(meter) = &mut self.meter {
-            meter.expect(figures);
+        let Some(stream) = self.source_policy() else {
+            return;
+        };
+        if self.streams[stream].wants.meter {
+            self.meter.get_or_insert_default().expect(figures);
         }
     }
 

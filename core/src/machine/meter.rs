@@ -34,7 +34,7 @@
 //!
 //! Source: delivery-rate samples as in BBR (Cardwell et al., ACM Queue 2016), the greatest of the last rounds.
 
-use crate::event::SourceFigures;
+use crate::storage::SourceFigures;
 use crate::units::mul_div;
 
 /// Samples of the latency that are kept. Chosen: the median of fewer follows single slow requests.

@@ -3,12 +3,15 @@
 use super::claims::Claim;
 use super::files::CacheFiles;
 use super::folder::{PieceFile, PutOutcome};
+use super::learners::Learners;
 use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
 use super::reader::PieceReader;
 use super::room::Evictor;
+use super::servers;
 use super::shared::{CacheState, CachedVersion, TierState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
+use foreread_core::storage::SourceFigures;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -17,6 +20,7 @@ pub struct FolderTier {
     pub shared: CacheState,
     reader: PieceReader,
     evictor: Mutex<Evictor>,
+    pub learners: Learners,
 }
 
 impl FolderTier {
@@ -25,6 +29,7 @@ impl FolderTier {
             shared,
             reader: PieceReader::default(),
             evictor: Mutex::default(),
+            learners: Learners::default(),
         }
     }
 
@@ -165,6 +170,20 @@ impl Tier for FolderTier {
     fn note(&self, version: &CachedVersion, piece: PieceFile) {
         // One that is gone was evicted.
         let _ = self.shared.opened().folder.note_use(version.hash, piece);
+    }
+
+    fn learn(&self, server: &str, figures: SourceFigures) {
+        let opened = self.shared.opened();
+        if self.shared.tier.writes.is_on() && opened.writable.is_some() {
+            // What cannot be kept is learned again.
+            let _ = servers::learn(&opened.folder, server, figures);
+        }
+    }
+
+    fn ask_learners(&self) {
+        for (server, figures) in self.learners.ask_now_and_then() {
+            self.learn(&server, figures);
+        }
     }
 
     fn remove(&self, version: &CachedVersion, piece: PieceFile) {

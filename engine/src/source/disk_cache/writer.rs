@@ -11,6 +11,7 @@ use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
+use foreread_core::storage::SourceFigures;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::collections::VecDeque;
@@ -41,6 +42,11 @@ enum Job {
         version: Arc<CachedVersion>,
         piece: PieceFile,
     },
+    /// An engine has measured the server that it reads from.
+    Learn {
+        server: Arc<str>,
+        figures: SourceFigures,
+    },
     /// A piece is none.
     Remove {
         version: Arc<CachedVersion>,
@@ -53,7 +59,7 @@ impl Job {
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write { buffer, .. } => buffer.held_bytes(),
-            Job::Note { .. } | Job::Remove { .. } => 0,
+            Job::Note { .. } | Job::Learn { .. } | Job::Remove { .. } => 0,
         }
     }
 }
@@ -138,6 +144,13 @@ impl Writer {
         if self.tier.is_tended() {
             let version = Arc::clone(version);
             self.push(Job::Remove { version, piece });
+        }
+    }
+
+    /// An engine has measured a server.
+    pub fn learn(&self, server: Arc<str>, figures: SourceFigures) {
+        if self.tier.is_tended() {
+            self.push(Job::Learn { server, figures });
         }
     }
 
@@ -342,7 +355,12 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
         };
         state.working += 1;
         drop(state);
-        if catch_unwind(AssertUnwindSafe(|| done(&mut job, tier))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| {
+            done(&mut job, tier);
+            tier.ask_learners();
+        }))
+        .is_err()
+        {
             tier.state().writes.off(Instant::now());
         }
         give_back(tier, &job);
@@ -371,6 +389,7 @@ fn done(job: &mut Job, tier: &dyn Tier) {
             }
         }
         Job::Note { version, piece } => tier.note(version, *piece),
+        Job::Learn { server, figures } => tier.learn(server, *figures),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }
 }
@@ -385,6 +404,6 @@ fn give_back(tier: &dyn Tier, job: &Job) {
             let extent = buffer.extent();
             tier.give_back(version, &(extent.offset..extent.end()));
         }
-        Job::Note { .. } | Job::Remove { .. } => {}
+        Job::Note { .. } | Job::Learn { .. } | Job::Remove { .. } => {}
     }
 }
