@@ -3,6 +3,7 @@
 use crate::common::{Got, foreread};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
+use foreread::{Engine, Options};
 use foreread_testing::ExactSource;
 use std::fs;
 use std::io::IoSliceMut;
@@ -116,6 +117,40 @@ fn list_and_stat_say_what_is_there() {
         .sum();
     assert_eq!(all["file_bytes"].as_u64(), Some(on_disk));
     assert!(cache.run("stat", &[]).is_done().starts_with("on disk"));
+}
+
+#[test]
+fn stat_shows_servers_and_remove_takes_them_away() {
+    let cache = three();
+    assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
+    let settings = DiskCacheSettings::new(cache.dir.path());
+    let opened = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+    let engine = Engine::new(Options::default().disk_cache(&opened)).expect("an engine");
+    let bytes = Mem::new(vec![7; 4 * MIB as usize]);
+    let source = Arc::new(ExactSource::new(bytes, "s3://b/d", "\"v1\""));
+    let reader = engine.open(source).expect("opened");
+    let mut buf = vec![0; MIB as usize];
+    assert_eq!(reader.read_at(&mut buf, 0).expect("read"), buf.len());
+    drop((reader, engine));
+    assert!(opened.flush(Duration::from_secs(60)), "written");
+    let servers = &cache.json("stat", &[])["servers"];
+    assert_eq!(servers[0]["name"], "s3://b");
+    assert!(servers[0]["latency_ns"].as_u64() > Some(0), "{servers}");
+    let text = cache.run("stat", &[]);
+    let last = text.is_done().lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("server") && last.ends_with("s3://b"),
+        "{last}"
+    );
+    let of_one = cache.json("stat", &["s3://b/d"]);
+    assert_eq!(of_one["servers"], serde_json::json!([]));
+    cache.run("remove", &["s3://b/d"]).is_done();
+    assert_eq!(cache.json("stat", &[])["servers"][0]["name"], "s3://b");
+    cache.run("verify", &[]).is_done();
+    cache.run("trim", &["--size", "1M"]).is_done();
+    assert_eq!(cache.json("stat", &[])["servers"][0]["name"], "s3://b");
+    cache.run("remove", &["--yes"]).is_done();
+    assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
 }
 
 #[test]

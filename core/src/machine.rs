@@ -37,7 +37,7 @@ use crate::event::{Action, Error, Event, FirstRead};
 use crate::files::FileTable;
 use crate::policy::{Answer, DemandMode, Policy, PolicySpec, Scope, Wants, Window};
 use crate::stats::Stats;
-use crate::storage::MAX_FETCH_BYTES;
+use crate::storage::{MAX_FETCH_BYTES, SourceFigures};
 use crate::units::{FetchId, FileId, GroupSlot, Nanos, OpenId, PageRange, PageSize, ReadId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -400,6 +400,7 @@ impl Machine {
             Event::Grown { file, size } => self.grown(file, size),
             Event::Progress { fetch, bytes } => self.progress(fetch, bytes),
             Event::Answered { ns } => self.answered(ns),
+            Event::Prior { figures } => self.expect(figures),
             Event::AtHand { fetch } => self.at_hand(fetch),
             Event::Done { fetch, bytes } => self.done(fetch, bytes),
             Event::Failed { fetch, error } => self.failed(fetch, error),
@@ -448,6 +449,13 @@ impl Machine {
         stream
             .map(|stream| stream.policy.learned())
             .unwrap_or_default()
+    }
+
+    /// What fetches have shown of the source, for [`Event::Prior`] of another process; all zero where it is not measured.
+    #[must_use]
+    pub fn measured(&self) -> SourceFigures {
+        let meter = self.meter.as_ref();
+        meter.map(Meter::measured).unwrap_or_default()
     }
 
     fn open(&mut self, open: OpenId, file: FileId, size: u64) {

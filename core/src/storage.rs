@@ -39,3 +39,14 @@ impl KindLimits {
         max_fetch_bytes: 8 << 20,
     };
 }
+
+/// What a source delivers, as one process measured it and another one may begin with. 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Time from a fetch to its first bytes on an idle source, in nanoseconds.
+    pub latency_ns: u64,
+    /// The greatest rate of a busy source, in bytes a second.
+    pub rate: u64,
+    /// The same of one fetch after its first bytes; 0 where fetches arrive whole.
+    pub single_rate: u64,
+}

@@ -69,6 +69,8 @@ use foreread_core::event::{Advice, Event};
 use foreread_core::machine::Machine;
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
+#[cfg(feature = "disk-cache")]
+use foreread_core::storage::SourceFigures;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 pub use lock::guarded;
 use lock::{Lock, Remote};
@@ -384,6 +386,30 @@ impl Driver {
     /// These bytes are others now, within the same version: what is cached of them is dropped, and what is in flight doomed.
     pub fn invalidate(&self, file: FileId, range: ByteRange) -> Result<(), Fault> {
         self.feed(Event::Invalidate { file, range })
+    }
+
+    /// Begins with what another process measured of the source.
+    #[cfg(feature = "disk-cache")]
+    pub fn expect(&self, figures: SourceFigures) {
+        // One that has stopped reads nothing.
+        let _ = self.feed(Event::Prior { figures });
+    }
+
+    /// Asks what fetches have shown of the source, as long as the driver lives; nothing later.
+    #[cfg(feature = "disk-cache")]
+    pub fn measured(&self) -> impl Fn() -> SourceFigures + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            let Some(shared) = shared.upgrade() else {
+                return SourceFigures::default();
+            };
+            let Ok(state) = Outside::enter(&shared).lock() else {
+                return SourceFigures::default();
+            };
+            let figures = state.machine().measured();
+            state.unlock();
+            figures
+        }
     }
 
     fn feed(&self, event: Event) -> Result<(), Fault> {

@@ -87,6 +87,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Where it is read from, without secrets: scheme, endpoint and bucket, or host. What a cache on disk keeps latency and rate by.
+    fn server(&self) -> Option<Arc<str>> {
+        None
+    }
+
     /// What offsets, lengths and addresses have to be a multiple of to be read without a copy.
     fn alignment(&self) -> Alignment {
         Alignment::NONE
@@ -297,6 +302,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn exact_version(&self) -> Option<ExactVersion> {
         (**self).exact_version()
+    }
+
+    fn server(&self) -> Option<Arc<str>> {
+        (**self).server()
     }
 
     fn alignment(&self) -> Alignment {

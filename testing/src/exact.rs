@@ -4,6 +4,7 @@
 
 use foreread::source::{Defaults, ExactVersion, Source, SourceError};
 use std::io::IoSliceMut;
+use std::sync::Arc;
 
 /// A source with a name and a version.
 pub struct ExactSource<S> {
@@ -42,5 +43,12 @@ impl<S: Source> Source for ExactSource<S> {
 
     fn exact_version(&self) -> Option<ExactVersion> {
         Some(self.exact.clone())
+    }
+
+    /// Of a name with a scheme: up to its path.
+    fn server(&self) -> Option<Arc<str>> {
+        let (scheme, rest) = self.exact.source.split_once("://")?;
+        let host = rest.split('/').next()?;
+        Some(format!("{scheme}://{host}").into())
     }
 }

@@ -12,11 +12,12 @@ use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    CacheInspector, CheckedPiece, DiskCacheSettings, NOTATION, PieceState, VersionSummary,
+    CacheInspector, CheckedPiece, DiskCacheSettings, NOTATION, PieceState, ServerSummary,
+    VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
-use foreread_report::number::{amount, count, cut, or_dash, percent, plural};
+use foreread_report::number::{amount, count, cut, latency_us, or_dash, percent, plural};
 use foreread_report::progress::Progress;
 use foreread_report::width;
 use serde::Serialize;
@@ -135,7 +136,7 @@ pub struct TrimArgs {
 
 /// Remove all pieces, or those of a source
 ///
-/// Without SOURCE it asks on a terminal first, and refuses where it cannot ask.
+/// Without SOURCE it asks on a terminal first, and refuses where it cannot ask; what was learned of servers goes, too.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -338,6 +339,38 @@ struct StatJson {
     oldest_used_s: Option<i64>,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
+    /// Of all sources alone.
+    servers: Vec<ServerJson>,
+}
+
+/// What processes learned of a server; 0 is not known, or too old.
+#[derive(Serialize)]
+struct ServerJson {
+    name: String,
+    latency_ns: u64,
+    bytes_per_second: u64,
+    written_s: u64,
+}
+
+impl ServerJson {
+    fn of(server: ServerSummary) -> ServerJson {
+        ServerJson {
+            latency_ns: server.figures.latency_ns,
+            bytes_per_second: server.figures.rate,
+            written_s: server.written_s,
+            name: server.name,
+        }
+    }
+
+    fn line(&self) -> String {
+        let known = |value: u64| Some(value).filter(|value| *value > 0);
+        let latency = or_dash(known(self.latency_ns), |ns| latency_us(ns as f64 / 1e3));
+        let rate = or_dash(known(self.bytes_per_second), |rate| {
+            format!("{} MB/s", count(rate / 1_000_000))
+        });
+        let age = age(Some(i128::from(self.written_s) * NANOS), now_ns());
+        format!("{latency}, {rate}, {age} ago, {}", self.name)
+    }
 }
 
 fn stat(args: &StatArgs) -> Result<(), Fail> {
@@ -352,6 +385,11 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         .filter_map(|version| version.oldest_used_ns)
         .min();
     let space = cache.space();
+    let servers = if args.part.source.is_none() {
+        cache.servers()
+    } else {
+        Vec::new()
+    };
     let all = StatJson {
         schema: "foreread.cache-stat/1",
         versions: versions.len() as u64,
@@ -364,6 +402,7 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         oldest_used_s: seconds(oldest),
         free_bytes: space.map(|space| space.free_bytes),
         total_bytes: space.map(|space| space.total_bytes),
+        servers: servers.into_iter().map(ServerJson::of).collect(),
     };
     if args.json {
         return out::print(json::pretty(&all));
@@ -399,7 +438,11 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         ),
         ("free", or_dash(free, |free| free)),
     ];
-    let rows = rows.map(|(key, value)| [key.to_string(), value]);
+    let servers = all.servers.iter().map(|server| ("server", server.line()));
+    let rows = rows.into_iter().chain(servers);
+    let rows = rows
+        .map(|(key, value)| [key.to_string(), value])
+        .collect::<Vec<_>>();
     let table = Table::of_cells(rows).left().wide();
     out::print(block::text([Block::Table(table)], width::columns(), false))
 }
@@ -630,6 +673,9 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         })?;
     }
     let signal = work.end();
+    if args.part.source.is_none() && signal == 0 {
+        cache.remove_servers()?;
+    }
     out::print(format!(
         "{} removed, {}\n",
         plural(removed, "piece"),

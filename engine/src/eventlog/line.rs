@@ -4,6 +4,7 @@
 
 use foreread_core::event::{Action, Advice, Class, Error, Event, FirstRead, Mapping};
 use foreread_core::machine::Config;
+use foreread_core::storage::SourceFigures;
 use foreread_core::units::{
     ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId,
 };
@@ -159,6 +160,7 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
         Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
         Event::Answered { ns } => writeln!(out, "answered {ns}"),
+        Event::Prior { figures } => write_prior(out, figures),
         Event::AtHand { fetch } => writeln!(out, "athand {}", fetch.0),
         Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
         Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
@@ -167,6 +169,15 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Pressure { pages } => writeln!(out, "pressure {pages}"),
         Event::Timer => writeln!(out, "timer"),
     };
+}
+
+fn write_prior(out: &mut String, figures: SourceFigures) -> std::fmt::Result {
+    let SourceFigures {
+        latency_ns,
+        rate,
+        single_rate,
+    } = figures;
+    writeln!(out, "prior {latency_ns} {rate} {single_rate}")
 }
 
 /// Adds an action's line.
@@ -266,6 +277,20 @@ impl<'a> Fields<'a> {
             pages: self.number("pages")?,
         };
         Ok(Event::Learned { step })
+    }
+
+    fn answered(&mut self) -> Result<Event, LineError> {
+        let ns = self.number("a time")?;
+        Ok(Event::Answered { ns })
+    }
+
+    fn prior(&mut self) -> Result<Event, LineError> {
+        let figures = SourceFigures {
+            latency_ns: self.number("a latency")?,
+            rate: self.number("a rate")?,
+            single_rate: self.number("a rate")?,
+        };
+        Ok(Event::Prior { figures })
     }
 
     fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
@@ -425,9 +450,8 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             fetch: f.fetch()?,
             bytes: f.number("a number of bytes")?,
         },
-        "answered" => Event::Answered {
-            ns: f.number("a time")?,
-        },
+        "answered" => f.answered()?,
+        "prior" => f.prior()?,
         "athand" => Event::AtHand { fetch: f.fetch()? },
         "done" => Event::Done {
             fetch: f.fetch()?,
@@ -627,6 +651,13 @@ mod tests {
             },
             Event::Progress { fetch, bytes: 1 },
             Event::Answered { ns: u64::MAX },
+            Event::Prior {
+                figures: SourceFigures {
+                    latency_ns: u64::MAX,
+                    rate: 0,
+                    single_rate: 1,
+                },
+            },
             Event::AtHand { fetch },
             Event::Done {
                 fetch,

@@ -17,6 +17,7 @@
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
+//! | servers, learners | latency and rate of servers, for the next process |
 //! | inspect | what is in the folder, for people |
 //!
 //! Never: fails a read because of the disk, believes a file because it is there, or follows a link below the folder.
@@ -33,9 +34,11 @@ mod folder_tier;
 mod index;
 mod inspect;
 mod latest;
+mod learners;
 mod piece;
 mod reader;
 mod room;
+mod servers;
 mod settings;
 mod shared;
 mod sinks;
@@ -47,9 +50,12 @@ use super::{Source, SourceName, SourceOpenError};
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
 use folder_tier::FolderTier;
+use foreread_core::storage::SourceFigures;
 pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
+pub(crate) use learners::Learner;
+pub use servers::ServerSummary;
 pub use settings::{
     DiskCacheSettings, FreeSpace, NOTATION, SharedBucket, SharedCache, SharedFolder,
 };
@@ -279,8 +285,28 @@ impl DiskCache {
         &self.settings().dir
     }
 
-    /// Waits until what was fetched so far is written, at most that long. Is it?
+    /// What other processes learned of a server.
+    pub(crate) fn known_server(&self, server: &str) -> Option<SourceFigures> {
+        servers::known(&self.folder.shared.opened().folder, server)
+    }
+
+    /// Asks an engine now and then what it has measured of its server.
+    pub(crate) fn learns_from(&self, learner: &Arc<Learner>) {
+        self.folder.learners.add(learner);
+    }
+
+    /// An engine ends: what it has measured is kept.
+    pub(crate) fn ends(&self, learner: &Learner) {
+        if let Some((server, figures)) = learner.news() {
+            self.parts.writer.learn(server, figures);
+        }
+    }
+
+    /// Waits until what was fetched and learned so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
+        for (server, figures) in self.folder.learners.ask() {
+            self.parts.writer.learn(server, figures);
+        }
         self.parts.flush(most)
     }
 }

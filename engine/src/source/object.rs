@@ -270,6 +270,10 @@ impl Source for Object {
         })
     }
 
+    fn server(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.store.server_name))
+    }
+
     fn describe(&self) -> String {
         format!("{}, by {}", self.name, self.accepted().told_by())
     }

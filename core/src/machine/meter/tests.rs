@@ -217,3 +217,106 @@ fn old_figures_are_forgotten() {
     // A MiB takes 1 ms of it at the rate of before.
     assert_eq!(last, (99 * MS, 10_485_760));
 }
+
+/// A store of 30 ms and 200 MB/s, and what another process says of it: both figures times `part` / 100, one of them, or as they are.
+fn expected(of_latency: u64, of_rate: u64) -> Meter {
+    let mut meter = Meter::default();
+    meter.expect(SourceFigures {
+        latency_ns: 30 * MS * of_latency / 100,
+        rate: 2_000_000 * of_rate,
+        single_rate: 1_000_000 * of_rate,
+    });
+    meter
+}
+
+/// One fetch of 2 MiB of that store, which arrives in quarters, alone or behind what else is in flight.
+fn fetch_of_the_store(meter: &mut Meter, in_flight: u32) {
+    let mut sent = meter.sent(in_flight, 2 << 20);
+    for n in 1..=4 {
+        meter.arrived(&mut sent, 1 << 19, 30 * MS + n * (1 << 19) * 5);
+    }
+    meter.ended(&sent, 30 * MS + (2 << 20) * 5);
+}
+
+/// A latency or a rate that is 100 times too low or too high is gone after three fetches, whether the source is idle or not; two are not enough, since
+/// they may be chance.
+#[test]
+fn three_fetches_overrule_a_wrong_prior() {
+    for (of_latency, of_rate) in [
+        (1, 10_000),
+        (10_000, 1),
+        (1, 100),
+        (10_000, 100),
+        (100, 10_000),
+        (100, 1),
+        (1, 1),
+        (10_000, 10_000),
+    ] {
+        for in_flight in [0, 1, 8] {
+            let mut meter = expected(of_latency, of_rate);
+            (0..2).for_each(|_| fetch_of_the_store(&mut meter, in_flight));
+            assert!(meter.prior.is_some(), "{of_latency} {of_rate} {in_flight}");
+            fetch_of_the_store(&mut meter, in_flight);
+            assert!(meter.prior.is_none(), "{of_latency} {of_rate} {in_flight}");
+            let near = |value: u64, right: u64| (right / 2..=right * 2).contains(&value);
+            assert!(near(meter.latency_ns(), 30 * MS), "{}", meter.latency_ns());
+            assert!(meter.rate() <= 200_000_000, "{}", meter.rate());
+            assert_eq!(meter.busy(), meter.busy, "{of_latency} {of_rate}");
+        }
+    }
+}
+
+/// A prior that is right counts until a round of the rate is over, and its latency as two samples.
+#[test]
+fn a_prior_that_is_right_counts() {
+    let mut meter = expected(100, 100);
+    assert_eq!(
+        (meter.latency_ns(), meter.rate(), meter.single_rate()),
+        (30 * MS, 200_000_000, 100_000_000)
+    );
+    assert_eq!(
+        (meter.busy(), meter.measured()),
+        (16, SourceFigures::default())
+    );
+    // A slow request in between changes nothing.
+    let mut sent = meter.sent(0, 4096);
+    meter.arrived(&mut sent, 4096, 300 * MS);
+    meter.ended(&sent, 300 * MS);
+    assert_eq!((meter.latency_ns(), meter.rate()), (30 * MS, 200_000_000));
+    // Neither does a reader that asks for little.
+    for _ in 0..100 {
+        let mut sent = meter.sent(0, 4096);
+        meter.arrived(&mut sent, 4096, 33 * MS);
+        meter.ended(&sent, 33 * MS);
+    }
+    assert_eq!((meter.latency_ns(), meter.rate()), (33 * MS, 200_000_000));
+    assert_eq!(meter.measured().latency_ns, 33 * MS);
+    (0..ROUND).for_each(|_| fetch_of_the_store(&mut meter, BUSY));
+    assert!(meter.prior.is_none());
+    assert!(meter.rate() < 60_000_000, "its own: {}", meter.rate());
+    assert_eq!(meter.measured().rate, meter.rate());
+}
+
+/// What was measured before is not replaced, and figures at the ends of their ranges do no harm.
+#[test]
+fn a_prior_comes_first_or_not_at_all() {
+    let mut meter = Meter::default();
+    fetch_of_the_store(&mut meter, 0);
+    let (latency_ns, rate) = (meter.latency_ns(), meter.rate());
+    let absurd = SourceFigures {
+        latency_ns: u64::MAX,
+        rate: u64::MAX,
+        single_rate: u64::MAX,
+    };
+    meter.expect(absurd);
+    assert_eq!((meter.latency_ns(), meter.rate()), (latency_ns, rate));
+    let mut meter = Meter::default();
+    meter.expect(SourceFigures {
+        latency_ns: 0,
+        ..absurd
+    });
+    assert!(meter.prior.is_none(), "without a latency");
+    meter.expect(absurd);
+    (0..3).for_each(|_| fetch_of_the_store(&mut meter, 8));
+    assert!(meter.prior.is_none());
+}

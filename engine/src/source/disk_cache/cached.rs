@@ -379,6 +379,10 @@ impl Source for CachedSource {
         self.below.exact_version()
     }
 
+    fn server(&self) -> Option<Arc<str>> {
+        self.below.server()
+    }
+
     fn alignment(&self) -> Alignment {
         self.below.alignment()
     }

@@ -4,6 +4,7 @@
 //!   DIR/foreread-cache-1/        version of the format; what has another number is left alone
 //!     CACHEDIR.TAG               so that backups pass it over
 //!     size                       bytes of all pieces, 8 bytes, changed under a lock
+//!     servers/<hash>             latency and rate of a server, as text (servers.rs)
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
 //!     latest/0123...             which version of an object was read last (latest.rs)
 //!     ab/abcdef.../100000.186a0  a piece of a version; it says of what (piece.rs)
@@ -223,6 +224,43 @@ impl CacheFolder {
         self.finish(new, name, |file| write_all(file, bytes, 0))
     }
 
+    /// Makes a folder of the cache beside those of the versions, where it is not there.
+    pub fn make_own(&self, path: &str) -> Result<(), Errno> {
+        match self.make_folder(path) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Writes a file of a folder whole, and puts it where another one may be.
+    pub fn replace(&self, folder: &str, path: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let new = self.begin(folder)?;
+        let done = write_all(&new.file, bytes, 0)
+            .and_then(|()| rustix::fs::renameat(&self.root, &new.path, &self.root, path));
+        if done.is_err() {
+            let _ = self.remove(&new.path);
+        }
+        done
+    }
+
+    /// A file of at most `most` bytes, as text.
+    pub fn small_text(&self, path: &str, most: usize) -> Result<String, Errno> {
+        let file = self.read_file(path)?;
+        // One byte more than there may be.
+        let (mut bytes, mut len) = (vec![0; most + 1], 0);
+        while len < bytes.len() {
+            match rustix::io::pread(&file, &mut bytes[len..], len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        bytes.truncate(len);
+        let text = String::from_utf8(bytes).ok().filter(|_| len <= most);
+        text.ok_or(Errno::INVAL)
+    }
+
     /// Writes a piece. It is there when this returns, and whole.
     pub fn put_piece(
         &self,
@@ -247,26 +285,6 @@ impl CacheFolder {
             }
             rustix::fs::ftruncate(file, piece.len as u64)
         })
-    }
-
-    /// Writes a file in a folder of the cache, which is made where it is not there, in place of one that is there.
-    pub fn replace(&self, folder: &str, path: &str, bytes: &[u8]) -> Result<(), Errno> {
-        let new = match self.begin(folder) {
-            Err(Errno::NOENT) => {
-                match self.make_folder(folder) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno),
-                }
-                self.begin(folder)?
-            }
-            done => done?,
-        };
-        let done = write_all(&new.file, bytes, 0)
-            .and_then(|()| rustix::fs::renameat(&self.root, &new.path, &self.root, path));
-        if done.is_err() {
-            let _ = self.remove(&new.path);
-        }
-        done
     }
 
     fn begin(&self, folder: &str) -> Result<NewFile, Errno> {
@@ -551,6 +569,12 @@ fn trusted(folder: &OwnedFd, others_trusted: bool) -> Result<u32, FolderError> {
         remedy: "name a folder of this user with mode 0700, or write others=trusted".to_string(),
         errno: Errno::PERM.raw_os_error(),
     })
+}
+
+/// Seconds since 1970.
+pub fn now_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
 }
 
 fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {

@@ -5,13 +5,16 @@ use super::files::CacheFiles;
 use super::folder::{PieceFile, PutOutcome};
 use super::index::Part;
 use super::latest;
+use super::learners::Learners;
 use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
 use super::reader::PieceReader;
 use super::room::Evictor;
+use super::servers;
 use super::shared::{CacheState, CachedVersion, TierState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
 use crate::source::ExactVersion;
+use foreread_core::storage::SourceFigures;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -21,6 +24,7 @@ pub struct FolderTier {
     pub shared: CacheState,
     reader: PieceReader,
     evictor: Mutex<Evictor>,
+    pub learners: Learners,
 }
 
 impl FolderTier {
@@ -29,6 +33,7 @@ impl FolderTier {
             shared,
             reader: PieceReader::default(),
             evictor: Mutex::default(),
+            learners: Learners::default(),
         }
     }
 
@@ -208,6 +213,20 @@ impl Tier for FolderTier {
         if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
             // Then it is opened by its first bytes next time, as without a cache.
             tracing::debug!("the version that was read last is not noted in the disk cache");
+        }
+    }
+
+    fn learn(&self, server: &str, figures: SourceFigures) {
+        let opened = self.shared.opened();
+        if self.shared.tier.writes.is_on() && opened.writable.is_some() {
+            // What cannot be kept is learned again.
+            let _ = servers::learn(&opened.folder, server, figures);
+        }
+    }
+
+    fn ask_learners(&self) {
+        for (server, figures) in self.learners.ask_now_and_then() {
+            self.learn(&server, figures);
         }
     }
 

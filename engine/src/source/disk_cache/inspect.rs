@@ -12,6 +12,7 @@ use super::account::Account;
 use super::folder::{CacheFolder, PieceFile, inside};
 use super::piece::{Extent, HEADER_BYTES, MAX_PIECE_BYTES, OpenPiece, PieceFault, VersionHash};
 use super::room::{Evictor, versions};
+use super::servers::{self, ServerSummary};
 use super::settings::DiskCacheSettings;
 use super::shared::CacheState;
 use super::{SourceName, SourceOpenError, refused};
@@ -299,6 +300,24 @@ impl CacheInspector {
             removed_bytes: counts.evicted_bytes,
             left_bytes,
         })
+    }
+
+    /// What processes learned of servers.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerSummary> {
+        let mut all = servers::all(&self.folder);
+        all.iter_mut()
+            .for_each(|server| server.name = harmless(&server.name));
+        all
+    }
+
+    /// Removes what processes learned of servers.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove_servers(&self) -> Result<(), SourceOpenError> {
+        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
+        servers::remove_all(&self.folder).map_err(failed)
     }
 
     /// Room of the file system; nothing where that cannot be asked.

@@ -40,6 +40,7 @@ pub fn write(folder: &CacheFolder, version: &CachedVersion) -> Result<(), Errno>
     if line.len() >= MAX_BYTES || text(folder, &path).as_ref() == Some(&line) {
         return Ok(());
     }
+    folder.make_own(FOLDER)?;
     folder.replace(FOLDER, &path, format!("{line}\n").as_bytes())
 }
 
@@ -62,9 +63,6 @@ pub fn clean(folder: &CacheFolder) {
 }
 
 fn text(folder: &CacheFolder, path: &str) -> Option<String> {
-    let file = folder.read_file(path).ok()?;
-    let mut bytes = [0; MAX_BYTES];
-    let len = rustix::io::pread(file, &mut bytes, 0).ok()?;
-    let text = std::str::from_utf8(&bytes[..len]).ok()?;
+    let text = folder.small_text(path, MAX_BYTES).ok()?;
     text.strip_suffix('\n').map(str::to_string)
 }

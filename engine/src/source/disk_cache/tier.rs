@@ -18,6 +18,7 @@ use super::sinks::FillPlace;
 use super::writer::Writer;
 use super::{DiskCache, OpenSettings};
 use crate::source::{Source, SourceOpenError};
+use foreread_core::storage::SourceFigures;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,6 +75,12 @@ pub trait Tier: Send + Sync {
 
     /// An object was opened by its name, and is this version.
     fn note_latest(&self, _: &CachedVersion) {}
+
+    /// An engine has measured a server.
+    fn learn(&self, _server: &str, _: SourceFigures) {}
+
+    /// Asks engines that run what they have measured, now and then.
+    fn ask_learners(&self) {}
 
     /// What has the name of a piece is none.
     fn remove(&self, _: &CachedVersion, _: PieceFile) {}

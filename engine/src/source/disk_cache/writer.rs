@@ -11,6 +11,7 @@ use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
+use foreread_core::storage::SourceFigures;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::collections::VecDeque;
@@ -43,6 +44,11 @@ enum Job {
     },
     /// An object was opened by its name, and is this version.
     Latest(Arc<CachedVersion>),
+    /// An engine has measured the server that it reads from.
+    Learn {
+        server: Arc<str>,
+        figures: SourceFigures,
+    },
     /// A piece is none.
     Remove {
         version: Arc<CachedVersion>,
@@ -55,7 +61,7 @@ impl Job {
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write { buffer, .. } => buffer.held_bytes(),
-            Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => 0,
+            Job::Note { .. } | Job::Latest(_) | Job::Learn { .. } | Job::Remove { .. } => 0,
         }
     }
 }
@@ -147,6 +153,13 @@ impl Writer {
         if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
             let version = Arc::clone(version);
             self.push(Job::Remove { version, piece });
+        }
+    }
+
+    /// An engine has measured a server.
+    pub fn learn(&self, server: Arc<str>, figures: SourceFigures) {
+        if self.tier.is_tended() {
+            self.push(Job::Learn { server, figures });
         }
     }
 
@@ -351,7 +364,12 @@ fn work(queue: &WriteQueue, tier: &dyn Tier) {
         };
         state.working += 1;
         drop(state);
-        if catch_unwind(AssertUnwindSafe(|| done(&mut job, tier))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| {
+            done(&mut job, tier);
+            tier.ask_learners();
+        }))
+        .is_err()
+        {
             tier.state().writes.off(Instant::now());
         }
         give_back(tier, &job);
@@ -381,6 +399,7 @@ fn done(job: &mut Job, tier: &dyn Tier) {
         }
         Job::Note { version, piece } => tier.note(version, *piece),
         Job::Latest(version) => tier.note_latest(version),
+        Job::Learn { server, figures } => tier.learn(server, *figures),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }
 }
@@ -395,6 +414,6 @@ fn give_back(tier: &dyn Tier, job: &Job) {
             let extent = buffer.extent();
             tier.give_back(version, &(extent.offset..extent.end()));
         }
-        Job::Note { .. } | Job::Latest(_) | Job::Remove { .. } => {}
+        Job::Note { .. } | Job::Latest(_) | Job::Learn { .. } | Job::Remove { .. } => {}
     }
 }

@@ -74,6 +74,8 @@ pub struct Store {
     /// Nothing where requests carry none.
     pub credentials: Option<Arc<dyn Renew>>,
     pub server: Arc<Server>,
+    /// The name by which all of its objects share `server`, without secrets: endpoint and bucket, or host.
+    pub server_name: Arc<str>,
     /// What is before the key of an object in its full name, without secrets: endpoint and bucket.
     pub place: Arc<str>,
 }
@@ -95,6 +97,7 @@ impl Store {
             account: Account::of(advice, link),
             credentials,
             server: network::hold().server(server),
+            server_name: server.into(),
             place: server.into(),
         }
     }

@@ -1,0 +1,108 @@
+//! The engines of this process that read through a cache on disk and measure a server: asked now and then by the thread of the cache, and when
+//! it is flushed. No reader writes what they learned.
+//!
+//! ```text
+//!   engine ──its first source──► Learner ◄──asked once a minute── thread of the cache ──► servers/<hash>
+//!      └─ends──► its figures, to that thread                        (while it writes)
+//! ```
+
+use foreread_core::storage::SourceFigures;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How often an engine is asked.
+const ASKED_EACH: Duration = Duration::from_secs(60);
+
+/// An engine and the one server that it reads from.
+pub struct Learner {
+    server: Arc<str>,
+    measured: Box<dyn Fn() -> SourceFigures + Send + Sync>,
+    /// A child of a fork does not ask: its parent's threads may have held the locks.
+    process: u32,
+    state: Mutex<LearnerState>,
+}
+
+#[derive(Default)]
+struct LearnerState {
+    /// What was kept last.
+    kept: SourceFigures,
+    /// It reads from another server as well: its figures are those of neither.
+    is_mixed: bool,
+}
+
+impl Learner {
+    /// `measured` is called without a lock of a cache.
+    pub fn new(
+        server: Arc<str>,
+        measured: impl Fn() -> SourceFigures + Send + Sync + 'static,
+    ) -> Learner {
+        Learner {
+            server,
+            measured: Box::new(measured),
+            process: std::process::id(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// A source of this server is opened.
+    pub fn reads_from(&self, server: &str) {
+        if *self.server != *server {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_mixed = true;
+        }
+    }
+
+    /// What it has measured since it was asked last.
+    pub fn news(&self) -> Option<(Arc<str>, SourceFigures)> {
+        if self.process != std::process::id() {
+            return None;
+        }
+        let now = (self.measured)();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_mixed || now.latency_ns == 0 || now == state.kept {
+            return None;
+        }
+        state.kept = now;
+        Some((Arc::clone(&self.server), now))
+    }
+}
+
+/// Those of a cache.
+#[derive(Default)]
+pub struct Learners(Mutex<LearnerList>);
+
+#[derive(Default)]
+struct LearnerList {
+    all: Vec<Weak<Learner>>,
+    asked: Option<Instant>,
+}
+
+impl Learners {
+    pub fn add(&self, learner: &Arc<Learner>) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.all.retain(|learner| learner.strong_count() > 0);
+        list.all.push(Arc::downgrade(learner));
+        list.asked.get_or_insert_with(Instant::now);
+    }
+
+    /// What all have measured since they were asked last.
+    pub fn ask(&self) -> Vec<(Arc<str>, SourceFigures)> {
+        let all = {
+            let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            list.asked = Some(Instant::now());
+            list.all.clone()
+        };
+        let learners = all.iter().filter_map(Weak::upgrade);
+        learners.filter_map(|learner| learner.news()).collect()
+    }
+
+    /// The same, if that was a minute ago.
+    pub fn ask_now_and_then(&self) -> Vec<(Arc<str>, SourceFigures)> {
+        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner).asked;
+        if asked.is_some_and(|asked| asked.elapsed() >= ASKED_EACH) {
+            self.ask()
+        } else {
+            Vec::new()
+        }
+    }
+}
