@@ -120,6 +120,10 @@ fn examine_devices(
                     let name = &facts.device.name;
                     notes.push(format!("{name} is busy, so it was not measured"));
                 }
+                Measurement::Failed(why) => {
+                    let name = &facts.device.name;
+                    notes.push(format!("{name} was not measured: {why}"));
+                }
                 Measurement::Not => {}
             }
         }
@@ -297,7 +301,7 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
     if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
         notes.push(format!("A value that is set by hand does not stay: {fate}"));
     }
-    let mounts = host.mounts();
+    let mounts = host.mounts_of_root();
     let root = mounts
         .iter()
         .rev()

@@ -126,7 +126,7 @@ fn a_machine_of_a_cloud_is_explained_and_judged() {
     let got = machine.doctor(&[]);
     let text = got.is_done();
     assert!(
-        text.starts_with("Suspicious: dm-0, nvme0n1, sda (3 of 9 devices)."),
+        text.starts_with("Suspicious: nvme0n1, sda, dm-0 (3 of 9 devices)."),
         "{text}"
     );
     assert!(text.contains("foreread doctor --fix sda"), "{text}");
@@ -214,6 +214,19 @@ fn a_fix_is_set_kept_and_taken_back() {
         "{rules}"
     );
     assert_eq!(machine.text(setting), "1024");
+    // As after a kill between the file and the value, and after one between the value and the end of the file.
+    machine.write(setting, "4096\n");
+    let got = machine.doctor(&["--undo"]);
+    assert!(got.is_done().contains("is 4096 already"), "{}", got.out);
+    assert_eq!(
+        (machine.text(setting).as_str(), machine.path(RULES).exists()),
+        ("4096\n", false)
+    );
+    machine.doctor(&["--fix", "sda"]).is_done();
+    // The kernel has applied its rule again: the value before the first time counts.
+    machine.write(setting, "4096\n");
+    machine.doctor(&["--fix", "sda"]).is_done();
+    assert_eq!(machine.text(RULES), rules);
     // Another disk: the file has both.
     let got = machine.doctor(&["--fix", "nvme0n1"]);
     assert!(got.is_done().contains("no serial number"), "{}", got.out);

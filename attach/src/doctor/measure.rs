@@ -21,6 +21,8 @@ pub enum Measurement {
     Costs(StorageCosts),
     /// It is in heavy use.
     Busy,
+    /// Why it could not be read.
+    Failed(String),
     /// Its kind, its size or this user does not allow it.
     Not,
 }
@@ -56,6 +58,7 @@ pub fn measure(host: &Host, facts: &DeviceFacts) -> Measurement {
                 turns: claims && glance.latency_us >= MIN_TURNING_US,
             })
         }
-        _ => Measurement::Not,
+        Ok(None) => Measurement::Not,
+        Err(failure) => Measurement::Failed(failure.to_string()),
     }
 }

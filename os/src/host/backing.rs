@@ -58,11 +58,11 @@ impl Host {
     /// All of them: disks by name, then mounts.
     #[must_use]
     pub fn backing_devices(&self) -> Vec<BackingDevice> {
-        let (mounts, swaps) = (self.mounts(), self.swaps());
+        let (mounts, swaps) = (self.mounts_of_root(), self.swaps());
         let mut disks: Vec<BackingDevice> = entries(&self.sys.join("block"))
             .filter_map(|folder| disk(&folder))
             .collect();
-        disks.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+        disks.sort_by_key(|device| natural(&device.name));
         for disk in &mut disks {
             let numbers: Vec<DeviceNumber> = disk
                 .number
@@ -81,7 +81,7 @@ impl Host {
             .filter_map(|folder| mount(&folder, &mounts))
             .filter(|mount| !taken.contains(&mount.name))
             .collect();
-        others.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+        others.sort_by_key(|device| natural(&device.name));
         disks.extend(others);
         disks
     }

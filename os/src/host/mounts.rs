@@ -73,6 +73,21 @@ impl Host {
         self.mounts_of("self")
     }
 
+    /// What the first process sees mounted, where this is another root than ours; else what this process does.
+    #[must_use]
+    pub fn mounts_of_root(&self) -> Vec<Mount> {
+        let first = match self.path("").as_path() {
+            root if root == std::path::Path::new("/") => Vec::new(),
+            _ => self.mounts_of("1"),
+        };
+        if first.is_empty() {
+            self.mounts()
+        } else {
+            first
+        }
+    }
+
+    /// What a process sees mounted, by its number or `self`.
     #[must_use]
     pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();

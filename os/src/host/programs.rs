@@ -89,3 +89,41 @@ fn maps_one(folder: &Path, numbers: &[DeviceNumber]) -> bool {
         number.is_some_and(|number| numbers.contains(&number))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_what_it_has_open_or_mapped() {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let write = |file: &str, text: &str| {
+            let path = root.path().join("proc").join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        // 4000000 and more: no process has such a number.
+        write("4000001/comm", "opens\n");
+        write(
+            "4000001/fdinfo/3",
+            "pos:\t0\nflags:\t0100000\nmnt_id:\t27\n",
+        );
+        write(
+            "4000001/mountinfo",
+            "27 1 254:0 / / rw - ext4 /dev/vda rw\n",
+        );
+        write("4000002/comm", "maps\n");
+        write(
+            "4000002/maps",
+            "7f00-7f01 r--p 00000000 fe:00 12 /usr/lib/libc.so.6\n",
+        );
+        write("4000003/comm", "neither\n");
+        write("4000003/maps", "7f00-7f01 r--p\n7f00-7f01 r--p 0 zz:00 0\n");
+        write("4000003/fdinfo/0", "mnt_id:\tx\n");
+        let host = Host::below(root.path());
+        let number = DeviceNumber::parse("254:0").expect("a number");
+        let found = host.programs_on(&[number]);
+        let names: Vec<&str> = found.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["opens", "maps"]);
+    }
+}

@@ -189,3 +189,46 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     paths.sort();
     paths
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_that_set_readahead_are_found() {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        let rule = "KERNEL==\"sda\", \\\n  ATTR{queue/read_ahead_kb}=\"128\"\n# read_ahead_kb\n";
+        write("lib/udev/rules.d/60-a.rules", rule);
+        write("lib/udev/rules.d/61-b.rules", rule);
+        // It replaces the one of the system.
+        write("etc/udev/rules.d/60-a.rules", "# nothing\n");
+        write("etc/tuned/active_profile", "mine\n");
+        write("etc/tuned/mine/tuned.conf", "[main]\ninclude=base\n");
+        write("usr/lib/tuned/base/tuned.conf", "[disk]\nreadahead=>4096\n");
+        write(
+            "etc/systemd/system/a.service",
+            "ExecStart=blockdev --setra 512 /dev/sda\n",
+        );
+        write("run/udev/data/b8:0", "S:disk\nE:ID_SERIAL=X=1\n");
+        let host = Host::below(root.path());
+        let found = host.readahead_settings();
+        let paths: Vec<&str> = found.iter().filter_map(|file| file.path.to_str()).collect();
+        let wanted = [
+            "/lib/udev/rules.d/61-b.rules",
+            "/usr/lib/tuned/base/tuned.conf",
+            "/etc/systemd/system/a.service",
+        ];
+        assert_eq!(paths, wanted);
+        assert_eq!(found[0].lines.len(), 1, "{found:?}");
+        let number = DeviceNumber::parse("8:0").expect("a number");
+        assert_eq!(host.udev_properties(number)["ID_SERIAL"], "X=1");
+        // A profile that includes itself ends.
+        write("usr/lib/tuned/base/tuned.conf", "include=base\n");
+        assert_eq!(host.readahead_settings().len(), 2);
+    }
+}
