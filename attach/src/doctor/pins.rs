@@ -31,11 +31,11 @@ pub fn pin(
     for file in files {
         let kib = match file.kind {
             SettingKind::UdevRule => {
-                let values = file
+                let mut values = file
                     .lines
                     .iter()
                     .filter_map(|line| udev_value(line, facts, udev));
-                values.last().map(Some)
+                values.next_back().map(Some)
             }
             SettingKind::TunedProfile => facts.device.is_disk.then(|| tuned_kib(&file.lines[0])),
             // A program: what it does is not known. It names the device, or all devices.
