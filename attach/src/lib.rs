@@ -4,6 +4,7 @@
 //!   run        a command: its reads are seen while it runs, and what follows is read ahead
 //!   planning   a plan of what a program reads, from recordings or from headers
 //!   warm       a plan, brought into the page cache
+//!   doctor     all disks: what is wrong with their readahead, and how to set it
 //!   pool       the threads of run and warm that wait for storages
 //!   watch      a disk: its readahead is set by what its readers do
 //! ```
@@ -17,6 +18,8 @@
     )
 )]
 
+#[cfg(feature = "lab")]
+pub mod doctor;
 #[cfg(feature = "lab")]
 pub mod planning;
 mod pool;

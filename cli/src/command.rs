@@ -13,6 +13,8 @@ pub mod completions;
 #[cfg(feature = "lab")]
 mod convert;
 #[cfg(feature = "lab")]
+mod doctor;
+#[cfg(feature = "lab")]
 mod explain;
 pub mod man;
 #[cfg(feature = "lab")]
@@ -83,6 +85,8 @@ commands! {
     "lab" Compare(Box<compare::CompareArgs>) => compare::run,
     "lab" Explain(Box<explain::ExplainArgs>) => explain::run,
     "lab" Tune(Box<tune::TuneArgs>) => tune::run,
+    #[command(hide = true)]
+    "lab" Doctor(doctor::DoctorArgs) => doctor::run,
     "lab" Probe(probe::ProbeArgs) => probe::run,
     "lab" Record(record::RecordArgs) => record::run,
     "lab" Run(run::RunArgs) => run::run,
@@ -160,7 +164,7 @@ macro_rules! examples {
 #[cfg(feature = "lab")]
 macro_rules! also {
     () => {
-        "Also: bench, cache, check, completions, conform, man, models, next, policies,\n      replay-log, sweep, watch, workloads\n"
+        "Also: bench, cache, check, completions, conform, doctor, man, models, next,\n      policies, replay-log, sweep, watch, workloads\n"
     };
 }
 #[cfg(not(feature = "lab"))]

@@ -4,9 +4,10 @@ use crate::common::foreread;
 use crate::common::help::{fits, listed};
 use std::process::{Command, Stdio};
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
     "cache",
     "compare",
+    "doctor",
     "explain",
     "tune",
     "serve",
@@ -52,7 +53,14 @@ fn short_help_fits_24_lines_of_80_columns() {
             "{command} is not in the list of this test"
         );
     }
-    for command in ["cache", "completions", "man", "replay-log", "watch"] {
+    for command in [
+        "cache",
+        "completions",
+        "doctor",
+        "man",
+        "replay-log",
+        "watch",
+    ] {
         fits(&[command]);
     }
     assert_eq!(
@@ -72,6 +80,7 @@ fn long_help_says_more_than_short_help() {
         ("compare", "Without arguments it makes a scratch file"),
         ("explain", "what was read ahead, used, late, never read"),
         ("tune", "All steps in one command"),
+        ("doctor", "explains it by the rule of the kernel"),
         ("probe", "The simplest model that fits is chosen"),
         ("record", "The command has the terminal"),
         ("run", "Where there is nothing to gain it stops watching"),

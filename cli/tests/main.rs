@@ -7,6 +7,7 @@ mod cache;
 mod check;
 mod common;
 mod configuration;
+mod doctor;
 mod explain;
 #[cfg(feature = "mount")]
 mod hang;

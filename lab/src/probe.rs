@@ -25,6 +25,8 @@ pub mod verify;
 mod virt;
 
 pub use foreread_sim::device::custom::Pattern;
+pub use live::glance::{Glance, glance};
+pub use live::today;
 pub use page::page;
 pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
 pub use table::render;

@@ -1,19 +1,27 @@
 //! Facts of the host, from `/proc` and `/sys`. No other module opens these folders, but for what processes and tracefs have there.
 //!
 //! ```text
+//!   backing        all that reads ahead: disks, and mounts without one; what each says about itself
 //!   devices        the device below a file: read_ahead_kb, max_sectors_kb, rotational; disks, partitions, loop devices
 //!   device_number  8:1, as stat(2), mountinfo and sysfs have it
 //!   mounts         what is mounted where, by mountinfo
 //!   memory         memory of the machine, limits of control groups, what may still be cached
+//!   pressure       whether memory is short: faults, refaults, stalls
+//!   programs       programs that have files of a device open
+//!   settings       files in /etc, /run and /usr that set readahead; what udev knows about a device
 //! ```
 //! A test makes a [`Host`] with a `proc` and a `sys` in a folder for temporary files.
 //!
 //! Never: fails. What the kernel does not say is absent.
 
+pub mod backing;
 mod device_number;
 pub mod devices;
 pub mod memory;
 mod mounts;
+pub mod pressure;
+pub mod programs;
+pub mod settings;
 
 pub use device_number::DeviceNumber;
 pub use mounts::Mount;
@@ -23,6 +31,7 @@ use std::path::{Path, PathBuf};
 /// Where the kernel shows its facts.
 #[derive(Clone, Debug)]
 pub struct Host {
+    root: PathBuf,
     proc: PathBuf,
     sys: PathBuf,
 }
@@ -38,9 +47,22 @@ impl Host {
     #[must_use]
     pub fn below(root: &Path) -> Host {
         Host {
+            root: root.to_path_buf(),
             proc: root.join("proc"),
             sys: root.join("sys"),
         }
+    }
+
+    /// A path of this host: `/etc` is `ROOT/etc`.
+    #[must_use]
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// Whether there is a sysfs.
+    #[must_use]
+    pub fn has_sysfs(&self) -> bool {
+        self.sys.join("class").is_dir() || self.sys.join("block").is_dir()
     }
 
     /// The release of the kernel, such as `6.18.5`.

@@ -3,6 +3,8 @@
 //! Reads go through the engine's [`Source`], as the engine's own do: a thread for each read under way. Buffers are
 //! aligned and touched beforehand, so no read is split or copied. Never: writes, or leaves anything behind.
 
+pub mod glance;
+
 use super::Spread;
 use super::grid::{ARENA_BYTES, Task};
 use super::measure::{Slice, Station, too_small};
@@ -269,7 +271,8 @@ impl Watch {
 }
 
 /// Today in UTC, `2026-11-30`.
-pub(super) fn today() -> String {
+#[must_use]
+pub fn today() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs());

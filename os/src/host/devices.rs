@@ -76,6 +76,14 @@ pub fn read_setting(path: &Path) -> io::Result<u64> {
         .map_err(|_| io::Error::other(format!("'{}' is no number", text.trim())))
 }
 
+/// Opens a setting for writing, and writes nothing: whether it may be.
+///
+/// # Errors
+/// The caller may not, or the kernel refuses it.
+pub fn writable_setting(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).open(path)
+}
+
 /// Writes a value to a setting.
 ///
 /// # Errors
@@ -240,7 +248,7 @@ impl Host {
     }
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
 }

@@ -17,28 +17,37 @@ pub struct Mount {
     pub number: DeviceNumber,
     /// The folder of the file system that is mounted.
     pub root: PathBuf,
+    /// Its identifier, which `fdinfo` names.
+    pub id: u64,
     /// Where.
     pub point: PathBuf,
     /// The file system, such as `ext4`.
     pub kind: String,
+    /// What is mounted, such as `/dev/sda1` or `host:/export`.
+    pub device: String,
     /// Those of the file system, divided by commas.
     pub options: String,
 }
 
 impl Mount {
     fn parse(line: &[u8]) -> Option<Mount> {
-        let mut words = line.split(|byte| *byte == b' ').skip(2);
+        let mut words = line.split(|byte| *byte == b' ');
         let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let id = text(words.next()?).parse().ok()?;
+        words.next()?;
         let number = DeviceNumber::parse(&text(words.next()?))?;
         let (root, point) = (path(words.next()?), path(words.next()?));
         let mut words = words.skip_while(|word| *word != b"-").skip(1);
         let kind = text(words.next()?);
+        let device = text(words.next()?);
         Some(Mount {
+            id,
             number,
             root,
             point,
             kind,
-            options: text(words.nth(1)?),
+            device,
+            options: text(words.next()?),
         })
     }
 }
@@ -64,7 +73,23 @@ impl Host {
         self.mounts_of("self")
     }
 
-    pub(super) fn mounts_of(&self, process: &str) -> Vec<Mount> {
+    /// What the first process sees mounted, where this is another root than ours; else what this process does.
+    #[must_use]
+    pub fn mounts_of_root(&self) -> Vec<Mount> {
+        let first = match self.path("").as_path() {
+            root if root == std::path::Path::new("/") => Vec::new(),
+            _ => self.mounts_of("1"),
+        };
+        if first.is_empty() {
+            self.mounts()
+        } else {
+            first
+        }
+    }
+
+    /// What a process sees mounted, by its number or `self`.
+    #[must_use]
+    pub fn mounts_of(&self, process: &str) -> Vec<Mount> {
         let text = std::fs::read(self.proc.join(process).join("mountinfo")).unwrap_or_default();
         text.split(|byte| *byte == b'\n')
             .filter_map(Mount::parse)

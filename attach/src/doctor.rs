@@ -1,0 +1,329 @@
+//! What is wrong with the readahead of a machine: looks at every backing device, explains its value, judges it.
+//!
+//! ```text
+//!   look ──► rules, pins: where the value is from ──► judge: what it costs ──► verdict ──► render, --json, metrics
+//!                                measure ──► costs ──┘                            └──► fix: a udev rule, and the value now
+//! ```
+//! Looking needs no root and opens no device. Never: changes a setting unasked.
+
+pub mod fix;
+pub mod judge;
+pub mod look;
+pub mod measure;
+pub mod metrics;
+pub mod pins;
+pub mod render;
+pub mod rules;
+pub mod verdict;
+
+use fix::{DiskToFix, FixOutcome};
+use foreread_lab::probe::today;
+use foreread_os::failure::Failure;
+use foreread_os::host::Host;
+use foreread_os::host::pressure::MemoryPressure;
+use foreread_report::number::{percent, size};
+use judge::JudgeContext;
+use look::DeviceFacts;
+use measure::{Measurement, measure};
+use pins::Pin;
+use rules::KernelVersion;
+use std::collections::BTreeMap;
+use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
+
+/// Reads of all disks below which a share of faults says nothing.
+const MIN_READS: u64 = 1000;
+/// Programs that are named, at most.
+const MAX_PROGRAMS: usize = 6;
+/// Per cent of the latest minute from which on memory is short.
+const STALLED_PERCENT: f64 = 1.0;
+
+/// Disks that are measured, at most: the whole takes ten seconds at most.
+const MAX_MEASURED: usize = 4;
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct DoctorOptions {
+    /// Names of devices, or nodes, or paths of files on them; empty for all.
+    pub devices: Vec<String>,
+    /// Disks may be read from.
+    pub may_measure: bool,
+}
+
+/// A device with all that is known of it.
+struct ExaminedDevice {
+    facts: DeviceFacts,
+    pin: Option<Pin>,
+    verdict: DeviceVerdict,
+}
+
+/// Looks at a host.
+///
+/// # Errors
+/// There is no sysfs, or a device that was named is not there.
+pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
+    let mut notes = Vec::new();
+    let (examined, pressure) = examine_devices(host, options, &mut notes)?;
+    let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
+    let kernel = host.kernel_release();
+    let version = kernel.as_deref().and_then(KernelVersion::parse);
+    let verdict = devices.iter().map(|device| device.verdict).max();
+    notes.extend(notes_of(host, version, &devices));
+    Ok(DoctorReport {
+        schema: SCHEMA,
+        foreread: env!("CARGO_PKG_VERSION"),
+        kernel,
+        verdict: verdict.unwrap_or(Verdict::Fine),
+        devices,
+        pressure,
+        notes,
+    })
+}
+
+fn examine_devices(
+    host: &Host,
+    options: &DoctorOptions,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<ExaminedDevice>, PressureFacts), Failure> {
+    if !host.has_sysfs() {
+        let remedy = "run it on the host, or mount sysfs";
+        return Err(Failure::cannot("there is no sysfs here", "", remedy));
+    }
+    let all = look::look(host);
+    let pressure = pressure(host, &all);
+    let chosen = choose(host, all, &options.devices)?;
+    let version = host.kernel_release();
+    let version = version.as_deref().and_then(KernelVersion::parse);
+    let settings = host.readahead_settings();
+    let context = JudgeContext {
+        memory_bytes: pressure.memory_bytes,
+        faults_of_reads: pressure.faults_of_reads,
+    };
+    let (mut examined, mut measured) = (Vec::new(), 0);
+    for facts in chosen {
+        let udev = match facts.device.number {
+            Some(number) if !settings.is_empty() => host.udev_properties(number),
+            _ => BTreeMap::new(),
+        };
+        let pin = pins::pin(&settings, &facts, &udev);
+        let rule = version.and_then(|version| rules::rule(version, &facts));
+        let judged = |costs| judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, &context);
+        let mut verdict = judged(judge::assumed(&facts));
+        // Of what is fine by its class no figure is shown: it is not worth a read, unless it was named.
+        let is_asked = verdict.verdict != Verdict::Fine || !options.devices.is_empty();
+        if options.may_measure && is_asked && measured < MAX_MEASURED {
+            match measure(host, &facts) {
+                Measurement::Costs(costs) => {
+                    verdict = judged(costs);
+                    measured += 1;
+                }
+                Measurement::Busy => {
+                    let name = &facts.device.name;
+                    notes.push(format!("{name} is busy, so it was not measured"));
+                }
+                Measurement::Failed(why) => {
+                    let name = &facts.device.name;
+                    notes.push(format!("{name} was not measured: {why}"));
+                }
+                Measurement::Not => {}
+            }
+        }
+        examined.push(ExaminedDevice {
+            facts,
+            pin,
+            verdict,
+        });
+    }
+    Ok((examined, pressure))
+}
+
+/// Sets the advised values of the devices that are named, or of all that are suspicious.
+///
+/// # Errors
+/// Those of [`examine`] and [`fix::fix`].
+pub fn set(
+    host: &Host,
+    options: &DoctorOptions,
+    force: bool,
+    is_dry: bool,
+) -> Result<FixOutcome, Failure> {
+    let (examined, _) = examine_devices(host, options, &mut Vec::new())?;
+    let is_meant = |device: &&ExaminedDevice| {
+        !options.devices.is_empty()
+            || device.verdict.verdict == Verdict::Suspicious && device.facts.device.is_disk
+    };
+    let meant: Vec<&ExaminedDevice> = examined.iter().filter(is_meant).collect();
+    let disks: Vec<DiskToFix<'_>> = meant
+        .iter()
+        .map(|device| DiskToFix {
+            device: &device.facts.device,
+            verdict: &device.verdict,
+            pin: device.pin.as_ref(),
+        })
+        .collect();
+    let mut outcome = fix::fix(host, &disks, &today(), force, is_dry)?;
+    if outcome.text.is_some() && !is_dry {
+        outcome.lines.extend(open_files(host, &meant));
+    }
+    Ok(outcome)
+}
+
+/// Which programs keep the old value.
+fn open_files(host: &Host, devices: &[&ExaminedDevice]) -> Option<String> {
+    let mut numbers = Vec::new();
+    for device in devices.iter().map(|device| &device.facts.device) {
+        numbers.extend(device.number);
+        numbers.extend(&device.partitions);
+    }
+    let programs = host.programs_on(&numbers);
+    let mut names: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for program in &programs {
+        names.entry(&program.name).or_default().push(program.pid);
+    }
+    let mut words: Vec<String> = names
+        .iter()
+        .map(|(name, pids)| match pids[..] {
+            [pid] => format!("{name} ({pid})"),
+            _ => format!("{name} ({} of them)", pids.len()),
+        })
+        .collect();
+    let more = words.len().saturating_sub(MAX_PROGRAMS);
+    words.truncate(MAX_PROGRAMS);
+    if more > 0 {
+        words.push(format!("{more} more programs"));
+    }
+    (!words.is_empty()).then(|| {
+        format!(
+            "Files that are open keep the old value until they are opened again; restart what matters of: {}.",
+            words.join(", ")
+        )
+    })
+}
+
+/// Those that are named; all where none is. A node of a partition and a file name the disk below them.
+fn choose(
+    host: &Host,
+    all: Vec<DeviceFacts>,
+    named: &[String],
+) -> Result<Vec<DeviceFacts>, Failure> {
+    if named.is_empty() {
+        // A loop device without a file has nothing to read.
+        return Ok(all.into_iter().filter(DeviceFacts::has_bytes).collect());
+    }
+    let mut chosen: Vec<DeviceFacts> = Vec::new();
+    for name in named {
+        let short = name.strip_prefix("/dev/").unwrap_or(name);
+        let mapped = short.strip_prefix("mapper/").unwrap_or(short);
+        let of_name = all.iter().find(|facts| {
+            facts.device.name == short || facts.device.mapped_name.as_deref() == Some(mapped)
+        });
+        let by_path = || {
+            let number = host.device_of(std::path::Path::new(name)).ok()?.number;
+            let is_its = |facts: &&DeviceFacts| facts.device.number == Some(number);
+            all.iter().find(is_its)
+        };
+        let found = of_name.or_else(by_path).ok_or_else(|| {
+            let remedy = "'foreread doctor' lists all; name a disk such as sdb, or a file on it";
+            Failure::input("no such device with readahead", name, remedy)
+        })?;
+        if !chosen
+            .iter()
+            .any(|facts| facts.device.name == found.device.name)
+        {
+            chosen.push(found.clone());
+        }
+    }
+    Ok(chosen)
+}
+
+fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
+    let MemoryPressure {
+        major_faults,
+        refaults,
+        stalled_percent,
+        memory_bytes,
+    } = host.memory_pressure();
+    // A disk that is below another one counts once.
+    let is_lowest = |facts: &&DeviceFacts| facts.device.is_disk && facts.device.below.is_empty();
+    let counters = devices.iter().filter(is_lowest);
+    let counters = counters.filter_map(|facts| host.disk_counters(&facts.device.name));
+    let reads: u64 = counters.map(|counters| counters.reads).sum();
+    let faults_of_reads = major_faults
+        .filter(|_| reads >= MIN_READS)
+        .map(|faults| faults as f64 / reads as f64);
+    let stalls = match stalled_percent {
+        Some(percent) if percent >= STALLED_PERCENT => {
+            format!(
+                "Memory is short: programs waited for it in {percent:.1} % of the latest minute"
+            )
+        }
+        Some(_) => "Memory is not short now".to_string(),
+        None => "Whether memory is short is not known (no PSI)".to_string(),
+    };
+    let refaulted = refaults.map(|pages| {
+        format!(
+            "; {} of files were read again soon after they were dropped",
+            size(pages.saturating_mul(4096) >> 20 << 20)
+        )
+    });
+    let faults = faults_of_reads.map(|part| {
+        format!(
+            "; page faults are {} % of the reads",
+            percent(part.min(1.0))
+        )
+    });
+    PressureFacts {
+        major_faults,
+        refaulted_pages: refaults,
+        faults_of_reads,
+        stalled_percent,
+        memory_bytes,
+        words: format!(
+            "{stalls}{}{}{}.",
+            refaulted.as_deref().unwrap_or_default(),
+            faults.as_deref().unwrap_or_default(),
+            if refaulted.is_some() || faults.is_some() {
+                ", since the start of the machine"
+            } else {
+                ""
+            }
+        ),
+    }
+}
+
+fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdict]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if version.is_none() {
+        notes.push("The release of the kernel is not known, so no rule is".to_string());
+    }
+    let wrong = devices
+        .iter()
+        .any(|device| device.verdict == Verdict::Suspicious);
+    if wrong && let Some(fate) = version.and_then(rules::fate_of_a_set_value) {
+        notes.push(format!("A value that is set by hand does not stay: {fate}"));
+    }
+    let mounts = host.mounts_of_root();
+    let root = mounts
+        .iter()
+        .rev()
+        .find(|mount| mount.point == std::path::Path::new("/"));
+    if let Some(root) = root.filter(|root| root.kind == "overlay") {
+        let upper = root
+            .options
+            .split(',')
+            .find_map(|word| word.strip_prefix("upperdir="));
+        let upper = upper.map_or_else(String::new, |path| {
+            format!(" (files that were written: that of {path})")
+        });
+        notes.push(format!(
+            "The root is an overlay: the readahead of the layer that has a file counts{upper}"
+        ));
+    }
+    // Its root is on no disk: a virtual machine may have the marks as well.
+    if host.is_container() && root.is_some_and(|root| root.number.major == 0) {
+        notes.push(
+            "This is a container: the settings are those of its host, and are set there"
+                .to_string(),
+        );
+    }
+    notes
+}

@@ -1,0 +1,427 @@
+//! Sets readahead for good and puts it back: one file of udev rules, which is the state as well.
+//!
+//! ```text
+//!   --fix    lock ──► is it allowed? ──► the whole file, by a rename ──► the value of each disk
+//!   --undo   lock ──► the value that each disk had before ──► the file without them, or no file
+//!
+//!   # foreread-before sda 8192 1024        what it was and what we set, in KiB: what --undo goes by
+//!   SUBSYSTEM=="block", ENV{ID_SERIAL}=="S3X", ..., ATTR{queue/read_ahead_kb}="1024"
+//! ```
+//! Killed at any moment the file has the old or the new text, and the file is written before a value is set and goes after all are put
+//! back: what was changed is always in it. A value that something else has set meanwhile stays.
+//!
+//! Never: a value that another file sets, without force; a half written file; a mount, whose number changes.
+
+use super::pins::Pin;
+use super::verdict::DeviceVerdict;
+use foreread_os::failure::Failure;
+use foreread_os::host::Host;
+use foreread_os::host::backing::BackingDevice;
+use foreread_os::host::devices::{read_setting, writable_setting, write_setting};
+use foreread_os::open::read_small_text;
+use foreread_os::output;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Where the rules are.
+pub const RULES_FILE: &str = "/etc/udev/rules.d/61-foreread-readahead.rules";
+const FOLDER: &str = "/etc/udev/rules.d";
+const STATE: &str = "# foreread-before ";
+const MAX_BYTES: u64 = 1 << 20;
+/// What names a disk for good, the best first.
+const STABLE: [&str; 5] = ["ID_SERIAL", "ID_WWN", "DM_UUID", "MD_UUID", "ID_PATH"];
+
+/// A disk in the file of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedDisk {
+    pub name: String,
+    pub before_kib: u64,
+    pub kib: u64,
+    /// The line for udev.
+    rule: String,
+}
+
+/// What is to be done, or was.
+#[derive(Clone, Debug, Default)]
+pub struct FixOutcome {
+    /// The new text of the file; nothing where it goes.
+    pub text: Option<String>,
+    /// A sentence each.
+    pub lines: Vec<String>,
+}
+
+/// What `--fix` needs to know of a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskToFix<'a> {
+    pub device: &'a BackingDevice,
+    pub verdict: &'a DeviceVerdict,
+    pub pin: Option<&'a Pin>,
+}
+
+/// Sets the advised values; with `is_dry` only says what it would do.
+///
+/// # Errors
+/// A disk may not be set, or the file cannot be written. Then nothing was changed.
+pub fn fix(
+    host: &Host,
+    disks: &[DiskToFix<'_>],
+    date: &str,
+    force: bool,
+    is_dry: bool,
+) -> Result<FixOutcome, Failure> {
+    let path = host.path(RULES_FILE);
+    let _lock = if is_dry { None } else { Some(lock(host)?) };
+    let mut fixed = parse(&text_of(&path)?);
+    let mut outcome = FixOutcome::default();
+    let mut to_set = Vec::new();
+    for disk in disks {
+        let Some(entry) = entry(host, disk, &fixed, force, &mut outcome.lines)? else {
+            continue;
+        };
+        if !is_dry {
+            can_be_set(disk.device)?;
+        }
+        fixed.retain(|other| other.name != entry.name);
+        to_set.push((disk.device, entry.clone()));
+        fixed.push(entry);
+    }
+    if to_set.is_empty() {
+        outcome.lines.push("Nothing to set.".to_string());
+        return Ok(outcome);
+    }
+    let text = written(&fixed, date);
+    outcome.text = Some(text.clone());
+    if is_dry {
+        return Ok(outcome);
+    }
+    output::write(&path, text.as_bytes(), true)
+        .map_err(|error| not_written(host, error, &to_set))?;
+    for (device, entry) in &to_set {
+        write_setting(&device.setting, entry.kib)
+            .map_err(|error| not_set(&device.setting, error))?;
+        let (name, before, kib) = (&entry.name, entry.before_kib, entry.kib);
+        outcome.lines.push(format!(
+            "{name}: read_ahead_kb {before} -> {kib}, now and at every boot by {RULES_FILE}."
+        ));
+    }
+    if !host.has_udev() {
+        outcome
+            .lines
+            .push("No udev runs here: without it the value lasts until the next boot.".to_string());
+    }
+    Ok(outcome)
+}
+
+/// Puts back what `fix` has set, of these disks or of all.
+///
+/// # Errors
+/// Nothing was set, or a value or the file cannot be written.
+pub fn undo(host: &Host, names: &[String], is_dry: bool) -> Result<FixOutcome, Failure> {
+    let path = host.path(RULES_FILE);
+    let _lock = if is_dry { None } else { Some(lock(host)?) };
+    let text = text_of(&path)?;
+    let fixed = parse(&text);
+    let is_asked = |disk: &FixedDisk| {
+        names.is_empty()
+            || names
+                .iter()
+                .any(|name| name.trim_start_matches("/dev/") == disk.name)
+    };
+    let (undone, kept): (Vec<FixedDisk>, Vec<FixedDisk>) = fixed.into_iter().partition(is_asked);
+    if undone.is_empty() {
+        let remedy = "'foreread doctor --fix' sets values, and this takes them back";
+        return Err(Failure::input("nothing to undo", RULES_FILE, remedy));
+    }
+    let mut outcome = FixOutcome::default();
+    let devices = host.backing_devices();
+    for disk in &undone {
+        let FixedDisk {
+            name,
+            before_kib,
+            kib,
+            ..
+        } = disk;
+        let device = devices.iter().find(|device| device.name == *name);
+        let now = device.and_then(|device| read_setting(&device.setting).ok());
+        let line = match (device, now) {
+            (Some(device), Some(now)) if now == *kib => {
+                if !is_dry {
+                    write_setting(&device.setting, *before_kib)
+                        .map_err(|error| not_set(&device.setting, error))?;
+                }
+                format!("{name}: read_ahead_kb {kib} -> {before_kib}.")
+            }
+            (Some(_), Some(now)) if now == *before_kib => {
+                format!("{name}: read_ahead_kb is {now} already.")
+            }
+            (Some(_), Some(now)) => {
+                format!("{name}: read_ahead_kb {now} was set by something else, and stays.")
+            }
+            _ => format!("{name} is not there now; its rule goes."),
+        };
+        outcome.lines.push(line);
+    }
+    if !kept.is_empty() {
+        let date = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# Written on ")?.get(..10));
+        outcome.text = Some(written(&kept, date.unwrap_or("an earlier day")));
+    }
+    if is_dry {
+        return Ok(outcome);
+    }
+    match &outcome.text {
+        Some(text) => {
+            output::write(&path, text.as_bytes(), true).map_err(|error| no_file(host, error))?
+        }
+        None => {
+            std::fs::remove_file(&path).map_err(|error| no_file(host, error))?;
+            outcome.lines.push(format!("{RULES_FILE} is removed."));
+        }
+    }
+    Ok(outcome)
+}
+
+/// The line of a disk; nothing where it has the value already, or none is advised.
+fn entry(
+    host: &Host,
+    disk: &DiskToFix<'_>,
+    fixed: &[FixedDisk],
+    force: bool,
+    lines: &mut Vec<String>,
+) -> Result<Option<FixedDisk>, Failure> {
+    let (device, name) = (disk.device, &disk.device.name);
+    if !device.is_disk {
+        let remedy =
+            "it is set at each mount: 'foreread doctor' prints the line, nfs.conf has [nfsrahead]";
+        return Err(Failure::cannot(
+            "a mount has no udev rule that stays",
+            name,
+            remedy,
+        ));
+    }
+    let Some(kib) = disk
+        .verdict
+        .advised
+        .map(|advised| advised.readahead_bytes / 1024)
+    else {
+        lines.push(format!(
+            "{name}: nothing to set, {} is fine.",
+            disk.verdict.reason
+        ));
+        return Ok(None);
+    };
+    let is_foreign = |pin: &&Pin| pin.path != Path::new(RULES_FILE);
+    if let Some(pin) = disk.pin.filter(is_foreign).filter(|_| !force) {
+        let place = format!("{name}, {}", pin.path.display());
+        let remedy = "change it there, or add --force: the later file wins";
+        return Err(Failure::input(
+            "another file sets its readahead",
+            place,
+            remedy,
+        ));
+    }
+    let now = read_setting(&device.setting).map_err(|error| not_set(&device.setting, error))?;
+    // Ours before: what it was then counts.
+    let earlier = fixed.iter().find(|other| other.name == *name);
+    let before_kib = earlier.map_or(now, |earlier| earlier.before_kib);
+    let udev = device
+        .number
+        .map(|number| host.udev_properties(number))
+        .unwrap_or_default();
+    let stable = STABLE.iter().find_map(|key| Some((*key, udev.get(*key)?)));
+    let (condition, warning) = match stable {
+        Some((key, value)) => (format!("ENV{{{key}}}==\"{}\"", pattern(value)), None),
+        None => (
+            format!("KERNEL==\"{}\"", pattern(name)),
+            Some(format!(
+                "{name}: udev names no serial number, so the rule goes by the name, which another disk may have after a boot."
+            )),
+        ),
+    };
+    lines.extend(warning);
+    let rule = format!(
+        "ACTION==\"add|change\", SUBSYSTEM==\"block\", ENV{{DEVTYPE}}==\"disk\", {condition}, ATTR{{queue/read_ahead_kb}}=\"{kib}\""
+    );
+    Ok(Some(FixedDisk {
+        name: name.clone(),
+        before_kib,
+        kib,
+        rule,
+    }))
+}
+
+/// A text as a pattern of udev: what would be a sign is any letter.
+fn pattern(text: &str) -> String {
+    let is_plain =
+        |letter: char| letter.is_ascii_alphanumeric() || "-_.:/+ ,@!=%#".contains(letter);
+    text.chars()
+        .map(|letter| if is_plain(letter) { letter } else { '?' })
+        .collect()
+}
+
+fn written(disks: &[FixedDisk], date: &str) -> String {
+    let mut text = format!(
+        "# Readahead of disks.\n# Written on {date} by 'foreread doctor --fix'; 'foreread doctor --undo' puts back what was before.\n"
+    );
+    for disk in disks {
+        let FixedDisk {
+            name,
+            before_kib,
+            kib,
+            rule,
+        } = disk;
+        text += &format!("\n{STATE}{name} {before_kib} {kib}\n{rule}\n");
+    }
+    text
+}
+
+/// The disks in a file. Lines that are not ours are passed over.
+fn parse(text: &str) -> Vec<FixedDisk> {
+    let mut lines = text.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line
+            .strip_prefix(STATE)
+            .unwrap_or_default()
+            .split(' ')
+            .collect();
+        let [name, before, kib] = words[..] else {
+            continue;
+        };
+        if let (Ok(before_kib), Ok(kib), Some(rule)) = (before.parse(), kib.parse(), lines.next()) {
+            let (name, rule) = (name.to_string(), rule.to_string());
+            found.push(FixedDisk {
+                name,
+                before_kib,
+                kib,
+                rule,
+            });
+        }
+    }
+    found
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    match read_small_text(path, MAX_BYTES) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => {
+            let remedy = "look at it, and remove it";
+            Err(Failure::input("cannot read the rules", path.display(), remedy).caused_by(error))
+        }
+    }
+}
+
+/// One at a time: a lock on the folder of rules, which is made where there is none.
+fn lock(host: &Host) -> Result<OwnedFd, Failure> {
+    let folder = host.path(FOLDER);
+    if host.is_nixos() {
+        let remedy = "put the rule that --dry-run prints into services.udev.extraRules";
+        return Err(Failure::cannot(
+            "this is NixOS, whose /etc is made of its configuration",
+            FOLDER,
+            remedy,
+        ));
+    }
+    std::fs::create_dir_all(&folder).map_err(|error| no_file(host, error))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(&folder, flags, Mode::empty())
+        .map_err(|error| no_file(host, error.into()))?;
+    if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let remedy = "wait for it to end";
+        return Err(Failure::input(
+            "another 'foreread doctor' is at work",
+            FOLDER,
+            remedy,
+        ));
+    }
+    Ok(opened)
+}
+
+/// Opens the setting for writing, and writes nothing.
+fn can_be_set(device: &BackingDevice) -> Result<(), Failure> {
+    let opened =
+        writable_setting(&device.setting).map_err(|error| not_set(&device.setting, error))?;
+    // `watch` holds this lock while it has the disk.
+    if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let remedy = "end that one first";
+        return Err(Failure::input(
+            "'foreread watch' has it",
+            device.setting.display(),
+            remedy,
+        ));
+    }
+    Ok(())
+}
+
+fn not_set(path: &Path, error: std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied => "run it as root",
+        ErrorKind::ReadOnlyFilesystem => {
+            "sysfs is read-only here, as in a container: run it on the host"
+        }
+        _ => "'foreread doctor --undo' takes back what was set",
+    };
+    Failure::cannot("cannot set readahead", path.display(), remedy).caused_by(error)
+}
+
+fn no_file(host: &Host, error: std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::PermissionDenied => "run it as root",
+        ErrorKind::ReadOnlyFilesystem if host.is_container() => {
+            "run it on the host of this container"
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            "/etc is read-only: put the rule that --dry-run prints where your system's image has its rules"
+        }
+        _ => "check the folder",
+    };
+    Failure::cannot("cannot write the rules", RULES_FILE, remedy).caused_by(error)
+}
+
+fn not_written(
+    host: &Host,
+    error: std::io::Error,
+    to_set: &[(&BackingDevice, FixedDisk)],
+) -> Failure {
+    let failure = no_file(host, error);
+    let names: Vec<&str> = to_set
+        .iter()
+        .map(|(device, _)| device.name.as_str())
+        .collect();
+    Failure {
+        what: format!(
+            "{} (nothing was changed: {})",
+            failure.what,
+            names.join(", ")
+        ),
+        ..failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_as_it_was_written() {
+        let disk = |name: &str| FixedDisk {
+            name: name.to_string(),
+            before_kib: 8192,
+            kib: 1024,
+            rule: format!("KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"1024\""),
+        };
+        let disks = vec![disk("sda"), disk("dm-3")];
+        let text = written(&disks, "2026-11-27");
+        assert_eq!(parse(&text), disks);
+        assert!(text.contains("# Written on 2026-11-27 "));
+        assert_eq!(
+            parse("# foreread-before sda x 1\nrule\n# foreread-before sda 1 2"),
+            []
+        );
+        assert_eq!(pattern("S3X*\"\n[a]"), "S3X????a?");
+    }
+}

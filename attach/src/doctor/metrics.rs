@@ -1,0 +1,49 @@
+//! What `doctor` found, as a text file for the node exporter of Prometheus.
+
+use super::verdict::{DeviceVerdict, DoctorReport, Verdict};
+
+type Value = fn(&DeviceVerdict) -> Option<u64>;
+
+const GAUGES: [(&str, &str, Value); 4] = [
+    (
+        "foreread_doctor_readahead_bytes",
+        "read_ahead_kb of the device.",
+        |device| device.readahead_bytes,
+    ),
+    (
+        "foreread_doctor_rule_bytes",
+        "What the rule of the kernel gives the device.",
+        |device| device.rule_bytes,
+    ),
+    (
+        "foreread_doctor_advised_bytes",
+        "What foreread doctor advises, where the present value is not fine.",
+        |device| Some(device.advised?.readahead_bytes),
+    ),
+    (
+        "foreread_doctor_suspicious",
+        "1 where the present value is suspicious.",
+        |device| Some(u64::from(device.verdict == Verdict::Suspicious)),
+    ),
+];
+
+/// The text.
+#[must_use]
+pub fn text(report: &DoctorReport) -> String {
+    let mut text = String::new();
+    for (name, help, value) in GAUGES {
+        text += &format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for device in &report.devices {
+            if let Some(value) = value(device) {
+                text += &format!("{name}{{device=\"{}\"}} {value}\n", label(&device.name));
+            }
+        }
+    }
+    text
+}
+
+fn label(name: &str) -> String {
+    name.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

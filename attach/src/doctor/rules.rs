@@ -1,0 +1,296 @@
+//! Which readahead the kernel chooses for a device: a table of versions, each row with its source.
+//!
+//! ```text
+//!   kernel 6.18, disk, rotational 1, optimal_io_size 0, max_sectors_kb 4096   ──► 2 x 4 MiB   since 6.17
+//!   kernel 6.18, disk, rotational 0, optimal_io_size 0                        ──► 128 KiB
+//! ```
+//! A distribution may have a newer rule in an older kernel: a value that only a newer rule gives is explained by that.
+//! Never: a rule without a source. What the table does not have has no rule known.
+
+use super::look::{DeviceFacts, StorageKind};
+
+const DEFAULT_BYTES: u64 = 128 << 10;
+const BTRFS_MIN_BYTES: u64 = 4 << 20;
+const CEPH_BYTES: u64 = 8 << 20;
+/// Requests of a server that NFS read ahead before Linux 5.4.
+const NFS_REQUESTS: u64 = 15;
+
+/// `6.17` of `6.17.0-14-generic`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion(pub u32, pub u32);
+
+impl KernelVersion {
+    #[must_use]
+    pub fn parse(release: &str) -> Option<KernelVersion> {
+        let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+        Some(KernelVersion(
+            numbers.next()?.parse().ok()?,
+            numbers.next()?.parse().ok()?,
+        ))
+    }
+}
+
+/// How the value follows from the facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// 128 KiB.
+    Default,
+    /// At most 128 KiB: the server of the mount may ask for less.
+    AtMostDefault,
+    /// 2 x optimal_io_size, and at least 128 KiB.
+    TwiceOptimal,
+    /// The same; without an optimal size a device that turns has that of its largest request.
+    TwiceOptimalOrRequest,
+    /// 128 KiB for each device, and at least 4 MiB.
+    Btrfs,
+    /// 15 x rsize.
+    NfsRequests,
+    /// 8 MiB, or what the mount option rasize says.
+    Ceph,
+}
+
+/// A row: from this version on, devices of these kinds.
+struct RuleRow {
+    since: KernelVersion,
+    kinds: &'static [StorageKind],
+    choice: Choice,
+    source: &'static str,
+}
+
+const QUEUES: &[StorageKind] = &[
+    StorageKind::Disk,
+    StorageKind::Loop,
+    StorageKind::Mapped,
+    StorageKind::Memory,
+];
+
+/// Newer rows of the same kind first.
+const RULES: [RuleRow; 11] = [
+    RuleRow {
+        since: KernelVersion(6, 17),
+        kinds: QUEUES,
+        choice: Choice::TwiceOptimalOrRequest,
+        source: "Linux 6.17, commit 459779d04ae8",
+    },
+    RuleRow {
+        since: KernelVersion(6, 17),
+        kinds: &[StorageKind::Md],
+        choice: Choice::TwiceOptimalOrRequest,
+        source: "Linux 6.17, commit 459779d04ae8",
+    },
+    RuleRow {
+        since: KernelVersion(5, 10),
+        kinds: QUEUES,
+        choice: Choice::TwiceOptimal,
+        source: "Linux 5.10, commit c2e4cd57cfa1",
+    },
+    RuleRow {
+        since: KernelVersion(2, 6),
+        kinds: &[StorageKind::Md],
+        choice: Choice::TwiceOptimal,
+        source: "MD sets two stripes",
+    },
+    RuleRow {
+        since: KernelVersion(2, 6),
+        kinds: QUEUES,
+        choice: Choice::Default,
+        source: "VM_MAX_READAHEAD, 128 KiB",
+    },
+    RuleRow {
+        since: KernelVersion(3, 0),
+        kinds: &[StorageKind::Btrfs],
+        choice: Choice::Btrfs,
+        source: "fs/btrfs/disk-io.c, open_ctree",
+    },
+    RuleRow {
+        since: KernelVersion(5, 4),
+        kinds: &[StorageKind::Nfs],
+        choice: Choice::Default,
+        source: "Linux 5.4, commit c128e575514c",
+    },
+    RuleRow {
+        since: KernelVersion(2, 6),
+        kinds: &[StorageKind::Nfs],
+        choice: Choice::NfsRequests,
+        source: "NFS_MAX_READAHEAD, 15 x rsize",
+    },
+    RuleRow {
+        since: KernelVersion(2, 6),
+        kinds: &[StorageKind::Fuse],
+        choice: Choice::AtMostDefault,
+        source: "fs/fuse/inode.c: 128 KiB, or less by the server's INIT",
+    },
+    RuleRow {
+        since: KernelVersion(3, 0),
+        kinds: &[StorageKind::Ceph],
+        choice: Choice::Ceph,
+        source: "CEPH_RASIZE_DEFAULT, mount option rasize",
+    },
+    RuleRow {
+        since: KernelVersion(5, 10),
+        kinds: &[StorageKind::Afs],
+        choice: Choice::Default,
+        source: "fs/afs/super.c",
+    },
+];
+
+/// From here on a change of a queue's limits applies the rule again, also over a value that was set by hand.
+const APPLIED_AGAIN: KernelVersion = KernelVersion(6, 9);
+/// From here on that only raises it.
+const ONLY_RAISED: KernelVersion = KernelVersion(6, 15);
+
+/// What the kernel's rule gives a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleValue {
+    pub bytes: u64,
+    /// Less is by the rule, too.
+    pub is_most: bool,
+    /// In words: `2 x max_sectors`.
+    pub words: String,
+    pub source: &'static str,
+    /// The rule is one of a newer kernel.
+    pub is_newer: bool,
+}
+
+impl RuleValue {
+    #[must_use]
+    pub fn explains(&self, bytes: u64) -> bool {
+        bytes == self.bytes || self.is_most && bytes < self.bytes
+    }
+}
+
+/// The rule of this version; of a newer one where only that explains the value that the device has. `devices` is how many a btrfs is on.
+#[must_use]
+pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
+    let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));
+    let ours = rows()
+        .find(|row| row.since <= version)
+        .and_then(|row| value(row, facts, false));
+    let now = facts.device.read_ahead?;
+    if ours.as_ref().is_some_and(|ours| ours.explains(now)) {
+        return ours;
+    }
+    let newer = rows()
+        .filter(|row| row.since > version)
+        .filter_map(|row| value(row, facts, true));
+    newer.into_iter().find(|value| value.explains(now)).or(ours)
+}
+
+fn value(row: &RuleRow, facts: &DeviceFacts, is_newer: bool) -> Option<RuleValue> {
+    let device = &facts.device;
+    let optimal = device.optimal.unwrap_or(0);
+    let given = |bytes: u64, words: &str| (bytes.max(DEFAULT_BYTES), words.to_string());
+    let option = |name: &str| {
+        let options = device.mounts.first()?.options.split(',');
+        let mut values = options.filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        values.next()?.parse::<u64>().ok()
+    };
+    let (bytes, words) = match row.choice {
+        Choice::Default | Choice::AtMostDefault => given(0, "128 KiB"),
+        Choice::TwiceOptimalOrRequest if optimal == 0 && device.rotates? => {
+            given(device.max_request?.saturating_mul(2), "2 x max_sectors")
+        }
+        Choice::TwiceOptimal | Choice::TwiceOptimalOrRequest
+            if optimal.saturating_mul(2) > DEFAULT_BYTES =>
+        {
+            given(optimal.saturating_mul(2), "2 x optimal_io_size")
+        }
+        Choice::TwiceOptimal | Choice::TwiceOptimalOrRequest => given(0, "128 KiB"),
+        // How many devices it is on is not known here: with up to 32 the minimum holds.
+        Choice::Btrfs => (BTRFS_MIN_BYTES, "4 MiB of btrfs".to_string()),
+        Choice::NfsRequests => {
+            let bytes = option("rsize")?.saturating_mul(NFS_REQUESTS);
+            (bytes, "15 x rsize".to_string())
+        }
+        Choice::Ceph => match option("rasize") {
+            Some(bytes) => (bytes, "the mount option rasize".to_string()),
+            None => (CEPH_BYTES, "8 MiB of Ceph".to_string()),
+        },
+    };
+    Some(RuleValue {
+        bytes: bytes / 4096 * 4096,
+        is_most: row.choice == Choice::AtMostDefault,
+        words,
+        source: row.source,
+        is_newer,
+    })
+}
+
+/// What becomes of a value that was set by hand.
+#[must_use]
+pub fn fate_of_a_set_value(version: KernelVersion) -> Option<&'static str> {
+    match version {
+        _ if version >= ONLY_RAISED => {
+            Some("a rescan, a resize or a write to max_sectors_kb raises it to the rule's value")
+        }
+        _ if version >= APPLIED_AGAIN => {
+            Some("a rescan, a resize or a write to max_sectors_kb sets the rule's value")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foreread_os::host::backing::BackingDevice;
+
+    fn disk(rotates: bool, optimal: u64, now_kib: u64) -> DeviceFacts {
+        let device = BackingDevice {
+            name: "sda".to_string(),
+            is_disk: true,
+            rotates: Some(rotates),
+            optimal: Some(optimal),
+            max_request: Some(4 << 20),
+            read_ahead: Some(now_kib << 10),
+            ..BackingDevice::default()
+        };
+        DeviceFacts {
+            device,
+            kind: StorageKind::Disk,
+            is_virtual: None,
+        }
+    }
+
+    /// Version, whether it turns, optimal size, the present value in KiB, what the rule gives in KiB.
+    #[test]
+    fn versions_and_their_values() {
+        let rows = [
+            ("2.6.32", true, 0, 128, 128),
+            ("5.4.0-42-generic", true, 1 << 20, 128, 128),
+            ("5.10.1", true, 1 << 20, 2048, 2048),
+            ("6.16.3", true, 0, 128, 128),
+            ("6.17", true, 0, 8192, 8192),
+            ("6.18.44-x", false, 0, 128, 128),
+            ("6.18", false, 32 << 20, 65_536, 65_536),
+            ("6.18", false, 4096, 128, 128),
+            // A distribution's kernel with the rule of a newer one.
+            ("5.14.0-700.el9", true, 0, 8192, 8192),
+            // Set by hand: the rule does not give it.
+            ("6.18", true, 0, 512, 8192),
+        ];
+        for (release, rotates, optimal, now, wanted) in rows {
+            let version = KernelVersion::parse(release).expect("a version");
+            let value = rule(version, &disk(rotates, optimal, now)).expect("a rule");
+            assert_eq!(value.bytes >> 10, wanted, "{release}: {value:?}");
+            assert_eq!(value.is_newer, release.starts_with("5.14"), "{release}");
+        }
+        assert_eq!(KernelVersion::parse("linux"), None);
+    }
+
+    #[test]
+    fn every_row_has_a_source_and_newer_rows_come_first() {
+        for (n, row) in RULES.iter().enumerate() {
+            assert!(!row.source.is_empty());
+            let earlier = RULES[..n].iter().filter(|other| other.kinds == row.kinds);
+            assert!(earlier.into_iter().all(|other| other.since > row.since));
+        }
+    }
+
+    #[test]
+    fn a_hostile_size_is_no_overflow() {
+        let facts = disk(false, u64::MAX, 128);
+        let value = rule(KernelVersion(6, 18), &facts).expect("a rule");
+        assert!(value.bytes > 1 << 60);
+    }
+}

@@ -1,0 +1,100 @@
+//! What `doctor` found: its JSON, schema `foreread.doctor/1`. Undefined is null; sizes are bytes.
+
+use super::look::StorageKind;
+use serde::Serialize;
+
+pub const SCHEMA: &str = "foreread.doctor/1";
+
+#[derive(Clone, Debug, Serialize)]
+pub struct DoctorReport {
+    pub schema: &'static str,
+    pub foreread: &'static str,
+    /// The release of the kernel.
+    pub kernel: Option<String>,
+    /// The worst of the devices.
+    pub verdict: Verdict,
+    pub devices: Vec<DeviceVerdict>,
+    pub pressure: PressureFacts,
+    /// What a reader must know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    Fine,
+    /// Another setting would be faster, and this one harms nothing.
+    Gain,
+    Suspicious,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceVerdict {
+    pub name: String,
+    pub kind: StorageKind,
+    /// In words: `a virtio disk`.
+    pub about: String,
+    pub verdict: Verdict,
+    /// Why, a sentence.
+    pub reason: String,
+    pub readahead_bytes: Option<u64>,
+    /// What the kernel's rule gives, and the rule.
+    pub rule_bytes: Option<u64>,
+    pub rule: Option<String>,
+    pub rule_source: Option<&'static str>,
+    /// The file that sets the value, where one does.
+    pub set_by: Option<String>,
+    pub is_virtual: bool,
+    pub rotates: Option<bool>,
+    pub optimal_bytes: Option<u64>,
+    pub max_request_bytes: Option<u64>,
+    pub size_bytes: Option<u64>,
+    pub scheduler: Option<String>,
+    pub model: Option<String>,
+    pub mounts: Vec<String>,
+    pub is_swap: bool,
+    pub costs: StorageCosts,
+    /// At the present setting.
+    pub now: Option<SizeCosts>,
+    /// At the setting that is advised, where one is.
+    pub advised: Option<SizeCosts>,
+}
+
+/// What a read of the device costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StorageCosts {
+    /// Of a random read of 4 KiB, in microseconds.
+    pub latency_us: f64,
+    /// Large reads, several at once, in 10^6 bytes a second.
+    pub mb_per_s: f64,
+    /// By reads of this machine; else by the class of the device.
+    pub is_measured: bool,
+    /// A device that turns waits for its head at each change of the reader.
+    pub turns: bool,
+}
+
+/// What a value of `read_ahead_kb` costs and gains.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SizeCosts {
+    pub readahead_bytes: u64,
+    /// A page fault of a mapping at random, in milliseconds.
+    pub fault_ms: f64,
+    /// Readers in order: one, four, sixteen; in 10^6 bytes a second together.
+    pub in_order_mb_per_s: [f64; 3],
+    /// Memory that sixteen streams keep ahead: a window in use and one under way, each.
+    pub streams_bytes: u64,
+}
+
+/// Whether it hurts now: counters since the machine started.
+#[derive(Clone, Debug, Serialize)]
+pub struct PressureFacts {
+    pub major_faults: Option<u64>,
+    pub refaulted_pages: Option<u64>,
+    /// Major faults / reads of all disks. More than one fault may wait for a read.
+    pub faults_of_reads: Option<f64>,
+    /// Per cent of the latest minute with stalls for memory.
+    pub stalled_percent: Option<f64>,
+    pub memory_bytes: u64,
+    /// In words.
+    pub words: String,
+}

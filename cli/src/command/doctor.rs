@@ -1,0 +1,133 @@
+//! `foreread doctor`: has the attach room look at the machine's readahead, and prints what it found.
+//!
+//! Never: a decision.
+
+use crate::fail::Fail;
+use crate::out::{self, Outputs, force, may_style};
+use foreread_attach::doctor::fix::{FixOutcome, RULES_FILE};
+use foreread_attach::doctor::verdict::{DoctorReport, Verdict};
+use foreread_attach::doctor::{self, DoctorOptions, fix, metrics, render};
+use foreread_os::host::Host;
+use foreread_report::block::Block;
+use foreread_report::{block, json, width};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Find out what is wrong with this machine's readahead
+///
+/// Looks at read_ahead_kb of every disk and mount, explains it by the rule of the kernel or by the udev rule, profile or unit that sets it,
+/// and judges it: what a page fault of a mapping costs, how fast readers in order are, how much memory sixteen of them need. Virtual disks
+/// that claim to rotate, or that name a wrong optimal size, get up to 64 MiB since Linux 6.17. Looking needs no root.
+///
+/// Exit codes: 0, or with --exit-code 1 if a device is suspicious; 2 bad input; 3 this machine cannot.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foreread doctor
+  foreread doctor --fix sdb")]
+pub struct DoctorArgs {
+    /// Disks, such as sdb, or files on them [default: all]
+    #[arg(value_name = "DEVICE")]
+    pub devices: Vec<String>,
+    /// Set what is advised, now and by a udev rule
+    ///
+    /// Of the devices that are named, or of all suspicious disks. Writes /etc/udev/rules.d/61-foreread-readahead.rules, then the values. A
+    /// device whose value another file sets is left alone without --force. Needs root.
+    #[arg(long, conflicts_with = "undo")]
+    pub fix: bool,
+    /// Put back what --fix has set
+    #[arg(long)]
+    pub undo: bool,
+    /// With --fix or --undo: print what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Read nothing from the disks
+    ///
+    /// As root up to four disks are measured, each by at most 33 MiB of direct reads in two seconds; one in heavy use is not. Otherwise the
+    /// figures are those of the disk's class.
+    #[arg(long)]
+    pub no_measure: bool,
+    /// Exit with 1 if a device is suspicious
+    #[arg(long)]
+    pub exit_code: bool,
+    /// Write gauges for Prometheus' node exporter to a file
+    #[arg(long, value_name = "FILE.prom")]
+    pub metrics: Option<OsString>,
+    /// Look at the proc, sys, etc, run and usr of this folder
+    ///
+    /// Such as the root of a host that a container has mounted.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "/",
+        hide_short_help = true
+    )]
+    pub root: PathBuf,
+    /// Write JSON to a file, or '-' for stdout
+    ///
+    /// Schema foreread.doctor/1. With '-' the JSON takes the place of the text.
+    #[arg(long, value_name = "FILE|-")]
+    pub json: Option<OsString>,
+}
+
+/// Looks and prints, or sets.
+pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
+    let files = [
+        ("json", args.json.as_deref()),
+        ("metrics", args.metrics.as_deref()),
+    ];
+    let outputs = Outputs::new(&files)?;
+    let host = Host::below(&args.root);
+    let options = DoctorOptions {
+        devices: args.devices.clone(),
+        // The nodes of another root are those of this machine.
+        may_measure: !args.no_measure && args.root == Path::new("/"),
+    };
+    if args.fix {
+        return done(
+            doctor::set(&host, &options, force(), args.dry_run)?,
+            args.dry_run,
+        );
+    }
+    if args.undo {
+        return done(fix::undo(&host, &args.devices, args.dry_run)?, args.dry_run);
+    }
+    let report = doctor::examine(&host, &options)?;
+    let text = || block::text(render::blocks(&report), width::columns(), may_style());
+    let metrics = || metrics::text(&report);
+    outputs.emit(text, || json::pretty(&report), &[("metrics", &metrics)])?;
+    if args.exit_code {
+        verdict(&report)
+    } else {
+        Ok(())
+    }
+}
+
+fn done(outcome: FixOutcome, is_dry: bool) -> Result<(), Fail> {
+    let mut blocks: Vec<Block> = outcome.lines.into_iter().map(Block::Text).collect();
+    if let Some(text) = outcome.text.filter(|_| is_dry) {
+        blocks.push(Block::line(format!("{RULES_FILE} would be:")));
+        blocks.push(Block::Indented(
+            2,
+            vec![Block::Lines(text.lines().map(str::to_string).collect())],
+        ));
+    }
+    out::print(block::text(blocks, width::columns(), may_style()))
+}
+
+fn verdict(report: &DoctorReport) -> Result<(), Fail> {
+    let bad = report
+        .devices
+        .iter()
+        .filter(|device| device.verdict == Verdict::Suspicious);
+    let names: Vec<&str> = bad.map(|device| device.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let remedy = "'foreread doctor' says why";
+    Err(Fail::check(
+        "suspicious readahead",
+        names.join(", "),
+        remedy,
+    ))
+}

@@ -1,0 +1,438 @@
+//! `foreread doctor` on machines made of folders, on loop devices of the test's own, and killed while it sets values.
+//!
+//! A made machine is a folder with a `proc`, a `sys`, an `etc` and a `run`. A loop device is put into its `sys` by a link, so its value is
+//! the kernel's and the file of rules is the test's.
+
+use crate::common::foreread;
+use assert_cmd::cargo::cargo_bin;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const RULES: &str = "etc/udev/rules.d/61-foreread-readahead.rules";
+
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(kernel: &str) -> Machine {
+        let machine = Machine(tempfile::tempdir().expect("a scratch directory"));
+        machine.write("proc/sys/kernel/osrelease", kernel);
+        machine.write("proc/meminfo", "MemTotal: 16777216 kB\n");
+        fs::create_dir_all(machine.path("sys/class/bdi")).expect("room");
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("room");
+        fs::write(path, text).expect("room");
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap_or_default()
+    }
+
+    /// A disk: name, number, read_ahead_kb, rotational, optimal_io_size, max_sectors_kb.
+    fn disk(&self, name: &str, number: &str, [kib, rotates, optimal, request]: [u64; 4]) {
+        let file = |file: &str, text: String| self.write(&format!("sys/block/{name}/{file}"), text);
+        file("dev", format!("{number}\n"));
+        file("size", "2097152\n".to_string());
+        file("queue/read_ahead_kb", format!("{kib}\n"));
+        file("queue/rotational", format!("{rotates}\n"));
+        file("queue/optimal_io_size", format!("{optimal}\n"));
+        file("queue/max_sectors_kb", format!("{request}\n"));
+    }
+
+    fn model(&self, name: &str, model: &str) {
+        self.write(&format!("sys/block/{name}/device/model"), model);
+    }
+
+    fn doctor(&self, words: &[&str]) -> crate::common::Got {
+        let root = self.0.path().to_str().expect("UTF-8");
+        foreread([&["doctor", "--root", root], words].concat())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let got = self.doctor(&["--json", "-"]);
+        serde_json::from_str(got.is_done()).expect("JSON")
+    }
+}
+
+/// Of a device: its verdict, and what the kernel's rule gives in KiB.
+fn found(json: &serde_json::Value, name: &str) -> (String, Option<u64>) {
+    let devices = json["devices"].as_array().expect("a list");
+    let device = devices
+        .iter()
+        .find(|device| device["name"] == name)
+        .expect("it is there");
+    let rule = device["rule_bytes"].as_u64().map(|bytes| bytes / 1024);
+    (
+        device["verdict"].as_str().expect("a word").to_string(),
+        rule,
+    )
+}
+
+fn cloud() -> Machine {
+    let machine = Machine::new("6.17.0-1009-azure\n");
+    machine.disk("sda", "8:0", [4096, 1, 0, 2048]);
+    machine.model("sda", "Msft Virtual Disk");
+    machine.disk("nvme0n1", "259:0", [65_536, 0, 32 << 20, 256]);
+    machine.model("nvme0n1", "MSFT NVMe Accelerator v1.0");
+    machine.disk("sdb", "8:16", [2560, 1, 0, 1280]);
+    machine.model("sdb", "ST4000NM0035");
+    machine.disk("dm-0", "253:0", [4096, 1, 0, 2048]);
+    machine.write("sys/block/dm-0/dm/name", "vg-data\n");
+    machine.write("sys/block/dm-0/dm/uuid", "LVM-abc\n");
+    machine.write("sys/block/dm-0/slaves/sda/x", "");
+    machine.disk("md0", "9:0", [2048, 0, 1 << 20, 512]);
+    machine.write("sys/block/md0/md/level", "raid0\n");
+    machine.disk("zram0", "252:0", [128, 0, 4096, 124]);
+    machine.disk("loop9", "7:9", [128, 0, 0, 1280]);
+    machine.write("sys/block/loop9/size", "0\n");
+    machine.write("sys/class/bdi/0:44/read_ahead_kb", "128\n");
+    machine.write("sys/class/bdi/0:45/read_ahead_kb", "64\n");
+    machine.write("sys/class/bdi/btrfs-1/read_ahead_kb", "4096\n");
+    let mounts = "20 1 0:30 / / rw - overlay overlay rw,upperdir=/up\n\
+        21 20 0:44 / /nfs rw - nfs4 host:/x rw,rsize=1048576\n\
+        22 20 0:45 / /fuse rw - fuse.s3fs s3fs rw\n\
+        23 20 0:46 / /b rw - btrfs /dev/sdb rw\n\
+        24 20 8:0 / /data rw - ext4 /dev/sda rw\n";
+    machine.write("proc/self/mountinfo", mounts);
+    machine
+}
+
+#[test]
+fn a_machine_of_a_cloud_is_explained_and_judged() {
+    let machine = cloud();
+    let json = machine.json();
+    let word = |word: &str, kib| (word.to_string(), Some(kib));
+    for (name, wanted) in [
+        ("sda", word("suspicious", 4096)),
+        ("dm-0", word("suspicious", 4096)),
+        ("nvme0n1", word("suspicious", 65_536)),
+        ("sdb", word("fine", 2560)),
+        ("md0", word("fine", 2048)),
+        ("zram0", word("fine", 128)),
+        ("0:45", word("gain", 128)),
+        ("btrfs-1", word("fine", 4096)),
+    ] {
+        assert_eq!(found(&json, name), wanted, "{name}: {json:#}");
+    }
+    let got = machine.doctor(&[]);
+    let text = got.is_done();
+    assert!(
+        text.starts_with("Suspicious: nvme0n1, sda, dm-0 (3 of 9 devices)."),
+        "{text}"
+    );
+    assert!(text.contains("foreread doctor --fix sda"), "{text}");
+    assert!(text.contains("The root is an overlay"), "{text}");
+    assert!(!text.contains("loop9"), "it has no file: {text}");
+    let got = machine.doctor(&["--exit-code"]);
+    assert_eq!(got.code, Some(1), "{}", got.err);
+    assert_eq!(machine.doctor(&["--exit-code", "sdb"]).code, Some(0));
+}
+
+#[test]
+fn what_is_not_there_is_one_line() {
+    let empty = tempfile::tempdir().expect("a scratch directory");
+    let root = empty.path().to_str().expect("UTF-8");
+    let got = foreread(["doctor", "--root", root]);
+    assert_eq!(got.code, Some(3), "{}", got.err);
+    assert_eq!(got.err.lines().count(), 1);
+    assert!(got.err.contains("no sysfs"), "{}", got.err);
+    let line = cloud().doctor(&["sdz"]);
+    assert!(
+        line.is_refused()
+            .contains("no such device with readahead: sdz")
+    );
+}
+
+#[test]
+fn two_hundred_devices_are_one_screen() {
+    let machine = Machine::new("6.18.1\n");
+    for n in 0..200 {
+        machine.disk(
+            &format!("sd{n}"),
+            &format!("8:{n}"),
+            [512 << (n / 190), 0, 0, 512],
+        );
+    }
+    let got = machine.doctor(&[]);
+    assert!(got.is_done().lines().count() <= 24, "{}", got.out);
+}
+
+#[test]
+fn hostile_contents_are_passed_over() {
+    let machine = Machine::new("\u{1b}[31m9999999999.1\n");
+    machine.disk("sda", "8:0", [u64::MAX, 1, u64::MAX, u64::MAX]);
+    machine.model("sda", "a\"\n\u{1b}[2J\\");
+    machine.disk("sd\"b", "8", [0, 7, 0, 0]);
+    machine.write("sys/block/sdc/queue/read_ahead_kb", [0xff; 3]);
+    machine.write("proc/self/mountinfo", "1 2 3 - \n");
+    machine.write(
+        "etc/udev/rules.d/1.rules",
+        "ATTR{queue/read_ahead_kb}=\"\nKERNEL==\"[\", ATTR{queue/read_ahead_kb}=\"9",
+    );
+    let metrics = machine.path("out.prom");
+    let got = machine.doctor(&["--metrics", metrics.to_str().expect("UTF-8")]);
+    assert!(!got.is_done().contains('\u{1b}'), "{}", got.out);
+    let metrics = fs::read_to_string(metrics).expect("written");
+    assert!(
+        metrics.contains("foreread_doctor_suspicious{device=\"sd\\\"b\"} 1\n"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn a_fix_is_set_kept_and_taken_back() {
+    let machine = cloud();
+    machine.write("run/udev/data/b8:0", "E:ID_SERIAL=3600 abc\nE:ID_PATH=x\n");
+    let setting = "sys/block/sda/queue/read_ahead_kb";
+    let dry = machine.doctor(&["--fix", "sda", "--dry-run"]);
+    assert!(
+        dry.is_done().contains("ENV{ID_SERIAL}==\"3600 abc\""),
+        "{}",
+        dry.out
+    );
+    assert_eq!(
+        (machine.text(setting).as_str(), machine.path(RULES).exists()),
+        ("4096\n", false)
+    );
+    machine.doctor(&["--fix", "sda"]).is_done();
+    let rules = machine.text(RULES);
+    assert!(
+        rules.contains("# foreread-before sda 4096 1024\n"),
+        "{rules}"
+    );
+    assert!(
+        rules.ends_with("ATTR{queue/read_ahead_kb}=\"1024\"\n"),
+        "{rules}"
+    );
+    assert_eq!(machine.text(setting), "1024");
+    // As after a kill between the file and the value, and after one between the value and the end of the file.
+    machine.write(setting, "4096\n");
+    let got = machine.doctor(&["--undo"]);
+    assert!(got.is_done().contains("is 4096 already"), "{}", got.out);
+    assert_eq!(
+        (machine.text(setting).as_str(), machine.path(RULES).exists()),
+        ("4096\n", false)
+    );
+    machine.doctor(&["--fix", "sda"]).is_done();
+    // The kernel has applied its rule again: the value before the first time counts.
+    machine.write(setting, "4096\n");
+    machine.doctor(&["--fix", "sda"]).is_done();
+    assert_eq!(machine.text(RULES), rules);
+    // Another disk: the file has both.
+    let got = machine.doctor(&["--fix", "nvme0n1"]);
+    assert!(got.is_done().contains("no serial number"), "{}", got.out);
+    assert_eq!(machine.text(RULES).matches("foreread-before").count(), 2);
+    machine.doctor(&["--undo", "sda"]).is_done();
+    assert_eq!(
+        (
+            machine.text(setting).as_str(),
+            machine.text(RULES).contains("sda")
+        ),
+        ("4096", false)
+    );
+    // A value that something else has set stays.
+    machine.write("sys/block/nvme0n1/queue/read_ahead_kb", "77\n");
+    let got = machine.doctor(&["--undo"]);
+    assert!(
+        got.is_done().contains("77 was set by something else"),
+        "{}",
+        got.out
+    );
+    assert!(!machine.path(RULES).exists());
+    assert!(
+        machine
+            .doctor(&["--undo"])
+            .is_refused()
+            .contains("nothing to undo")
+    );
+}
+
+#[test]
+fn what_may_not_be_set_is_refused_and_nothing_is_done() {
+    let machine = cloud();
+    let setting = "sys/block/sda/queue/read_ahead_kb";
+    machine.write(
+        "usr/lib/udev/rules.d/60-x.rules",
+        "KERNEL==\"sd*\", ATTR{queue/read_ahead_kb}=\"4096\"\n",
+    );
+    let line = machine.doctor(&["--fix", "sda"]);
+    assert!(
+        line.is_refused()
+            .contains("/usr/lib/udev/rules.d/60-x.rules")
+    );
+    machine.doctor(&["--fix", "sda", "--force"]).is_done();
+    machine.doctor(&["--undo"]).is_done();
+    let line = machine.doctor(&["--fix", "0:45"]);
+    assert!(
+        line.code == Some(3) && line.err.contains("a mount has no udev rule"),
+        "{}",
+        line.err
+    );
+    machine.write("etc/NIXOS", "");
+    let line = machine.doctor(&["--fix", "sda", "--force"]);
+    assert!(
+        line.code == Some(3) && line.err.contains("services.udev.extraRules"),
+        "{}",
+        line.err
+    );
+    fs::remove_file(machine.path("etc/NIXOS")).expect("removed");
+    // A folder of rules that cannot be.
+    fs::remove_dir_all(machine.path("etc/udev")).expect("removed");
+    machine.write("etc/udev", "");
+    let line = machine.doctor(&["--fix", "sda", "--force"]);
+    assert!(
+        line.code == Some(3) && line.err.contains("cannot write the rules"),
+        "{}",
+        line.err
+    );
+    assert_eq!(machine.text(setting), "4096");
+}
+
+/// A loop device of the test's own.
+struct LoopDisk {
+    node: String,
+    _dir: tempfile::TempDir,
+}
+
+impl LoopDisk {
+    fn new() -> Option<LoopDisk> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+        let image = dir.path().join("image");
+        let file = fs::File::create(&image).expect("room");
+        file.set_len(16 << 20).expect("room");
+        let made = Command::new("losetup")
+            .args(["-f", "--show"])
+            .arg(&image)
+            .output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            println!("skipped: needs root and a loop device");
+            return None;
+        };
+        let node = String::from_utf8_lossy(&made.stdout).trim().to_string();
+        Some(LoopDisk { node, _dir: dir })
+    }
+
+    fn name(&self) -> &str {
+        self.node.trim_start_matches("/dev/")
+    }
+
+    fn queue(&self, file: &str) -> PathBuf {
+        Path::new("/sys/block")
+            .join(self.name())
+            .join("queue")
+            .join(file)
+    }
+
+    fn kib(&self) -> u64 {
+        let text = fs::read_to_string(self.queue("read_ahead_kb")).expect("a setting");
+        text.trim().parse().expect("a number")
+    }
+
+    fn set(&self, file: &str, value: u64) -> bool {
+        fs::write(self.queue(file), value.to_string()).is_ok()
+    }
+}
+
+impl Drop for LoopDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.node]).status();
+    }
+}
+
+/// The kernel applies its rule at a change of the limits: what it takes then is what the table gives.
+#[test]
+fn the_table_of_rules_agrees_with_this_kernel() {
+    let Some(disk) = LoopDisk::new() else { return };
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release
+        .split('.')
+        .map_while(|part| part.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(6), Some(9)) {
+        println!("skipped: needs a kernel that applies its rule at a change, 6.9 or later");
+        return;
+    }
+    for rotates in [0, 1] {
+        for request in [64, 128, 512, 1280] {
+            if !disk.set("rotational", rotates)
+                || !disk.set("read_ahead_kb", 4)
+                || !disk.set("max_sectors_kb", request)
+            {
+                println!("skipped: needs a sysfs that may be written");
+                return;
+            }
+            let got = foreread(["doctor", disk.name(), "--json", "-", "--no-measure"]);
+            let json = serde_json::from_str(got.is_done()).expect("JSON");
+            assert_eq!(
+                found(&json, disk.name()).1,
+                Some(disk.kib()),
+                "{rotates} {request}: {json:#}"
+            );
+        }
+    }
+}
+
+/// SIGKILL at many moments of --fix: the file and the value are the old or the new ones, and --undo puts both back.
+#[test]
+fn killed_at_any_moment_it_can_be_undone() {
+    let Some(disk) = LoopDisk::new() else { return };
+    let machine = Machine::new("6.18.0\n");
+    fs::create_dir_all(machine.path("sys/block")).expect("room");
+    let link = machine.path("sys/block").join(disk.name());
+    std::os::unix::fs::symlink(Path::new("/sys/block").join(disk.name()), link).expect("room");
+    let root = machine.0.path().to_str().expect("UTF-8");
+    let words = ["doctor", "--root", root, "--fix", disk.name()];
+    let fix = || {
+        let mut command = Command::new(cargo_bin("foreread"));
+        command
+            .args(words)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts")
+    };
+    if !disk.set("read_ahead_kb", 8192) {
+        println!("skipped: needs a sysfs that may be written");
+        return;
+    }
+    let began = Instant::now();
+    assert!(fix().wait().expect("it ends").success());
+    let whole = began.elapsed();
+    assert_eq!(disk.kib(), 1024);
+    machine.doctor(&["--undo"]).is_done();
+    const MOMENTS: u32 = 60;
+    let mut states = [0; 3];
+    for n in 0..MOMENTS {
+        let mut child = fix();
+        // Later moments a little beyond its end: some runs are whole.
+        std::thread::sleep(
+            whole * n / MOMENTS * 5 / 4 + Duration::from_micros(u64::from(n % 7) * 30),
+        );
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+        let (rules, kib) = (machine.text(RULES), disk.kib());
+        let state = match (rules.is_empty(), kib) {
+            (true, 8192) => 0,
+            (false, 8192) => 1,
+            (false, 1024) => 2,
+            other => panic!("neither the old nor the new state: {other:?}"),
+        };
+        states[state] += 1;
+        if state > 0 {
+            assert!(
+                rules.ends_with("ATTR{queue/read_ahead_kb}=\"1024\"\n"),
+                "half a file: {rules}"
+            );
+            machine.doctor(&["--undo"]).is_done();
+            assert_eq!((disk.kib(), machine.path(RULES).exists()), (8192, false));
+        }
+    }
+    println!("before the file, between, after: {states:?}");
+}

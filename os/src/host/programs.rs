@@ -1,0 +1,129 @@
+//! Programs that have files of a device open or mapped: they keep the readahead that it had when they opened them.
+//!
+//! ```text
+//!   proc/4711/fdinfo/3    mnt_id: 27   ──► proc/4711/mountinfo: 27 is 254:0
+//!   proc/4711/maps        fe:00 1234   ──► 254:0
+//! ```
+//! No file system is asked, as a server of one may not answer. Processes of other users show nothing unless root looks.
+
+use super::devices::entries;
+use super::{DeviceNumber, Host, text};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Descriptors of a process that are looked at, at most.
+const MAX_DESCRIPTORS: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenProgram {
+    pub pid: u32,
+    pub name: String,
+}
+
+impl Host {
+    /// Those with a file of one of these devices, this process left out.
+    #[must_use]
+    pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {
+        // The identifiers of mounts are those of the machine: a mount is looked up once.
+        let mut mounts: HashMap<u64, DeviceNumber> = HashMap::new();
+        let mut found = Vec::new();
+        for folder in entries(&self.proc) {
+            let pid = folder
+                .file_name()
+                .and_then(|name| name.to_str()?.parse::<u32>().ok());
+            let Some(pid) = pid.filter(|pid| *pid != std::process::id()) else {
+                continue;
+            };
+            if maps_one(&folder, numbers) || self.opens_one(&folder, pid, numbers, &mut mounts) {
+                let name = text(&folder.join("comm")).unwrap_or_default();
+                let name = name.chars().filter(|letter| !letter.is_control()).collect();
+                found.push(OpenProgram { pid, name });
+            }
+        }
+        found.sort_by_key(|program| program.pid);
+        found
+    }
+
+    fn opens_one(
+        &self,
+        folder: &Path,
+        pid: u32,
+        numbers: &[DeviceNumber],
+        mounts: &mut HashMap<u64, DeviceNumber>,
+    ) -> bool {
+        let mut is_looked_up = false;
+        for file in entries(&folder.join("fdinfo")).take(MAX_DESCRIPTORS) {
+            let info = text(&file).unwrap_or_default();
+            let mut ids = info.lines().filter_map(|line| line.strip_prefix("mnt_id:"));
+            let Some(id) = ids.next().and_then(|id| id.trim().parse::<u64>().ok()) else {
+                continue;
+            };
+            if !mounts.contains_key(&id) && !is_looked_up {
+                let its = self.mounts_of(&pid.to_string());
+                mounts.extend(its.iter().map(|mount| (mount.id, mount.number)));
+                is_looked_up = true;
+            }
+            if mounts
+                .get(&id)
+                .is_some_and(|number| numbers.contains(number))
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// `7f12a000-7f12b000 r--p 00000000 fe:00 1234  /usr/lib/libc.so.6`
+fn maps_one(folder: &Path, numbers: &[DeviceNumber]) -> bool {
+    let maps = text(&folder.join("maps")).unwrap_or_default();
+    maps.lines().any(|line| {
+        let number = line.split_whitespace().nth(3).and_then(|word| {
+            let (major, minor) = word.split_once(':')?;
+            let hex = |text| u32::from_str_radix(text, 16).ok();
+            Some(DeviceNumber {
+                major: hex(major)?,
+                minor: hex(minor)?,
+            })
+        });
+        number.is_some_and(|number| numbers.contains(&number))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_what_it_has_open_or_mapped() {
+        let root = tempfile::tempdir().expect("a folder for temporary files");
+        let write = |file: &str, text: &str| {
+            let path = root.path().join("proc").join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        // 4000000 and more: no process has such a number.
+        write("4000001/comm", "opens\n");
+        write(
+            "4000001/fdinfo/3",
+            "pos:\t0\nflags:\t0100000\nmnt_id:\t27\n",
+        );
+        write(
+            "4000001/mountinfo",
+            "27 1 254:0 / / rw - ext4 /dev/vda rw\n",
+        );
+        write("4000002/comm", "maps\n");
+        write(
+            "4000002/maps",
+            "7f00-7f01 r--p 00000000 fe:00 12 /usr/lib/libc.so.6\n",
+        );
+        write("4000003/comm", "neither\n");
+        write("4000003/maps", "7f00-7f01 r--p\n7f00-7f01 r--p 0 zz:00 0\n");
+        write("4000003/fdinfo/0", "mnt_id:\tx\n");
+        let host = Host::below(root.path());
+        let number = DeviceNumber::parse("254:0").expect("a number");
+        let found = host.programs_on(&[number]);
+        let names: Vec<&str> = found.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names, ["opens", "maps"]);
+    }
+}
