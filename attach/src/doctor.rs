@@ -62,10 +62,10 @@ struct ExaminedDevice {
 /// There is no sysfs, or a device that was named is not there.
 pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Failure> {
     let mut notes = Vec::new();
-    let (examined, pressure) = examine_devices(host, options, &mut notes)?;
-    let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
     let kernel = host.kernel_release();
     let version = kernel.as_deref().and_then(KernelVersion::parse);
+    let (examined, pressure) = examine_devices(host, version, options, &mut notes)?;
+    let devices: Vec<DeviceVerdict> = examined.into_iter().map(|device| device.verdict).collect();
     let verdict = devices.iter().map(|device| device.verdict).max();
     notes.extend(notes_of(host, version, &devices));
     Ok(DoctorReport {
@@ -81,6 +81,7 @@ pub fn examine(host: &Host, options: &DoctorOptions) -> Result<DoctorReport, Fai
 
 fn examine_devices(
     host: &Host,
+    version: Option<KernelVersion>,
     options: &DoctorOptions,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<ExaminedDevice>, PressureFacts), Failure> {
@@ -91,8 +92,6 @@ fn examine_devices(
     let all = look::look(host);
     let pressure = pressure(host, &all);
     let chosen = choose(host, all, &options.devices)?;
-    let version = host.kernel_release();
-    let version = version.as_deref().and_then(KernelVersion::parse);
     let settings = host.readahead_settings();
     let context = JudgeContext {
         memory_bytes: pressure.memory_bytes,
@@ -146,7 +145,9 @@ pub fn set(
     force: bool,
     is_dry: bool,
 ) -> Result<FixOutcome, Failure> {
-    let (examined, _) = examine_devices(host, options, &mut Vec::new())?;
+    let kernel = host.kernel_release();
+    let version = kernel.as_deref().and_then(KernelVersion::parse);
+    let (examined, _) = examine_devices(host, version, options, &mut Vec::new())?;
     let is_meant = |device: &&ExaminedDevice| {
         !options.devices.is_empty()
             || device.verdict.verdict == Verdict::Suspicious && device.facts.device.is_disk

@@ -152,11 +152,11 @@ pub fn judge(
         None => (Verdict::Fine, "says no readahead".to_string()),
         Some(now) => finding(facts, rule, pin, &costs, &now, &best, context),
     };
-    let mut places = device
+    let places = device
         .mounts
         .iter()
         .map(|mount| mount.point.display().to_string());
-    let mounts = places.by_ref().take(100).collect();
+    let mounts = places.take(100).collect();
     DeviceVerdict {
         name: device.name.clone(),
         kind: facts.kind,

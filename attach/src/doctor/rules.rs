@@ -159,7 +159,7 @@ impl RuleValue {
     }
 }
 
-/// The rule of this version; of a newer one where only that explains the value that the device has. `devices` is how many a btrfs is on.
+/// The rule of this version; of a newer one where only that explains the value that the device has.
 #[must_use]
 pub fn rule(version: KernelVersion, facts: &DeviceFacts) -> Option<RuleValue> {
     let rows = || RULES.iter().filter(|row| row.kinds.contains(&facts.kind));

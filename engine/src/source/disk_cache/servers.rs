@@ -215,8 +215,7 @@ pub struct ServerSummary {
 
 /// The path of the file of a server.
 fn path(name: &str) -> String {
-    let folder = VersionHash::of(name, "").folder();
-    inside(FOLDER, folder.rsplit('/').next().unwrap_or_default())
+    inside(FOLDER, &VersionHash::of(name, "").name())
 }
 
 fn read(folder: &CacheFolder, path: &str, now_s: u64) -> Option<ServerFile> {

@@ -135,25 +135,19 @@ impl Writer {
 
     /// A piece was used.
     pub fn note(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
-            let version = Arc::clone(version);
-            self.push(Job::Note { version, piece });
-        }
+        let version = Arc::clone(version);
+        self.push_note(Job::Note { version, piece });
     }
 
     /// An object was opened by its name, and is this version.
     pub fn note_latest(&self, version: &Arc<CachedVersion>) {
-        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
-            self.push(Job::Latest(Arc::clone(version)));
-        }
+        self.push_note(Job::Latest(Arc::clone(version)));
     }
 
     /// A file has the name of a piece and is none.
     pub fn remove(&self, version: &Arc<CachedVersion>, piece: PieceFile) {
-        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
-            let version = Arc::clone(version);
-            self.push(Job::Remove { version, piece });
-        }
+        let version = Arc::clone(version);
+        self.push_note(Job::Remove { version, piece });
     }
 
     /// An engine has measured a server.
@@ -197,6 +191,13 @@ impl Writer {
         let spare = is_long.then(|| state.spare.pop()).flatten();
         drop(state);
         Some(PieceBuffer::new(offset, most, spare))
+    }
+
+    /// Queues what may be left out, where the tier takes such jobs and not too many wait.
+    fn push_note(&self, job: Job) {
+        if self.tier.is_tended() && self.queue.hold().notes < MAX_NOTES {
+            self.push(job);
+        }
     }
 
     fn push(&self, job: Job) {
