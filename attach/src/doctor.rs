@@ -18,11 +18,11 @@ pub mod verdict;
 
 use fix::{DiskToFix, FixOutcome};
 use foreread_lab::probe::today;
+use foreread_lab::setting::SettingLimits;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::host::pressure::MemoryPressure;
 use foreread_report::number::{percent, size};
-use judge::JudgeContext;
 use look::DeviceFacts;
 use measure::{Measurement, measure};
 use pins::Pin;
@@ -47,6 +47,8 @@ pub struct DoctorOptions {
     pub devices: Vec<String>,
     /// Disks may be read from.
     pub may_measure: bool,
+    /// What to set, in bytes, instead of what is advised.
+    pub to: Option<u64>,
 }
 
 /// A device with all that is known of it.
@@ -93,10 +95,6 @@ fn examine_devices(
     let pressure = pressure(host, &all);
     let chosen = choose(host, all, &options.devices)?;
     let settings = host.readahead_settings();
-    let context = JudgeContext {
-        memory_bytes: pressure.memory_bytes,
-        faults_of_reads: pressure.faults_of_reads,
-    };
     let (mut examined, mut measured) = (Vec::new(), 0);
     for facts in chosen {
         let udev = match facts.device.number {
@@ -105,7 +103,12 @@ fn examine_devices(
         };
         let pin = pins::pin(&settings, &facts, &udev);
         let rule = version.and_then(|version| rules::rule(version, &facts));
-        let judged = |costs| judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, &context);
+        let limits = SettingLimits {
+            request_bytes: facts.device.max_request,
+            memory_bytes: pressure.memory_bytes,
+            faults_of_reads: pressure.faults_of_reads,
+        };
+        let judged = |costs| judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, &limits);
         let mut verdict = judged(judge::assumed(&facts));
         // Of what is fine by its class no figure is shown: it is not worth a read, unless it was named.
         let is_asked = verdict.verdict != Verdict::Fine || !options.devices.is_empty();
@@ -157,7 +160,10 @@ pub fn set(
         .iter()
         .map(|device| DiskToFix {
             device: &device.facts.device,
-            verdict: &device.verdict,
+            advised: options
+                .to
+                .or(device.verdict.advised.map(|size| size.readahead_bytes)),
+            reason: &device.verdict.reason,
             pin: device.pin.as_ref(),
         })
         .collect();
@@ -237,12 +243,13 @@ fn choose(
 }
 
 fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
+    let pressure = host.memory_pressure();
     let MemoryPressure {
         major_faults,
         refaults,
         stalled_percent,
         memory_bytes,
-    } = host.memory_pressure();
+    } = pressure;
     // A disk that is below another one counts once.
     let is_lowest = |facts: &&DeviceFacts| facts.device.is_disk && facts.device.below.is_empty();
     let counters = devices.iter().filter(is_lowest);
@@ -260,10 +267,10 @@ fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
         Some(_) => "Memory is not short now".to_string(),
         None => "Whether memory is short is not known (no PSI)".to_string(),
     };
-    let refaulted = refaults.map(|pages| {
+    let refaulted = pressure.refaulted_bytes().map(|bytes| {
         format!(
             "; {} of files were read again soon after they were dropped",
-            size(pages.saturating_mul(4096) >> 20 << 20)
+            size(bytes >> 20 << 20)
         )
     });
     let faults = faults_of_reads.map(|part| {

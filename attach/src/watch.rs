@@ -1,6 +1,7 @@
 //! Sets the `read_ahead_kb` of a disk by what its readers do, and puts it back.
 //!
 //! ```text
+//!   at the start: doctor's verdict ──► what a value that is too large gives way to
 //!   every 10 min: record 60 s ──► answer: which value gains what ──► decide ──► keep | once more | set
 //!                 (look)          (a thread; tune's comparison)      (decide)                     │
 //!                                                        guard ◄── announce ── setting ◄──────────┘
@@ -15,17 +16,20 @@ pub mod guard;
 mod look;
 mod setting;
 
-pub use decide::Decision;
+pub use decide::{Decision, Harm};
 pub use disk::WatchedDisk;
 pub use look::Recording;
 pub use setting::AtEnd;
 
+use crate::doctor::verdict::DeviceVerdict;
+use crate::doctor::{self, DoctorOptions};
 use decide::{Answer, Decider};
 use foreread_observe::record::active::ActiveRecording;
 use foreread_os::failure::{Failure, FailureKind};
+use foreread_os::host::Host;
 use foreread_os::threads;
 use foreread_sim::device::presets::Preset;
-use look::{Look, Question};
+use look::{Counters, HarmBasis, Look, Question};
 use setting::Setting;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -75,12 +79,23 @@ fn not_recorded(error: Failure) -> Failure {
     Failure { kind, ..error }
 }
 
+/// A recording and what is decided by it.
+#[derive(Debug)]
+pub struct Finding<'a> {
+    pub recording: &'a Recording,
+    pub decision: &'a Decision,
+    /// The value that was set during it, in KiB.
+    pub kib: u64,
+    /// The best one, and its time / that of the old one.
+    pub best: Option<(u64, f64)>,
+    pub harm: Option<Harm>,
+}
+
 #[derive(Debug)]
 pub enum WatchEvent<'a> {
-    /// It begins, at this value in KiB.
-    Started(u64),
-    /// A recording and what is decided by it; the value in KiB, and the best one with its time / that of the old one.
-    Recorded(&'a Recording, &'a Decision, u64, Option<(u64, f64)>),
+    /// It begins, at this value in KiB; what `doctor` finds about the disk, where it can look.
+    Started(u64, Option<&'a DeviceVerdict>),
+    Recorded(&'a Finding<'a>),
     /// A value was set: before, and now.
     Set(u64, u64),
     /// A recording or a change has failed; it goes on.
@@ -103,7 +118,8 @@ pub fn watch(
     let _root = foreread_observe::record::active::possible()?;
     let setting = Setting::take(&options.disk.setting, changes)?;
     let _ = rustix::process::nice(NICE);
-    tell(&WatchEvent::Started(setting.old()));
+    let verdict = verdict(options);
+    tell(&WatchEvent::Started(setting.old(), verdict.as_ref()));
     let decider = Decider::new(setting.old(), options.min_gain);
     let mut watcher = Watcher {
         options,
@@ -112,12 +128,28 @@ pub fn watch(
         decider,
         changes,
         model: None,
+        basis: verdict.map(|verdict| HarmBasis {
+            costs: verdict.costs,
+            request_bytes: verdict.max_request_bytes,
+            memory_bytes: Host::here().memory_bytes(),
+        }),
     };
     let done = watcher.rounds(&mut tell);
     let old = watcher.setting.old();
     let end = watcher.setting.end();
     tell(&WatchEvent::Ended(old, end));
     done
+}
+
+/// What `doctor` finds; nothing where it cannot look. With a model the disk is not read.
+fn verdict(options: &WatchOptions) -> Option<DeviceVerdict> {
+    let look = DoctorOptions {
+        devices: vec![options.disk.name.clone()],
+        may_measure: options.model.is_none(),
+        to: None,
+    };
+    let report = doctor::examine(&Host::here(), &look).ok()?;
+    report.devices.into_iter().next()
 }
 
 struct Watcher<'a> {
@@ -128,6 +160,7 @@ struct Watcher<'a> {
     changes: bool,
     /// The model that was measured, and when.
     model: Option<(&'static Preset, Instant)>,
+    basis: Option<HarmBasis>,
 }
 
 /// It is to end.
@@ -166,6 +199,7 @@ impl Watcher<'_> {
         &mut self,
         tell: &mut impl FnMut(&WatchEvent<'_>),
     ) -> Result<Result<(), StopRequested>, Failure> {
+        let before = Counters::now(&self.options.disk);
         let running = look::begin(self.options).map_err(not_recorded)?;
         let is_stopped = self.wait(&running);
         let is_cut = running.is_full();
@@ -183,6 +217,8 @@ impl Watcher<'_> {
             model: self.known_model(),
             old: self.setting.old(),
             now,
+            counters: Counters::now(&self.options.disk).since(before),
+            basis: self.basis,
         };
         let Some(look) = self.compared(question)? else {
             return Ok(Err(StopRequested));
@@ -249,13 +285,14 @@ impl Watcher<'_> {
         let before = self.setting.now().map_err(failed)?;
         self.decider.look(before);
         let decision = self.decider.decide(look.answer.as_ref());
-        let best = look.answer.as_ref().and_then(|answer: &Answer| answer.best);
-        tell(&WatchEvent::Recorded(
-            &look.recording,
-            &decision,
-            before,
-            best,
-        ));
+        let answer = look.answer.as_ref();
+        tell(&WatchEvent::Recorded(&Finding {
+            recording: &look.recording,
+            decision: &decision,
+            kib: before,
+            best: answer.and_then(|answer: &Answer| answer.best),
+            harm: answer.and_then(|answer| answer.harm),
+        }));
         if let Decision::Set(value) = decision
             && self.changes
         {

@@ -6,9 +6,10 @@ use foreread_check::reproduce::{
 };
 use foreread_core::stats::Stats;
 use foreread_core::units::ByteRange;
-use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Setting, Spread, TriedForm};
+use foreread_lab::probe::{Advice, Fit, Pattern, Point, Probe, Spread, TriedForm};
 use foreread_lab::report::series::{Series, Value, VariedParameter};
 use foreread_lab::report::{MappedRun, PolicyRuns, Report, RowKind, Table, page, to_json};
+use foreread_lab::setting::Setting;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::{COLUMNS, Cell, OutcomeMap, ROWS};
 use foreread_sim::stats::{latency_histogram, record_latency};

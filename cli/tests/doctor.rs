@@ -239,6 +239,17 @@ fn a_fix_is_set_kept_and_taken_back() {
         ),
         ("4096", false)
     );
+    // What another command advises, of the disk that it names.
+    let got = machine.doctor(&["--fix", "sda", "--to", "512K"]);
+    assert!(got.is_done().contains("4096 -> 512"), "{}", got.out);
+    machine.doctor(&["--undo", "sda"]).is_done();
+    for wrong in [
+        &["--fix", "--to", "1M"][..],
+        &["--fix", "sda", "--to", "5000"],
+        &["sda", "--to", "1M"],
+    ] {
+        machine.doctor(wrong).is_refused();
+    }
     // A value that something else has set stays.
     machine.write("sys/block/nvme0n1/queue/read_ahead_kb", "77\n");
     let got = machine.doctor(&["--undo"]);

@@ -109,8 +109,7 @@ fn a_command_is_recorded_and_gets_advice() {
     };
     assert_eq!(got.code, Some(0), "{}", got.err);
     for part in [
-        "\nthe kernel:\n    echo ",
-        "read_ahead_kb",
+        "\nthe kernel:\n    foreread doctor --fix DEVICE --to ",
         "\nforeread:\n    foreread serve SOURCE",
         "--policy linux-6.18:max=",
     ] {
@@ -412,11 +411,10 @@ fn advised(disk: &SlowDisk, got: &Got) -> (serde_json::Value, Option<u64>) {
         .find(|one| one["place"] == "the kernel");
     let kib = kernel.map(|one| {
         let setting = one["text"].as_str().expect("a text");
-        let end = format!(" > /sys/block/{}/queue/read_ahead_kb", disk.name());
-        let kib = setting
-            .strip_prefix("echo ")
-            .and_then(|rest| rest.strip_suffix(&end)?.parse::<u64>().ok());
-        kib.unwrap_or_else(|| panic!("{setting}"))
+        let start = format!("foreread doctor --fix {} --to ", disk.name());
+        let size = setting.strip_prefix(&start);
+        let bytes = size.and_then(|size| foreread_core::units::parse_size(size).ok());
+        bytes.unwrap_or_else(|| panic!("{setting}")) / 1024
     });
     (json, kib)
 }

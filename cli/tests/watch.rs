@@ -31,15 +31,42 @@ fn runs(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
+/// Reads the file in order, again and again, each time from an empty cache.
+const IN_ORDER: [&str; 3] = [
+    "sh",
+    "-c",
+    "while :; do dd if=$0 iflag=nocache count=0 2>&-; dd if=$0 of=/dev/null bs=32k status=none; done",
+];
+
+/// Touches a page of a mapping at random, some two hundred a second, each time from an empty cache.
+const FAULTS: [&str; 3] = [
+    "python3",
+    "-c",
+    "import mmap, os, random, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(file).st_size
+pages = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+while True:
+    pages.madvise(mmap.MADV_DONTNEED)
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    pages[random.randrange(size)]
+    time.sleep(0.005)",
+];
+
 impl Disk {
     fn new() -> Option<Disk> {
+        Disk::read_by(16, &IN_ORDER)
+    }
+
+    /// With a file of this size and its reader.
+    fn read_by(mib: usize, program: &[&str]) -> Option<Disk> {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
         let (image, files) = (dir.path().join("image"), dir.path().join("files"));
         fs::create_dir_all(&files).expect("room");
         fs::create_dir_all(dir.path().join("mount")).expect("room");
-        fs::write(files.join("big"), vec![7; 16 << 20]).expect("room");
+        fs::write(files.join("big"), vec![7; mib << 20]).expect("room");
         fs::File::create(&image)
-            .and_then(|file| file.set_len(48 << 20))
+            .and_then(|file| file.set_len(3 * (mib as u64) << 20))
             .expect("room");
         let made = runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)]);
         let loops = Command::new("losetup")
@@ -69,12 +96,12 @@ impl Disk {
             println!("skipped: needs root, tracefs, mkfs.ext4 and a loop device");
             return None;
         }
-        let script = "while :; do dd if=$0 iflag=nocache count=0 2>&-; dd if=$0 of=/dev/null bs=32k status=none; done";
-        let mut reader = Command::new("sh");
+        let mut reader = Command::new(program[0]);
         reader
-            .args(["-c", script, text(&disk.dir.path().join("mount/big"))])
+            .args(&program[1..])
+            .arg(disk.dir.path().join("mount/big"))
             .stderr(Stdio::null());
-        disk.reader = Some(reader.spawn().expect("a shell"));
+        disk.reader = Some(reader.spawn().expect("it begins"));
         Some(disk)
     }
 
@@ -107,16 +134,10 @@ impl Disk {
             &self.device,
             "--json",
         ]);
-        command
-            .args([
-                "--every",
-                "1s",
-                "--for",
-                "700ms",
-                "--on",
-                "model:object-far",
-            ])
-            .args(more);
+        command.args(["--every", "1s", "--for", "700ms"]).args(more);
+        if !more.contains(&"--on") {
+            command.args(["--on", "model:object-far"]);
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         Watch { child, lines }
@@ -316,6 +337,35 @@ fn a_dry_run_sets_nothing_and_one_recording_neither() {
     watch.signal("TERM");
     watch.next("ended");
     assert_eq!((watch.code(), disk.now()), (Some(0), 128));
+}
+
+/// It begins with the verdict of `doctor`, and acts on it where the reads are page faults.
+#[test]
+fn a_value_too_large_for_page_faults_gives_way() {
+    let Some(disk) = Disk::read_by(128, &FAULTS) else {
+        return;
+    };
+    disk.set(8192);
+    let mut watch = disk.watch(&["--on", "model:x25-m"]);
+    let started = watch.next("started");
+    assert_eq!(
+        (&started["read_ahead_kb"], &started["doctor"]["verdict"]),
+        (&8192.into(), &"suspicious".into()),
+        "{started}"
+    );
+    let mut once = watch.next("recorded");
+    while once["decision"] != "once" {
+        once = watch.next("recorded");
+    }
+    assert_eq!(once["too_large_for_faults"], true, "{once}");
+    assert!(once["faults"].as_u64() >= Some(50), "{once}");
+    // At most what doctor advises: the comparison may find less.
+    let set = watch.next("set");
+    let kib = set["read_ahead_kb"].as_u64().expect("a number");
+    assert!(kib <= 128 && disk.now() == kib, "{set}");
+    watch.signal("TERM");
+    assert_eq!(watch.next("ended")["is_old"], true);
+    assert_eq!((watch.code(), disk.now()), (Some(0), 8192));
 }
 
 /// Nothing reads: there is no answer, and no measurement of the disk.

@@ -17,5 +17,6 @@ pub mod live;
 pub mod probe;
 pub mod replay;
 pub mod report;
+pub mod setting;
 pub mod sweep;
 pub mod tune;

@@ -24,6 +24,7 @@ mod table;
 pub mod verify;
 mod virt;
 
+pub use advice::costs;
 pub use foreread_sim::device::custom::Pattern;
 pub use live::glance::{Glance, glance};
 pub use live::today;
@@ -31,6 +32,7 @@ pub use page::page;
 pub use run::{ProbeOptions, ProbeOutcome, model_toml, probe};
 pub use table::render;
 
+use crate::setting::Setting;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the layout below.
@@ -199,15 +201,4 @@ pub struct Advice {
     pub findings: Vec<String>,
     /// What to set, as text to paste.
     pub settings: Vec<Setting>,
-}
-
-/// Something to set.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Where: `now`, `at every start (udev)`, `Ceph RBD through librbd`, `FUSE`, `NFS`, `foreread`.
-    pub place: String,
-    /// The lines to paste; ends without a newline.
-    pub text: String,
-    /// Why, and what it needs; one sentence.
-    pub why: String,
 }

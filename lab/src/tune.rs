@@ -24,8 +24,9 @@ pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
-use crate::probe::{self, Probe, Setting};
+use crate::probe::{self, Probe};
 use crate::report::{Report, RowKind};
+use crate::setting::Setting;
 use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
@@ -167,7 +168,7 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
     let today_bytes = known.unwrap_or(KERNEL_DEFAULT_BYTES);
     let today = candidates::kernel(today_bytes);
     let plateau = probe.as_ref().and_then(|p| p.advice.plateau_bytes);
-    let candidates = candidates::all(today_bytes, plateau);
+    let candidates = candidates::all(today_bytes, plateau.as_slice());
     let plan = ComparePlan {
         on: Some(compare::preset(preset)),
         policies: candidates

@@ -13,7 +13,6 @@
 //! Never: a value that another file sets, without force; a half written file; a mount, whose number changes.
 
 use super::pins::Pin;
-use super::verdict::DeviceVerdict;
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
 use foreread_os::host::backing::BackingDevice;
@@ -56,7 +55,10 @@ pub struct FixOutcome {
 #[derive(Clone, Copy, Debug)]
 pub struct DiskToFix<'a> {
     pub device: &'a BackingDevice,
-    pub verdict: &'a DeviceVerdict,
+    /// In bytes.
+    pub advised: Option<u64>,
+    /// Why nothing is, where that is so.
+    pub reason: &'a str,
     pub pin: Option<&'a Pin>,
 }
 
@@ -202,15 +204,8 @@ fn entry(
             remedy,
         ));
     }
-    let Some(kib) = disk
-        .verdict
-        .advised
-        .map(|advised| advised.readahead_bytes / 1024)
-    else {
-        lines.push(format!(
-            "{name}: nothing to set, {} is fine.",
-            disk.verdict.reason
-        ));
+    let Some(kib) = disk.advised.map(|bytes| bytes / 1024) else {
+        lines.push(format!("{name}: nothing to set, {} is fine.", disk.reason));
         return Ok(None);
     };
     let is_foreign = |pin: &&Pin| pin.path != Path::new(RULES_FILE);

@@ -1,44 +1,16 @@
-//! Whether a setting is right: what a fault costs, what readers in order get, how much memory streams need.
-//!
-//! ```text
-//!   fault    latency + size / bandwidth                  a fault of a mapping reads the whole window around it
-//!   rate     ((1 / bandwidth)^1.5 + (latency / size)^1.5)^(-1/1.5)      one reader in order
-//! ```
-//! The exponent: at 1 reads of a window would not overlap with those of the next at all, at 2 the most that was seen of it. Measured
-//! on Linux 6.18, ext4, 0.08 ms, 2.4 GB/s, MB/s by read_ahead_kb: 128 1080, 256 1346, 512 2141, 1024 2336, 2048 2348, 8192 2438; 1.5
-//! gives 1220, 1750, 2130, 2320, 2390, 2440.
-//!
-//! The advice is the smallest setting that one, four and sixteen readers are within 5 % of their best at, and less where it would take
-//! a quarter of memory for sixteen streams, or where faults are a large part of the reads. Never: a value above 2 MiB for a device
-//! that does not turn.
+//! Whether a setting is right: the advice of the lab about what it costs and gains, and what is suspicious about where it is from.
 
 use super::look::{DeviceFacts, StorageKind};
 use super::pins::Pin;
 use super::rules::RuleValue;
-use super::verdict::{DeviceVerdict, SizeCosts, StorageCosts, Verdict};
+use super::verdict::{DeviceVerdict, Verdict};
+use foreread_lab::setting::{SettingLimits, SizeCosts, StorageCosts};
 use foreread_report::number::{size, three};
 
-/// Sizes that are tried: 128 KiB to 64 MiB.
-const SIZES: std::ops::RangeInclusive<u32> = 17..=26;
-const READERS: [u32; 3] = [1, 4, 16];
-/// How near to its best a reader has to be.
-const NEAR: f64 = 0.95;
-/// How the wait for a window and its transfer overlap.
-const OVERLAP: f64 = 1.5;
-/// The largest advice for what does not turn.
-const MAX_STILL_BYTES: u64 = 2 << 20;
-const MIN_BYTES: u64 = 128 << 10;
-/// From here on a value of a device that does not turn is suspicious.
-const LARGE_STILL_BYTES: u64 = 2 << 20;
-const LARGE_TURNING_BYTES: u64 = 16 << 20;
+/// An optimal size above this is named wrongly by a device that does not turn.
+const LARGE_OPTIMAL_BYTES: u64 = 2 << 20;
 /// A gain that is worth a line.
 const MIN_GAIN: f64 = 1.25;
-/// Faults of reads from which on programs are said to read by mappings.
-const MANY_FAULTS: f64 = 0.2;
-/// Of a first read of a device that turns and is read in order: no move of the head.
-const IN_ORDER_US: f64 = 100.0;
-/// A disk that turns takes half a turn, 4 ms at 7200 rpm, and the move of its head: none answers a random read in less than this.
-pub const MIN_TURNING_US: f64 = 1000.0;
 
 /// The figures of a device that was not measured, by its class: orders of magnitude.
 #[must_use]
@@ -61,81 +33,6 @@ pub fn assumed(facts: &DeviceFacts) -> StorageCosts {
     }
 }
 
-/// What a size costs and gains.
-#[must_use]
-pub fn size_costs(costs: &StorageCosts, bytes: u64) -> SizeCosts {
-    // A fault reads a page at least.
-    let read = bytes.max(4096) as f64;
-    let rate = |readers: u32| {
-        let wait_us = if costs.turns && readers == 1 {
-            IN_ORDER_US
-        } else {
-            costs.latency_us
-        };
-        // Bytes in a microsecond are MB/s.
-        let (transfer, wait) = (1.0 / costs.mb_per_s, wait_us / read);
-        let one = (transfer.powf(OVERLAP) + wait.powf(OVERLAP)).powf(-1.0 / OVERLAP);
-        if costs.turns {
-            one
-        } else {
-            (one * f64::from(readers)).min(costs.mb_per_s)
-        }
-    };
-    SizeCosts {
-        readahead_bytes: bytes,
-        fault_ms: (costs.latency_us + read / costs.mb_per_s) / 1e3,
-        in_order_mb_per_s: READERS.map(rate),
-        streams_bytes: bytes.saturating_mul(2 * 16),
-    }
-}
-
-/// What counts beside the device itself.
-#[derive(Clone, Copy, Debug)]
-pub struct JudgeContext {
-    pub memory_bytes: u64,
-    /// Major faults / reads.
-    pub faults_of_reads: Option<f64>,
-}
-
-impl JudgeContext {
-    fn is_faulting(&self) -> bool {
-        self.faults_of_reads.is_some_and(|part| part >= MANY_FAULTS)
-    }
-}
-
-/// The smallest setting that is good enough.
-#[must_use]
-pub fn best(facts: &DeviceFacts, costs: &StorageCosts, context: &JudgeContext) -> SizeCosts {
-    let all: Vec<SizeCosts> = SIZES.map(|bits| size_costs(costs, 1 << bits)).collect();
-    let most = [0, 1, 2].map(|n| {
-        let rates = all.iter().map(|size| size.in_order_mb_per_s[n]);
-        rates.fold(0.0, f64::max)
-    });
-    let is_near = |size: &&SizeCosts| {
-        let pairs = size.in_order_mb_per_s.iter().zip(most);
-        pairs.into_iter().all(|(rate, most)| *rate >= NEAR * most)
-    };
-    let near = all
-        .iter()
-        .find(is_near)
-        .map_or(u64::MAX, |size| size.readahead_bytes);
-    let request = facts.device.max_request.unwrap_or(MIN_BYTES);
-    let limit = match costs.turns {
-        // The kernel's rule of 6.17: what was measured for disks that turn.
-        true => request
-            .saturating_mul(2)
-            .clamp(512 << 10, LARGE_TURNING_BYTES),
-        false if context.is_faulting() => MIN_BYTES,
-        false => MAX_STILL_BYTES,
-    };
-    let of_memory = context.memory_bytes / 4 / (2 * 16);
-    let mut bytes = near.min(limit);
-    while bytes > MIN_BYTES && bytes > of_memory {
-        bytes /= 2;
-    }
-    size_costs(costs, bytes.max(MIN_BYTES))
-}
-
 /// Judges a device.
 #[must_use]
 pub fn judge(
@@ -143,14 +40,14 @@ pub fn judge(
     rule: Option<&RuleValue>,
     pin: Option<&Pin>,
     costs: StorageCosts,
-    context: &JudgeContext,
+    limits: &SettingLimits,
 ) -> DeviceVerdict {
     let device = &facts.device;
-    let now = device.read_ahead.map(|bytes| size_costs(&costs, bytes));
-    let best = best(facts, &costs, context);
+    let now = device.read_ahead.map(|bytes| costs.at(bytes));
+    let best = costs.best(limits);
     let (verdict, reason) = match now {
         None => (Verdict::Fine, "says no readahead".to_string()),
-        Some(now) => finding(facts, rule, pin, &costs, &now, &best, context),
+        Some(now) => finding(facts, rule, pin, &costs, &now, &best, limits),
     };
     let places = device
         .mounts
@@ -190,15 +87,10 @@ fn finding(
     costs: &StorageCosts,
     now: &SizeCosts,
     best: &SizeCosts,
-    context: &JudgeContext,
+    limits: &SettingLimits,
 ) -> (Verdict, String) {
     let bytes = now.readahead_bytes;
     let origin = origin(bytes, rule, pin);
-    let large = if costs.turns {
-        LARGE_TURNING_BYTES
-    } else {
-        LARGE_STILL_BYTES
-    };
     if !facts.has_bytes() || facts.kind == StorageKind::Memory {
         return (Verdict::Fine, origin);
     }
@@ -210,7 +102,7 @@ fn finding(
     }
     // btrfs and Ceph mean their large values.
     let is_own = matches!(facts.kind, StorageKind::Btrfs | StorageKind::Ceph);
-    if bytes > large && bytes > best.readahead_bytes && !(is_own && bytes <= 8 << 20) {
+    if costs.is_too_large(bytes, best) && !(is_own && bytes <= 8 << 20) {
         let claim = match facts.is_virtual {
             _ if costs.is_measured && !costs.turns && facts.device.rotates == Some(true) => {
                 format!(
@@ -219,7 +111,11 @@ fn finding(
                 )
             }
             Some(_) if facts.claims_to_rotate() => "it claims to rotate, so ".to_string(),
-            _ if facts.device.optimal.is_some_and(|optimal| optimal > large) => {
+            _ if facts
+                .device
+                .optimal
+                .is_some_and(|optimal| optimal > LARGE_OPTIMAL_BYTES) =>
+            {
                 format!(
                     "it names an optimal size of {}; ",
                     size(facts.device.optimal.unwrap_or(0))
@@ -229,7 +125,7 @@ fn finding(
         };
         return (Verdict::Suspicious, format!("{claim}{origin}"));
     }
-    if now.streams_bytes > context.memory_bytes / 2 {
+    if now.streams_bytes > limits.memory_bytes / 2 {
         let text = format!(
             "sixteen streams take {} of memory; {origin}",
             size(now.streams_bytes)

@@ -2,10 +2,9 @@
 //!
 //! As root, on this machine alone. A disk in heavy use is left alone: its readers come first, and the figures would be wrong.
 
-use super::judge::MIN_TURNING_US;
 use super::look::{DeviceFacts, StorageKind};
-use super::verdict::StorageCosts;
 use foreread_lab::probe::glance;
+use foreread_lab::setting::{MIN_TURNING_US, StorageCosts};
 use foreread_os::host::Host;
 use std::path::Path;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use super::fix::RULES_FILE;
 use super::look::StorageKind;
-use super::verdict::{DeviceVerdict, DoctorReport, SizeCosts, Verdict};
+use super::verdict::{DeviceVerdict, DoctorReport, Verdict};
+use foreread_lab::setting::{SizeCosts, fault_in_words};
 use foreread_os::host::devices::mount_setting;
 use foreread_report::block::Block;
 use foreread_report::number::{plural, size, three};
@@ -55,6 +56,23 @@ pub fn blocks(report: &DoctorReport) -> Vec<Block> {
     blocks.push(Block::Text(report.pressure.words.clone()));
     blocks.extend(report.notes.iter().map(|note| Block::Note(note.clone())));
     blocks
+}
+
+/// The verdict of one device in a line, for a log.
+#[must_use]
+pub fn line(device: &DeviceVerdict) -> String {
+    let value = device.readahead_bytes.map_or_else(|| "-".to_string(), size);
+    match (device.verdict, &device.now, &device.advised) {
+        (Verdict::Suspicious, Some(now), Some(to)) => format!(
+            "{value} is suspicious: {}; {}. {} ({})",
+            device.about,
+            device.reason,
+            fault_in_words(now, to),
+            device.costs.in_words()
+        ),
+        (Verdict::Gain, _, _) => format!("{value} {}", gain_text(device)),
+        _ => format!("{value} is fine: {}", device.reason),
+    }
 }
 
 fn headline(bad: &[&DeviceVerdict], gain: &[&DeviceVerdict], all: usize) -> String {
@@ -113,39 +131,20 @@ fn one(device: &DeviceVerdict) -> Vec<Block> {
 }
 
 fn costs(device: &DeviceVerdict, now: &SizeCosts, to: &SizeCosts) -> String {
-    let ms = |value: f64| format!("{} ms", three(value));
     let at_page = (device.costs.latency_us / 1e3).max(0.001);
     let ratio = |n: usize| three(to.in_order_mb_per_s[n] / now.in_order_mb_per_s[n]);
-    let [value, advised] = [now.readahead_bytes, to.readahead_bytes].map(size);
-    let fault = format!(
-        "a page fault of a mapping takes {}, with {advised} {}",
-        ms(now.fault_ms),
-        ms(to.fault_ms)
-    );
+    let advised = size(to.readahead_bytes);
     let streams = [now.streams_bytes, to.streams_bytes].map(size);
     format!(
-        "With {value} {fault}; its page alone {}. In order {advised} is {}x as fast with one reader, {}x with four. Sixteen streams hold \
+        "{}; its page alone {} ms. In order {advised} is {}x as fast with one reader, {}x with four. Sixteen streams hold \
          {} of memory, with {advised} {} ({}).",
-        ms(at_page),
+        fault_in_words(now, to),
+        three(at_page),
         ratio(0),
         ratio(1),
         streams[0],
         streams[1],
-        basis(device)
-    )
-}
-
-fn basis(device: &DeviceVerdict) -> String {
-    let costs = &device.costs;
-    let word = if costs.is_measured {
-        "measured"
-    } else {
-        "assumed"
-    };
-    format!(
-        "{word}: {} ms, {} MB/s",
-        three(costs.latency_us / 1e3),
-        three(costs.mb_per_s)
+        device.costs.in_words()
     )
 }
 
@@ -166,7 +165,7 @@ fn gain_text(device: &DeviceVerdict) -> String {
         three(gain),
         three(to.fault_ms),
         three(now.fault_ms),
-        basis(device)
+        device.costs.in_words()
     )
 }
 

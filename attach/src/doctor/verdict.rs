@@ -1,6 +1,7 @@
 //! What `doctor` found: its JSON, schema `foreread.doctor/1`. Undefined is null; sizes are bytes.
 
 use super::look::StorageKind;
+use foreread_lab::setting::{SizeCosts, StorageCosts};
 use serde::Serialize;
 
 pub const SCHEMA: &str = "foreread.doctor/1";
@@ -58,31 +59,6 @@ pub struct DeviceVerdict {
     pub now: Option<SizeCosts>,
     /// At the setting that is advised, where one is.
     pub advised: Option<SizeCosts>,
-}
-
-/// What a read of the device costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct StorageCosts {
-    /// Of a random read of 4 KiB, in microseconds.
-    pub latency_us: f64,
-    /// Large reads, several at once, in 10^6 bytes a second.
-    pub mb_per_s: f64,
-    /// By reads of this machine; else by the class of the device.
-    pub is_measured: bool,
-    /// A device that turns waits for its head at each change of the reader.
-    pub turns: bool,
-}
-
-/// What a value of `read_ahead_kb` costs and gains.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SizeCosts {
-    pub readahead_bytes: u64,
-    /// A page fault of a mapping at random, in milliseconds.
-    pub fault_ms: f64,
-    /// Readers in order: one, four, sixteen; in 10^6 bytes a second together.
-    pub in_order_mb_per_s: [f64; 3],
-    /// Memory that sixteen streams keep ahead: a window in use and one under way, each.
-    pub streams_bytes: u64,
 }
 
 /// Whether it hurts now: counters since the machine started.

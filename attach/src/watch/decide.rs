@@ -9,6 +9,9 @@
 //! - All gains are over the **old** value, the one before the first change, and at least `min_gain`.
 //! - A value that was set stays while it gains half of `min_gain`, and while no other would save `min_gain` of its time: a gain that
 //!   is near the limit sets the value once, and does not set it back and again.
+//! - Where memory is short no larger value is set: the comparison has memory for all.
+//! - A value that `doctor` finds suspicious gives way to the advised one where reads are page faults or memory is short, if the
+//!   reads of the recording lose nothing by it; later no larger one is set.
 //! - A value that something else has set is not touched again.
 //!
 //! No clock, no device, no file.
@@ -23,6 +26,23 @@ pub struct Answer {
     pub best: Option<(u64, f64)>,
     /// Each value that was compared, and its mean time in seconds.
     pub times: Vec<(u64, f64)>,
+    pub harm: Option<Harm>,
+}
+
+/// What readahead does beside the reads that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Harm {
+    /// Files were read again soon after they had been dropped.
+    pub is_memory_short: bool,
+    /// The value to have instead of one that is too large, in KiB.
+    pub advised: Option<u64>,
+}
+
+impl Answer {
+    fn time(&self, value: u64) -> Option<f64> {
+        let mut times = self.times.iter();
+        times.find(|(one, _)| *one == value).map(|(_, time)| *time)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +67,10 @@ pub struct Decider {
     /// What the latest recording asked for.
     once: Option<u64>,
     foreign: bool,
+    /// What is to replace a value that harms.
+    advised: Option<u64>,
+    /// No larger value is set.
+    most: u64,
 }
 
 impl Decider {
@@ -59,6 +83,8 @@ impl Decider {
             min_gain,
             once: None,
             foreign: false,
+            advised: None,
+            most: u64::MAX,
         }
     }
 
@@ -68,6 +94,9 @@ impl Decider {
     }
 
     pub fn set(&mut self, value: u64) {
+        if self.advised == Some(value) {
+            self.most = value;
+        }
         (self.now, self.once) = (value, None);
     }
 
@@ -80,7 +109,7 @@ impl Decider {
             self.once = None;
             return Decision::NoAnswer;
         };
-        let wanted = self.wanted(answer);
+        let wanted = self.harmless(answer);
         if wanted == self.now {
             self.once = None;
             return Decision::Keep;
@@ -92,15 +121,31 @@ impl Decider {
         }
     }
 
+    /// What is wanted, but nothing that harms.
+    fn harmless(&mut self, answer: &Answer) -> u64 {
+        let mut wanted = self.wanted(answer).min(self.most);
+        let Some(harm) = answer.harm else {
+            return wanted;
+        };
+        if harm.is_memory_short {
+            wanted = wanted.min(self.now);
+        }
+        let loses = |advised| {
+            let [advised, now] = [answer.time(advised)?, answer.time(self.now)?];
+            Some(advised > now * (1.0 + KEPT_GAIN * self.min_gain))
+        };
+        match harm.advised.filter(|advised| *advised < wanted) {
+            Some(advised) if loses(advised) == Some(false) => {
+                self.advised = Some(advised);
+                advised
+            }
+            _ => wanted,
+        }
+    }
+
     fn wanted(&self, answer: &Answer) -> u64 {
         let worth = 1.0 - self.min_gain;
-        let time = |value: u64| {
-            answer
-                .times
-                .iter()
-                .find(|(one, _)| *one == value)
-                .map(|(_, time)| *time)
-        };
+        let time = |value: u64| answer.time(value);
         let best = answer
             .best
             .filter(|(_, ratio)| *ratio <= worth)
@@ -131,6 +176,7 @@ mod tests {
         Answer {
             best: best.filter(|(_, ratio)| *ratio < 0.9),
             times: times.to_vec(),
+            harm: None,
         }
     }
 
@@ -256,6 +302,69 @@ mod tests {
             decider.decide(Some(&wide)),
             Decision::Foreign,
             "also afterwards"
+        );
+    }
+
+    const SHORT: Harm = Harm {
+        is_memory_short: true,
+        advised: None,
+    };
+    const TOO_LARGE: Harm = Harm {
+        is_memory_short: false,
+        advised: Some(128),
+    };
+
+    /// From a value of 8 MiB that `doctor` finds suspicious.
+    fn from_large(answers: &[Answer]) -> Vec<Decision> {
+        let mut decider = Decider::new(8192, 0.1);
+        let decide = |answer: &Answer| {
+            let decision = decider.decide(Some(answer));
+            if let Decision::Set(value) = decision {
+                decider.set(value);
+            }
+            decision
+        };
+        answers.iter().map(decide).collect()
+    }
+
+    #[test]
+    fn a_suspicious_value_gives_way_where_it_harms_and_does_not_come_back() {
+        let as_good = answer(&[(8192, 1.0), (128, 1.02)]);
+        let harmed = Answer {
+            harm: Some(TOO_LARGE),
+            ..as_good.clone()
+        };
+        use Decision::{Keep, Once, Set};
+        let all = [
+            harmed.clone(),
+            harmed.clone(),
+            as_good.clone(),
+            as_good.clone(),
+        ];
+        assert_eq!(from_large(&all), [Once(128), Set(128), Keep, Keep]);
+        assert_eq!(from_large(&[as_good.clone(), as_good]), [Keep, Keep]);
+        let needed = Answer {
+            harm: Some(TOO_LARGE),
+            ..answer(&[(8192, 1.0), (128, 1.2)])
+        };
+        assert_eq!(from_large(&[needed.clone(), needed]), [Keep, Keep]);
+    }
+
+    #[test]
+    fn where_memory_is_short_no_larger_value_is_set() {
+        let short = |times| {
+            Some(Answer {
+                harm: Some(SHORT),
+                ..answer(times)
+            })
+        };
+        let wide = [(128, 4.0), (512, 2.5), (2048, 1.0)];
+        let narrow = [(128, 4.0), (32, 2.0)];
+        use Decision::{Keep, Once, Set};
+        assert_eq!(run(0.1, &[short(&wide), short(&wide)]), [Keep, Keep]);
+        assert_eq!(
+            run(0.1, &[short(&narrow), short(&narrow)]),
+            [Once(32), Set(32)]
         );
     }
 }

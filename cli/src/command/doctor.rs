@@ -2,6 +2,7 @@
 //!
 //! Never: a decision.
 
+use crate::args::values::size;
 use crate::fail::Fail;
 use crate::out::{self, Outputs, force, may_style};
 use foreread_attach::doctor::fix::{FixOutcome, RULES_FILE};
@@ -35,6 +36,11 @@ pub struct DoctorArgs {
     /// device whose value another file sets is left alone without --force. Needs root.
     #[arg(long, conflicts_with = "undo")]
     pub fix: bool,
+    /// With --fix: set this instead of what is advised
+    ///
+    /// 4K to 1G, of the devices that are named.
+    #[arg(long, value_name = "SIZE", requires = "fix", value_parser = readahead)]
+    pub to: Option<u64>,
     /// Put back what --fix has set
     #[arg(long)]
     pub undo: bool,
@@ -81,8 +87,13 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let options = DoctorOptions {
         devices: args.devices.clone(),
         // The nodes of another root are those of this machine.
-        may_measure: !args.no_measure && args.root == Path::new("/"),
+        may_measure: !args.no_measure && args.root == Path::new("/") && args.to.is_none(),
+        to: args.to,
     };
+    if args.to.is_some() && args.devices.is_empty() {
+        let remedy = "name one, such as 'foreread doctor --fix sdb --to 1M'";
+        return Err(Fail::input("--to needs a device", "--to", remedy));
+    }
     if args.fix {
         return done(
             doctor::set(&host, &options, force(), args.dry_run)?,
@@ -130,4 +141,14 @@ fn verdict(report: &DoctorReport) -> Result<(), Fail> {
         names.join(", "),
         remedy,
     ))
+}
+
+/// A value of `read_ahead_kb`, in bytes.
+fn readahead(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if (4 << 10..=1 << 30).contains(&bytes) && bytes % 4096 == 0 {
+        Ok(bytes)
+    } else {
+        Err("write 4K to 1G, a multiple of 4K".to_string())
+    }
 }

@@ -10,8 +10,9 @@ use crate::fail::{Fail, one_line};
 use crate::out;
 use crate::source;
 use foreread::source::SourceName;
+use foreread_attach::doctor::render;
 use foreread_attach::watch::{
-    AtEnd, Decision, Recording, WatchEvent, WatchOptions, WatchedDisk, watch,
+    AtEnd, Decision, Finding, Recording, WatchEvent, WatchOptions, WatchedDisk, watch,
 };
 use foreread_lab::tune::MIN_GAIN;
 use foreread_os::threads;
@@ -25,9 +26,10 @@ use std::time::{Duration, SystemTime};
 
 /// Set read_ahead_kb of a disk by what its readers do
 ///
-/// A daemon: now and then it records what every process reads of files on the disk (kernel's tracepoints: root, tracefs), compares settings as
+/// A daemon. It begins with what 'foreread doctor' says of the disk; now and then it records what every process reads of files on the disk (kernel's tracepoints: root, tracefs), compares settings as
 /// 'foreread tune' does, and sets what saves at least 10 % of the time that reads take. Two recordings one after the other
-/// have to say the same. The old value comes back when the gain is gone, and at the end: by Ctrl-C, SIGTERM, or a guard process after SIGKILL. A
+/// have to say the same. A value that is too large for page faults gives way to a smaller one where programs read by mappings; where
+/// memory is short none is raised. The old value comes back when the gain is gone, and at the end: by Ctrl-C, SIGTERM, or a guard process after SIGKILL. A
 /// value that another program sets meanwhile stays.
 ///
 /// Files that are open keep the old value. Reads of the device itself (a virtual machine's disk) and past the page cache are not
@@ -151,7 +153,7 @@ fn model(name: &SourceName) -> Result<&'static Preset, Fail> {
 fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {
     let name = &options.disk.name;
     let line = match event {
-        WatchEvent::Started(kib) => {
+        WatchEvent::Started(kib, verdict) => {
             let rounds = match options.once {
                 true => "one recording of".to_string(),
                 false => format!(
@@ -164,16 +166,19 @@ fn in_words(event: &WatchEvent<'_>, options: &WatchOptions) -> String {
             } else {
                 ""
             };
+            let verdict = verdict.map_or_else(String::new, |verdict| {
+                format!("doctor: {}; ", render::line(verdict))
+            });
             format!(
-                "read_ahead_kb is {kib}; {rounds} {}{dry}",
+                "{verdict}read_ahead_kb is {kib}; {rounds} {}{dry}",
                 humantime::format_duration(options.length)
             )
         }
-        WatchEvent::Recorded(recording, decision, kib, best) => {
+        WatchEvent::Recorded(finding) => {
             format!(
                 "{}; {}",
-                of_recording(recording),
-                of_decision(decision, *kib, *best)
+                of_recording(finding.recording),
+                of_decision(finding)
             )
         }
         WatchEvent::Set(before, now) => {
@@ -203,7 +208,10 @@ fn of_recording(recording: &Recording) -> String {
         seconds,
         reads,
         bytes,
+        faults,
         waited_s,
+        refault_bytes,
+        disk_bytes: _,
         lost_events,
         is_cut,
     } = recording;
@@ -212,6 +220,15 @@ fn of_recording(recording: &Recording) -> String {
         count(*reads),
         amount(*bytes)
     );
+    if let Some(part) = recording.faults_of_reads().filter(|_| *faults > 0) {
+        text.push_str(&format!(", {} % of them page faults", percent(part)));
+    }
+    if *refault_bytes > 0 {
+        text.push_str(&format!(
+            ", {} of files read again soon after they were dropped",
+            amount(*refault_bytes)
+        ));
+    }
     if *is_cut {
         text.push_str(", cut short by its number of events");
     }
@@ -221,14 +238,27 @@ fn of_recording(recording: &Recording) -> String {
     text
 }
 
-fn of_decision(decision: &Decision, kib: u64, best: Option<(u64, f64)>) -> String {
-    let gain = |value: &u64| match best {
-        Some((best, ratio)) if best == *value => {
-            format!("{value} would take {} % of the time", percent(ratio))
+fn of_decision(finding: &Finding<'_>) -> String {
+    let Finding {
+        recording: _,
+        decision,
+        kib,
+        best,
+        harm,
+    } = finding;
+    let gain = |value: &u64| match (best, harm) {
+        (_, Some(harm)) if harm.advised == Some(*value) => {
+            format!("{value} is as fast for these reads, and {kib} is too large for page faults")
+        }
+        (Some((best, ratio)), _) if best == value => {
+            format!("{value} would take {} % of the time", percent(*ratio))
         }
         _ => format!("{kib} shows no gain any more"),
     };
     match decision {
+        Decision::Keep if best.is_some_and(|(best, _)| best > *kib) && harm.is_some() => {
+            format!("{kib} is kept: memory is short, and a larger value takes more")
+        }
         Decision::Keep => format!("{kib} is kept"),
         Decision::Once(value) => format!("{}: the next recording has to say so too", gain(value)),
         Decision::Set(value) => format!("{}, for the second time", gain(value)),
@@ -243,10 +273,11 @@ fn in_json(event: &WatchEvent<'_>, disk: &str) -> String {
         .unwrap_or_default()
         .as_secs_f64();
     let (what, fields) = match event {
-        WatchEvent::Started(kib) => ("started", json!({ "read_ahead_kb": kib })),
-        WatchEvent::Recorded(recording, decision, kib, best) => {
-            ("recorded", recorded(recording, decision, *kib, *best))
-        }
+        WatchEvent::Started(kib, verdict) => (
+            "started",
+            json!({ "read_ahead_kb": kib, "doctor": verdict }),
+        ),
+        WatchEvent::Recorded(finding) => ("recorded", recorded(finding)),
         WatchEvent::Set(before, now) => {
             ("set", json!({ "read_ahead_kb": now, "before_kb": before }))
         }
@@ -271,12 +302,14 @@ fn in_json(event: &WatchEvent<'_>, disk: &str) -> String {
     whole.to_string()
 }
 
-fn recorded(
-    recording: &Recording,
-    decision: &Decision,
-    kib: u64,
-    best: Option<(u64, f64)>,
-) -> Value {
+fn recorded(finding: &Finding<'_>) -> Value {
+    let Finding {
+        recording,
+        decision,
+        kib,
+        best,
+        harm,
+    } = finding;
     let (word, wanted) = match decision {
         Decision::Keep => ("keep", None),
         Decision::Once(value) => ("once", Some(*value)),
@@ -288,6 +321,9 @@ fn recorded(
         "seconds": recording.seconds,
         "reads": recording.reads,
         "bytes": recording.bytes,
+        "faults": recording.faults,
+        "refault_bytes": recording.refault_bytes,
+        "disk_bytes": recording.disk_bytes,
         "waited_s": recording.waited_s,
         "lost_events": recording.lost_events,
         "is_cut": recording.is_cut,
@@ -296,6 +332,8 @@ fn recorded(
         "read_ahead_kb": kib,
         "best_kb": best.map(|(value, _)| value),
         "best_ratio": best.map(|(_, ratio)| ratio),
+        "memory_is_short": harm.is_some_and(|harm| harm.is_memory_short),
+        "too_large_for_faults": harm.is_some_and(|harm| harm.advised.is_some()),
     })
 }
 

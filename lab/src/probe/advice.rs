@@ -9,6 +9,7 @@
 //! Never: a rule that reads the fitted model. What is advised was measured.
 
 use super::{Advice, Pattern, Point, settings};
+use crate::setting::{MIN_TURNING_US, SettingLimits, SizeCosts, StorageCosts, fault_in_words};
 use foreread_core::policy::capacity::Cap;
 use foreread_report::number::size;
 
@@ -26,6 +27,54 @@ pub(super) struct Context<'a> {
     pub noise: Option<f64>,
     pub disk: Option<&'a foreread_os::host::devices::Device>,
     pub is_model: bool,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
+}
+
+impl Context<'_> {
+    fn rotates(&self) -> bool {
+        self.disk.is_some_and(|device| device.rotates == Some(true))
+    }
+
+    fn limits(&self) -> SettingLimits {
+        SettingLimits {
+            request_bytes: self.disk.and_then(|device| device.max_request),
+            memory_bytes: self.memory_bytes,
+            faults_of_reads: None,
+        }
+    }
+}
+
+/// What a read costs by these points; nothing without a small read, or without any.
+#[must_use]
+pub fn costs(points: &[Point], rotates: bool) -> Option<StorageCosts> {
+    let alone = points.iter().filter(|point| point.depth == 1);
+    let at_random = |point: &&Point| (point.pattern != Pattern::Random, point.request_bytes);
+    let small = alone.min_by_key(at_random)?;
+    let rates = points.iter().map(|point| point.throughput_mb_s.median);
+    let latency_us = small.latency_us.median;
+    Some(StorageCosts {
+        latency_us,
+        mb_per_s: rates.max_by(f64::total_cmp)?,
+        is_measured: true,
+        turns: rotates && latency_us >= MIN_TURNING_US,
+    })
+}
+
+/// What the present setting is to faults of mappings, where it is too large for them.
+pub(super) struct Excess {
+    pub now: SizeCosts,
+    pub best: SizeCosts,
+}
+
+fn excess(points: &[Point], context: &Context<'_>) -> Option<Excess> {
+    let now = context.readahead_bytes?;
+    let costs = costs(points, context.rotates())?;
+    let best = costs.best(&context.limits());
+    costs.is_too_large(now, &best).then(|| Excess {
+        now: costs.at(now),
+        best,
+    })
 }
 
 /// The advice for these points.
@@ -59,7 +108,16 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
         settings: Vec::new(),
     };
     advice.findings = findings(&advice, &line, context);
-    advice.settings = settings::for_paste(&advice, context);
+    let excess = excess(points, context);
+    advice.findings.extend(excess.as_ref().map(|excess| {
+        format!(
+            "{}, and reads in order gain nothing by it",
+            fault_in_words(&excess.now, &excess.best)
+        )
+    }));
+    let most = costs(points, context.rotates()).map(|costs| context.limits().most_bytes(&costs));
+    let wanted = plateau.map(|plateau| plateau.min(most.unwrap_or(u64::MAX)));
+    advice.settings = settings::for_paste(&advice, wanted, excess.as_ref(), context);
     advice
 }
 
@@ -177,6 +235,7 @@ mod tests {
         noise: Some(0.0),
         disk: None,
         is_model: false,
+        memory_bytes: 16 << 30,
     };
 
     #[test]

@@ -7,6 +7,7 @@ use super::virt::OnModel;
 use super::{Fit, Point, Probe, SCHEMA, Spread, advice, fit, live};
 use crate::compare::CompareOn;
 use foreread_os::failure::Failure;
+use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::{number, progress::Progress};
 use foreread_sim::device::custom::{self, FitFile, ModelFile, PointFile};
@@ -136,6 +137,7 @@ fn found(
         noise,
         disk: about.disk.as_ref(),
         is_model,
+        memory_bytes: Host::here().memory_bytes(),
     };
     let advice = advice::advise(&points, &context);
     let probe = Probe {

@@ -3,10 +3,11 @@
 //! Never: runs any of it, or advises what the measurement does not support: where the present setting gets all there is,
 //! the kernel's part says so and has nothing to paste.
 
-use super::advice::Context;
-use super::{Advice, Setting};
+use super::Advice;
+use super::advice::{Context, Excess};
+use crate::setting::{Setting, to_set};
 use foreread::source::default_readahead_bytes;
-use foreread_os::host::devices::{Device, disk_setting, mount_setting};
+use foreread_os::host::devices::mount_setting;
 use foreread_report::number::size;
 use std::path::Path;
 
@@ -18,13 +19,19 @@ pub(super) fn present(path: &Path) -> Option<u64> {
     default_readahead_bytes(path)
 }
 
-/// Everything there is to paste.
-pub(super) fn for_paste(advice: &Advice, context: &Context<'_>) -> Vec<Setting> {
+/// Everything there is to paste. `wanted` is what readers in order need of the kernel; `excess` is what the present value is too
+/// large by.
+pub(super) fn for_paste(
+    advice: &Advice,
+    wanted: Option<u64>,
+    excess: Option<&Excess>,
+    context: &Context<'_>,
+) -> Vec<Setting> {
     let Some(plateau) = advice.plateau_bytes else {
         return Vec::new();
     };
     let kib = (plateau / 1024).max(4);
-    let mut all = kernel(kib, plateau, context);
+    let mut all = vec![kernel(wanted.unwrap_or(plateau), excess, context)];
     all.push(librbd(plateau, context));
     all.push(fuse(kib, context));
     all.push(nfs(kib, context));
@@ -40,38 +47,13 @@ fn setting(place: &str, text: String, why: &str) -> Setting {
     }
 }
 
-fn kernel(kib: u64, plateau: u64, context: &Context<'_>) -> Vec<Setting> {
-    if context.readahead_bytes.is_some_and(|now| now >= plateau) {
-        let why = "Nothing to change: the present read_ahead_kb is at or above the plateau for a sequential reader.";
-        return vec![setting("the kernel", String::new(), why)];
+fn kernel(wanted: u64, excess: Option<&Excess>, context: &Context<'_>) -> Setting {
+    let wanted = excess.map_or(wanted.max(4096), |excess| excess.best.readahead_bytes);
+    if excess.is_none() && context.readahead_bytes.is_some_and(|now| now >= wanted) {
+        let why = "Nothing to change: the present read_ahead_kb gives a sequential reader what there is to get.";
+        return setting("the kernel", String::new(), why);
     }
-    let name = match context.disk {
-        Some(Device {
-            name: Some(name), ..
-        }) => name.clone(),
-        // A mount without a disk: below, by its bdi.
-        Some(_) => return Vec::new(),
-        None => "sdX".to_string(),
-    };
-    let sectors = kib * 2;
-    vec![
-        setting(
-            "now",
-            format!(
-                "echo {kib} > {}\n# or: blockdev --setra {sectors} /dev/{name}",
-                disk_setting(&name)
-            ),
-            "Run as root. Lasts until reboot; files already open keep the old value.",
-        ),
-        setting(
-            "at every boot: /etc/udev/rules.d/60-readahead.rules",
-            format!(
-                "ACTION==\"add|change\", SUBSYSTEM==\"block\", KERNEL==\"{name}\", ATTR{{queue/read_ahead_kb}}=\"{kib}\""
-            ),
-            "Then: udevadm control --reload && udevadm trigger --subsystem-match=block. If the name of the \
-             device changes between boots, match ENV{ID_SERIAL} instead.",
-        ),
-    ]
+    to_set(context.disk, wanted)
 }
 
 fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
@@ -142,6 +124,7 @@ fn foreread(plateau: u64) -> Setting {
 mod tests {
     use super::*;
     use foreread_os::host::DeviceNumber;
+    use foreread_os::host::devices::Device;
 
     fn context(disk: Option<&Device>, now: Option<u64>) -> Context<'_> {
         Context {
@@ -150,6 +133,7 @@ mod tests {
             noise: None,
             disk,
             is_model: false,
+            memory_bytes: 16 << 30,
         }
     }
 
@@ -158,6 +142,10 @@ mod tests {
             plateau_bytes: Some(plateau),
             ..Advice::default()
         }
+    }
+
+    fn of(plateau: u64, context: &Context<'_>) -> Vec<Setting> {
+        for_paste(&advice(plateau), Some(plateau), None, context)
     }
 
     #[test]
@@ -170,35 +158,29 @@ mod tests {
             },
             ..Device::default()
         };
-        let all = for_paste(&advice(2 << 20), &context(Some(&disk), Some(128 << 10)));
+        let all = of(2 << 20, &context(Some(&disk), Some(128 << 10)));
         let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
-        assert_eq!(
-            text[0].lines().next(),
-            Some("echo 2048 > /sys/block/sdb/queue/read_ahead_kb")
-        );
-        assert!(text[0].contains("blockdev --setra 4096 /dev/sdb"));
-        assert!(text[1].contains("KERNEL==\"sdb\", ATTR{queue/read_ahead_kb}=\"2048\""));
+        assert_eq!(text[0], "foreread doctor --fix sdb --to 2M");
         assert!(
-            text[2].contains("rbd_cache_policy = writeback")
-                && text[2].contains("max_bytes = 2097152")
+            text[1].contains("rbd_cache_policy = writeback")
+                && text[1].contains("max_bytes = 2097152")
         );
         assert!(
-            text[3].contains("max_readahead=2097152")
-                && text[4].contains("[nfsrahead]\ndefault=2048")
+            text[2].contains("max_readahead=2097152")
+                && text[3].contains("[nfsrahead]\ndefault=2048")
         );
-        assert!(all[2].why.contains("writearound"));
-        assert!(text[5].contains("linux-6.18:max=2M"));
+        assert!(all[1].why.contains("writearound"));
+        assert!(text[4].contains("linux-6.18:max=2M"));
     }
 
     #[test]
     fn nothing_to_gain_is_nothing_to_paste() {
-        let all = for_paste(&advice(128 << 10), &context(None, Some(128 << 10)));
+        let all = of(128 << 10, &context(None, Some(128 << 10)));
         assert_eq!(
             (all[0].place.as_str(), all[0].text.as_str()),
             ("the kernel", "")
         );
-        assert!(!all.iter().any(|s| s.place == "now"));
-        assert!(for_paste(&Advice::default(), &context(None, None)).is_empty());
+        assert!(for_paste(&Advice::default(), None, None, &context(None, None)).is_empty());
     }
 
     #[test]
@@ -210,13 +192,13 @@ mod tests {
             },
             ..Device::default()
         };
-        let all = for_paste(&advice(1 << 20), &context(Some(&mount), Some(128 << 10)));
+        let all = of(1 << 20, &context(Some(&mount), Some(128 << 10)));
         assert!(all.iter().all(|s| !s.text.contains("/sys/block")));
         assert!(
             all.iter()
                 .filter(|s| s.text.contains("/sys/class/bdi/0:44/read_ahead_kb"))
                 .count()
-                == 2
+                == 3
         );
     }
 }

@@ -66,11 +66,11 @@ pub(super) fn kernel(max_bytes: u64) -> String {
     )
 }
 
-/// None, today, the kernel with other maxima, ours.
-pub(super) fn all(today: u64, plateau: Option<u64>) -> Vec<Candidate> {
+/// None, today, the kernel with other maxima and these, ours.
+pub(super) fn all(today: u64, also: &[u64]) -> Vec<Candidate> {
     let mut maxima: Vec<u64> = MAXIMA
         .into_iter()
-        .chain(plateau)
+        .chain(also.iter().copied())
         .chain([today])
         .filter(|max| *max > 0)
         .collect();
@@ -93,12 +93,12 @@ mod tests {
 
     #[test]
     fn every_candidate_is_a_policy_and_occurs_once() {
-        for (today, plateau) in [
-            (128 << 10, None),
-            (4 << 20, Some(1 << 20)),
-            (0, Some(128 << 10)),
+        for (today, also) in [
+            (128 << 10, &[][..]),
+            (4 << 20, &[1 << 20, 0]),
+            (0, &[128 << 10]),
         ] {
-            let all = all(today, plateau);
+            let all = all(today, also);
             let names: Vec<String> = all
                 .iter()
                 .map(|candidate| candidate.policy.to_string())

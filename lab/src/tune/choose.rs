@@ -158,7 +158,7 @@ mod tests {
     const TODAY: &str = "linux-6.18:max=128K";
 
     fn chosen(report: &Report) -> [Option<Gain>; 2] {
-        let candidates = candidates::all(128 << 10, Some(256 << 10));
+        let candidates = candidates::all(128 << 10, &[256 << 10]);
         [
             kernel(report, TODAY, &candidates),
             any(report, TODAY, &candidates),

@@ -32,10 +32,10 @@ pub fn maxima(
     replay: Arc<Replay>,
     preset: &'static Preset,
     today_bytes: u64,
-    also: u64,
+    also: &[u64],
     progress: &mut dyn Progress,
 ) -> Result<Maxima, Failure> {
-    let mut candidates = candidates::all(today_bytes, Some(also).filter(|also| *also > 0));
+    let mut candidates = candidates::all(today_bytes, also);
     candidates.retain(|candidate| matches!(candidate.choice, Choice::Kernel { .. }));
     let plan = ComparePlan {
         replay: Some(replay),

@@ -2,11 +2,13 @@
 //!
 //! Never: text for what gains nothing.
 
+use super::text::uncapitalised;
 use super::{TuneOptions, TuneReport};
-use crate::probe::Setting;
+use crate::probe;
+use crate::setting::{Setting, SettingLimits, StorageCosts, fault_in_words, to_set};
 use foreread_os::host::Host;
-use foreread_os::host::devices::disk_setting;
-use foreread_report::number::{percent, size_b};
+use foreread_os::host::devices::Device;
+use foreread_report::number::percent;
 use std::path::Path;
 
 /// Files that are named in a text; more are counted.
@@ -23,19 +25,65 @@ pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting>
 }
 
 fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Option<Setting> {
-    let gain = tuned.kernel.as_ref()?;
-    let kib = gain.max_bytes? / 1024;
     let device = path.and_then(|path| Host::here().device_of(path).ok());
-    let file = device.map_or_else(|| disk_setting("sdX"), |device| device.setting());
+    let costs = of_storage(tuned, device.as_ref());
+    let Some(gain) = tuned.kernel.as_ref() else {
+        return too_large(tuned, device.as_ref());
+    };
+    let bytes = gain.max_bytes?;
+    let setting = to_set(device.as_ref(), bytes);
+    let warning =
+        costs.filter(|(costs, limits)| bytes > limits.most_bytes(costs).max(tuned.today_bytes));
+    let warning = warning.map_or_else(String::new, |(costs, _)| {
+        format!(
+            " Not where programs read by mappings: {}.",
+            uncapitalised(&fault_in_words(
+                &costs.at(bytes),
+                &costs.at(tuned.today_bytes)
+            ))
+        )
+    });
     Some(Setting {
-        place: "the kernel".to_string(),
-        text: format!("echo {kib} > {file}"),
         why: format!(
-            "Run as root. Affects every reader of this storage until reboot; files already open keep {}. {}{}",
-            size_b(tuned.today_bytes),
+            "{} {}{}{warning}",
+            setting.why,
             super::text::in_words(gain),
             reach(tuned, asked.partial)
         ),
+        ..setting
+    })
+}
+
+/// What a read of the storage costs, where it was measured, and what limits its setting.
+fn of_storage(
+    tuned: &TuneReport,
+    device: Option<&Device>,
+) -> Option<(StorageCosts, SettingLimits)> {
+    let rotates = device.is_some_and(|device| device.rotates == Some(true));
+    let costs = probe::costs(&tuned.probe.as_ref()?.points, rotates)?;
+    let limits = SettingLimits {
+        request_bytes: device.and_then(|device| device.max_request),
+        memory_bytes: Host::here().memory_bytes(),
+        faults_of_reads: None,
+    };
+    Some((costs, limits))
+}
+
+/// The present value gains these reads nothing, and is too large for others.
+fn too_large(tuned: &TuneReport, device: Option<&Device>) -> Option<Setting> {
+    let (costs, limits) = of_storage(tuned, device)?;
+    let best = costs.best(&limits);
+    let is_suspicious = tuned.today_is_known && costs.is_too_large(tuned.today_bytes, &best);
+    is_suspicious.then(|| {
+        let setting = to_set(device, best.readahead_bytes);
+        Setting {
+            why: format!(
+                "Changes nothing for these reads, but {}; 'foreread doctor' says why. {}",
+                uncapitalised(&fault_in_words(&costs.at(tuned.today_bytes), &best)),
+                setting.why
+            ),
+            ..setting
+        }
     })
 }
 

@@ -114,7 +114,7 @@ fn effect(gain: &Gain) -> String {
     )
 }
 
-fn uncapitalised(text: &str) -> String {
+pub(super) fn uncapitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_lowercase().chain(letters).collect()

@@ -17,6 +17,15 @@ pub struct MemoryPressure {
     pub memory_bytes: u64,
 }
 
+impl MemoryPressure {
+    /// Bytes of files that were read again soon after they had been dropped.
+    #[must_use]
+    pub fn refaulted_bytes(&self) -> Option<u64> {
+        let page = rustix::param::page_size() as u64;
+        Some(self.refaults?.saturating_mul(page))
+    }
+}
+
 /// What a disk has done since it is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
