@@ -9,6 +9,7 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `watcher.rs` | how reads are seen: by tracepoints or by samples |
 //! | `tap.rs` | the tracepoints |
 //! | `find.rs` | the file behind a device and an inode number |
 //! | `files.rs` | the files that the command reads |
@@ -32,6 +33,9 @@ mod jobs;
 mod look;
 mod tap;
 mod walk;
+mod watcher;
+
+pub use watcher::WatchBy;
 
 use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
@@ -40,16 +44,28 @@ use look::Waits;
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// What is read ahead for.
+#[derive(Clone, Debug)]
+pub enum RunTarget {
+    /// A command with its arguments, which is begun.
+    Command(Vec<OsString>),
+    /// A process that runs, with all that it has begun.
+    Process(u32),
+}
+
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// The command and its arguments.
-    pub command: Vec<OsString>,
+    pub target: RunTarget,
     /// Which policy decides.
     pub policy: PolicySpec,
+    /// How reads are seen; by default by tracepoints where that is allowed, else by samples.
+    pub by: Option<WatchBy>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct RunReport {
+    /// How reads were seen.
+    pub by: WatchBy,
     /// From the start to the end of the command.
     pub seconds: f64,
     /// Files that were watched.

@@ -4,7 +4,7 @@
 //! Needs root and tracefs, else it is skipped; the slow disk needs nbdkit, nbdfuse and a loop device. What `tune` makes of a trace: `explain.rs` here and `tune.rs` of the lab.
 //! Never: a figure of a probe, which is the machine's.
 
-mod slow_disk;
+pub(crate) mod slow_disk;
 
 use crate::common::Got;
 use slow_disk::SlowDisk;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   a command, a process ──► kernel ──tracepoints──► tracefs ──► record ──► a trace
+//!   a program ───────────► /proc ──looks from outside──────► sample ──► touches
 //!   a mount, a server ─────► the engine ────────────────────► recorder ──► a trace
 //! ```
 //! Never: decides anything, or changes what it looks at.
@@ -16,4 +17,6 @@
 
 pub mod record;
 pub mod recorder;
+pub mod sample;
+pub mod touch;
 pub mod tracefs;

@@ -13,7 +13,7 @@ pub mod drain;
 pub mod event;
 pub mod names;
 mod only;
-mod processes;
+pub(crate) mod processes;
 #[cfg(test)]
 mod tests;
 

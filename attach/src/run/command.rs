@@ -14,17 +14,22 @@ use super::ahead::Ahead;
 use super::devices::Devices;
 use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
-use super::tap::{Level, Tap, Touch, TouchKind};
-use super::{RunOptions, RunReport};
+use super::tap::{Level, Tap};
+use super::watcher::{SampleTap, WatchBy, Watcher};
+use super::{RunOptions, RunReport, RunTarget};
 use foreread_core::policy::PolicySpec;
+use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -38,15 +43,27 @@ const TICK_NS: u64 = 100_000_000;
 const QUIET: Duration = Duration::from_millis(200);
 /// A command that ends within this time is not watched, and no instance is made for it: the kernel waits as long for the first setting of one.
 const GRACE_NS: u64 = 20_000_000;
+/// How often it is asked whether a process was watched for long enough.
+const ASKED_EVERY_NS: u64 = 20_000_000;
 /// Devices that the kernel's filter names, at most.
 const MAX_FILTERED: usize = 64;
 
+/// Why a program is not sampled.
+const HIDDEN: &str =
+    "the program hides what it does (setuid, PR_SET_DUMPABLE, or Yama): run it as root";
 /// Why there is no report of a run.
 const NO_ANSWER: &str = "a file system that the command reads does not answer";
 
+/// What is watched.
+enum WatchTarget {
+    Begun(Child),
+    /// A process of others, and what says that it has ended.
+    Joined(OwnedFd),
+}
+
 /// A command under way.
 pub struct RunningCommand {
-    child: Child,
+    target: WatchTarget,
     stop: Arc<OwnedFd>,
     watcher: Task<RunReport>,
     began: Instant,
@@ -59,25 +76,11 @@ pub struct RunningCommand {
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
-    let (name, rest) = options
-        .command
-        .split_first()
-        .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
-    let root = tracefs::root()?;
-    if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
-        return Err(Failure::cannot(
-            format!("this kernel has no tracepoint {missing}"),
-            "reads cannot be seen",
-            "use Linux 6.11 or later",
-        ));
-    }
-    if !tracefs::knows_threads() {
-        return Err(Failure::cannot(
-            "cannot watch in a PID namespace",
-            "the kernel's tracepoints do not know the process ids that hold here",
-            "run it outside of the container",
-        ));
-    }
+    let joined = match options.target {
+        RunTarget::Process(pid) => Some(join(pid)?),
+        RunTarget::Command(_) => None,
+    };
+    let root = tracing(options.by)?;
     let refused = |error: std::io::Error| {
         let remedy = "see 'ulimit -a' for what may be open";
         Failure::input("cannot watch", "", remedy).caused_by(error)
@@ -93,20 +96,85 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let (begun, begins) = channel();
     // Before the command: where the system refuses a thread no command is left behind.
     let watcher = Task::start("foreread-run", move || match begins.recv() {
-        Ok(pid) => watch(&root, policy, pid, wake, began, &ends),
+        Ok(pid) => match root {
+            Some(root) => watch(&root, policy, pid, wake, began, &ends),
+            None => sample(policy, pid, wake, began, &ends),
+        },
         Err(_) => RunReport::default(),
     })
     .map_err(refused)?;
-    let child = program::begin(name, rest)?;
+    let (target, pid) = match (&options.target, joined) {
+        (RunTarget::Command(command), _) => {
+            let (name, rest) = command
+                .split_first()
+                .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
+            let child = program::begin(name, rest)?;
+            let pid = child.id();
+            (WatchTarget::Begun(child), pid)
+        }
+        (RunTarget::Process(pid), Some(joined)) => (WatchTarget::Joined(joined), *pid),
+        (RunTarget::Process(pid), None) => return Err(no_process(*pid)),
+    };
     // It waits for nothing else.
-    let _ = begun.send(child.id());
+    let _ = begun.send(pid);
     Ok(RunningCommand {
-        child,
+        target,
         stop,
         watcher,
         began,
         seconds: 0.0,
     })
+}
+
+fn no_process(pid: u32) -> Failure {
+    Failure::input("no such process", pid, "see 'ps'")
+}
+
+/// What says that a process that runs has ended.
+fn join(pid: u32) -> Result<OwnedFd, Failure> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    process.ok_or_else(|| no_process(pid))
+}
+
+/// Tracing, where reads are to be seen by it; nothing where they are sampled.
+fn tracing(by: Option<WatchBy>) -> Result<Option<Root>, Failure> {
+    match by {
+        Some(WatchBy::Sample) => Ok(None),
+        Some(WatchBy::Trace) => traced().map(Some),
+        None => Ok(traced().ok()),
+    }
+}
+
+fn traced() -> Result<Root, Failure> {
+    let root = tracefs::root()?;
+    if let Some(missing) = super::tap::NEEDED.iter().find(|event| !root.has(event)) {
+        return Err(Failure::cannot(
+            format!("this kernel has no tracepoint {missing}"),
+            "reads cannot be seen",
+            "use Linux 6.11 or later, or --by sample",
+        ));
+    }
+    if !tracefs::knows_threads() {
+        return Err(Failure::cannot(
+            "cannot watch in a PID namespace",
+            "the kernel's tracepoints do not know the process ids that hold here",
+            "run it outside of the container, or with --by sample",
+        ));
+    }
+    Ok(root)
+}
+
+/// Samples the command `pid`, which runs already.
+fn sample(
+    policy: PolicySpec,
+    pid: u32,
+    wake: Arc<OwnedFd>,
+    began: Instant,
+    stop: &OwnedFd,
+) -> RunReport {
+    let watcher = Watcher::Sample(SampleTap::new(pid));
+    Run::new(watcher, policy, pid, wake, began).watch(stop)
 }
 
 /// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.
@@ -134,10 +202,10 @@ fn watch(
         // It has ended meanwhile.
         Ok(()) if tap.level().is_none() => RunReport::default(),
         Ok(()) => {
-            let mut run = Run::new(tap, policy, pid, wake, began);
+            let mut run = Run::new(Watcher::Trace(tap), policy, pid, wake, began);
             let report = run.watch(stop);
-            tap = run.tap;
-            report
+            run.watcher.leave();
+            return report;
         }
     };
     // The instance goes before tracefs, which may be our own mount.
@@ -146,18 +214,27 @@ fn watch(
 }
 
 impl RunningCommand {
-    /// The command's process.
+    /// The command's process; nothing of a process that was there before.
     #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    pub fn pid(&self) -> Option<u32> {
+        match &self.target {
+            WatchTarget::Begun(child) => Some(child.id()),
+            WatchTarget::Joined(_) => None,
+        }
     }
 
-    /// Waits for the command's end.
+    /// Waits for the end of the command, or until it is `enough` of a process that was there before, whose exit code is not ours to know.
     ///
     /// # Errors
     /// The system does not say how it ended.
-    pub fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        let status = self.child.wait()?;
+    pub fn wait(&mut self, enough: &AtomicBool) -> std::io::Result<Option<ExitStatus>> {
+        let status = match &mut self.target {
+            WatchTarget::Begun(child) => Some(child.wait()?),
+            WatchTarget::Joined(process) => {
+                while !enough.load(Ordering::Acquire) && !is_written(process, ASKED_EVERY_NS) {}
+                None
+            }
+        };
         self.seconds = self.began.elapsed().as_secs_f64();
         Ok(status)
     }
@@ -188,7 +265,7 @@ fn is_written(fd: &OwnedFd, within_ns: u64) -> bool {
 }
 
 struct Run {
-    tap: Tap,
+    watcher: Watcher,
     wake: Arc<OwnedFd>,
     ahead: Ahead,
     looks: Looks,
@@ -200,10 +277,17 @@ struct Run {
 }
 
 impl Run {
-    fn new(tap: Tap, policy: PolicySpec, pid: u32, wake: Arc<OwnedFd>, began: Instant) -> Run {
+    fn new(
+        watcher: Watcher,
+        policy: PolicySpec,
+        pid: u32,
+        wake: Arc<OwnedFd>,
+        began: Instant,
+    ) -> Run {
         let now = Instant::now();
+        let by = watcher.by();
         Run {
-            tap,
+            watcher,
             ahead: Ahead::new(policy, pid, &wake, began),
             wake,
             looks: Looks::default(),
@@ -212,6 +296,7 @@ impl Run {
             missed: now,
             report: RunReport {
                 is_watched: true,
+                by,
                 ..RunReport::default()
             },
         }
@@ -224,14 +309,18 @@ impl Run {
         while !is_over() {
             let wake = Arc::clone(&self.wake);
             // Jobs that end while events gather wait no longer than those.
-            self.tap.wait(&[stop, &wake], self.longest_wait_ns(), false);
-            if self.tap.level() == Some(Level::All) {
-                self.tap.wait(&[stop], PERIOD_NS, true);
+            self.watcher
+                .wait(&[stop, &wake], self.longest_wait_ns(), false);
+            if self.watcher.level() == Some(Level::All) {
+                self.watcher.wait(&[stop], PERIOD_NS, true);
             }
             let _ = rustix::io::read(&*wake, &mut [0; 8]);
             touches.clear();
             // Without events nothing is read ahead, and the command runs on.
-            if self.tap.take(&mut touches).is_err() {
+            if let Err(error) = self.watcher.take(&mut touches, &self.devices) {
+                if error.kind() == ErrorKind::PermissionDenied {
+                    self.report.refused = Some(HIDDEN.to_string());
+                }
                 break;
             }
             self.turn(&mut touches);
@@ -241,7 +330,7 @@ impl Run {
 
     /// Without events nothing comes before the next look, or the command's end.
     fn longest_wait_ns(&self) -> u64 {
-        match (self.tap.level(), self.devices.next_look()) {
+        match (self.watcher.level(), self.devices.next_look()) {
             (Some(Level::Nothing), Some(until)) => {
                 let left = until.saturating_duration_since(Instant::now()).as_nanos();
                 u64::try_from(left).unwrap_or(TICK_NS)
@@ -252,7 +341,7 @@ impl Run {
 
     fn turn(&mut self, touches: &mut [Touch]) {
         let now = Instant::now();
-        match self.tap.level() {
+        match self.watcher.level() {
             Some(Level::Misses) if !touches.is_empty() => {
                 touches
                     .iter()
@@ -270,10 +359,10 @@ impl Run {
                 }
             }
         }
-        self.report.events = self.tap.events;
+        self.report.events = self.watcher.seen().events;
         if self.devices.wake(now) {
             self.filter();
-            if self.tap.level() == Some(Level::Nothing) {
+            if self.watcher.level() == Some(Level::Nothing) {
                 self.set_level(Level::Misses, now);
             }
         }
@@ -327,8 +416,7 @@ impl Run {
     }
 
     fn set_level(&mut self, level: Level, now: Instant) {
-        // What the kernel refuses here it has allowed before: an instance that another program has changed.
-        let _ = self.tap.set_level(level);
+        self.watcher.set_level(level);
         self.looks.clear();
         (self.judged, self.missed) = (now, now);
     }
@@ -356,7 +444,7 @@ impl Run {
         if has_changed {
             self.pass_over();
         }
-        if self.tap.level() == Some(Level::All) && now - self.missed >= QUIET {
+        if self.watcher.level() == Some(Level::All) && now - self.missed >= QUIET {
             self.set_level(Level::Misses, now);
         }
     }
@@ -374,7 +462,7 @@ impl Run {
     /// The kernel leaves out events of storages that are passed over.
     fn filter(&mut self) {
         let passed_over: Vec<u32> = self.devices.passed_over().take(MAX_FILTERED).collect();
-        let _ = self.tap.pass_over(passed_over);
+        self.watcher.pass_over(passed_over);
     }
 
     fn told(&mut self) -> RunReport {
@@ -385,7 +473,7 @@ impl Run {
         self.devices
             .all()
             .for_each(|device| report.look(device.waits, device.reason));
-        report.lost_events = self.tap.gaps;
+        report.lost_events = self.watcher.seen().gaps;
         report
     }
 }

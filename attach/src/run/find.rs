@@ -165,21 +165,29 @@ fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
 
 fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
     let maps = fs::read_to_string(folder.join("maps")).ok()?;
-    let place = mapping_of(&maps, wanted)?;
-    taken(&folder.join("map_files").join(place), wanted)
+    let (place, path) = mapping_of(&maps, wanted)?;
+    // Links of map_files are for root; others go by the path, as the process sees it.
+    let by_path = || {
+        let path = path.strip_prefix('/')?;
+        taken(&folder.join("root").join(path), wanted)
+    };
+    taken(&folder.join("map_files").join(place), wanted).or_else(by_path)
 }
 
-/// The name in `map_files` of the first mapping of an inode. Of the device only the number that stat(2) gives is compared, later.
-fn mapping_of(maps: &str, wanted: FileKey) -> Option<String> {
-    let of_line = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let range = words.next()?;
-        let ino: u64 = words.nth(3)?.parse().ok()?;
-        let (start, end) = range.split_once('-')?;
-        let short = |text: &str| -> Option<u64> { u64::from_str_radix(text, 16).ok() };
-        (ino == wanted.ino).then_some(format!("{:x}-{:x}", short(start)?, short(end)?))
-    };
-    maps.lines().find_map(of_line)
+/// The name in `map_files` of the first mapping of an inode, and its path. Of the device only the number that stat(2) gives is compared,
+/// later.
+fn mapping_of(maps: &str, wanted: FileKey) -> Option<(String, &str)> {
+    maps.lines().find_map(|line| of_line(line, wanted))
+}
+
+fn of_line(line: &str, wanted: FileKey) -> Option<(String, &str)> {
+    let mut words = line.split_ascii_whitespace();
+    let range = words.next()?;
+    let ino: u64 = words.nth(3)?.parse().ok()?;
+    let (start, end) = range.split_once('-')?;
+    let short = |text: &str| -> Option<u64> { u64::from_str_radix(text, 16).ok() };
+    let path = &line[line.find('/').unwrap_or(line.len())..];
+    (ino == wanted.ino).then_some((format!("{:x}-{:x}", short(start)?, short(end)?), path))
 }
 
 #[cfg(test)]
@@ -224,8 +232,8 @@ mod tests {
         assert_eq!(
             (of(12), of(960_637)),
             (
-                Some("7f00deadb000-7f00deadc000".into()),
-                Some("400000-48a000".into())
+                Some(("7f00deadb000-7f00deadc000".into(), "/mnt/a b")),
+                Some(("400000-48a000".into(), "/bin/bash"))
             )
         );
         assert_eq!(of(13), None);

@@ -13,7 +13,7 @@
 //! Never: a decision after [`MAX_TIME_NS`]; what events do not show by then is for [`super::gain`] to find out.
 
 use super::gain::{FAST_BYTES_PER_NS, MIN_LATENCY, MIN_WAITS};
-use super::tap::{Touch, TouchKind};
+use foreread_observe::touch::{Touch, TouchKind};
 use foreread_trace::follow::PAGE_BYTES;
 use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;

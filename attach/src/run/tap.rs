@@ -13,6 +13,7 @@
 //! Never: the order of events of two CPUs; each CPU's own order is enough for readahead.
 
 use foreread_observe::record::follow_family;
+use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::format::Field;
 use foreread_observe::tracefs::ring::Page;
 use foreread_observe::tracefs::{Instance, Root};
@@ -57,32 +58,6 @@ const EVENTS: [(&str, TouchKind, &[&str]); 4] = [
 
 /// Events without which a run cannot see anything.
 pub const NEEDED: [&str; 2] = [EVENTS[0].0, EVENTS[3].0];
-
-/// How a page was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TouchKind {
-    /// By a call that reads.
-    Read,
-    /// By a touch of a mapping, and it was in the cache.
-    Mapped,
-    /// By a touch of a mapping that went to the file.
-    Fault,
-    /// It was not in the cache, or the kernel read it ahead.
-    Miss,
-}
-
-/// Pages that were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
-    /// When, in nanoseconds of the monotonic clock.
-    pub at_ns: u64,
-    /// Whose thread.
-    pub thread: u32,
-    pub file: FileKey,
-    /// First and last page.
-    pub pages: (u64, u64),
-    pub kind: TouchKind,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {

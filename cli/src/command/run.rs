@@ -11,19 +11,21 @@ use crate::out::Outputs;
 use crate::signals::{CommandSignals, ENDING_COMMAND, cannot_wait};
 use foreread::OpenError;
 use foreread_attach::run::command::start;
-use foreread_attach::run::{RunOptions, RunReport};
+use foreread_attach::run::{RunOptions, RunReport, RunTarget, WatchBy};
 use foreread_core::policy::PolicySpec;
 use serde_json::json;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Read ahead for a program that is not changed, while it runs
 ///
-/// The reads and page faults of the command and its children are watched through the kernel's tracepoints, and what comes next is read into
-/// the page cache: of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays on, and what is cached
-/// is not read again. Needs root and tracefs. Where there is nothing to gain it stops watching, and says so at the end.
+/// The reads and page faults of the command and its children are watched, and what comes next is read into the page cache: of files that are read or mapped, and the next files of a folder. The kernel's own readahead stays on, and what is cached
+/// is not read again. As root by the kernel's tracepoints; otherwise by looks from outside at what the command's threads wait for, which
+/// sees the reads that wait. Where there is nothing to gain it stops watching, and says so at the end.
 ///
 /// The command has the terminal, and its exit code is the exit code (128 and the signal where one ended it); 127 and 126 where it cannot
 /// be found or run. Before it runs: 2 bad input, 3 this machine cannot.
@@ -31,11 +33,18 @@ use std::process::ExitStatus;
 #[command(after_help = "\
 Examples:
   foreread run -- python3 serve.py --model /mnt/models/7b
-  foreread run -- grep -r TODO /mnt/src")]
+  foreread run -- grep -r TODO /mnt/src
+  foreread run --pid 4711")]
 pub struct RunArgs {
     /// Which policy decides; see 'foreread policies'
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     pub policy: PolicySpec,
+    /// How reads are seen [default: trace where it is allowed]
+    ///
+    /// trace: the kernel's tracepoints, as root. sample: looks from outside at what the threads of the command wait for; needs no
+    /// root, works in containers, and sees the reads that wait.
+    #[arg(long, value_name = "HOW")]
+    pub by: Option<By>,
     /// Withdrawn: says why
     #[arg(long, hide = true)]
     pub preload: bool,
@@ -47,9 +56,27 @@ pub struct RunArgs {
     /// Schema foreread.run/1.
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<OsString>,
+    /// A process that runs already, and what it begins, until its end or Ctrl-C
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Option<u32>,
     /// The command and its arguments
-    #[arg(value_name = "CMD", last = true, required = true)]
+    #[arg(value_name = "CMD", last = true, required_unless_present = "pid")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum By {
+    Trace,
+    Sample,
+}
+
+impl From<By> for WatchBy {
+    fn from(by: By) -> WatchBy {
+        match by {
+            By::Trace => WatchBy::Trace,
+            By::Sample => WatchBy::Sample,
+        }
+    }
 }
 
 fn policy(text: &str) -> Result<PolicySpec, String> {
@@ -73,13 +100,22 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     }
     let outputs = Outputs::new(&[("json", args.json.as_deref())])?;
     let options = RunOptions {
-        command: args.command.clone(),
+        target: args.pid.map_or_else(
+            || RunTarget::Command(args.command.clone()),
+            RunTarget::Process,
+        ),
         policy: args.policy.clone(),
+        by: args.by.map(WatchBy::from),
     };
     let heard = [&ENDING_COMMAND[..], &[SIGUSR1, SIGUSR2]].concat();
-    let signals = CommandSignals::begin(&heard, |_, _| {})?;
+    let enough = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&enough);
+    // They reach the command, or end the run beside a process.
+    let signals = CommandSignals::begin(&heard, move |signal, _| {
+        flag.fetch_or(ENDING_COMMAND.contains(&signal), Ordering::Release);
+    })?;
     let mut running = start(&options)?;
-    let status = signals.until_end(Some(running.pid()), || running.wait());
+    let status = signals.until_end(running.pid(), || running.wait(&enough));
     let status = status.map_err(cannot_wait)?;
     let report = running.finish();
     if !args.quiet {
@@ -87,7 +123,7 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
         let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
     }
     outputs.emit(String::new, || to_json(&report, status), &[])?;
-    match super::record::code(status) {
+    match status.map_or(0, super::record::code) {
         0 => Ok(()),
         code => Err(Fail::Passed(code)),
     }
@@ -138,8 +174,9 @@ fn in_words(report: &RunReport) -> String {
     text
 }
 
-fn to_json(report: &RunReport, status: ExitStatus) -> String {
-    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": super::record::code(status) });
+fn to_json(report: &RunReport, status: Option<ExitStatus>) -> String {
+    let code = status.map(super::record::code);
+    let mut whole = json!({ "schema": "foreread.run/1", "exit_code": code });
     let fields = serde_json::to_value(report).unwrap_or_default();
     if let (Some(whole), Some(fields)) = (whole.as_object_mut(), fields.as_object()) {
         whole.extend(

@@ -70,7 +70,7 @@ pub(super) fn descriptors_of(pid: &str) -> Vec<OpenBefore> {
     found
 }
 
-pub(super) fn threads_of(pid: u32) -> Vec<u32> {
+pub(crate) fn threads_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten()
@@ -81,7 +81,7 @@ pub(super) fn threads_of(pid: u32) -> Vec<u32> {
 }
 
 /// A process and all that it has begun.
-pub(super) fn family(pid: u32) -> Vec<u32> {
+pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     let mut next = vec![pid];
     while let Some(pid) = next.pop() {

@@ -1,0 +1,169 @@
+//! How a run sees reads: by the kernel's tracepoints, or by looks from outside.
+//!
+//! | | trace | sample |
+//! |---|---|---|
+//! | needs | root, tracefs, the host's process numbers | the same user, Yama at 0 or 1 |
+//! | sees | every read and fault of files | reads that block, and what is between them |
+//! | costs | each read half a microsecond | looks, at most two thousand a second while a thread waits |
+//!
+//! Both have three levels: all, whether anything is read from storage, nothing.
+
+use super::devices::Devices;
+use super::tap::{Level, Tap};
+use foreread_observe::sample::{Sampler, StorageUse};
+use foreread_observe::touch::{Touch, TouchKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The pause between looks that only ask whether anything is read from storage.
+const QUIET_PAUSE: Duration = Duration::from_millis(10);
+
+/// How reads are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchBy {
+    #[default]
+    Trace,
+    Sample,
+}
+
+pub enum Watcher {
+    Trace(Tap),
+    Sample(SampleTap),
+}
+
+/// A sampler with a level.
+pub struct SampleTap {
+    sampler: Sampler,
+    level: Level,
+    events: u64,
+}
+
+impl SampleTap {
+    pub fn new(pid: u32) -> SampleTap {
+        SampleTap {
+            sampler: Sampler::new(pid),
+            level: Level::All,
+            events: 0,
+        }
+    }
+}
+
+impl Watcher {
+    pub fn by(&self) -> WatchBy {
+        match self {
+            Watcher::Trace(_) => WatchBy::Trace,
+            Watcher::Sample(_) => WatchBy::Sample,
+        }
+    }
+
+    pub fn level(&self) -> Option<Level> {
+        match self {
+            Watcher::Trace(tap) => tap.level(),
+            Watcher::Sample(sample) => Some(sample.level),
+        }
+    }
+
+    /// Watches this from now on. What the kernel refuses here it has allowed before: an instance that another program has changed.
+    pub fn set_level(&mut self, level: Level) {
+        match self {
+            Watcher::Trace(tap) => drop(tap.set_level(level)),
+            Watcher::Sample(sample) => sample.level = level,
+        }
+    }
+
+    /// Passes over these storages from now on.
+    pub fn pass_over(&mut self, devices: Vec<u32>) {
+        if let Watcher::Trace(tap) = self {
+            let _ = tap.pass_over(devices);
+        }
+    }
+
+    /// Waits for something to see, for one of `others`, or for `wait_ns`; where events are to gather, only for the others.
+    pub fn wait(&self, others: &[&OwnedFd], wait_ns: u64, gathers: bool) {
+        let sample = match self {
+            Watcher::Trace(tap) => return tap.wait(others, wait_ns, gathers),
+            // What happened is seen by the next look.
+            Watcher::Sample(_) if gathers => return,
+            Watcher::Sample(sample) => sample,
+        };
+        let pause = match sample.level {
+            Level::All => sample.sampler.interval(),
+            Level::Misses => QUIET_PAUSE.max(sample.sampler.interval()),
+            Level::Nothing => Duration::MAX,
+        };
+        let pause = pause.min(Duration::from_nanos(wait_ns));
+        let mut all: Vec<PollFd<'_>> = others
+            .iter()
+            .map(|other| PollFd::new(*other, PollFlags::IN))
+            .collect();
+        let time = Timespec {
+            tv_sec: pause.as_secs() as i64,
+            tv_nsec: pause.subsec_nanos().into(),
+        };
+        // A signal ends the wait early, which is as good.
+        let _ = poll(&mut all, Some(&time));
+    }
+
+    /// Takes what there is.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn take(&mut self, touches: &mut Vec<Touch>, devices: &Devices) -> std::io::Result<()> {
+        let sample = match self {
+            Watcher::Trace(tap) => return tap.take(touches),
+            Watcher::Sample(sample) => sample,
+        };
+        match sample.level {
+            Level::Nothing => return Ok(()),
+            Level::All => sample.sampler.look(touches, &|dev| usage(devices, dev)),
+            Level::Misses => {
+                sample.sampler.look(touches, &|_| StorageUse::Looked);
+                touches.retain(|touch| touch.kind == TouchKind::Miss);
+            }
+        }
+        sample.events += touches.len() as u64;
+        if sample.sampler.is_blind() {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(())
+    }
+
+    /// What was seen, and places where something was lost.
+    pub fn seen(&self) -> SeenEvents {
+        match self {
+            Watcher::Trace(tap) => SeenEvents {
+                events: tap.events,
+                gaps: tap.gaps,
+            },
+            Watcher::Sample(sample) => SeenEvents {
+                events: sample.events,
+                gaps: 0,
+            },
+        }
+    }
+
+    /// Ends it, without a wait for the kernel.
+    pub fn leave(self) {
+        if let Watcher::Trace(tap) = self {
+            tap.leave();
+        }
+    }
+}
+
+/// How much was seen.
+pub struct SeenEvents {
+    pub events: u64,
+    pub gaps: u64,
+}
+
+fn usage(devices: &Devices, dev: u32) -> StorageUse {
+    if devices.is_active(dev) {
+        StorageUse::ReadAhead
+    } else if devices.is_looked_at(dev) {
+        StorageUse::Looked
+    } else {
+        StorageUse::PassedOver
+    }
+}

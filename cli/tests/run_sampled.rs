@@ -1,0 +1,172 @@
+//! `foreread run --by sample` on a slow disk, without any privilege: what it sees of a program, and what it leaves alone.
+//!
+//! The disk waits 2 ms for each read. A machine under load may look too rarely: each is tried until it sees enough, ten times at most.
+//! Without root, nbdkit, nbdfuse, setpriv and a loop device the tests are skipped.
+
+use crate::tune::slow_disk::SlowDisk;
+use assert_cmd::cargo::cargo_bin;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// Reads the file once, in the way that is named first; its exit code is 7.
+const READER: &str = "
+import mmap, os, sys
+file = os.open(sys.argv[2], os.O_RDONLY)
+size = os.fstat(file).st_size
+if sys.argv[1] == 'read':
+    while os.read(file, 32768): pass
+elif sys.argv[1] == 'pread':
+    for at in range(0, size, 32768): os.pread(file, 32768, at)
+elif sys.argv[1] == 'mmap':
+    pages = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+    for at in range(0, size, 4096): pages[at]
+else:
+    state = 1
+    for _ in range(300):
+        state = state * 6364136223846793005 % (1 << 64) + 1442695040888963407
+        os.pread(file, 4096, (state >> 30) % (size // 4096) * 4096)
+sys.exit(7)";
+
+/// A command with no capability, though its user is root: as any other user beside the programs of this user.
+fn unprivileged(words: &[&str]) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .args(words);
+    command
+}
+
+fn run(words: &[&str]) -> Output {
+    let foreread = cargo_bin("foreread");
+    let foreread = foreread.to_str().expect("UTF-8");
+    let all = [&[foreread, "run"], words].concat();
+    unprivileged(&all).output().expect("it starts")
+}
+
+/// Whether privileges can be dropped here.
+fn can_drop() -> bool {
+    let mut command = unprivileged(&["true"]);
+    let can = command.status().is_ok_and(|status| status.success());
+    if !can {
+        println!("skipped: needs root and setpriv");
+    }
+    can
+}
+
+fn disk() -> Option<SlowDisk> {
+    can_drop().then(SlowDisk::new).flatten()
+}
+
+fn summary(done: &Output) -> serde_json::Value {
+    serde_json::from_slice(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&done.stderr)))
+}
+
+#[test]
+fn reads_and_faults_in_order_are_read_ahead() {
+    let Some(disk) = disk() else { return };
+    let big = disk.mount().join("big");
+    let big = big.to_str().expect("UTF-8");
+    for what in ["read", "pread", "mmap"] {
+        let mut last = serde_json::Value::Null;
+        let is_seen = (0..10).any(|_| {
+            disk.forget();
+            let done = run(&[
+                "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, what, big,
+            ]);
+            last = summary(&done);
+            assert_eq!(
+                (&last["by"], &last["exit_code"], done.status.code()),
+                (&"sample".into(), &7.into(), Some(7)),
+                "{last:#}"
+            );
+            last["used_bytes"].as_u64() > Some(4 << 20)
+        });
+        assert!(is_seen, "{what}: {last:#}");
+    }
+}
+
+#[test]
+fn reads_at_random_are_left_alone() {
+    let Some(disk) = disk() else { return };
+    disk.forget();
+    let big = disk.mount().join("big");
+    let big = big.to_str().expect("UTF-8");
+    let done = run(&[
+        "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, "random", big,
+    ]);
+    let json = summary(&done);
+    // 300 reads of 4 KiB of a file of 24 MiB.
+    assert!(json["unused_bytes"].as_u64() < Some(1 << 20), "{json:#}");
+}
+
+/// A process that is stopped when it is dropped.
+struct Reader(Child);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_that_runs_is_joined_until_its_end() {
+    let Some(disk) = disk() else { return };
+    let big = disk.mount().join("big");
+    let big = big.to_str().expect("UTF-8");
+    let is_seen = (0..10).any(|_| {
+        disk.forget();
+        let mut command = unprivileged(&["python3", "-S", "-c", READER, "read", big]);
+        let reader = Reader(command.stdout(Stdio::null()).spawn().expect("it starts"));
+        let pid = reader.0.id().to_string();
+        let done = run(&["--by", "sample", "--json", "-", "--pid", &pid]);
+        // It may have read all by then.
+        if String::from_utf8_lossy(&done.stderr).contains("no such process") {
+            return false;
+        }
+        let json = summary(&done);
+        assert_eq!(
+            (done.status.code(), &json["exit_code"]),
+            (Some(0), &serde_json::Value::Null)
+        );
+        json["used_bytes"].as_u64() > Some(1 << 20)
+    });
+    assert!(is_seen);
+    let done = run(&["--by", "sample", "--pid", "4194305"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("no such process: 4194305"));
+}
+
+#[test]
+fn a_program_that_hides_is_left_alone() {
+    if !can_drop() {
+        return;
+    }
+    // prctl(PR_SET_DUMPABLE, 0), then it says so, and waits for the end of its input.
+    let hides = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('hidden', flush=True); sys.stdin.read()";
+    let foreread = cargo_bin("foreread");
+    let foreread = foreread.to_str().expect("UTF-8");
+    let mut last = String::new();
+    let is_said = (1..=10).any(|n| {
+        let mut hidden = unprivileged(&["python3", "-c", hides]);
+        let hidden = hidden.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut hidden = Reader(hidden.spawn().expect("it starts"));
+        let said = hidden.0.stdout.take().expect("a pipe");
+        let line = BufReader::new(said).lines().next();
+        assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
+        let pid = hidden.0.id().to_string();
+        let mut watching = unprivileged(&[foreread, "run", "--by", "sample", "--pid", &pid]);
+        let watching = watching.stderr(Stdio::piped()).spawn().expect("it starts");
+        // Time for a look, more each time.
+        std::thread::sleep(n * Duration::from_millis(100));
+        // It ends with the program.
+        drop(hidden);
+        let done = watching.wait_with_output().expect("it ends");
+        last = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(0), "{last}");
+        last.contains("the program hides what it does")
+    });
+    assert!(is_said, "{last}");
+}

@@ -1,0 +1,153 @@
+//! Sees what a program reads by looks from outside at what its threads wait for: no tracing, no root, nothing in the program.
+//!
+//! ```text
+//!   /proc/PID/task/TID/syscall   17 0x3 0x7f.. 0x10000 0x8000000 ...   blocked in pread64(3, .., 64K, 128M): a read of 128M
+//!   /proc/PID/fdinfo/3           pos: 4194304                          where read(2) is
+//!   /proc/PID/task/TID/io        rchar: 9437184                        how much was read meanwhile: a gap was read, or skipped
+//!   /proc/PID/pagemap            which pages of a mapping were touched; a thread that is blocked in no call waits for a fault
+//! ```
+//! A read of slow storage is seen as it blocks. One that the page cache answers is not, but its bytes are counted: where a thread reads in
+//! order and as many bytes as lie between two places where it blocked, it has read those. Between two looks its place is guessed by the
+//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen.
+//!
+//! Needed: the same user, and Yama at 0 or 1 for a parent of the program. Not seen: programs that hide (setuid, `PR_SET_DUMPABLE` 0), reads
+//! that never block, and which of a vector's buffers are how long.
+//!
+//! Never: a wait for the program or for a file system: nothing here opens or asks a file of the program's.
+
+mod calls;
+mod mappings;
+mod threads;
+
+use crate::record::processes::{family, threads_of};
+use crate::touch::Touch;
+use crate::tracefs::now_ns;
+use mappings::MappedFiles;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+use threads::{SampledThread, ThreadState};
+
+/// The shortest time between two looks while a thread waits, and the longest where none does.
+const MIN_INTERVAL: Duration = Duration::from_micros(500);
+const MAX_INTERVAL: Duration = Duration::from_millis(20);
+/// A look is followed by a pause of this many times its own length, at least.
+const PAUSE: u32 = 10;
+/// How often new threads and children are looked for.
+const FAMILY_EVERY_NS: u64 = 5_000_000;
+/// Threads that are looked at, at most.
+const MAX_THREADS: usize = 1024;
+
+/// What is known of a storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageUse {
+    /// Whether it is slow is asked: a wait is given as a miss and a read at its end.
+    Looked,
+    /// It is read ahead from: a read is given when it is first seen.
+    ReadAhead,
+    PassedOver,
+}
+
+pub struct Sampler {
+    pid: u32,
+    threads: HashMap<u32, SampledThread>,
+    processes: HashMap<u32, MappedFiles>,
+    family_at_ns: Option<u64>,
+    /// How long a look takes, and the pause after it.
+    cost: Duration,
+    interval: Duration,
+    /// Looks at all threads.
+    pub looks: u64,
+    /// Threads that may not be looked at.
+    hidden: HashSet<u32>,
+}
+
+impl Sampler {
+    /// Of the program `pid` and its children.
+    #[must_use]
+    pub fn new(pid: u32) -> Sampler {
+        Sampler {
+            pid,
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            family_at_ns: None,
+            cost: Duration::ZERO,
+            interval: MIN_INTERVAL,
+            looks: 0,
+            hidden: HashSet::new(),
+        }
+    }
+
+    /// The time until the next look.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.interval.max(self.cost * PAUSE)
+    }
+
+    /// No thread can be seen: the program hides.
+    #[must_use]
+    pub fn is_blind(&self) -> bool {
+        self.threads.is_empty() && !self.hidden.is_empty()
+    }
+
+    /// Looks once at all threads.
+    pub fn look(&mut self, touches: &mut Vec<Touch>, usage: &dyn Fn(u32) -> StorageUse) {
+        let began_ns = now_ns();
+        self.look_for_threads(began_ns);
+        let mut waits_for_faults: HashMap<u32, u64> = HashMap::new();
+        let (mut gone, mut is_waiting) = (Vec::new(), false);
+        for (id, thread) in &mut self.threads {
+            match thread.look(*id, self.interval, usage, touches) {
+                ThreadState::Reads => is_waiting = true,
+                ThreadState::Faults => {
+                    is_waiting = true;
+                    *waits_for_faults.entry(thread.pid).or_default() += 1;
+                }
+                ThreadState::Runs => {}
+                ThreadState::Gone => gone.push(*id),
+                ThreadState::Hidden => {
+                    self.hidden.insert(*id);
+                    gone.push(*id);
+                }
+            }
+        }
+        for id in gone {
+            self.threads.remove(&id);
+        }
+        for (pid, waiting) in waits_for_faults {
+            let files = self
+                .processes
+                .entry(pid)
+                .or_insert_with(|| MappedFiles::new(pid));
+            files.wait_for_faults(waiting);
+        }
+        for files in self.processes.values_mut() {
+            files.look(began_ns, usage, touches);
+        }
+        self.looks += 1;
+        self.interval = if is_waiting {
+            MIN_INTERVAL
+        } else {
+            (self.interval * 2).min(MAX_INTERVAL)
+        };
+        let took = Duration::from_nanos(now_ns().saturating_sub(began_ns));
+        self.cost = (self.cost * 7 + took) / 8;
+    }
+
+    fn look_for_threads(&mut self, now_ns: u64) {
+        let is_new = |at: u64| now_ns.saturating_sub(at) < FAMILY_EVERY_NS;
+        if self.family_at_ns.is_some_and(is_new) {
+            return;
+        }
+        self.family_at_ns = Some(now_ns);
+        let family = family(self.pid);
+        self.processes.retain(|pid, _| family.contains(pid));
+        for pid in family {
+            for id in threads_of(pid) {
+                let is_new = !self.threads.contains_key(&id) && !self.hidden.contains(&id);
+                if is_new && self.threads.len() < MAX_THREADS {
+                    self.threads.insert(id, SampledThread::new(pid));
+                }
+            }
+        }
+    }
+}

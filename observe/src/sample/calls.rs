@@ -1,0 +1,142 @@
+//! What a thread is blocked in, from the line of `/proc/PID/task/TID/syscall`.
+//!
+//! ```text
+//!   running                                                    on a CPU, or ready for one
+//!   -1 0x7ffd... 0x55d1...                                     blocked, in no call: a page fault
+//!   17 0x3 0x7f12... 0x20000 0x400000 0x0 0x0 0x7ffd... 0x...  call 17 with its arguments
+//! ```
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    Runs,
+    /// It is blocked in no call.
+    Faults,
+    /// It is blocked in a call that reads a descriptor.
+    Reads(ReadCall),
+    /// It is blocked in another call.
+    Other,
+}
+
+/// A call that reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadCall {
+    pub descriptor: u32,
+    /// Nothing: at the position of the descriptor.
+    pub offset: Option<u64>,
+    /// Nothing where it is not in the arguments.
+    pub bytes: Option<u64>,
+}
+
+/// Where the arguments of a call are.
+struct CallShape {
+    number: i64,
+    descriptor: usize,
+    offset: Option<usize>,
+    bytes: Option<usize>,
+}
+
+const fn shape(
+    number: i64,
+    descriptor: usize,
+    offset: Option<usize>,
+    bytes: Option<usize>,
+) -> CallShape {
+    CallShape {
+        number,
+        descriptor,
+        offset,
+        bytes,
+    }
+}
+
+/// read, pread64, readv, preadv, preadv2, sendfile, `copy_file_range`, splice. The last three have a pointer to their offset.
+#[cfg(target_arch = "x86_64")]
+const READS: [CallShape; 8] = [
+    shape(0, 0, None, Some(2)),
+    shape(17, 0, Some(3), Some(2)),
+    shape(19, 0, None, None),
+    shape(295, 0, Some(3), None),
+    shape(327, 0, Some(3), None),
+    shape(40, 1, None, Some(3)),
+    shape(326, 0, None, Some(4)),
+    shape(275, 0, None, Some(4)),
+];
+
+/// The numbers of other processors that foreread is built for: the generic table.
+#[cfg(not(target_arch = "x86_64"))]
+const READS: [CallShape; 8] = [
+    shape(63, 0, None, Some(2)),
+    shape(67, 0, Some(3), Some(2)),
+    shape(65, 0, None, None),
+    shape(69, 0, Some(3), None),
+    shape(286, 0, Some(3), None),
+    shape(71, 1, None, Some(3)),
+    shape(285, 0, None, Some(4)),
+    shape(76, 0, None, Some(4)),
+];
+
+/// What the line says; nothing where it is no such line.
+pub fn parse(line: &str) -> Option<Doing> {
+    let mut words = line.split_ascii_whitespace();
+    let first = words.next()?;
+    if first == "running" {
+        return Some(Doing::Runs);
+    }
+    let number: i64 = first.parse().ok()?;
+    if number == -1 {
+        return Some(Doing::Faults);
+    }
+    let Some(shape) = READS.iter().find(|shape| shape.number == number) else {
+        return Some(Doing::Other);
+    };
+    let mut arguments = [0; 6];
+    for (argument, word) in arguments.iter_mut().zip(words) {
+        *argument = u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()?;
+    }
+    let offset = shape.offset.map(|place| arguments[place]);
+    Some(Doing::Reads(ReadCall {
+        // The register has 64 bits, the descriptor 32.
+        descriptor: arguments[shape.descriptor] as u32,
+        // preadv2(2): -1 is the position.
+        offset: offset.filter(|offset| *offset <= i64::MAX as u64),
+        bytes: shape.bytes.map(|place| arguments[place]),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_a_thread_is_blocked_in() {
+        assert_eq!(parse("running\n"), Some(Doing::Runs));
+        assert_eq!(parse("-1 0x7ffd0 0x55d1\n"), Some(Doing::Faults));
+        assert_eq!(
+            parse("202 0x1 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f\n"),
+            Some(Doing::Other)
+        );
+        for line in ["", "x", "17x 0x3"] {
+            assert_eq!(parse(line), None, "{line:?}");
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_arguments_of_reads_are_taken() {
+        let read = |descriptor, offset, bytes| {
+            Some(Doing::Reads(ReadCall {
+                descriptor,
+                offset,
+                bytes,
+            }))
+        };
+        let line = "17 0x3 0x7f12 0x20000 0x400000 0x0 0x0 0x7ffd 0x7f";
+        assert_eq!(parse(line), read(3, Some(4 << 20), Some(128 << 10)));
+        let line = "327 0x5 0x7f12 0x1 0xffffffffffffffff 0x0 0x0 0x7ffd 0x7f";
+        assert_eq!(parse(line), read(5, None, None));
+        let line = "40 0x1 0x7 0x0 0x10000 0x0 0x0 0x7ffd 0x7f";
+        assert_eq!(parse(line), read(7, None, Some(64 << 10)));
+        assert_eq!(parse("17 0x3 zz 0x1 0x1 0x0 0x0"), None);
+    }
+}

@@ -1,0 +1,416 @@
+//! The mappings of a process: which pages it has touched, from `/proc/PID/pagemap`.
+//!
+//! ```text
+//!   file pages    0 ......... 900 |  .................  | 262144 ....... 263000 |
+//!                 touched        end                     touched              end       two runs: each end is looked beyond at each look
+//!   sweep         all pages, when a thread waits for a fault and no end has moved: finds new runs
+//! ```
+//! The kernel maps up to sixteen pages around a fault, so what is seen is blocks of sixteen. A sweep of 2 GiB takes 3 ms, so it is followed by a
+//! pause of thirty times its length.
+
+use super::StorageUse;
+use crate::touch::{Touch, TouchKind};
+use crate::tracefs::now_ns;
+use foreread_trace::follow::PAGE_BYTES;
+use foreread_trace::follow::event::FileKey;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// Pages of a block, in which touches are seen.
+const BLOCK: u64 = 16;
+/// Entries of pagemap that are read at once beyond an end, and in a sweep.
+const NEAR_PAGES: usize = 256;
+const SWEEP_PAGES: usize = 8192;
+/// Pieces that are read beyond an end in one look.
+const MAX_PIECES: usize = 16;
+const MAX_ENDS: usize = 64;
+const MAX_MAPPINGS: usize = 256;
+/// Smaller mappings are passed over.
+const MIN_BYTES: u64 = 128 << 10;
+/// Pages of a sweep; the rest of a larger process is not seen.
+const MAX_SWEPT_PAGES: u64 = 64 << 20 >> 2;
+const MAPS_EVERY_NS: u64 = 50_000_000;
+const MIN_SWEEP_PAUSE_NS: u64 = 3_000_000;
+const SWEEP_PAUSE: u64 = 30;
+/// Waits one after the other are taken together for so long.
+const STREAK_NS: u64 = 2_000_000;
+/// Bit 63: the page is in memory and mapped.
+const PRESENT: u64 = 1 << 63;
+
+/// A mapping of a file.
+struct MappedFile {
+    /// Addresses, in pages.
+    start: u64,
+    pages: u64,
+    file: FileKey,
+    /// The page of the file at the start.
+    offset: u64,
+    /// Blocks that were seen: a bit each.
+    seen: Vec<u64>,
+    /// The ends of runs, in pages from the start.
+    ends: Vec<u64>,
+}
+
+/// The mappings of a process.
+pub struct MappedFiles {
+    pid: u32,
+    pagemap: Option<File>,
+    files: Vec<MappedFile>,
+    maps_at_ns: Option<u64>,
+    swept_at_ns: Option<u64>,
+    sweep_cost_ns: u64,
+    waiters: u64,
+    streak: Option<FaultStreak>,
+    buffer: Vec<u8>,
+}
+
+impl MappedFiles {
+    pub fn new(pid: u32) -> MappedFiles {
+        MappedFiles {
+            pid,
+            pagemap: None,
+            files: Vec::new(),
+            maps_at_ns: None,
+            swept_at_ns: None,
+            sweep_cost_ns: 0,
+            waiters: 0,
+            streak: None,
+            buffer: vec![0; SWEEP_PAGES * 8],
+        }
+    }
+
+    /// This many of its threads wait for faults.
+    pub fn wait_for_faults(&mut self, threads: u64) {
+        self.waiters = threads;
+    }
+
+    /// Looks once; whether a page has come.
+    pub fn look(
+        &mut self,
+        at_ns: u64,
+        usage: &dyn Fn(u32) -> StorageUse,
+        touches: &mut Vec<Touch>,
+    ) -> bool {
+        let waiters = std::mem::take(&mut self.waiters);
+        let is_waiting = waiters > 0;
+        if self.pagemap.is_none() {
+            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
+        }
+        let Some(pagemap) = &self.pagemap else {
+            return false;
+        };
+        let is_old = |at: u64, pause: u64| at_ns.saturating_sub(at) >= pause;
+        if is_waiting && self.maps_at_ns.is_none_or(|at| is_old(at, MAPS_EVERY_NS)) {
+            self.maps_at_ns = Some(at_ns);
+            let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+            renew(&mut self.files, &maps);
+        }
+        let mut found = Vec::new();
+        let Self { files, buffer, .. } = self;
+        let in_use = |file: &&mut MappedFile| usage(file.file.dev) != StorageUse::PassedOver;
+        for file in files.iter_mut().filter(in_use) {
+            file.beyond_ends(pagemap, buffer, &mut found);
+        }
+        let pause = MIN_SWEEP_PAUSE_NS.max(self.sweep_cost_ns * SWEEP_PAUSE);
+        if is_waiting && found.is_empty() && self.swept_at_ns.is_none_or(|at| is_old(at, pause)) {
+            let began_ns = now_ns();
+            let mut left = MAX_SWEPT_PAGES;
+            for file in files.iter_mut().filter(in_use) {
+                left = left.saturating_sub(file.pages);
+                if left == 0 {
+                    break;
+                }
+                file.sweep(pagemap, buffer, &mut found);
+            }
+            let ended_ns = now_ns();
+            self.sweep_cost_ns = ended_ns.saturating_sub(began_ns);
+            self.swept_at_ns = Some(ended_ns);
+        }
+        let now_ns = now_ns();
+        let has_found = !found.is_empty();
+        let (looked, known): (Vec<FoundPages>, Vec<FoundPages>) = found
+            .into_iter()
+            .partition(|found| usage(found.file.dev) == StorageUse::Looked);
+        let kind = if is_waiting {
+            TouchKind::Fault
+        } else {
+            TouchKind::Mapped
+        };
+        for found in known {
+            touches.push(found.touch(self.pid, kind, now_ns));
+        }
+        self.look_at_storage(looked, waiters, now_ns, touches);
+        has_found
+    }
+
+    /// Waits one after the other are taken together, and given with their mean time.
+    fn look_at_storage(
+        &mut self,
+        found: Vec<FoundPages>,
+        waiters: u64,
+        now_ns: u64,
+        touches: &mut Vec<Touch>,
+    ) {
+        let pid = self.pid;
+        for found in &found {
+            touches.push(found.touch(pid, TouchKind::Mapped, now_ns));
+        }
+        if waiters == 0 && self.streak.is_none() {
+            return;
+        }
+        let faults = || major_faults(pid).unwrap_or(0);
+        let streak = self.streak.get_or_insert_with(|| FaultStreak {
+            since_ns: now_ns,
+            faults: faults(),
+            found: None,
+            looks: 0,
+            waiters: 0,
+        });
+        streak.found = streak.found.take().or(found.into_iter().next());
+        (streak.looks, streak.waiters) = (streak.looks + 1, streak.waiters + waiters);
+        let time_ns = now_ns.saturating_sub(streak.since_ns);
+        if waiters > 0 && time_ns < STREAK_NS {
+            return;
+        }
+        let Some(streak) = self.streak.take() else {
+            return;
+        };
+        let Some(found) = streak.found else {
+            return;
+        };
+        let count = faults().saturating_sub(streak.faults).max(1);
+        let waited_ns = time_ns * streak.waiters / streak.looks / count;
+        // The miss is of the last block alone: how many bytes came for it cannot be seen.
+        let (_, last) = found.pages;
+        let found = FoundPages {
+            pages: (last, last),
+            ..found
+        };
+        touches.push(found.touch(pid, TouchKind::Miss, streak.since_ns));
+        touches.push(found.touch(pid, TouchKind::Fault, streak.since_ns + waited_ns));
+    }
+}
+
+/// Waits of a process for faults, one after the other.
+struct FaultStreak {
+    since_ns: u64,
+    /// The major faults of the process until then.
+    faults: u64,
+    /// The first pages that came.
+    found: Option<FoundPages>,
+    looks: u64,
+    /// Threads that waited, over all looks.
+    waiters: u64,
+}
+
+/// Of a process since its start.
+fn major_faults(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may have spaces and brackets.
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(9)?.parse().ok()
+}
+
+/// Pages of a file that a process has touched since the last look.
+struct FoundPages {
+    file: FileKey,
+    /// First and last.
+    pages: (u64, u64),
+}
+
+impl FoundPages {
+    fn touch(&self, thread: u32, kind: TouchKind, at_ns: u64) -> Touch {
+        Touch {
+            at_ns,
+            thread,
+            file: self.file,
+            pages: self.pages,
+            kind,
+        }
+    }
+}
+
+/// Which of these entries are in memory.
+fn present<'b>(
+    pagemap: &File,
+    page: u64,
+    count: usize,
+    buffer: &'b mut [u8],
+) -> impl Iterator<Item = bool> + use<'b> {
+    let wanted = (count * 8).min(buffer.len());
+    let bytes = pagemap
+        .read_at(&mut buffer[..wanted], page * 8)
+        .unwrap_or(0);
+    buffer[..bytes]
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|entry| u64::from_ne_bytes(*entry) & PRESENT != 0)
+}
+
+impl MappedFile {
+    fn is_seen(&self, block: u64) -> bool {
+        let word = self.seen.get((block / 64) as usize);
+        word.is_some_and(|word| word & (1 << (block % 64)) != 0)
+    }
+
+    fn see(&mut self, first: u64, last: u64) {
+        for block in first / BLOCK..=last / BLOCK {
+            if let Some(word) = self.seen.get_mut((block / 64) as usize) {
+                *word |= 1 << (block % 64);
+            }
+        }
+    }
+
+    fn found(&self, first: u64, last: u64) -> FoundPages {
+        FoundPages {
+            file: self.file,
+            pages: (self.offset + first, self.offset + last),
+        }
+    }
+
+    /// How far each run has gone.
+    fn beyond_ends(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
+        for n in 0..self.ends.len() {
+            let end = self.ends[n];
+            let mut at = end;
+            for _ in 0..MAX_PIECES {
+                let left = self.pages.saturating_sub(at).min(NEAR_PAGES as u64) as usize;
+                let gone = present(pagemap, self.start + at, left, buffer);
+                let gone = gone.take_while(|is_present| *is_present).count();
+                at += gone as u64;
+                if left == 0 || gone < left {
+                    break;
+                }
+            }
+            if at > end {
+                self.ends[n] = at;
+                self.see(end, at - 1);
+                found.push(self.found(end, at - 1));
+            }
+        }
+        // One that has come to where another is, or to the end, is no run any more.
+        let pages = self.pages;
+        self.ends.retain(|end| *end < pages);
+        let mut kept = Vec::with_capacity(self.ends.len());
+        for end in self.ends.drain(..) {
+            if !kept.contains(&end) {
+                kept.push(end);
+            }
+        }
+        self.ends = kept;
+    }
+
+    /// All pages: blocks that were not seen before.
+    fn sweep(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
+        let mut run: Option<(u64, u64)> = None;
+        let mut at = 0;
+        while at < self.pages {
+            let count = (self.pages - at).min(SWEEP_PAGES as u64) as usize;
+            let mut blocks = vec![None; count.div_ceil(BLOCK as usize)];
+            for (n, is_present) in present(pagemap, self.start + at, count, buffer).enumerate() {
+                if is_present {
+                    blocks[n / BLOCK as usize] = Some(at + n as u64);
+                }
+            }
+            for (n, last) in blocks.into_iter().enumerate() {
+                let block = at / BLOCK + n as u64;
+                match last {
+                    Some(last) if !self.is_seen(block) => {
+                        let first = block * BLOCK;
+                        run = match run {
+                            Some((start, end)) if end + BLOCK >= first => Some((start, last)),
+                            done => {
+                                self.end_run(done, found);
+                                Some((first, last))
+                            }
+                        };
+                    }
+                    _ => self.end_run(run.take(), found),
+                }
+            }
+            at += count as u64;
+        }
+        self.end_run(run, found);
+    }
+
+    fn end_run(&mut self, run: Option<(u64, u64)>, found: &mut Vec<FoundPages>) {
+        let Some((first, last)) = run else {
+            return;
+        };
+        self.see(first, last);
+        found.push(self.found(first, last));
+        if last + 1 < self.pages {
+            if self.ends.len() == MAX_ENDS {
+                self.ends.remove(0);
+            }
+            self.ends.push(last + 1);
+        }
+    }
+}
+
+/// The mappings of files in the text of `maps`; those that were known keep what was seen.
+fn renew(files: &mut Vec<MappedFile>, maps: &str) {
+    let mut new: Vec<MappedFile> = Vec::new();
+    for line in maps.lines() {
+        let Some(file) = mapping(line) else { continue };
+        if new.len() == MAX_MAPPINGS {
+            break;
+        }
+        let known = files.iter().position(|known| {
+            (known.start, known.pages, known.file, known.offset)
+                == (file.start, file.pages, file.file, file.offset)
+        });
+        new.push(known.map_or(file, |known| files.swap_remove(known)));
+    }
+    *files = new;
+}
+
+/// `7f00deadb000-7f00deadc000 r--p 00001000 07:00 12 /mnt/a b`
+fn mapping(line: &str) -> Option<MappedFile> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    let is_readable = words.next()?.starts_with('r');
+    let offset = hex(words.next()?)?;
+    let (major, minor) = words.next()?.split_once(':')?;
+    let ino: u64 = words.next()?.parse().ok()?;
+    let bytes = end.checked_sub(start)?;
+    if !is_readable || ino == 0 || bytes < MIN_BYTES || !words.next()?.starts_with('/') {
+        return None;
+    }
+    let number = |text: &str| u32::from_str_radix(text, 16).ok();
+    let pages = bytes / PAGE_BYTES;
+    Some(MappedFile {
+        start: start / PAGE_BYTES,
+        pages,
+        file: FileKey::new(number(major)?, number(minor)?, ino),
+        offset: offset / PAGE_BYTES,
+        seen: vec![0; pages.div_ceil(BLOCK * 64) as usize],
+        ends: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_of_files_are_taken_and_keep_what_was_seen() {
+        let maps = "7f0000000000-7f0040000000 r--s 00001000 fd:03 77 /models/a b.safetensors\n\
+                    7f0050000000-7f0050001000 r--p 00000000 fd:03 78 /usr/lib/small.so\n\
+                    7f0060000000-7f0070000000 rw-p 00000000 00:00 0 [heap]\n\
+                    7f0080000000-7f0090000000 ---p 00000000 fd:03 79 /guard\nnonsense\n";
+        let mut files = Vec::new();
+        renew(&mut files, maps);
+        assert_eq!(files.len(), 1);
+        let file = &mut files[0];
+        assert_eq!((file.pages, file.offset), (1 << 18, 1));
+        assert_eq!((file.file.device(), file.file.ino), ((0xfd, 3), 77));
+        file.see(32, 47);
+        assert!(file.is_seen(2) && !file.is_seen(1) && !file.is_seen(3));
+        renew(&mut files, maps);
+        assert!(files[0].is_seen(2));
+    }
+}

@@ -1,0 +1,383 @@
+//! One thread: what it waits for, how long, and where its runs are.
+//!
+//! ```text
+//!   looks      blocked at 1M   running        running        blocked at 3M
+//!   rchar      1.0M            1.5M           2.2M           3.0M
+//!   touches    read 1M..       read ..1.5M    read ..2.2M    read ..3M, read 3M..      2 MiB were read between: the run went on
+//! ```
+//! A run is a file and the end of what was read of it. A place where the thread blocks belongs to a run if it is at most as far ahead as bytes
+//! were read since the run was seen. With several runs the bytes are shared between them.
+
+use super::StorageUse;
+use super::calls::{Doing, ReadCall, parse};
+use crate::record::names::place_of_open;
+use crate::touch::{Touch, TouchKind};
+use crate::tracefs::now_ns;
+use foreread_trace::follow::PAGE_BYTES;
+use foreread_trace::follow::event::FileKey;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes beyond the last place that was seen that a run is believed to have gone on, at most.
+pub const MAX_GUESSED_BYTES: u64 = 64 << 20;
+/// A read longer than this is seen as its beginning.
+const MAX_READ_BYTES: u64 = 16 << 20;
+/// What a vector reads, whose length is not seen.
+const UNKNOWN_BYTES: u64 = 4096;
+/// What the kernel reads ahead of reads in order, at least.
+const KERNEL_WINDOW_BYTES: u64 = 128 << 10;
+/// Waits one after the other are taken together for so long.
+const STREAK_NS: u64 = 2_000_000;
+/// A run that was seen more often goes on between looks.
+const MIN_TIMES: u32 = 2;
+/// Runs of a thread.
+const MAX_RUNS: usize = 32;
+/// A run that was not seen for so long shares no bytes.
+const RUN_IS_OLD_NS: u64 = 200_000_000;
+/// Bytes of a line of /proc that are read.
+const LINE_BYTES: usize = 512;
+
+/// What a look has seen of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadState {
+    Runs,
+    Reads,
+    Faults,
+    Gone,
+    /// It may not be looked at.
+    Hidden,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SampledRead {
+    file: FileKey,
+    descriptor: u32,
+    offset: u64,
+    bytes: u64,
+    by_position: bool,
+}
+
+impl SampledRead {
+    fn pages(&self) -> (u64, u64) {
+        pages(self.offset, self.offset + self.bytes)
+    }
+}
+
+struct SampledRun {
+    file: FileKey,
+    descriptor: u32,
+    by_position: bool,
+    /// The end of what was seen, and of what was given on.
+    end: u64,
+    given: u64,
+    /// How often it was seen, and when.
+    times: u32,
+    seen_ns: u64,
+    /// What the thread had read then.
+    read_bytes: u64,
+}
+
+impl SampledRun {
+    /// How far it can have gone: twice its part of what the thread has read since.
+    fn reach(&self, read_bytes: u64, live: u64) -> u64 {
+        let read = read_bytes.saturating_sub(self.read_bytes);
+        self.end + (2 * read / live).min(read)
+    }
+}
+
+/// Waits of a thread one after the other.
+struct ThreadStreak {
+    /// The first.
+    read: SampledRead,
+    since_ns: u64,
+    /// What the thread had read then.
+    read_bytes: u64,
+    /// How many of them go on a run.
+    in_order: u32,
+}
+
+/// A thread that is looked at.
+pub struct SampledThread {
+    pub pid: u32,
+    call: Option<File>,
+    io: Option<File>,
+    /// What it waits for.
+    wait: Option<SampledRead>,
+    streak: Option<ThreadStreak>,
+    runs: Vec<SampledRun>,
+}
+
+fn pages(start: u64, end: u64) -> (u64, u64) {
+    (
+        start / PAGE_BYTES,
+        end.max(start + 1).saturating_sub(1) / PAGE_BYTES,
+    )
+}
+
+/// A short file of /proc, from its beginning.
+fn line(file: &File) -> std::io::Result<String> {
+    let mut buffer = [0; LINE_BYTES];
+    let bytes = file.read_at(&mut buffer, 0)?;
+    Ok(String::from_utf8_lossy(&buffer[..bytes]).into_owned())
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
+}
+
+impl SampledThread {
+    pub fn new(pid: u32) -> SampledThread {
+        SampledThread {
+            pid,
+            call: None,
+            io: None,
+            wait: None,
+            streak: None,
+            runs: Vec::new(),
+        }
+    }
+
+    /// Looks once.
+    pub fn look(
+        &mut self,
+        id: u32,
+        interval: Duration,
+        usage: &dyn Fn(u32) -> StorageUse,
+        touches: &mut Vec<Touch>,
+    ) -> ThreadState {
+        let now_ns = now_ns();
+        let doing = match self.doing(id) {
+            Ok(doing) => doing.unwrap_or(Doing::Other),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return ThreadState::Hidden;
+            }
+            Err(_) => return ThreadState::Gone,
+        };
+        let read = match doing {
+            Doing::Reads(call) => self.read_of(id, call),
+            _ => None,
+        };
+        let mut is_in_order = false;
+        if read.is_none() || read != self.wait {
+            self.wait = read;
+            if let Some(read) = read {
+                is_in_order = self.seen(id, read, now_ns, usage, touches);
+            }
+        }
+        let looked = read.filter(|read| usage(read.file.dev) == StorageUse::Looked);
+        if let Some(read) = looked {
+            let read_bytes = self.read_bytes(id);
+            let streak = self.streak.get_or_insert(ThreadStreak {
+                read,
+                since_ns: now_ns,
+                read_bytes,
+                in_order: 0,
+            });
+            streak.in_order += u32::from(is_in_order);
+            if now_ns.saturating_sub(streak.since_ns) >= STREAK_NS {
+                self.end_streak(id, now_ns, touches);
+            }
+        } else {
+            // It ended somewhere between two looks.
+            self.end_streak(id, now_ns - interval.as_nanos() as u64 / 2, touches);
+        }
+        match doing {
+            Doing::Faults => ThreadState::Faults,
+            Doing::Reads(_) if read.is_some() => ThreadState::Reads,
+            _ => {
+                self.guess(id, now_ns, usage, touches);
+                ThreadState::Runs
+            }
+        }
+    }
+
+    fn doing(&mut self, id: u32) -> std::io::Result<Option<Doing>> {
+        let pid = self.pid;
+        let file = match &mut self.call {
+            Some(file) => file,
+            none => none.insert(File::open(format!("/proc/{pid}/task/{id}/syscall"))?),
+        };
+        Ok(parse(&line(file)?))
+    }
+
+    /// What a call reads, if it is of a file.
+    fn read_of(&self, id: u32, call: ReadCall) -> Option<SampledRead> {
+        let descriptor = call.descriptor;
+        let link = format!("/proc/{id}/fd/{descriptor}");
+        let (file, size) = place_of_open(Path::new(&link))?;
+        let offset = match call.offset {
+            Some(offset) => offset,
+            None => position(id, descriptor)?,
+        };
+        let bytes = call.bytes.unwrap_or(UNKNOWN_BYTES).min(MAX_READ_BYTES);
+        (offset < size).then(|| SampledRead {
+            file,
+            descriptor,
+            offset,
+            bytes: bytes.min(size - offset),
+            by_position: call.offset.is_none(),
+        })
+    }
+
+    /// A storage that is looked at gets a miss, and the read at its end, for all that was waited for one after the other: with the mean
+    /// time of a wait. Reads in order wait once for what the kernel reads ahead, others each.
+    fn end_streak(&mut self, id: u32, now_ns: u64, touches: &mut Vec<Touch>) {
+        let Some(streak) = self.streak.take() else {
+            return;
+        };
+        let bytes = self.read_bytes(id).saturating_sub(streak.read_bytes);
+        let of_one = if streak.in_order > 0 {
+            streak.read.bytes.max(KERNEL_WINDOW_BYTES)
+        } else {
+            streak.read.bytes
+        };
+        let count = (bytes / of_one.max(1)).max(1);
+        let touch = |kind, at_ns| Touch {
+            at_ns,
+            thread: id,
+            file: streak.read.file,
+            pages: streak.read.pages(),
+            kind,
+        };
+        let wait_ns = now_ns.saturating_sub(streak.since_ns) / count;
+        touches.push(touch(TouchKind::Miss, streak.since_ns));
+        touches.push(touch(TouchKind::Read, streak.since_ns + wait_ns));
+    }
+
+    /// It is blocked in a read that was not seen before; whether that goes on a run.
+    fn seen(
+        &mut self,
+        id: u32,
+        read: SampledRead,
+        now_ns: u64,
+        usage: &dyn Fn(u32) -> StorageUse,
+        touches: &mut Vec<Touch>,
+    ) -> bool {
+        let read_bytes = self.read_bytes(id);
+        let end = read.offset + read.bytes;
+        let live = |run: &&SampledRun| now_ns.saturating_sub(run.seen_ns) < RUN_IS_OLD_NS;
+        let live = self.runs.iter().filter(live).count().max(1) as u64;
+        let of_run = |run: &&mut SampledRun| {
+            run.file == read.file
+                && run.end <= end
+                && read.offset <= run.reach(read_bytes, live).max(run.given)
+        };
+        let is_ahead = usage(read.file.dev) == StorageUse::ReadAhead;
+        let mut give = |start: u64, end: u64| {
+            if is_ahead && start < end {
+                touches.push(Touch {
+                    at_ns: now_ns,
+                    thread: id,
+                    file: read.file,
+                    pages: pages(start, end),
+                    kind: TouchKind::Read,
+                });
+            }
+        };
+        let nearest = |run: &&mut SampledRun| run.end.abs_diff(read.offset);
+        match self.runs.iter_mut().filter(of_run).min_by_key(nearest) {
+            Some(run) => {
+                give(
+                    run.given.min(read.offset).max(run.end.min(read.offset)),
+                    read.offset,
+                );
+                give(read.offset, end);
+                (run.end, run.given) = (end, end);
+                (run.times, run.seen_ns) = (run.times + 1, now_ns);
+                (run.read_bytes, run.descriptor) = (read_bytes, read.descriptor);
+                true
+            }
+            None => {
+                give(read.offset, end);
+                if self.runs.len() == MAX_RUNS {
+                    let oldest = self.runs.iter().enumerate();
+                    let oldest = oldest.min_by_key(|(_, run)| run.seen_ns).map(|(n, _)| n);
+                    self.runs.swap_remove(oldest.unwrap_or(0));
+                }
+                self.runs.push(SampledRun {
+                    file: read.file,
+                    descriptor: read.descriptor,
+                    by_position: read.by_position,
+                    end,
+                    given: end,
+                    times: 1,
+                    seen_ns: now_ns,
+                    read_bytes,
+                });
+                false
+            }
+        }
+    }
+
+    /// It runs, or waits for something else: where its runs are now, by what it has read.
+    fn guess(
+        &mut self,
+        id: u32,
+        now_ns: u64,
+        usage: &dyn Fn(u32) -> StorageUse,
+        touches: &mut Vec<Touch>,
+    ) {
+        let is_live = |run: &SampledRun| {
+            run.times > MIN_TIMES
+                && now_ns.saturating_sub(run.seen_ns) < RUN_IS_OLD_NS
+                && usage(run.file.dev) == StorageUse::ReadAhead
+        };
+        let live = self.runs.iter().filter(|run| is_live(run)).count() as u64;
+        if live == 0 {
+            return;
+        }
+        let read_bytes = self.read_bytes(id);
+        for run in self.runs.iter_mut().filter(|run| is_live(run)) {
+            let read = read_bytes.saturating_sub(run.read_bytes);
+            if read == 0 {
+                continue;
+            }
+            let at = match run.by_position {
+                true => position(id, run.descriptor)
+                    .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at)),
+                false => None,
+            };
+            let is_sure = at.is_some();
+            let at = at.unwrap_or(run.end + (read / live).min(MAX_GUESSED_BYTES));
+            if at > run.given {
+                touches.push(Touch {
+                    at_ns: now_ns,
+                    thread: id,
+                    file: run.file,
+                    pages: pages(run.given, at),
+                    kind: TouchKind::Read,
+                });
+                run.given = at;
+                // Bytes go on being read: it lives.
+                run.seen_ns = now_ns;
+            }
+            if is_sure {
+                (run.end, run.read_bytes) = (at, read_bytes);
+            }
+        }
+    }
+
+    /// What it has read by calls, from files and all else.
+    fn read_bytes(&mut self, id: u32) -> u64 {
+        let pid = self.pid;
+        let file = match &mut self.io {
+            Some(file) => Some(file),
+            none => match File::open(format!("/proc/{pid}/task/{id}/io")) {
+                Ok(file) => Some(none.insert(file)),
+                Err(_) => None,
+            },
+        };
+        let text = file.and_then(|file| line(file).ok());
+        text.and_then(|text| field(&text, "rchar:")).unwrap_or(0)
+    }
+}
+
+/// The position of a descriptor.
+fn position(id: u32, descriptor: u32) -> Option<u64> {
+    let file = File::open(format!("/proc/{id}/fdinfo/{descriptor}")).ok()?;
+    field(&line(&file).ok()?, "pos:")
+}

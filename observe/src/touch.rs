@@ -1,0 +1,29 @@
+//! What a program asked the page cache for, however it was seen: by tracepoints or by samples.
+
+use foreread_trace::follow::event::FileKey;
+
+/// How a page was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TouchKind {
+    /// By a call that reads.
+    Read,
+    /// By a touch of a mapping, and it was in the cache.
+    Mapped,
+    /// By a touch of a mapping that went to the file.
+    Fault,
+    /// It was not in the cache, or the kernel read it ahead.
+    Miss,
+}
+
+/// Pages that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// When, in nanoseconds of the monotonic clock.
+    pub at_ns: u64,
+    /// Whose thread.
+    pub thread: u32,
+    pub file: FileKey,
+    /// First and last page.
+    pub pages: (u64, u64),
+    pub kind: TouchKind,
+}
