@@ -28,10 +28,13 @@ use measure::{Measurement, measure};
 use pins::Pin;
 use rules::KernelVersion;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
 
 /// Reads of all disks below which a share of faults says nothing.
 const MIN_READS: u64 = 1000;
+/// The same for those of a moment.
+const MIN_READS_NOW: u64 = 50;
 /// Programs that are named, at most.
 const MAX_PROGRAMS: usize = 6;
 /// Per cent of the latest minute from which on memory is short.
@@ -47,6 +50,8 @@ pub struct DoctorOptions {
     pub devices: Vec<String>,
     /// Disks may be read from.
     pub may_measure: bool,
+    /// How long page faults and reads are counted; zero for those since the start of the machine alone.
+    pub counted_for: Duration,
     /// What to set, in bytes, instead of what is advised.
     pub to: Option<u64>,
 }
@@ -92,7 +97,7 @@ fn examine_devices(
         return Err(Failure::cannot("there is no sysfs here", "", remedy));
     }
     let all = look::look(host);
-    let pressure = pressure(host, &all);
+    let pressure = pressure(host, &all, options.counted_for);
     let chosen = choose(host, all, &options.devices)?;
     let settings = host.readahead_settings();
     let (mut examined, mut measured) = (Vec::new(), 0);
@@ -242,7 +247,47 @@ fn choose(
     Ok(chosen)
 }
 
-fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
+/// Major faults and reads of all disks.
+#[derive(Clone, Copy)]
+struct FaultCounters {
+    faults: Option<u64>,
+    reads: u64,
+}
+
+impl FaultCounters {
+    fn now(host: &Host, devices: &[DeviceFacts]) -> FaultCounters {
+        // A disk that is below another one counts once.
+        let is_lowest =
+            |facts: &&DeviceFacts| facts.device.is_disk && facts.device.below.is_empty();
+        let counters = devices.iter().filter(is_lowest);
+        let counters = counters.filter_map(|facts| host.disk_counters(&facts.device.name));
+        FaultCounters {
+            faults: host.memory_pressure().major_faults,
+            reads: counters.map(|counters| counters.reads).sum(),
+        }
+    }
+
+    /// Faults / reads, where there were this many of either.
+    fn share(self, least: u64) -> Option<f64> {
+        let faults = self.faults?;
+        (self.reads.max(faults) >= least).then(|| faults as f64 / self.reads.max(1) as f64)
+    }
+
+    fn since(self, earlier: FaultCounters) -> FaultCounters {
+        let faults = self.faults.zip(earlier.faults);
+        FaultCounters {
+            faults: faults.map(|(now, earlier)| now.saturating_sub(earlier)),
+            reads: self.reads.saturating_sub(earlier.reads),
+        }
+    }
+}
+
+fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> PressureFacts {
+    let since_start = FaultCounters::now(host, devices);
+    let now = (counted_for > Duration::ZERO).then(|| {
+        std::thread::sleep(counted_for);
+        FaultCounters::now(host, devices).since(since_start)
+    });
     let pressure = host.memory_pressure();
     let MemoryPressure {
         major_faults,
@@ -250,14 +295,9 @@ fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
         stalled_percent,
         memory_bytes,
     } = pressure;
-    // A disk that is below another one counts once.
-    let is_lowest = |facts: &&DeviceFacts| facts.device.is_disk && facts.device.below.is_empty();
-    let counters = devices.iter().filter(is_lowest);
-    let counters = counters.filter_map(|facts| host.disk_counters(&facts.device.name));
-    let reads: u64 = counters.map(|counters| counters.reads).sum();
-    let faults_of_reads = major_faults
-        .filter(|_| reads >= MIN_READS)
-        .map(|faults| faults as f64 / reads as f64);
+    let part_since_start = since_start.share(MIN_READS);
+    let part_now = now.and_then(|now| now.share(MIN_READS_NOW));
+    let faults_of_reads = part_now.or(part_since_start);
     let stalls = match stalled_percent {
         Some(percent) if percent >= STALLED_PERCENT => {
             format!(
@@ -273,7 +313,7 @@ fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
             size(bytes >> 20 << 20)
         )
     });
-    let faults = faults_of_reads.map(|part| {
+    let faults = part_since_start.map(|part| {
         format!(
             "; page faults are {} % of the reads",
             percent(part.min(1.0))
@@ -286,14 +326,18 @@ fn pressure(host: &Host, devices: &[DeviceFacts]) -> PressureFacts {
         stalled_percent,
         memory_bytes,
         words: format!(
-            "{stalls}{}{}{}.",
+            "{stalls}{}{}{}.{}",
             refaulted.as_deref().unwrap_or_default(),
             faults.as_deref().unwrap_or_default(),
             if refaulted.is_some() || faults.is_some() {
                 ", since the start of the machine"
             } else {
                 ""
-            }
+            },
+            part_now.map_or_else(String::new, |part| format!(
+                " Just now page faults are {} % of the reads.",
+                percent(part.min(1.0))
+            ))
         ),
     }
 }
@@ -334,4 +378,26 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
         );
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_faults_is_of_enough_events_of_one_time() {
+        let counters = |faults, reads| FaultCounters {
+            faults: Some(faults),
+            reads,
+        };
+        let (before, now) = (counters(1000, 100_000), counters(1090, 100_100));
+        assert_eq!(before.share(MIN_READS), Some(0.01));
+        assert_eq!(now.since(before).share(MIN_READS_NOW), Some(0.9));
+        assert_eq!(before.since(before).share(MIN_READS_NOW), None);
+        let unknown = FaultCounters {
+            faults: None,
+            reads: 5000,
+        };
+        assert_eq!(unknown.since(before).share(1), None);
+    }
 }

@@ -147,6 +147,7 @@ fn verdict(options: &WatchOptions) -> Option<DeviceVerdict> {
         devices: vec![options.disk.name.clone()],
         may_measure: options.model.is_none(),
         to: None,
+        counted_for: Duration::ZERO,
     };
     let report = doctor::examine(&Host::here(), &look).ok()?;
     report.devices.into_iter().next()

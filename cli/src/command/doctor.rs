@@ -13,6 +13,7 @@ use foreread_report::block::Block;
 use foreread_report::{block, json, width};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Find out what is wrong with this machine's readahead
 ///
@@ -76,6 +77,9 @@ pub struct DoctorArgs {
     pub json: Option<OsString>,
 }
 
+/// How long page faults and reads are counted, of this machine.
+const COUNTED_FOR: Duration = Duration::from_millis(300);
+
 /// Looks and prints, or sets.
 pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
     let files = [
@@ -89,6 +93,11 @@ pub fn run(args: &DoctorArgs) -> Result<(), Fail> {
         // The nodes of another root are those of this machine.
         may_measure: !args.no_measure && args.root == Path::new("/") && args.to.is_none(),
         to: args.to,
+        counted_for: if args.root == Path::new("/") {
+            COUNTED_FOR
+        } else {
+            Duration::ZERO
+        },
     };
     if args.to.is_some() && args.devices.is_empty() {
         let remedy = "name one, such as 'foreread doctor --fix sdb --to 1M'";
