@@ -320,6 +320,7 @@ mod tests {
             distinct_bytes: 1,
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         };
         let policy = |name: &str, kind, times: [f64; 2]| PolicyRuns {
             policy: name.to_string(),
