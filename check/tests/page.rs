@@ -49,6 +49,7 @@ fn run(time_s: f64, ahead: u64) -> RunResult {
         distinct_bytes: 4_096_000,
         kernel: false,
         late_p99_ns: None,
+        refault_bytes: None,
     }
 }
 

@@ -84,11 +84,11 @@ fn a_command_that_is_to_run_comes_behind_two_dashes() {
 fn sizes_and_numbers() {
     refused(
         &["compare", "--cache", "99999999999999999999"],
-        &["--cache", "too large"],
+        &["--memory", "too large"],
     );
     refused(
-        &["compare", "--cache", "9999999999999T"],
-        &["--cache", "too large"],
+        &["compare", "--memory", "9999999999999T"],
+        &["--memory", "too large"],
     );
     let on_model = [
         "compare",
@@ -104,11 +104,18 @@ fn sizes_and_numbers() {
     let with = |cache: &'static str| on_model.into_iter().chain([cache]).collect::<Vec<_>>();
     refused(
         &with("5"),
-        &["a cache of 5 B", "fewer than four pages", "from 16K to "],
+        &[
+            "memory of 5 B for the cache",
+            "fewer than four pages",
+            "from 16K to ",
+        ],
     );
     refused(
         &with("100T"),
-        &["a cache of 100T", "more pages than can be counted"],
+        &[
+            "memory of 100T for the cache",
+            "more pages than can be counted",
+        ],
     );
     refused(
         &[
@@ -119,7 +126,7 @@ fn sizes_and_numbers() {
             "--cache",
             "1T",
         ],
-        &["a cache of 1T", "of the memory"],
+        &["memory of 1T for the cache", "of the memory"],
     );
     #[cfg(feature = "serve")]
     refused(

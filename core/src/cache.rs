@@ -12,6 +12,7 @@ mod ghost;
 mod group;
 mod index;
 mod lru;
+mod two_lists;
 
 use crate::units::{FileId, GroupSlot, OpenId, PageRange, PageSize};
 use alloc::vec::Vec;
@@ -19,6 +20,7 @@ use core::cell::Cell;
 use ghost::Ghosts;
 use index::Index;
 use lru::Evictor;
+use two_lists::PageLists;
 
 pub use group::{GROUP_PAGES, Group, Life, mask_of, one_group};
 
@@ -42,6 +44,17 @@ pub struct TouchCounts {
     pub planner: Option<OpenId>,
 }
 
+/// Pages of a group, a bit each.
+#[derive(Clone, Copy)]
+pub struct GroupPages {
+    /// Which file.
+    pub file: FileId,
+    /// Which group of it.
+    pub number: u64,
+    /// Which pages.
+    pub pages: u64,
+}
+
 /// A group that pages were removed from.
 #[derive(Clone, Copy)]
 pub struct RemovedGroup {
@@ -58,6 +71,8 @@ pub struct Cache {
     free: Vec<u32>,
     index: Index,
     evictor: Evictor,
+    /// The order of pages, where a kernel's cache is simulated.
+    lists: Option<PageLists>,
     ghosts: Ghosts,
     /// Pages present or in flight.
     pages: u64,
@@ -76,10 +91,19 @@ impl Cache {
             free: Vec::new(),
             index: Index::new(),
             evictor: Evictor::new(),
+            lists: None,
             ghosts: Ghosts::new(),
             pages: 0,
             flight: 0,
             last: Cell::new(u32::MAX),
+        }
+    }
+
+    /// The same as a kernel's of `capacity_pages`.
+    pub fn with_lists(self, capacity_pages: u64) -> Cache {
+        Cache {
+            lists: Some(PageLists::new(capacity_pages)),
+            ..self
         }
     }
 
@@ -230,6 +254,10 @@ impl Cache {
             let group = &mut cache.groups[slot as usize];
             group.depart(mask, planner.is_some());
             group.planner = planner.or(group.planner);
+            let key = (group.file, group.number);
+            if let Some(lists) = &mut cache.lists {
+                lists.insert(slot, key, mask);
+            }
         });
         self.pages += pages.len();
         self.flight += pages.len();
@@ -249,6 +277,43 @@ impl Cache {
             return TouchCounts::default();
         };
         self.evictor.touch(slot);
+        if let Some(lists) = &mut self.lists {
+            lists.read(slot, mask);
+        }
+        self.use_pages(slot, mask)
+    }
+
+    /// The same through a mapping, of code or of data.
+    pub fn access(&mut self, file: FileId, number: u64, mask: u64, code: bool) -> TouchCounts {
+        let Some(slot) = self.find(file, number) else {
+            return TouchCounts::default();
+        };
+        self.evictor.touch(slot);
+        self.note_access(slot, mask, code);
+        self.use_pages(slot, mask)
+    }
+
+    /// Pages are mapped beside one that is touched.
+    pub fn map(&mut self, file: FileId, number: u64, mask: u64, code: bool) {
+        if let Some(slot) = self.find(file, number) {
+            self.note_access(slot, mask, code);
+        }
+    }
+
+    /// Pages are mapped no more.
+    pub fn unmap(&mut self, file: FileId, number: u64, mask: u64) {
+        if let (Some(slot), Some(lists)) = (self.find(file, number), &mut self.lists) {
+            lists.unmapped(slot, mask);
+        }
+    }
+
+    fn note_access(&mut self, slot: u32, mask: u64, code: bool) {
+        if let Some(lists) = &mut self.lists {
+            lists.access(slot, mask, code);
+        }
+    }
+
+    fn use_pages(&mut self, slot: u32, mask: u64) -> TouchCounts {
         let group = &mut self.groups[slot as usize];
         let first = group.touch(mask);
         TouchCounts {
@@ -272,6 +337,9 @@ impl Cache {
         group.pins += 1;
         let planner = group.planner;
         self.evictor.touch(slot);
+        if let Some(lists) = &mut self.lists {
+            lists.read(slot, mask);
+        }
         Some(TouchCounts {
             first,
             late: 0,
@@ -309,6 +377,9 @@ impl Cache {
         let group = &mut self.groups[slot as usize];
         let before = *group;
         group.leave(mask);
+        if let Some(lists) = &mut self.lists {
+            lists.remove(slot, mask);
+        }
         self.pages -= u64::from((before.cached() & mask).count_ones());
         self.flight -= u64::from((before.flight() & mask).count_ones());
         self.give_up_if_idle(slot);
@@ -316,6 +387,38 @@ impl Cache {
             slot: GroupSlot(slot),
             before,
         })
+    }
+
+    /// Chooses about `wanted` pages that a kernel would drop, of those that are here and not in `held` of their group. Nothing where no
+    /// kernel's cache is simulated.
+    pub fn reclaim(
+        &mut self,
+        wanted: u64,
+        held: impl Fn(FileId, u64) -> u64,
+    ) -> Option<Vec<GroupPages>> {
+        let (groups, lists) = (&self.groups, self.lists.as_mut()?);
+        let name = |slot: u32| (groups[slot as usize].file, groups[slot as usize].number);
+        let may_leave = |slot: u32, bit: u32| {
+            let group = &groups[slot as usize];
+            let is_held = group.pins > 0 && held(FileId(group.file), group.number) >> bit & 1 != 0;
+            group.present() >> bit & 1 != 0 && !is_held
+        };
+        let mut victims: Vec<(u32, u64)> = Vec::new();
+        lists.reclaim(wanted, name, may_leave, |slot, bit| {
+            match victims.last_mut() {
+                Some((last, mask)) if *last == slot => *mask |= 1 << bit,
+                _ => victims.push((slot, 1 << bit)),
+            }
+        });
+        let named = victims.into_iter().map(|(slot, mask)| {
+            let (file, number) = name(slot);
+            GroupPages {
+                file: FileId(file),
+                number,
+                pages: mask,
+            }
+        });
+        Some(named.collect())
     }
 
     /// Keeps the groups of the range from being evicted as a whole.

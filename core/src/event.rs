@@ -55,6 +55,15 @@ pub enum Event {
         at: u64,
         map: Mapping,
     },
+    /// A mapped page was touched: no fault, so no question. It counts as a use of the page, and makes it the last to leave.
+    /// `code`: the mapping is one of code.
+    Accessed { open: OpenId, at: u64, code: bool },
+    /// A mapping is gone in which these pages were mapped: bit `n` of `pages` is page `64 * number + n` of the file.
+    Unmapped {
+        file: FileId,
+        number: u64,
+        pages: u64,
+    },
     /// A hint. An empty range reaches to the end of the file.
     Advise {
         open: OpenId,

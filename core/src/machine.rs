@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `machine.rs` | state, limits, getters, the door |
 //! | `reads.rs` | the life of a demand read |
+//! | `faults.rs` | page faults, and touches that make none |
 //! | `hits.rs` | reads of pages that are all here |
 //! | `answers.rs` | asking a policy, admitting what it planned, eviction |
 //! | `fetches.rs` | the life of a fetch |
@@ -25,6 +26,7 @@
 
 mod answers;
 mod changes;
+mod faults;
 mod fetches;
 mod hits;
 mod meter;
@@ -78,6 +80,9 @@ pub struct Config {
     pub max_piggyback_bytes: u64,
     /// Never merge two windows, or a window and a missing run, into one fetch.
     pub keep_windows_apart: bool,
+    /// Requests go out in the order in which they were asked for, demand behind readahead too, and readahead may fill the whole cache:
+    /// what a kernel does. No engine does.
+    pub in_order: bool,
 }
 
 impl Config {
@@ -93,6 +98,19 @@ impl Config {
             max_short_ahead_in_flight: 16,
             max_piggyback_bytes: 128 << 10,
             keep_windows_apart: false,
+            in_order: false,
+        }
+        .bounded()
+    }
+
+    /// The same as a kernel's page cache and its queue of requests: a window goes out whole, in order, at once.
+    #[must_use]
+    pub fn as_kernel(self) -> Config {
+        Config {
+            max_in_flight: 1 << 16,
+            max_piggyback_bytes: u64::MAX,
+            in_order: true,
+            ..self
         }
         .bounded()
     }
@@ -214,7 +232,11 @@ impl Machine {
     pub fn new(config: Config, policy: PolicySpec) -> Machine {
         let config = config.bounded();
         Machine {
-            cache: Cache::new(config.page),
+            cache: if config.in_order {
+                Cache::new(config.page).with_lists(config.capacity_pages)
+            } else {
+                Cache::new(config.page)
+            },
             config,
             spec: policy,
             now: Nanos(0),
@@ -389,6 +411,12 @@ impl Machine {
                 at,
                 map,
             } => self.begin_fault(read, open, at, map),
+            Event::Accessed { open, at, code } => self.accessed(open, at, code),
+            Event::Unmapped {
+                file,
+                number,
+                pages,
+            } => self.cache.unmap(file, number, pages),
             Event::Advise {
                 open,
                 advice,

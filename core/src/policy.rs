@@ -110,6 +110,16 @@ pub trait Policy: Send {
     ) {
     }
 
+    /// A fault has ended, and this many pages that are here were mapped around it, the touched one among them
+    /// ([`Wants::around`]).
+    fn on_mapped(&mut self, _pages: u64) {}
+
+    /// Bit `n`: page `first + n` bears a mark that is not on it, but on the run of pages that it is kept with. Such pages are not mapped around
+    /// a fault.
+    fn marked_runs(&self, _first: u64) -> u16 {
+        0
+    }
+
     /// A hint about `ask.request`.
     fn on_advice(&mut self, _ask: &Ask<'_>, _advice: Advice, _answer: &mut Answer) {}
 
@@ -173,6 +183,8 @@ pub struct Wants {
     pub shared: bool,
     /// Measure the source, for [`Ask::source`].
     pub meter: bool,
+    /// A fault maps the pages around it that are here, as kernels do since 3.15; told by [`Policy::on_mapped`].
+    pub around: bool,
 }
 
 /// A question: the read it is about, and what may be looked at to answer it.

@@ -259,6 +259,10 @@ impl<'a> Case<'a> {
             let ours = case.rows.iter();
             let ours = ours.filter(|row| row.read_by.kind() != RowKind::Librbd);
             cache::check(asked, place, ours.map(|row| row.page))?;
+            if case.workload(0)?.touches() {
+                let policies = case.rows.iter().filter_map(|row| row.ours());
+                cache::check_windows(asked, policies.map(|ours| ours.policy.clone()))?;
+            }
         }
         Ok(case)
     }

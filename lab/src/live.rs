@@ -335,6 +335,7 @@ fn result(
         distinct_bytes,
         kernel,
         late_p99_ns,
+        refault_bytes: None,
     }
 }
 

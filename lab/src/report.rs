@@ -173,6 +173,7 @@ pub(crate) mod samples {
             distinct_bytes: 4_096_000,
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         }
     }
 

@@ -4,6 +4,7 @@ mod chart;
 mod compare;
 mod explain;
 mod limits;
+mod memory;
 mod probe;
 mod replay;
 mod replay_live;

@@ -303,7 +303,7 @@ fn what_is_no_series_is_refused() {
         let VaryError::Key { known, .. } = refused(&format!("{key}=1"), &here) else {
             panic!("{key}")
         };
-        assert_eq!(known[..3], ["streams", "record", "cache"]);
+        assert_eq!(known[..3], ["streams", "record", "memory"]);
         assert!(
             known.iter().filter(|k| *k == "policy.max").count() == 1,
             "{known:?}"

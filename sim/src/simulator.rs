@@ -15,6 +15,7 @@
 
 pub mod mapped;
 pub mod outcomes;
+mod refaults;
 mod result;
 
 pub use result::RunResult;
@@ -30,6 +31,7 @@ use foreread_core::units::{ByteRange, FetchId, FileId, LeaseId, Nanos, OpenId, R
 use hdrhistogram::Histogram;
 use mapped::MappedPages;
 use outcomes::{OutcomeMap, Outcomes};
+use refaults::Refaults;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -39,6 +41,16 @@ pub struct Setup<'a> {
     pub config: Config,
     /// What a reader spends on each KiB it gets: the call and the copy. Nanoseconds.
     pub host_ns_per_kib: u64,
+}
+
+impl Setup<'_> {
+    /// Mappings are a kernel's: where its policy maps around faults, its queue is simulated too.
+    fn machine_config(&self) -> Config {
+        if self.workload.touches() && self.policy.build().wants().around {
+            return self.config.as_kernel();
+        }
+        self.config
+    }
 }
 
 /// What a reader spends on `bytes` that it gets. Rounded up, so that a read in parts never takes less than in one.
@@ -64,6 +76,7 @@ struct Sim<'a> {
     scheduler: JobScheduler<'a>,
     slots: Vec<Slot>,
     mapped: MappedPages,
+    refaults: Refaults,
     wakes: BinaryHeap<Reverse<u64>>,
     latency: Histogram<u64>,
     arrivals: Vec<Arrival>,
@@ -176,6 +189,7 @@ impl Sim<'_> {
             distinct_bytes: workload.distinct_bytes(config.page.bytes()),
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: Some(self.refaults.bytes()),
         };
         (result, self.outcomes)
     }
@@ -185,10 +199,11 @@ impl<'a> Sim<'a> {
     fn new(setup: &'a Setup<'a>, device: Box<dyn Device>, memory: &Memory<'_>) -> Sim<'a> {
         let mut sim = Sim {
             device,
-            machine: Machine::new(setup.config, setup.policy.clone()),
+            machine: Machine::new(setup.machine_config(), setup.policy.clone()),
             scheduler: JobScheduler::new(&setup.workload.jobs),
             slots: Vec::new(),
             mapped: MappedPages::default(),
+            refaults: Refaults::new(setup.config.page),
             wakes: BinaryHeap::new(),
             latency: crate::stats::latency_histogram(),
             arrivals: Vec::new(),
@@ -314,7 +329,16 @@ impl<'a> Sim<'a> {
                 }
                 Step::Close { job } => {
                     let Job { open, file, .. } = self.setup.workload.jobs[job as usize];
-                    self.mapped.close(file, open);
+                    for (number, pages) in self.mapped.close(file, open) {
+                        self.tell(
+                            now,
+                            Event::Unmapped {
+                                file: FileId(file),
+                                number,
+                                pages,
+                            },
+                        );
+                    }
                     self.tell(now, Event::Close { open: OpenId(open) });
                 }
             }
@@ -394,6 +418,11 @@ impl<'a> Sim<'a> {
             .mapped
             .has(job.file, job.open, self.setup.config.page.page_of(at))
         {
+            let (open, code) = (OpenId(job.open), job.executable);
+            if let Some(outcomes) = &mut self.outcomes {
+                outcomes.touched(job.file, at);
+            }
+            self.tell(now, Event::Accessed { open, at, code });
             return false;
         }
         self.slots[slot as usize].touch = true;
@@ -415,11 +444,13 @@ impl<'a> Sim<'a> {
             watch.time(now);
             watch.event(&event);
         }
+        let hinted = matches!(event, Event::Advise { .. });
         self.machine.handle(Nanos(now), event);
         if let Some(watch) = &mut self.watch {
             watch.notes(self.machine.take_notes());
         }
         while let Some(action) = self.machine.poll() {
+            self.refaults.see(&action, hinted);
             if let Some(outcomes) = &mut self.outcomes {
                 outcomes.see(&action, &self.machine);
             }
@@ -440,9 +471,11 @@ impl<'a> Sim<'a> {
                 let slot = &mut self.slots[read.0 as usize];
                 (slot.lease, slot.last) = (Some(lease), last);
                 if std::mem::take(&mut slot.touch) {
-                    let open = self.setup.workload.jobs[slot.job as usize].open;
-                    self.mapped
-                        .map(file.0, open, self.setup.config.page.page_of(range.start()));
+                    let job = &self.setup.workload.jobs[slot.job as usize];
+                    let map = job.mapping(self.setup.workload.files[job.file as usize]);
+                    let open = OpenId(job.open);
+                    let (number, pages) = self.machine.around(open, range.start(), &map);
+                    self.mapped.map(file.0, open.0, number, pages);
                 }
                 if last {
                     record_latency(&mut self.latency, copied - slot.issued_at);

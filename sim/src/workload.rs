@@ -200,6 +200,9 @@ workloads!(
     thrash,
     tree,
     processes,
+    mapped_random,
+    mapped_lookup,
+    compile,
 );
 
 #[cfg(test)]

@@ -563,7 +563,7 @@ impl World {
         };
         let found: Vec<u64> = folios.iter().flat_map(part).collect();
         let reader = &mut self.readers[fd];
-        reader.mmap_miss = reader.mmap_miss.saturating_sub(found.len() as u64);
+        reader.mapped(found.len() as u64);
         let wanted = found.contains(&page);
         self.map(fd, found);
         wanted

@@ -65,9 +65,13 @@ pub struct CompareArgs {
     /// Runs of each policy; a single run allows no test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub cache: Option<u64>,
+    /// Memory for what is cached, such as 512M
+    ///
+    /// The engine's cache. With a workload of mappings ('mapped-random', 'mapped-lookup', 'compile') it is the kernel's page cache on a
+    /// model: what is left of a limit of memory when programs have taken theirs. Bytes that are read again because there was no
+    /// room to keep them are refault_bytes of the JSON. --cache is the same option.
+    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
     /// Run each policy twice with a cache on disk: SIZE or DIR[,...]
     ///
     /// The first run begins with an empty disk, the second finds what the first left there; each has a table, with the bytes from the
@@ -126,7 +130,7 @@ pub struct CompareArgs {
     pub appending: bool,
     /// Repeat for each of several values of a parameter
     ///
-    /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'cache', or 'policy.KEY' for a parameter of each policy
+    /// KEY is a parameter of the workload ('streams=1,2,4,8'), 'memory', or 'policy.KEY' for a parameter of each policy
     /// that has it ('policy.max=32K,128K,512K'). It needs one workload and one source, and takes at most 64 values.
     /// Prints a row for each value and a column for each policy, with the fastest of each row marked.
     #[arg(long, value_name = "KEY=V,...")]
@@ -217,7 +221,7 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         alone: false,
         oracle,
         runs: args.runs,
-        cache_bytes: args.cache,
+        cache_bytes: args.memory,
         page: args.page,
         seed: args.seed,
         size_bytes: args.size,
@@ -320,6 +324,7 @@ mod tests {
             distinct_bytes: 1,
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         };
         let policy = |name: &str, kind, times: [f64; 2]| PolicyRuns {
             policy: name.to_string(),

@@ -68,9 +68,9 @@ pub struct ExplainArgs {
     /// The file with the longest stall comes first.
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub cache: Option<u64>,
+    /// Memory for what is cached, such as 512M
+    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
     /// Runs of each of the other policies
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
@@ -148,7 +148,7 @@ fn check(args: &ExplainArgs) -> Result<ExplainOptions, Fail> {
         replay,
         on: Some(on),
         runs: args.runs,
-        cache_bytes: args.cache,
+        cache_bytes: args.memory,
         seed: args.seed,
         site: config.site(args.policy.is_some()),
         ..ComparePlan::default()

@@ -41,7 +41,7 @@ use tempfile::NamedTempFile;
 #[command(after_help = "\
 Examples:
   foreread sweep *.frt --on model:rbd,model:nvme --policy auto,linux-6.18 -o out
-  foreread sweep boot-ide --on model:rbd --cache 16M,256M -o out --json -")]
+  foreread sweep boot-ide --on model:rbd --memory 16M,256M -o out --json -")]
 pub struct SweepArgs {
     /// Traces, or workloads by name
     #[arg(value_name = "WORKLOAD|TRACE", required = true)]
@@ -57,9 +57,9 @@ pub struct SweepArgs {
     /// Policies: a,b:key=value, or 'all' [default: none,auto,linux-6.18]
     #[arg(long, value_name = "LIST")]
     pub policy: Option<String>,
-    /// Sizes of the cache, such as 16M,256M [default: the usual one]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
-    pub cache: Vec<u64>,
+    /// Sizes of the memory for what is cached, such as 16M,256M [default: the usual one]
+    #[arg(long, alias = "cache", value_name = "LIST", value_delimiter = ',', value_parser = size)]
+    pub memory: Vec<u64>,
     /// Runs of each cell
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
@@ -212,10 +212,10 @@ fn inputs(args: &SweepArgs) -> Result<Vec<Input>, Fail> {
         }
         devices.push((name.to_string(), on));
     }
-    let caches: Vec<Option<u64>> = if args.cache.is_empty() {
+    let caches: Vec<Option<u64>> = if args.memory.is_empty() {
         vec![None]
     } else {
-        args.cache.iter().copied().map(Some).collect()
+        args.memory.iter().copied().map(Some).collect()
     };
     let cells = args
         .traces

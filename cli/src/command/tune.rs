@@ -73,9 +73,9 @@ pub struct TuneArgs {
     /// Runs of each policy on the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Size of the cache, such as 64M
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub cache: Option<u64>,
+    /// Memory for what is cached, such as 512M
+    #[arg(long, alias = "cache", value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
     /// The recorded trace [default: foreread-CMD.frt]
     #[arg(short, long, value_name = "TRACE", conflicts_with = "trace")]
     pub out: Option<PathBuf>,
@@ -128,7 +128,7 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
     let plan = ComparePlan {
         replay: Some(replay),
         runs: args.runs,
-        cache_bytes: args.cache,
+        cache_bytes: args.memory,
         seed: args.seed,
         ..ComparePlan::default()
     };

@@ -10,12 +10,17 @@
 //! ```
 
 use super::fetches::Fetch;
+use super::reads::Read;
+use super::slab::Slab;
 use super::{Machine, Note, Verdict};
-use crate::cache::{RemovedGroup, TouchCounts, mask_of};
+use crate::cache::{GroupPages, RemovedGroup, TouchCounts, mask_of};
 use crate::event::{Action, Class};
 use crate::policy::{Answer, Ask, Outcome, Policy, Probe, SourceView, Tuning, Urgency, Window};
 use crate::units::{ByteRange, FileId, OpenId, PageRange};
 use alloc::vec::Vec;
+
+/// A kernel takes this many pages back at least, once it has to.
+const RECLAIMED_PAGES: u64 = 32;
 
 /// Pages that went in flight in this event and belong to no fetch yet.
 #[derive(Clone, Copy)]
@@ -281,7 +286,12 @@ impl Machine {
         }
         let capacity = self.config.capacity_pages;
         let in_flight = self.cache.pages_in_flight();
-        let may_fly = (capacity / 2).saturating_sub(in_flight);
+        let most = if self.config.in_order {
+            capacity
+        } else {
+            capacity / 2
+        };
+        let may_fly = most.saturating_sub(in_flight);
         let wanted = unassigned
             .pages
             .len()
@@ -400,7 +410,8 @@ impl Machine {
             end: last.pages.end,
         };
         let demanded = group.iter().any(|f| f.planner.is_none());
-        let class = if demanded {
+        // In order: there is one queue.
+        let class = if demanded || self.config.in_order {
             Class::Demand
         } else {
             Class::Ahead
@@ -416,6 +427,13 @@ impl Machine {
     pub(super) fn evict(&mut self, wanted: u64) -> u64 {
         // A large cache gives whole groups up at once; a small one only what is needed.
         let batch = (self.config.capacity_pages / 64).clamp(1, 64);
+        let (reads, page_lists) = (&self.reads, &mut self.cache);
+        let reclaimed = page_lists.reclaim(wanted.max(RECLAIMED_PAGES), |file, number| {
+            held_by(reads, file, number)
+        });
+        if let Some(victims) = reclaimed {
+            return self.drop_victims(victims);
+        }
         let mut victims = Vec::new();
         let mut found = 0;
         for pinned in [false, true] {
@@ -434,26 +452,30 @@ impl Machine {
                 let mask = pick(mask, group.used(), (wanted - found).max(batch));
                 found += u64::from(mask.count_ones());
                 if mask != 0 {
-                    victims.push((file, group.number, mask));
+                    victims.push(GroupPages {
+                        file,
+                        number: group.number,
+                        pages: mask,
+                    });
                 }
             }
         }
-        for (file, number, mask) in victims {
-            self.stats.evicted_pages += u64::from(mask.count_ones());
-            self.drop_present(file, number, mask);
+        self.drop_victims(victims)
+    }
+
+    fn drop_victims(&mut self, victims: Vec<GroupPages>) -> u64 {
+        let mut found = 0;
+        for victim in victims {
+            found += u64::from(victim.pages.count_ones());
+            self.drop_present(victim.file, victim.number, victim.pages);
         }
+        self.stats.evicted_pages += found;
         found
     }
 
     /// Pages of a group that reads in progress wait for or hold.
     pub(super) fn held_pages(&self, file: FileId, number: u64) -> u64 {
-        let reads = self
-            .reads
-            .iter()
-            .filter(|r| r.file == file && r.is_active());
-        reads.fold(0, |mask, r| {
-            mask | mask_of(number, r.piece.first, r.piece.end)
-        })
+        held_by(&self.reads, file, number)
     }
 
     /// Present pages leave: unused ones are counted and remembered, and the bytes are dropped.
@@ -581,6 +603,14 @@ fn split_around(run: PageRange, inside: PageRange) -> (PageRange, PageRange) {
             end: run.end,
         },
     )
+}
+
+/// Pages of a group that reads in progress wait for or hold.
+fn held_by(reads: &Slab<Read>, file: FileId, number: u64) -> u64 {
+    let reads = reads.iter().filter(|r| r.file == file && r.is_active());
+    reads.fold(0, |mask, r| {
+        mask | mask_of(number, r.piece.first, r.piece.end)
+    })
 }
 
 /// The same pages in parts of at most `most`.

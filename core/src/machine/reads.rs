@@ -39,7 +39,8 @@ pub struct Read {
     stage: Stage,
     verdict: Verdict,
     random: bool,
-    fault: Option<Mapping>,
+    /// The mapping, of a page fault.
+    pub fault: Option<Mapping>,
     began: Nanos,
 }
 
@@ -67,23 +68,7 @@ impl Machine {
         }
     }
 
-    /// A page fault: a read of one page, for which the policy has separate questions.
-    pub(super) fn begin_fault(&mut self, id: ReadId, open: OpenId, at: u64, map: Mapping) {
-        let Some((file, stream)) = self.open_of(open).map(|o| (o.file, o.stream)) else {
-            return self.refuse(id, Error::Limit);
-        };
-        let page = self.config.page;
-        let request = ByteRange::between(
-            page.start_of(page.page_of(at)),
-            page.start_of(page.page_of(at) + 1),
-        );
-        let range = request.intersect(ByteRange::between(0, self.size_of(file)));
-        let mut read = Read::new(id, open, file, stream, request, range, false, self.now);
-        read.fault = Some(map);
-        self.admit(read, false);
-    }
-
-    fn admit(&mut self, read: Read, ask: bool) {
+    pub(super) fn admit(&mut self, read: Read, ask: bool) {
         if self.reads.len() >= MAX_READS {
             return self.refuse(read.id, Error::Limit);
         }
@@ -262,42 +247,8 @@ impl Machine {
         piece
     }
 
-    fn look_up_fault(&mut self, slot: u32) {
-        let Read {
-            file, piece, fault, ..
-        } = self.reads[slot];
-        let Some(map) = fault else { return };
-        if piece.is_empty() {
-            return;
-        }
-        let run = self.cache.look(file, piece);
-        if run.pages == 0 {
-            self.met(slot, Verdict::Miss);
-            let at = self.config.page.start_of(piece.first);
-            self.ask_for(slot, at, Question::Fault, |policy, ask, answer| {
-                policy.on_fault(ask, &map, answer)
-            });
-            if self.cache.look(file, piece).pages == 0 {
-                self.demand(file, piece);
-            } else {
-                self.touch(slot, file, piece);
-            }
-        } else {
-            self.touch(slot, file, piece);
-            let marked = run.marked;
-            self.meet_mark(
-                slot,
-                file,
-                piece.first,
-                Question::FaultHit,
-                |policy, ask, answer| policy.on_fault_hit(ask, &map, marked, answer),
-            );
-        }
-        self.commit(Some(slot));
-    }
-
     /// Asks about a mark with the mark taken away; puts it back if the policy wants that.
-    fn meet_mark(
+    pub(super) fn meet_mark(
         &mut self,
         slot: u32,
         file: FileId,
@@ -383,6 +334,7 @@ impl Machine {
 
     /// Every page of the piece is here.
     pub(super) fn serve(&mut self, slot: u32) {
+        self.end_fault(slot);
         let page = self.config.page;
         let now = self.now;
         let read = &mut self.reads[slot];
@@ -534,7 +486,7 @@ impl Machine {
     }
 
     /// Asks the read's policy at `at` and applies the answer. True when the mark is to stay.
-    fn ask_for(
+    pub(super) fn ask_for(
         &mut self,
         slot: u32,
         at: u64,
@@ -578,7 +530,7 @@ impl Machine {
 
 impl Read {
     #[allow(clippy::too_many_arguments, reason = "the fields of one event")]
-    fn new(
+    pub(super) fn new(
         id: ReadId,
         open: OpenId,
         file: FileId,

@@ -11,7 +11,7 @@
 //!                        one index of folios for the file  ────┴─► placement ─► windows; its marks are the index's
 //! ```
 //!
-//! Never: fault-around, which belongs to the mapping.
+//! Never: maps pages. Fault-around belongs to the mapping; here it only lowers the count of misses.
 //!
 //! Source: docs/spec/linux-readahead.md 4, checked against a running 6.18 kernel.
 
@@ -55,6 +55,7 @@ impl Policy for Pages {
         Wants {
             read_end: true,
             outcome: true,
+            around: true,
             ..Wants::default()
         }
     }
@@ -86,14 +87,22 @@ impl Policy for Pages {
     }
 
     fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, marked: bool, answer: &mut Answer) {
+        if !marked {
+            // Mapped without a question (4.10, row 1).
+            return;
+        }
         let touch = touch_of(ask, map);
-        let folio = marked.then_some(Folio {
+        let folio = Folio {
             first: touch.page,
             order: 0,
             marked,
-        });
-        let todo = self.0.fault_hit(&ask, &touch, folio);
+        };
+        let todo = self.0.fault_hit(&ask, &touch, Some(folio));
         self.carry_out(todo, ask, answer);
+    }
+
+    fn on_mapped(&mut self, pages: u64) {
+        self.0.mapped(pages);
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {

@@ -177,6 +177,7 @@ impl Policy for Large {
             read_end: true,
             outcome: true,
             shared: true,
+            around: true,
             meter: false,
         }
     }
@@ -226,12 +227,27 @@ impl Policy for Large {
     fn on_fault_hit(&mut self, ask: &Ask<'_>, map: &Mapping, _marked: bool, answer: &mut Answer) {
         let touch = touch_of(ask, map);
         let folio = self.marked_at(ask, touch.page);
+        if folio.is_none() {
+            // Mapped without a question (4.10, row 1).
+            return;
+        }
         self.decide((ask, touch.page), answer, |reader, sight| {
             reader.fault_hit(sight, &touch, folio)
         });
         folio
             .into_iter()
             .for_each(|folio| self.use_up(folio, answer));
+    }
+
+    fn marked_runs(&self, first: u64) -> u16 {
+        let is_marked = |n: &u64| self.folios.at(first + n).is_some_and(|folio| folio.marked);
+        (0..16).filter(is_marked).fold(0, |mask, n| mask | 1 << n)
+    }
+
+    fn on_mapped(&mut self, pages: u64) {
+        if let Some(reader) = self.readers.get_mut(&self.turn) {
+            reader.mapped(pages);
+        }
     }
 
     fn on_advice(&mut self, ask: &Ask<'_>, advice: Advice, answer: &mut Answer) {

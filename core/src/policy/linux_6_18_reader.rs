@@ -260,6 +260,11 @@ impl KernelReader {
         })
     }
 
+    /// 4.10, row 1: a fault has mapped this many pages that were here.
+    pub fn mapped(&mut self, pages: u64) {
+        self.mmap_miss = self.mmap_miss.saturating_sub(pages);
+    }
+
     /// 4.8: a hint; `wanted` are the first page and the pages that WILLNEED is about.
     pub fn hint(&mut self, advice: Advice, hinted: Option<PageRange>) -> Todo {
         match advice {

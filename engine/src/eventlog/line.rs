@@ -120,16 +120,15 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
             open,
             at,
             map,
-        } => {
-            let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
-            writeln!(
-                out,
-                "fault {} {} {at} {start} {len} {exec} {}",
-                read.0,
-                open.0,
-                map.advice.word()
-            )
+        } => write_fault(out, read, open, at, map),
+        Event::Accessed { open, at, code } => {
+            writeln!(out, "accessed {} {at} {}", open.0, u8::from(code))
         }
+        Event::Unmapped {
+            file,
+            number,
+            pages,
+        } => writeln!(out, "unmapped {} {number} {pages}", file.0),
         Event::Advise {
             open,
             advice,
@@ -169,6 +168,22 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Pressure { pages } => writeln!(out, "pressure {pages}"),
         Event::Timer => writeln!(out, "timer"),
     };
+}
+
+fn write_fault(
+    out: &mut String,
+    read: ReadId,
+    open: OpenId,
+    at: u64,
+    map: Mapping,
+) -> std::fmt::Result {
+    let (start, len, exec) = (map.range.start(), map.range.len(), u8::from(map.executable));
+    let advice = map.advice.word();
+    writeln!(
+        out,
+        "fault {} {} {at} {start} {len} {exec} {advice}",
+        read.0, open.0
+    )
 }
 
 fn write_prior(out: &mut String, figures: SourceFigures) -> std::fmt::Result {
@@ -241,6 +256,8 @@ pub(super) fn config_line(config: &Config) -> String {
         max_short_ahead_in_flight,
         max_piggyback_bytes,
         keep_windows_apart,
+        // Of no engine.
+        in_order: _,
     } = *config;
     format!(
         "config page={} capacity_pages={capacity_pages} max_fetch_bytes={max_fetch_bytes} \
@@ -277,6 +294,21 @@ impl<'a> Fields<'a> {
             pages: self.number("pages")?,
         };
         Ok(Event::Learned { step })
+    }
+
+    fn fault(&mut self) -> Result<Event, LineError> {
+        let (read, open, at) = (self.read()?, self.open()?, self.number("an offset")?);
+        let map = Mapping {
+            range: self.range()?,
+            executable: self.flag("0 or 1")?,
+            advice: self.word()?,
+        };
+        Ok(Event::Fault {
+            read,
+            open,
+            at,
+            map,
+        })
     }
 
     fn answered(&mut self) -> Result<Event, LineError> {
@@ -411,20 +443,17 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             open: f.open()?,
             range: f.range()?,
         },
-        "fault" => {
-            let (read, open, at) = (f.read()?, f.open()?, f.number("an offset")?);
-            let map = Mapping {
-                range: f.range()?,
-                executable: f.flag("0 or 1")?,
-                advice: f.word()?,
-            };
-            Event::Fault {
-                read,
-                open,
-                at,
-                map,
-            }
-        }
+        "fault" => f.fault()?,
+        "accessed" => Event::Accessed {
+            open: f.open()?,
+            at: f.number("an offset")?,
+            code: f.flag("0 or 1")?,
+        },
+        "unmapped" => Event::Unmapped {
+            file: f.file()?,
+            number: f.number("the number of a group")?,
+            pages: f.number("pages")?,
+        },
         "advise" => Event::Advise {
             open: f.open()?,
             advice: f.word()?,
@@ -642,6 +671,16 @@ mod tests {
                 random: false,
             },
             Event::Hit { read, open, range },
+            Event::Accessed {
+                open,
+                at: 7,
+                code: true,
+            },
+            Event::Unmapped {
+                file,
+                number: 3,
+                pages: u64::MAX,
+            },
             Event::Prefetch { open, range },
             Event::Invalidate { file, range },
             Event::Changed { file, size: 0 },

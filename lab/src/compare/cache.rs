@@ -3,6 +3,7 @@
 use super::CompareError;
 use super::targets::Description;
 use foreread::Budget;
+use foreread_core::policy::PolicySpec;
 use foreread_core::units::PageSize;
 use foreread_report::number;
 
@@ -36,8 +37,34 @@ pub fn check(
     let [asked, least, most] = [asked, least, most].map(number::size_b);
     Err(CompareError::Cache {
         asked,
-        why,
+        why: why.to_string(),
         least,
         most,
+    })
+}
+
+/// Refuses memory that is less than a window of a policy that reads around page faults: the kernel would read a window in parts, and
+/// every part would drive the one before out.
+pub fn check_windows(
+    asked: u64,
+    policies: impl Iterator<Item = PolicySpec>,
+) -> Result<(), CompareError> {
+    let windows = policies.filter(|p| p.build().wants().around);
+    let max = |p: &PolicySpec| {
+        let at = p.info.params.iter().position(|param| param.key == "max")?;
+        p.values.get(at).copied()
+    };
+    let windows = windows.filter_map(|p| Some((max(&p)?, p)));
+    let Some((window, policy)) = windows.max_by_key(|(bytes, _)| *bytes) else {
+        return Ok(());
+    };
+    if asked >= window {
+        return Ok(());
+    }
+    Err(CompareError::Cache {
+        asked: number::size_b(asked),
+        why: format!("it is less than one window of {policy}"),
+        least: number::size_b(window),
+        most: number::size_b(u64::from(u32::MAX) * 4096),
     })
 }

@@ -34,10 +34,10 @@ pub enum CompareError {
         page: u64,
     },
     /// A cache that cannot be simulated, or had here.
-    #[error("a cache of {asked}: {why}; name one from {least} to {most}")]
+    #[error("memory of {asked} for the cache: {why}; name a size from {least} to {most}")]
     Cache {
         asked: String,
-        why: &'static str,
+        why: String,
         /// The smallest.
         least: String,
         /// The largest.

@@ -1,6 +1,6 @@
 //! `--vary KEY=V1,V2,...`: one comparison at each of several values of one parameter.
 //!
-//! KEY is a parameter of the workload, `cache`, or `policy.KEY` for a parameter of the policies: of each that has it.
+//! KEY is a parameter of the workload, `memory` (`cache` is the same), or `policy.KEY` for a parameter of the policies: of each that has it.
 //! Every value has its own pairs and its own tests, as a `compare` of it alone would. Never: runs anything before the
 //! last value has been found fit, and never sets a parameter that is written elsewhere too.
 //!
@@ -30,6 +30,8 @@ pub const MAX_VALUES: usize = 64;
 /// Before the name of a parameter of policies.
 const OF_POLICIES: &str = "policy.";
 /// The size of the cache.
+const MEMORY: &str = "memory";
+/// The same, as it was called first.
 const CACHE: &str = "cache";
 /// The factor on the pauses of a trace.
 const THINK: &str = "think";
@@ -127,7 +129,7 @@ impl Vary {
             key,
             texts,
         };
-        let (varied, plans) = if key == CACHE {
+        let (varied, plans) = if [MEMORY, CACHE].contains(&key) {
             asked.of_cache()?
         } else if let Some(key) = key.strip_prefix(OF_POLICIES) {
             asked.of_policies(key)?
@@ -286,11 +288,11 @@ impl VaryRequest<'_> {
 
     fn of_cache(&self) -> Result<VariedPlans, VaryError> {
         if self.plan.cache_bytes.is_some() {
-            return usage("cache is set twice: --cache and --vary cache; leave --cache out");
+            return usage("memory is set twice: --memory and --vary memory; leave --memory out");
         }
         if self.plan.event_logs.is_some() {
             return usage(
-                "one log would replace another: --event-log with --vary cache; measure one size at a time",
+                "one log would replace another: --event-log with --vary memory; measure one size at a time",
             );
         }
         let mut plans = Vec::new();
@@ -298,7 +300,8 @@ impl VaryRequest<'_> {
         for text in &self.texts {
             let Some(bytes) = parse_size(text).ok().filter(|bytes| *bytes > 0) else {
                 return usage(format!(
-                    "not a size: cache={text} in --vary; write one such as 64M"
+                    "not a size: {}={text} in --vary; write one such as 64M",
+                    self.key
                 ));
             };
             values.push(Value::Number(bytes));
@@ -378,7 +381,7 @@ impl VaryRequest<'_> {
                 .collect(),
             Reads::Trace(_) => vec![THINK.to_string()],
         };
-        known.push(CACHE.to_string());
+        known.push(MEMORY.to_string());
         for param in chosen(self.plan).iter().flat_map(|p| p.info.params) {
             let key = format!("{OF_POLICIES}{}", param.key);
             if !known.contains(&key) {

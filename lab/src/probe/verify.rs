@@ -274,6 +274,7 @@ mod tests {
             distinct_bytes: 1,
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         };
         let policy = |&(name, time): &(&str, f64)| PolicyRuns {
             policy: name.to_string(),

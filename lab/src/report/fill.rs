@@ -120,6 +120,13 @@ fn score(table: &Table, index: usize, none: Option<usize>) -> Option<f64> {
     ratio(none - mean(&table.policies[index])?, gain).filter(|_| gain >= none * WORTH_SAYING)
 }
 
+/// The mean of the runs, where each of them knows it.
+fn refault_bytes(policy: &PolicyRuns) -> Option<u64> {
+    let runs: Option<Vec<u64>> = policy.runs.iter().map(|run| run.refault_bytes).collect();
+    let runs = runs.filter(|runs| !runs.is_empty())?;
+    Some((runs.iter().sum::<u64>() as f64 / runs.len() as f64).round() as u64)
+}
+
 fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> Row {
     let policy = &table.policies[index];
     let sums = Sums::of(policy);
@@ -191,6 +198,7 @@ fn row(table: &Table, index: usize, none: Option<usize>, verdict: &Verdict) -> R
         unresolved_bytes: count(|s| s.unresolved_bytes),
         failed_bytes: count(|s| s.ra_failed_bytes),
         thrash_bytes: count(|s| s.thrash_bytes),
+        refault_bytes: refault_bytes(policy),
         distinct_bytes: stats.map(|_| sums.rounded(sums.distinct)),
         hits: count(|s| s.hits),
         late_hits: count(|s| s.late_hits),

@@ -210,6 +210,9 @@ pub struct Row {
     pub failed_bytes: Option<u64>,
     /// Unused bytes that were evicted and then demanded.
     pub thrash_bytes: Option<u64>,
+    /// Bytes that were read again because there was no room to keep them. Null where it was not simulated.
+    #[serde(default)]
+    pub refault_bytes: Option<u64>,
     /// Distinct bytes demanded, rounded out to whole cache pages.
     pub distinct_bytes: Option<u64>,
     /// Demand reads that found every page present.

@@ -75,6 +75,7 @@ pub(super) fn columns(report: &Report) -> Vec<RowColumn<'_>> {
         let point = throughput(row).filter(|_| report.runs > 1)?;
         Some(point.interval.map(finite).join(" to "))
     };
+    let refaults = report.rows.iter().any(|row| row.refault_bytes > Some(0));
     let mut columns = vec![
         RowColumn::new("\n  policy", |row| row.policy.clone()).left(),
         RowColumn::new(judged, move |row| or_dash(row.judged(), |t| span(t, unit))),
@@ -91,6 +92,10 @@ pub(super) fn columns(report: &Report) -> Vec<RowColumn<'_>> {
         RowColumn::new("RA\nMB", |row| mb(row.ra_bytes)).rank(3),
         RowColumn::new("read\nops", |row| or_dash(row.source_reads, count)).rank(2),
         RowColumn::new("read\nMB", |row| mb(row.source_bytes)).rank(6),
+        RowColumn::new("re-\nread MB", |row| mb(row.refault_bytes))
+            .page("refaulted MB")
+            .on(refaults, refaults)
+            .rank(6),
         RowColumn::new("hit\n%", |row| share(row.hits, row.demand_reads)).rank(9),
         RowColumn::new("late\n%", |row| share(row.late_hits, row.demand_reads)).rank(4),
         RowColumn::new("miss\n%", |row| share(row.misses, row.demand_reads)).on(false, true),

@@ -138,6 +138,7 @@ mod tests {
             distinct_bytes: 1,
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         };
         let policies = rows.iter().map(|(name, times, bytes)| PolicyRuns {
             policy: (*name).to_string(),

@@ -367,6 +367,7 @@ impl<'a> Oracle<'a> {
                 .distinct_bytes(self.setup.config.page.bytes()),
             kernel: false,
             late_p99_ns: None,
+            refault_bytes: None,
         }
     }
 

@@ -1,9 +1,8 @@
 //! The page tables of the simulated processes: which pages of which mapping are mapped.
 //!
-//! A page is mapped when a fault on it has been served, that page alone: kernels before 3.15 had no fault-around, and
-//! later ones map neighbours that are here as well, which spares the process faults and the cache look-ups. It is
-//! unmapped when the cache drops it. Never: asks for anything. A touch of a mapped page is no event, so the cache does
-//! not learn of it and such a page grows old; a kernel would look at the processor's accessed bit.
+//! A page is mapped when a fault on it has been served; with a policy of a kernel since 3.15 the pages around it that are here are
+//! mapped with it ([`foreread_core::machine::Machine::around`]). It is unmapped when the cache drops it. Never: asks for anything. A
+//! touch of a mapped page makes no fault, but the cache hears of it, as a kernel does by the processor's accessed bit.
 //!
 //! ```text
 //!   (file, open) ──► a bit for each page of the file, 64 in a word: the groups of the cache
@@ -26,14 +25,14 @@ impl MappedPages {
         word.is_some_and(|w| w >> (page % 64) & 1 != 0)
     }
 
-    /// A fault on this page was served.
-    pub fn map(&mut self, file: u32, open: u32, page: u64) {
+    /// A fault was served that maps these pages, of the 64 from `64 * number` on.
+    pub fn map(&mut self, file: u32, open: u32, number: u64, pages: u64) {
         let table = self.tables.entry((file, open)).or_default();
-        let word = (page / 64) as usize;
+        let word = number as usize;
         if table.len() <= word {
             table.resize(word + 1, 0);
         }
-        table[word] |= 1 << (page % 64);
+        table[word] |= pages;
     }
 
     /// These pages of the file, of the 64 from `64 * number` on, left the cache.
@@ -45,9 +44,10 @@ impl MappedPages {
         }
     }
 
-    /// The mapping is gone.
-    pub fn close(&mut self, file: u32, open: u32) {
-        self.tables.remove(&(file, open));
+    /// The mapping is gone. Returns what was mapped: pages of the 64 from `64 * number` on.
+    pub fn close(&mut self, file: u32, open: u32) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let table = self.tables.remove(&(file, open)).unwrap_or_default();
+        (0..).zip(table).filter(|(_, pages)| *pages != 0)
     }
 }
 
@@ -59,10 +59,10 @@ mod tests {
     fn a_mapping_has_its_own_pages() {
         let mut mapped = MappedPages::default();
         assert!(!mapped.has(1, 1, 0));
-        mapped.map(1, 1, 70);
-        mapped.map(1, 2, 70);
-        mapped.map(2, 3, 70);
-        mapped.map(1, 1, 71);
+        mapped.map(1, 1, 1, 1 << 6);
+        mapped.map(1, 2, 1, 1 << 6);
+        mapped.map(2, 3, 1, 1 << 6);
+        mapped.map(1, 1, 1, 1 << 7);
         assert!(
             mapped.has(1, 1, 70)
                 && mapped.has(1, 2, 70)
@@ -76,7 +76,7 @@ mod tests {
             "gone from all mappings of the file"
         );
         assert!(mapped.has(1, 1, 71) && mapped.has(2, 3, 70));
-        mapped.close(1, 1);
+        assert_eq!(mapped.close(1, 1).collect::<Vec<_>>(), [(1, 1 << 7)]);
         assert!(!mapped.has(1, 1, 71));
     }
 }

@@ -184,6 +184,14 @@ impl Outcomes {
         }
     }
 
+    /// A page that is mapped was touched: no read, but a use.
+    pub fn touched(&mut self, file: u32, at: u64) {
+        let page = self.page.page_of(at);
+        if let Some(group) = self.cached.get_mut(&(file, page / 64)) {
+            group.used |= 1 << (page % 64);
+        }
+    }
+
     pub fn finish(mut self) -> OutcomeMap {
         for ((file, number), group) in std::mem::take(&mut self.cached) {
             self.unused(file, number, group.here & !group.used, &group.at);

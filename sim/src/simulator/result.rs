@@ -18,4 +18,6 @@ pub struct RunResult {
     pub kernel: bool,
     /// How late the reader itself was at issuing reads, as a 99th percentile in nanoseconds; only a live replay knows.
     pub late_p99_ns: Option<u64>,
+    /// Bytes that were read again because there was no room to keep them; only a simulation knows.
+    pub refault_bytes: Option<u64>,
 }

@@ -26,7 +26,7 @@ impl<'a> Oracle<'a> {
                 Step::Open { .. } => {}
                 Step::Close { job } => {
                     let Job { file, open, .. } = self.setup.workload.jobs[job as usize];
-                    self.mapped.close(file, open);
+                    drop(self.mapped.close(file, open));
                 }
                 Step::Issue(issue) => self.issue(now, issue),
                 Step::Wake { slot } => self.copied(now, slot),
@@ -171,8 +171,8 @@ impl<'a> Oracle<'a> {
             ..
         } = *self.job(slot);
         if requests[self.slots[slot as usize].request].kind == RequestKind::Touch {
-            self.mapped
-                .map(file, open, self.setup.config.page.page_of(at));
+            let page = self.setup.config.page.page_of(at);
+            self.mapped.map(file, open, page / 64, 1 << (page % 64));
         }
     }
 

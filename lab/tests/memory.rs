@@ -1,0 +1,429 @@
+//! What is read through mappings in little memory, predicted and live: the simulator with `linux-6.18`, and the running kernel in a control
+//! group on a loop device of ours. Bytes, never times.
+//!
+//! ```text
+//!   workload ──► simulator, cache of the group's size ──► bytes ─┐
+//!        └─────► plan ──► player.py in the group ──► /sys/block/loopN/stat
+//! ```
+//! Asks for root, loop devices, mkfs.ext4, python3 and a memory controller, and says so where they are missing.
+
+use foreread_core::policy::PolicySpec;
+use foreread_core::units::PageSize;
+use foreread_history::parse_workload;
+use foreread_sim::device::presets;
+use foreread_sim::simulator::{self, RunResult};
+use foreread_sim::workload::{RequestKind, Workload};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/memory/player.py");
+
+/// What the player's group needs beside the page cache: page tables, inodes, the index of pages (2.0 to 2.6 MB were measured).
+const OWN_BYTES: u64 = 2 << 20;
+
+/// What this machine lacks, if anything.
+fn lacks() -> Option<&'static str> {
+    let runs = |program: &str| Command::new(program).arg("-V").output().is_ok();
+    let root = rustix::process::geteuid().is_root();
+    let wants = [
+        (root, "root"),
+        (Path::new("/dev/loop-control").exists(), "loop devices"),
+        (runs("losetup"), "losetup (mount)"),
+        (runs("mkfs.ext4"), "mkfs.ext4 (e2fsprogs)"),
+        (runs("python3"), "python3"),
+        (
+            Group::root().is_some(),
+            "a memory controller of control groups",
+        ),
+    ];
+    let lack = wants.into_iter().find(|(has, _)| !has);
+    let lack = lack.map(|(_, what)| what);
+    if let Some(what) = lack {
+        println!("skipped: needs {what}");
+    }
+    lack
+}
+
+fn run(program: &str, words: &[&str]) -> String {
+    let out = Command::new(program).args(words).output().expect(program);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{program} {words:?}: {said}");
+    String::from_utf8_lossy(&out.stdout).trim().to_string()
+}
+
+/// A control group with a limit of memory, of version 1 or 2.
+struct Group(PathBuf);
+
+impl Group {
+    fn root() -> Option<PathBuf> {
+        let v1 = PathBuf::from("/sys/fs/cgroup/memory");
+        if v1.join("memory.limit_in_bytes").exists() {
+            return Some(v1);
+        }
+        let v2 = PathBuf::from("/sys/fs/cgroup");
+        let on = fs::read_to_string(v2.join("cgroup.subtree_control")).ok()?;
+        on.split_whitespace()
+            .any(|one| one == "memory")
+            .then_some(v2)
+    }
+
+    fn new(bytes: u64) -> Group {
+        let root = Group::root().expect("looked for");
+        let path = root.join(format!("foreread-memory-{}", std::process::id()));
+        fs::create_dir(&path).expect("a group");
+        let group = Group(path);
+        let v1 = group.0.join("memory.limit_in_bytes");
+        let limit = if v1.exists() {
+            v1
+        } else {
+            group.0.join("memory.max")
+        };
+        fs::write(limit, (bytes + OWN_BYTES).to_string()).expect("a limit");
+        group
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The last process of it may still be leaving.
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+/// ext4 on a loop device over a file in memory, with the files of a workload.
+struct Disk {
+    folder: TempDir,
+    device: String,
+    mounted: bool,
+}
+
+impl Disk {
+    fn new(files: &[u64]) -> Disk {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bytes: u64 = files.iter().map(|size| size + 4096).sum();
+        let mib = (bytes >> 20) + (bytes >> 25) + 96;
+        let mut disk = Disk {
+            folder,
+            device: String::new(),
+            mounted: false,
+        };
+        for name in ["memory", "mount"] {
+            fs::create_dir(disk.path(name)).expect("a folder");
+        }
+        let memory = disk.shown("memory");
+        run(
+            "mount",
+            &[
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={}m", mib + 16),
+                "none",
+                &memory,
+            ],
+        );
+        let image = format!("{memory}/image");
+        File::create(&image)
+            .and_then(|f| f.set_len(mib << 20))
+            .expect("an image");
+        run(
+            "mkfs.ext4",
+            &["-q", "-E", "lazy_itable_init=0", "-J", "size=4", &image],
+        );
+        disk.device = run("losetup", &["--find", "--show", &image]);
+        disk.mount("rw");
+        let block = vec![b'f'; 1 << 20];
+        for (n, size) in files.iter().enumerate() {
+            let mut file = File::create(disk.path("mount").join(n.to_string())).expect("a file");
+            let mut left = *size as usize;
+            while left > 0 {
+                let part = left.min(block.len());
+                file.write_all(&block[..part]).expect("room");
+                left -= part;
+            }
+        }
+        disk.unmount();
+        disk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Nothing of it is cached after this.
+    fn mount(&mut self, how: &str) {
+        let options = if how == "ro" { "ro,noload" } else { "noatime" };
+        run(
+            "mount",
+            &["-o", options, &self.device, &self.shown("mount")],
+        );
+        self.mounted = true;
+    }
+
+    fn unmount(&mut self) {
+        run("umount", &[&self.shown("mount")]);
+        self.mounted = false;
+    }
+
+    fn sys(&self, name: &str) -> PathBuf {
+        let name_of = self.device.rsplit('/').next().unwrap_or_default();
+        PathBuf::from(format!("/sys/block/{name_of}/{name}"))
+    }
+
+    /// Sets `read_ahead_kb`, and returns what the kernel made of it.
+    fn set_read_ahead(&self, kib: u64) -> u64 {
+        fs::write(self.sys("queue/read_ahead_kb"), kib.to_string()).expect("set");
+        self.number("queue/read_ahead_kb")
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let text = fs::read_to_string(self.sys(name)).expect("read");
+        text.trim().parse().expect("a number")
+    }
+
+    fn read_bytes(&self) -> u64 {
+        let text = fs::read_to_string(self.sys("stat")).expect("read");
+        let sectors = text.split_whitespace().nth(2).expect("a third number");
+        sectors.parse::<u64>().expect("a number") * 512
+    }
+
+    /// Bytes that the device gave while the plan was played, cold.
+    fn play(&mut self, plan: &Path, memory: Option<u64>) -> u64 {
+        self.mount("ro");
+        let group = memory.map(Group::new);
+        let procs = group.as_ref().map_or("-".to_string(), |group| {
+            group.0.join("cgroup.procs").display().to_string()
+        });
+        let before = self.read_bytes();
+        run(
+            "python3",
+            &[
+                PLAYER,
+                &self.shown("mount"),
+                &plan.display().to_string(),
+                &procs,
+            ],
+        );
+        let bytes = self.read_bytes() - before;
+        drop(group);
+        self.unmount();
+        bytes
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let quiet = |program: &str, word: &[&str]| drop(Command::new(program).args(word).output());
+        if self.mounted {
+            quiet("umount", &[&self.shown("mount")]);
+        }
+        if !self.device.is_empty() {
+            quiet("losetup", &["-d", &self.device]);
+        }
+        quiet("umount", &[&self.shown("memory")]);
+    }
+}
+
+/// The requests of a workload of one chain of jobs, for the player.
+fn write_plan(workload: &Workload, path: &Path) {
+    let mut bytes = Vec::new();
+    let mut put = |words: [u64; 5]| words.iter().for_each(|w| bytes.extend(w.to_le_bytes()));
+    for job in &workload.jobs {
+        let (open, file) = (u64::from(job.open), u64::from(job.file));
+        put([u64::from(job.executable), open, file, 0, 0]);
+        for request in &job.requests {
+            let what = if request.kind == RequestKind::Touch {
+                4
+            } else {
+                3
+            };
+            put([what, open, file, request.offset, request.len]);
+        }
+        put([2, open, file, 0, 0]);
+    }
+    fs::write(path, bytes).expect("written");
+}
+
+/// The run of Linux 6.18 at a window of `kib` KiB, on a device that answers in order.
+fn simulated(workload: &Workload, kib: u64, io_kib: u64, memory: Option<u64>) -> RunResult {
+    let policy = format!("linux-6.18:max={kib}K,io={io_kib}K,folios=on");
+    let page = PageSize::new(4096).expect("a page");
+    let device = presets::find("ssd-sata").expect("a preset");
+    let setup = simulator::Setup {
+        workload,
+        policy: &PolicySpec::parse(&policy).expect("a policy"),
+        config: device.config(page, memory.unwrap_or(1 << 40)),
+        host_ns_per_kib: device.host_ns_per_kib,
+    };
+    simulator::run(&setup, device.build(1))
+}
+
+fn built(name: &str, size: u64, seed: u64) -> Workload {
+    let workload = parse_workload(name).expect(name);
+    workload.build(size, seed).expect(name)
+}
+
+/// One workload on one disk.
+struct Compared {
+    workload: Workload,
+    disk: Disk,
+    plan: PathBuf,
+}
+
+impl Compared {
+    fn new(name: &str, size: u64, seed: u64) -> Compared {
+        let workload = built(name, size, seed);
+        let disk = Disk::new(&workload.files);
+        let plan = disk.path("plan");
+        write_plan(&workload, &plan);
+        Compared {
+            workload,
+            disk,
+            plan,
+        }
+    }
+
+    fn predicted(&self, kib: u64, memory: Option<u64>) -> RunResult {
+        let io = self.disk.number("queue/max_sectors_kb");
+        simulated(&self.workload, kib, io, memory)
+    }
+
+    /// Predicted and live bytes at a window of `kib` KiB, and what the simulation refaulted.
+    fn at(&mut self, kib: u64, memory: Option<u64>) -> (u64, u64, u64) {
+        let set = self.disk.set_read_ahead(kib);
+        let predicted = self.predicted(set, memory);
+        let live = self.disk.play(&self.plan, memory);
+        (
+            predicted.stats.source_bytes,
+            live,
+            predicted.refault_bytes.unwrap_or(0),
+        )
+    }
+}
+
+/// 2,000 touches of a cold mapping of 2 GiB, measured on Linux 6.18 (ext4 on a loop device, other places than these): MB by window.
+#[test]
+fn a_cold_mapping_reads_what_was_measured() {
+    let measured = [
+        (128, 245.0, 245.0),
+        (512, 785.0, 806.0),
+        (1024, 1226.0, 1248.0),
+        (4096, 1968.0, 2003.0),
+        (8192, 2109.0, 2114.0),
+    ];
+    for name in ["mapped-random", "mapped-lookup", "mapped-random:run=4"] {
+        for (kib, least, most) in measured {
+            let runs = [1, 2, 3].map(|seed| {
+                let workload = built(name, 2 << 30, seed);
+                simulated(&workload, kib, 1280, None).stats.source_bytes
+            });
+            let mb = runs.iter().sum::<u64>() as f64 / 3e6;
+            assert!(
+                (least * 0.97..most * 1.03).contains(&mb),
+                "{name} at {kib} KiB: {mb:.0} MB"
+            );
+        }
+    }
+}
+
+/// In memory of an eighth of the file a larger window reads in proportion, nearly all of it again.
+#[test]
+fn large_windows_thrash_in_little_memory() {
+    let workload = built("mapped-random:count=1000", 512 << 20, 1);
+    let [small, large] = [128, 4096].map(|kib| simulated(&workload, kib, 1280, Some(64 << 20)));
+    let ratio = large.stats.source_bytes as f64 / small.stats.source_bytes as f64;
+    assert!((24.0..32.0).contains(&ratio), "{ratio}");
+    let again = |run: &RunResult| run.refault_bytes.expect("simulated");
+    assert!(again(&large) > 3 * (512 << 20) && again(&small) < 64 << 20);
+    assert!(large.time_s > 8.0 * small.time_s);
+    // With room for the whole file nothing is read twice.
+    let roomy = simulated(&workload, 4096, 1280, None);
+    assert_eq!((again(&roomy), roomy.stats.evicted_pages), (0, 0));
+}
+
+/// The hot pages of a tree stay, whatever the leaves bring in: each look-up reads at most a window.
+#[test]
+fn hot_pages_stay() {
+    let workload = built("mapped-lookup:count=1000", 512 << 20, 1);
+    let run = simulated(&workload, 1024, 1280, Some(64 << 20));
+    let windows = run.stats.source_bytes as f64 / f64::from(1 << 20);
+    assert!((800.0..1003.0).contains(&windows), "{windows}");
+}
+
+/// Bytes predicted and read by the kernel that runs here, with room and without.
+#[test]
+fn the_running_kernel_reads_as_many_bytes() {
+    if lacks().is_some() {
+        return;
+    }
+    for name in [
+        "mapped-random:count=600",
+        "mapped-lookup:count=600,inner=500",
+    ] {
+        let mut compared = Compared::new(name, 192 << 20, 1);
+        for memory in [None, Some(64 << 20)] {
+            for kib in [128, 1024, 4096] {
+                let (predicted, live, _) = compared.at(kib, memory);
+                let ratio = predicted as f64 / live as f64;
+                assert!(
+                    (0.9..1.1).contains(&ratio),
+                    "{name}, {memory:?}, {kib} KiB: {predicted} predicted, {live} read"
+                );
+            }
+        }
+    }
+}
+
+/// The table of `bench/memory-vs-kernel`: predicted and live MB by window.
+#[test]
+#[ignore = "takes minutes; bench/memory-vs-kernel runs it"]
+fn the_table() {
+    if lacks().is_some() {
+        return;
+    }
+    let given = |name: &str, usual: &str| std::env::var(name).unwrap_or(usual.to_string());
+    let list = |name: &str, usual: &str| -> Vec<u64> {
+        let text = given(name, usual);
+        text.split_whitespace()
+            .map(|n| n.parse().expect(name))
+            .collect()
+    };
+    let windows = list("WINDOWS", "128 512 1024 4096 8192 65536");
+    let memories = list("MEMORY", "0 128");
+    let size = list("SIZE", "1024")[0] << 20;
+    let seed = list("SEED", "1")[0];
+    for name in given(
+        "WORKLOADS",
+        "mapped-random mapped-lookup mapped-random:run=4 compile",
+    )
+    .split(' ')
+    {
+        let mut compared = Compared::new(name, size, seed);
+        for &memory in &memories {
+            for &kib in &windows {
+                let (predicted, live, refaulted) =
+                    compared.at(kib, (memory > 0).then_some(memory << 20));
+                let mb = |bytes: u64| bytes as f64 / 1e6;
+                println!(
+                    "{name} | {memory} MiB | {kib} KiB | predicted {:.1} | live {:.1} | ratio {:.3} | refaulted {:.1}",
+                    mb(predicted),
+                    mb(live),
+                    predicted as f64 / live as f64,
+                    mb(refaulted)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! One program that looks up keys in a mapped tree: the pages near the root each time, then a leaf anywhere.
+//!
+//! So read databases that map their files (RavenDB, LMDB, sqlite with `mmap_size`): ravendb discussion 22410 is of one that filled memory when the
+//! window of its disk became 4 MiB. The pages near the root are wanted always; each leaf brings a window in that nothing else wants, and
+//! where that is large it drives the next leaves out, or the root itself.
+//!
+//! ```text
+//!   hot pages   h1 ──► h2 ──► h3 ──┐       the same for each look-up
+//!   inner page  one of `inner` ────┼──►    drawn
+//!   leaf        anywhere ◄─────────┘       drawn, of the whole file
+//! ```
+//!
+//! Where the hot and the inner pages are is drawn once: a tree that grew has its upper pages anywhere. Never: a read.
+
+use super::{Info, MAX_READS, PAGE_BYTES, Request, Workload, check_reads, count, given, think};
+use super::random::distinct;
+use super::whole_records;
+use crate::rng::Rng;
+use foreread_core::policy::Param;
+use foreread_core::policy::spec::SpecError;
+
+const PARAMS: &[Param] = &[
+    count("count", "2000", (1, MAX_READS), "look-ups"),
+    count("hot", "3", (1, 64), "pages that each look-up touches first"),
+    count("inner", "0", (0, 1 << 20), "pages of which each look-up touches one; 0 for none"),
+    think("0"),
+];
+
+pub static INFO: Info = Info {
+    name: "mapped-lookup",
+    summary: "one program, look-ups in a mapped tree: a few hot pages, then a leaf anywhere",
+    origin: "ravendb discussion 22410: a database by mappings at windows of 4 MiB; the shape of its tree is ours",
+    least_bytes: 1 << 20,
+    cache_bytes: None,
+    params: PARAMS,
+    build,
+};
+
+fn build(values: &[u64], size: u64, seed: u64) -> Result<Workload, SpecError> {
+    let [count, hot, inner, think_us] = given(values);
+    whole_records(INFO.name, size, (hot + inner + 1) * PAGE_BYTES)?;
+    let pages = size / PAGE_BYTES;
+    check_reads(INFO.name, PAGE_BYTES, count.saturating_mul(hot + 2))?;
+    let upper: Vec<u64> = distinct(pages, hot + inner, seed).collect();
+    let (roots, inners) = upper.split_at(hot as usize);
+    let mut rng = Rng::new(seed ^ 1);
+    let mut requests = Vec::new();
+    for _ in 0..count {
+        let first = requests.len();
+        requests.extend(roots.iter().map(|page| Request::touch(page * PAGE_BYTES)));
+        if !inners.is_empty() {
+            let page = inners[rng.below(inner) as usize];
+            requests.push(Request::touch(page * PAGE_BYTES));
+        }
+        requests.push(Request::touch(rng.below(pages) * PAGE_BYTES));
+        requests[first].think_ns = think_us * 1000;
+    }
+    Ok(Workload::single(INFO.name, size, 1, requests))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::{built, refused};
+
+    #[test]
+    fn each_look_up_begins_with_the_hot_pages() {
+        let workload = built("mapped-lookup:count=500,hot=2,inner=9,think=3", 64 << 20, 1);
+        let touches = &workload.jobs[0].requests;
+        assert_eq!(touches.len(), 2000);
+        let (mut inner, mut leaves) = (Vec::new(), Vec::new());
+        for one in touches.chunks(4) {
+            assert_eq!((one[0].offset, one[1].offset), (touches[0].offset, touches[1].offset));
+            assert_eq!((one[0].think_ns, one[1].think_ns), (3000, 0));
+            inner.push(one[2].offset);
+            leaves.push(one[3].offset);
+        }
+        for all in [&mut inner, &mut leaves] {
+            all.sort_unstable();
+            all.dedup();
+        }
+        assert_eq!(inner.len(), 9);
+        assert!(leaves.len() > 450, "{}", leaves.len());
+    }
+
+    #[test]
+    fn a_file_has_room_for_the_upper_pages() {
+        let error = refused("mapped-lookup:inner=400", 1 << 20, 1);
+        assert_eq!(
+            error,
+            "mapped-lookup: size=1048576 is less than one record of 1654784 bytes"
+        );
+        assert_eq!(built("mapped-lookup", 1 << 20, 1).reads(), 8000);
+    }
+}
