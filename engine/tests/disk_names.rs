@@ -144,7 +144,7 @@ fn names_are_shown_before_the_store_answers_and_checked_before_an_open() {
             assert_eq!(gone.errno(), Errno::NOENT.raw_os_error());
         }
         let now = names(&*second, "").expect("listed");
-        assert_eq!(now.contains(&"new".to_string()), true, "{now:?}");
+        assert!(now.contains(&"new".to_string()), "{now:?}");
         assert_eq!(now.contains(&"c".to_string()), !is_gone, "{now:?}");
         assert!(!second.is_unsure(Path::new("a")));
         flushed(&cache);
