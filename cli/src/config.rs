@@ -276,14 +276,35 @@ impl Config {
         allow(dead_code, reason = "servers alone take it")
     )]
     pub fn disk_cache(&self, asked: Option<&str>) -> Result<Option<DiskCache>, Fail> {
+        self.disk_cache_with(asked, None)
+    }
+
+    /// The same, where names of folders are believed otherwise than the cache is set to.
+    #[cfg(feature = "object")]
+    pub fn disk_cache_with(
+        &self,
+        asked: Option<&str>,
+        names: Option<&str>,
+    ) -> Result<Option<DiskCache>, Fail> {
         let asked = asked.map(|text| Set {
             value: text.to_string(),
             from: "--disk-cache".to_string(),
         });
         let set = asked.or_else(|| self.disk_cache.clone());
-        let Some(set) = set.filter(|set| !set.value.is_empty()) else {
-            return Ok(None);
+        let Some(mut set) = set.filter(|set| !set.value.is_empty()) else {
+            let unused = |names| {
+                let remedy = "name its folder with --disk-cache DIR";
+                Err(Fail::input(
+                    "--disk-cache-names needs a disk cache",
+                    names,
+                    remedy,
+                ))
+            };
+            return names.map_or(Ok(None), unused);
         };
+        if let Some(names) = names {
+            set.value = format!("{},names={names}", set.value);
+        }
         DiskCache::named(&set.value).map_err(|error| {
             Failure::from(OpenError::Source(error))
                 .within(&set.from)

@@ -3,8 +3,9 @@
 use crate::common::{Got, foreread};
 use foreread::source::Mem;
 use foreread::source::disk_cache::{DiskCache, DiskCacheSettings, FreeSpace};
+use foreread::source::object::ObjectSettings;
 use foreread::{Engine, Options};
-use foreread_testing::ExactSource;
+use foreread_testing::{BucketServer, ExactSource};
 use std::fs;
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
@@ -151,6 +152,67 @@ fn stat_shows_servers_and_remove_takes_them_away() {
     assert_eq!(cache.json("stat", &[])["servers"][0]["name"], "s3://b");
     cache.run("remove", &["--yes"]).is_done();
     assert_eq!(cache.json("stat", &[])["servers"], serde_json::json!([]));
+}
+
+/// Names of folders: shown, removed with what is below them, and not by the name of one object. A text that is hostile is not shown.
+#[test]
+fn listings_are_shown_and_removed_by_folder() {
+    let cache = three();
+    let server = BucketServer::start().expect("a port");
+    for key in ["d/a", "d/b", "d/sub/x", "e/y"] {
+        server.put(key, vec![1; 10]);
+    }
+    let list = || {
+        let settings = DiskCacheSettings::new(cache.dir.path());
+        let opened = DiskCache::open(settings).unwrap_or_else(|error| panic!("{error}"));
+        let settings = ObjectSettings {
+            variables: server.variables(),
+            ..ObjectSettings::default()
+        };
+        let tree = opened.open_prefix("s3://bucket/", settings);
+        let tree = tree.unwrap_or_else(|error| panic!("{error}"));
+        for folder in ["", "d", "d/sub", "e"] {
+            tree.names(Path::new(folder)).expect("listed");
+        }
+        assert!(opened.flush(Duration::from_secs(60)), "written");
+    };
+    let sources = |of: &serde_json::Value| -> Vec<String> {
+        let listings = of["listings"].as_array().expect("a list");
+        let source = |one: &serde_json::Value| one["source"].as_str().expect("text").to_string();
+        listings.iter().map(source).collect()
+    };
+    list();
+    let all = [
+        "s3://bucket/",
+        "s3://bucket/d/",
+        "s3://bucket/d/sub/",
+        "s3://bucket/e/",
+    ];
+    assert_eq!(sources(&cache.json("list", &[])), all);
+    let stat = cache.json("stat", &[]);
+    assert_eq!(
+        ["listings", "listed_names"].map(|key| stat[key].as_u64()),
+        [Some(4), Some(7)]
+    );
+    assert!(
+        cache
+            .run("list", &[])
+            .is_done()
+            .contains("s3://bucket/d/sub/")
+    );
+    let below = cache.json("list", &["s3://bucket/d/"]);
+    assert_eq!(sources(&below), all[1..3]);
+    cache.run("remove", &["s3://bucket/d/"]).is_done();
+    let left = ["s3://bucket/", "s3://bucket/e/"];
+    assert_eq!(sources(&cache.json("list", &[])), left);
+    let files = cache.files(|name| name.len() == 32);
+    let text = fs::read_to_string(&files[0]).expect("a text");
+    fs::write(&files[0], text.replace("s3://", "\u{1b}[2J")).expect("written");
+    assert_eq!(sources(&cache.json("list", &[])).len(), 1);
+    cache.run("remove", &["--yes"]).is_done();
+    assert_eq!(cache.files(|name| name.len() == 32), [] as [PathBuf; 0]);
+    list();
+    assert_eq!(sources(&cache.json("list", &[])), all);
 }
 
 #[test]

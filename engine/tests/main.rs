@@ -20,6 +20,8 @@ mod disk_cache;
 mod disk_fill;
 #[cfg(all(feature = "disk-cache", feature = "object"))]
 mod disk_latest;
+#[cfg(all(feature = "disk-cache", feature = "object"))]
+mod disk_names;
 #[cfg(feature = "disk-cache")]
 mod disk_servers;
 #[cfg(feature = "nbd")]

@@ -12,8 +12,8 @@ use crate::signals;
 use clap::Subcommand;
 use foreread::source::SourceName;
 use foreread::source::disk_cache::{
-    CacheInspector, CheckedPiece, DiskCacheSettings, NOTATION, PieceState, ServerSummary,
-    VersionSummary,
+    CacheInspector, CheckedPiece, DiskCacheSettings, ListingSummary, NOTATION, PieceState,
+    ServerSummary, VersionSummary,
 };
 use foreread_report::block::{self, Block, Column, Table};
 use foreread_report::json;
@@ -136,7 +136,8 @@ pub struct TrimArgs {
 
 /// Remove all pieces, or those of a source
 ///
-/// Without SOURCE it asks on a terminal first, and refuses where it cannot ask; what was learned of servers goes, too.
+/// The names of folders that were kept go, too. Without SOURCE it asks on a terminal first, and refuses where it cannot ask; what was learned
+/// of servers goes then.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
     #[command(flatten)]
@@ -175,6 +176,7 @@ fn open(dir: &str) -> Result<CacheInspector, Fail> {
 struct AskedVersions {
     cache: CacheInspector,
     versions: Vec<VersionSummary>,
+    listings: Vec<ListingSummary>,
 }
 
 fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
@@ -186,15 +188,20 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
             plural(found.unreadable, "folder")
         ));
     }
-    let mut versions = found.versions;
+    let (mut versions, mut listings) = (found.versions, cache.listings());
     let Some(source) = &part.source else {
-        return Ok(AskedVersions { cache, versions });
+        return Ok(AskedVersions {
+            cache,
+            versions,
+            listings,
+        });
     };
     let name = source.to_string();
     let below = format!("{name}/");
     let has_below = versions.iter().any(|version| version.is_of(&below));
     versions.retain(|version| version.is_of(&name));
-    if versions.is_empty() {
+    listings.retain(|listing| listing.is_of(&name));
+    if versions.is_empty() && listings.is_empty() {
         let remedy = if has_below {
             format!("write {below} for all below it")
         } else {
@@ -202,7 +209,11 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
         };
         return Err(Fail::input("nothing of it is in the cache", name, remedy));
     }
-    Ok(AskedVersions { cache, versions })
+    Ok(AskedVersions {
+        cache,
+        versions,
+        listings,
+    })
 }
 
 // ---- list ----
@@ -211,6 +222,27 @@ fn asked(part: &PartArgs) -> Result<AskedVersions, Fail> {
 struct ListJson<'a> {
     schema: &'static str,
     versions: Vec<VersionJson<'a>>,
+    /// Names of folders.
+    listings: Vec<ListingJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ListingJson<'a> {
+    source: &'a str,
+    names: u64,
+    file_bytes: u64,
+    listed_s: u64,
+}
+
+impl ListingJson<'_> {
+    fn of(listing: &ListingSummary) -> ListingJson<'_> {
+        ListingJson {
+            source: &listing.source,
+            names: listing.names,
+            file_bytes: listing.file_bytes,
+            listed_s: listing.listed_s,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -251,14 +283,17 @@ fn seconds(at_ns: Option<i128>) -> Option<i64> {
 }
 
 fn list(args: &ListedArgs) -> Result<(), Fail> {
-    let AskedVersions { versions, .. } = asked(&args.part)?;
+    let AskedVersions {
+        versions, listings, ..
+    } = asked(&args.part)?;
     if args.json {
         return out::print(json::pretty(&ListJson {
             schema: "foreread.cache-list/1",
             versions: versions.iter().map(VersionJson::of).collect(),
+            listings: listings.iter().map(ListingJson::of).collect(),
         }));
     }
-    if versions.is_empty() {
+    if versions.is_empty() && listings.is_empty() {
         return out::print("The cache is empty.\n");
     }
     let now = now_ns();
@@ -292,8 +327,18 @@ fn list(args: &ListedArgs) -> Result<(), Fail> {
         Column::new("source", |version: &VersionSummary| named(version)).left(),
     ];
     let table = Table::new("", columns, &versions).wide();
+    let pieces = (!versions.is_empty()).then_some(Block::Table(table));
+    let columns = vec![
+        Column::new("names", |listing: &ListingSummary| count(listing.names)),
+        Column::new("listed", |listing: &ListingSummary| {
+            age(Some(i128::from(listing.listed_s) * NANOS), now)
+        }),
+        Column::new("folder", |listing: &ListingSummary| listing.source.clone()).left(),
+    ];
+    let table = Table::new("", columns, &listings).wide();
+    let names = (!listings.is_empty()).then_some(Block::Table(table));
     out::print(block::text(
-        [Block::Table(table)],
+        pieces.into_iter().chain(names),
         width::columns(),
         out::may_style(),
     ))
@@ -337,6 +382,10 @@ struct StatJson {
     file_bytes: u64,
     again_file_bytes: u64,
     oldest_used_s: Option<i64>,
+    /// Folders whose names are kept, and these names.
+    listings: u64,
+    listed_names: u64,
+    listing_file_bytes: u64,
     free_bytes: Option<u64>,
     total_bytes: Option<u64>,
     /// Of all sources alone.
@@ -374,7 +423,11 @@ impl ServerJson {
 }
 
 fn stat(args: &StatArgs) -> Result<(), Fail> {
-    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let AskedVersions {
+        cache,
+        versions,
+        listings,
+    } = asked(&args.part)?;
     let sources: BTreeSet<&str> = versions
         .iter()
         .filter_map(|version| version.source.as_deref())
@@ -400,6 +453,9 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         file_bytes: sum(|version| version.file_bytes),
         again_file_bytes: sum(|version| version.again_file_bytes),
         oldest_used_s: seconds(oldest),
+        listings: listings.len() as u64,
+        listed_names: listings.iter().map(|listing| listing.names).sum(),
+        listing_file_bytes: listings.iter().map(|listing| listing.file_bytes).sum(),
         free_bytes: space.map(|space| space.free_bytes),
         total_bytes: space.map(|space| space.total_bytes),
         servers: servers.into_iter().map(ServerJson::of).collect(),
@@ -435,6 +491,15 @@ fn stat(args: &StatArgs) -> Result<(), Fail> {
         (
             "oldest use",
             or_dash(oldest, |at| age(Some(at), now_ns()) + " ago"),
+        ),
+        (
+            "listings",
+            format!(
+                "{}, {} of {}",
+                amount(all.listing_file_bytes),
+                plural(all.listed_names, "name"),
+                plural(all.listings, "folder")
+            ),
         ),
         ("free", or_dash(free, |free| free)),
     ];
@@ -497,7 +562,9 @@ impl VerifyJson {
 }
 
 fn verify(args: &VerifyArgs) -> Result<(), Fail> {
-    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let AskedVersions {
+        cache, versions, ..
+    } = asked(&args.part)?;
     let removes = !args.keep;
     let mut found = VerifyJson {
         schema: "foreread.cache-verify/1",
@@ -648,7 +715,11 @@ fn trim(args: &TrimArgs) -> Result<(), Fail> {
 }
 
 fn remove(args: &RemoveArgs) -> Result<(), Fail> {
-    let AskedVersions { cache, versions } = asked(&args.part)?;
+    let AskedVersions {
+        cache,
+        versions,
+        listings,
+    } = asked(&args.part)?;
     let pieces: u64 = versions.iter().map(|version| version.pieces).sum();
     let bytes: u64 = versions.iter().map(|version| version.file_bytes).sum();
     let all = format!(
@@ -657,7 +728,8 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         plural(versions.len() as u64, "version"),
         amount(bytes)
     );
-    if args.part.source.is_none() && !args.yes && pieces > 0 && !agrees(&args.part.dir, &all)? {
+    let has_any = pieces > 0 || !listings.is_empty();
+    if args.part.source.is_none() && !args.yes && has_any && !agrees(&args.part.dir, &all)? {
         return out::print("nothing removed\n");
     }
     let (mut removed, mut removed_bytes) = (0, 0);
@@ -673,8 +745,12 @@ fn remove(args: &RemoveArgs) -> Result<(), Fail> {
         })?;
     }
     let signal = work.end();
+    for listing in listings.iter().filter(|_| signal == 0) {
+        cache.remove_listing(listing)?;
+    }
     if args.part.source.is_none() && signal == 0 {
         cache.remove_servers()?;
+        cache.remove_listings()?;
     }
     out::print(format!(
         "{} removed, {}\n",

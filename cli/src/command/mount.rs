@@ -17,6 +17,8 @@ use foreread::Options;
 use foreread::front::fuse::{Control, FuseSettings, FuseStop, Mount, MountCounts, UnmountOutcome};
 use foreread::source;
 use foreread::source::SourceName;
+#[cfg(feature = "object")]
+use foreread::source::disk_cache::KeptNames;
 use foreread_attach::warm::{Budget, FillSettings, Filler};
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_plan::Plan;
@@ -78,6 +80,13 @@ pub struct MountArgs {
     #[cfg(feature = "object")]
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<String>,
+    /// How long names of folders that an earlier mount listed are believed: TIME, check, off [default: check]
+    ///
+    /// The disk cache of a prefix keeps them. The next mount shows them at once and lists the folder in the background; an open asks the store
+    /// before that is done. Those younger than TIME, such as 10m, are opened as they were listed. off: none are kept.
+    #[cfg(feature = "object")]
+    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = names)]
+    pub disk_cache_names: Option<String>,
     /// Treat growth of a file as an append: reads go on
     #[arg(long, hide_short_help = true)]
     pub appending: bool,
@@ -110,8 +119,26 @@ pub struct MountArgs {
     pub stats_every: Option<Duration>,
 }
 
+/// A text in the notation of [`KeptNames`].
+#[cfg(feature = "object")]
+fn names(text: &str) -> Result<String, String> {
+    KeptNames::parse(text).map(|_| text.to_string())
+}
+
 /// Serves until Ctrl-C, SIGTERM or SIGHUP, or until it is unmounted.
 pub fn run(args: &MountArgs) -> Result<(), Fail> {
+    let config = config::load()?;
+    #[cfg(feature = "object")]
+    let disk_cache = {
+        let names = args.disk_cache_names.as_deref();
+        config.disk_cache_with(args.disk_cache.as_deref(), names)?
+    };
+    #[cfg(feature = "object")]
+    let tree = match &disk_cache {
+        Some(cache) => cache.open_tree(&args.source)?,
+        None => source::open_tree(&args.source)?,
+    };
+    #[cfg(not(feature = "object"))]
     let tree = source::open_tree(&args.source)?;
     if args.control.is_some() && !tree.lists_versions() {
         let remedy =
@@ -122,7 +149,6 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
             remedy,
         ));
     }
-    let config = config::load()?;
     let (policy, hint) = (
         config.bounded(args.policy.as_deref(), args.max_overfetch.as_deref())?,
         config.hint(args.hint),
@@ -137,7 +163,7 @@ pub fn run(args: &MountArgs) -> Result<(), Fail> {
         .transpose()?;
     #[cfg(feature = "object")]
     let options = Options {
-        disk_cache: config.disk_cache(args.disk_cache.as_deref())?,
+        disk_cache,
         ..options
     };
     let engine = Engine::for_tree(options, &*tree)?;

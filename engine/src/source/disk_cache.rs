@@ -17,6 +17,7 @@
 //! | writer, room | writing behind the reader, and what makes way |
 //! | speed | a disk that is slower than the store is passed over |
 //! | fill | all objects below a prefix, fetched before they are read |
+//! | names, kept_tree | the names of folders, shown by the next mount before the store has answered |
 //! | servers, learners | latency and rate of servers, for the next process |
 //! | inspect | what is in the folder, for people |
 //!
@@ -33,8 +34,15 @@ mod folder;
 mod folder_tier;
 mod index;
 mod inspect;
+#[cfg(feature = "object")]
+mod kept_tree;
 mod latest;
 mod learners;
+#[cfg_attr(
+    not(feature = "object"),
+    allow(dead_code, reason = "prefixes of stores alone are kept")
+)]
+mod names;
 mod piece;
 mod reader;
 mod room;
@@ -46,6 +54,7 @@ mod speed;
 mod tier;
 mod writer;
 
+use super::tree::Tree;
 use super::{Source, SourceName, SourceOpenError};
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
@@ -55,9 +64,10 @@ pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
 pub(crate) use learners::Learner;
+pub use names::ListingSummary;
 pub use servers::ServerSummary;
 pub use settings::{
-    DiskCacheSettings, FreeSpace, NOTATION, SharedBucket, SharedCache, SharedFolder,
+    DiskCacheSettings, FreeSpace, KeptNames, NOTATION, SharedBucket, SharedCache, SharedFolder,
 };
 use shared::CacheState;
 pub use shared::DiskCacheCounts;
@@ -226,6 +236,36 @@ impl DiskCache {
         let first_bytes = super::object::FIRST_BYTES;
         let held = |source: &str| self.folder.latest(source, &shown, first_bytes);
         super::Object::open_unless(name, settings, &held)
+    }
+
+    /// Opens a source as a tree. The folders of a prefix that an earlier mount has listed are shown as they were then, and checked before the
+    /// first file of them is opened ([`KeptNames`]); the store is asked when that begins.
+    ///
+    /// # Errors
+    /// See [`source::open_tree`](super::open_tree).
+    pub fn open_tree(&self, name: &SourceName) -> Result<Arc<dyn Tree>, SourceOpenError> {
+        #[cfg(feature = "object")]
+        if super::object::names_a_prefix(name) {
+            return self.open_prefix(name.clone(), super::object::settings(name)?);
+        }
+        super::open_tree(name)
+    }
+
+    /// The same of a prefix, with other settings than those of the environment.
+    ///
+    /// # Errors
+    /// See [`Prefix::open_with`](super::object::Prefix::open_with).
+    #[cfg(feature = "object")]
+    pub fn open_prefix(
+        &self,
+        name: impl Into<SourceName>,
+        settings: super::object::ObjectSettings,
+    ) -> Result<Arc<dyn Tree>, SourceOpenError> {
+        if self.settings().names == KeptNames::Off {
+            return Ok(Arc::new(super::object::Prefix::open_with(name, settings)?));
+        }
+        let tree = kept_tree::KeptTree::open(self, name.into(), settings)?;
+        Ok(Arc::new(tree))
     }
 
     /// The source with this cache; the source itself, where it does not say exactly which version it reads.

@@ -100,14 +100,14 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// As [`Tree::list`]; `EOVERFLOW` where there is no room for all.
-    fn names(&self, folder: &Path) -> Result<FolderNames, SourceError> {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let (mut names, mut whole) = (FolderNames::default(), true);
         self.list(folder, &mut |entry| {
             whole = whole && names.push(&entry.name, entry.kind, entry.meta.as_ref());
             whole
         })?;
         if whole {
-            return Ok(names);
+            return Ok(Arc::new(names));
         }
         // Part of a folder that looks like all of it would be a lie.
         Err(SourceError::Io {
@@ -124,6 +124,12 @@ pub trait Tree: Send + Sync {
     /// Whether a listing says all there is to know of each name, with its version, and asking again is dear: storage over a
     /// network. Then what was just listed is believed for a while, and [`Tree::open_listed`] need not ask.
     fn lists_versions(&self) -> bool {
+        false
+    }
+
+    /// Whether what it says of a path may be from long ago: then an open of that file asks first.
+    fn is_unsure(&self, path: &Path) -> bool {
+        let _ = path;
         false
     }
 
@@ -170,7 +176,7 @@ pub trait Tree: Send + Sync {
     /// asked before; a file that has changed since then fails that read with [`SourceError::Changed`].
     ///
     /// # Errors
-    /// As [`Tree::open`].
+    /// As [`Tree::open`]; [`SourceError::Changed`] where it is known to be another version by now.
     fn open_listed(
         &self,
         path: &Path,

@@ -259,7 +259,14 @@ impl View {
                 base,
                 self.tree.look(&path).map_err(|e| self.refuse_source(&e))?,
             ),
-            None => self.open_source(&path, listed, ahead.filter(|_| believed), is_exact)?,
+            None => {
+                let opened = self.open_source(&path, listed, ahead.filter(|_| believed), is_exact);
+                if opened.as_ref().err() == Some(&Errno::STALE.raw_os_error()) {
+                    let gone = self.nodes().outdated(number);
+                    drop(gone);
+                }
+                opened?
+            }
         };
         let is_same = if is_exact {
             known.version == meta.version
@@ -332,7 +339,11 @@ impl View {
             }
             other => other,
         }
-        .map_err(|e| self.refuse_source(&e))?;
+        .map_err(|error| match error {
+            // As for what is found to be another version: it is looked up again.
+            SourceError::Changed { .. } => Errno::STALE.raw_os_error(),
+            error => self.refuse_source(&error),
+        })?;
         let reader = self
             .engine
             .open(source)

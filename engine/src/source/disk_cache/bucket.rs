@@ -229,7 +229,7 @@ impl Tier for BucketTier {
             room.copy_from_slice(&bytes[from..from + len]);
             place.advance(len);
             if let Some(timed) = &mut timed {
-                timed.bytes += len as u64;
+                timed.add(len as u64);
             }
             Counts::add(&self.0.tier.counts.hit_bytes, len as u64);
         }

@@ -134,7 +134,7 @@ impl CachedSource {
                 Part::Store(range.end)
             };
             match part {
-                Part::Disk(_, end) if tier.passes_over(end - at) => {
+                Part::Disk(..) if tier.passes_over(range.end - at) => {
                     // All of it at once: more is likely to be there.
                     Counts::add(&shared.counts.passed_over_bytes, range.end - at);
                     if self.fetch(None, at..range.end, place)?.is_break() {
@@ -302,20 +302,18 @@ impl CachedSource {
             let now = VersionCount::new(&self.accepted);
             writer.tee(version, &self.below, now, range.clone(), claimed)
         });
-        let mut timed = shared.speeds.store(len);
         let mut part = StorePart {
             place,
             end: range.end,
             tee,
+            timed: shared.speeds.store(len),
         };
         let done = match self.below.streaming() {
             Some(streaming) => streaming.stream(len, range.start, &mut part).map(|_| ()),
             None => self.copy(&range, &mut part),
         };
         let at = part.place.at;
-        if let Some(timed) = &mut timed {
-            timed.bytes = at - range.start;
-        }
+        part.timed = None;
         done?;
         if let Some((version, _)) = keep
             && self.has_served.load(Ordering::Relaxed)

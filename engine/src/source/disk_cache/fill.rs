@@ -335,7 +335,7 @@ impl FillWork {
     }
 
     fn list(&self, folder: PathBuf) -> Result<(), SourceError> {
-        let names = Arc::new(self.tree.names(&folder)?);
+        let names = self.tree.names(&folder)?;
         let mut state = self.hold();
         for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
             match entry.kind {

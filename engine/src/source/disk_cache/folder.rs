@@ -7,6 +7,7 @@
 //!     servers/<hash>             latency and rate of a server, as text (servers.rs)
 //!     claims                     empty; its bytes are locked by the process that fetches (claims.rs)
 //!     latest/0123...             which version of an object was read last (latest.rs)
+//!     names/0123...              the names of a folder as they were listed last (names.rs)
 //!     ab/abcdef.../100000.186a0  a piece of a version; it says of what (piece.rs)
 //! ```
 
@@ -246,8 +247,12 @@ impl CacheFolder {
     /// A file of at most `most` bytes, as text.
     pub fn small_text(&self, path: &str, most: usize) -> Result<String, Errno> {
         let file = self.read_file(path)?;
-        // One byte more than there may be.
-        let (mut bytes, mut len) = (vec![0; most + 1], 0);
+        let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(usize::MAX);
+        if size > most {
+            return Err(Errno::FBIG);
+        }
+        // One byte more: a file that grows meanwhile is not right.
+        let (mut bytes, mut len) = (vec![0; size + 1], 0);
         while len < bytes.len() {
             match rustix::io::pread(&file, &mut bytes[len..], len as u64) {
                 Ok(0) => break,
@@ -257,7 +262,7 @@ impl CacheFolder {
             }
         }
         bytes.truncate(len);
-        let text = String::from_utf8(bytes).ok().filter(|_| len <= most);
+        let text = String::from_utf8(bytes).ok().filter(|_| len <= size);
         text.ok_or(Errno::INVAL)
     }
 

@@ -6,6 +6,7 @@ use super::folder::{PieceFile, PutOutcome};
 use super::index::Part;
 use super::latest;
 use super::learners::Learners;
+use super::names::{ListingsRoom, NewListing};
 use super::piece::{Extent, MAX_PIECE_BYTES, PieceBuffer, PieceFault};
 use super::reader::PieceReader;
 use super::room::Evictor;
@@ -18,12 +19,13 @@ use foreread_core::storage::SourceFigures;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub struct FolderTier {
     pub shared: CacheState,
     reader: PieceReader,
     evictor: Mutex<Evictor>,
+    listings: Mutex<ListingsRoom>,
     pub learners: Learners,
 }
 
@@ -33,6 +35,7 @@ impl FolderTier {
             shared,
             reader: PieceReader::default(),
             evictor: Mutex::default(),
+            listings: Mutex::default(),
             learners: Learners::default(),
         }
     }
@@ -213,6 +216,20 @@ impl Tier for FolderTier {
         if is_held && self.is_writing() && latest::write(&opened.folder, version).is_err() {
             // Then it is opened by its first bytes next time, as without a cache.
             tracing::debug!("the version that was read last is not noted in the disk cache");
+        }
+    }
+
+    fn keep_names(&self, listing: &NewListing) {
+        let opened = self.shared.opened();
+        if self.shared.tier.writes.is_on() && opened.writable.is_some() {
+            let mut room = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+            if room
+                .write(&opened.folder, &self.shared.settings, listing)
+                .is_err()
+            {
+                // Then the next mount lists the folder, as without a cache.
+                tracing::debug!("the names of a folder are not kept in the disk cache");
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 
 use super::account::Account;
 use super::folder::{CacheFolder, PieceFile, inside};
+use super::names::{self, ListingSummary};
 use super::piece::{Extent, HEADER_BYTES, MAX_PIECE_BYTES, OpenPiece, PieceFault, VersionHash};
 use super::room::{Evictor, versions};
 use super::servers::{self, ServerSummary};
@@ -318,6 +319,33 @@ impl CacheInspector {
     pub fn remove_servers(&self) -> Result<(), SourceOpenError> {
         let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
         servers::remove_all(&self.folder).map_err(failed)
+    }
+
+    /// The names of folders that are kept, by folder.
+    #[must_use]
+    pub fn listings(&self) -> Vec<ListingSummary> {
+        let mut all = names::all(&self.folder);
+        all.iter_mut()
+            .for_each(|listing| listing.source = harmless(&listing.source));
+        all
+    }
+
+    /// Removes the names of a folder.
+    ///
+    /// # Errors
+    /// Its file cannot be removed.
+    pub fn remove_listing(&self, listing: &ListingSummary) -> Result<(), SourceOpenError> {
+        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
+        names::remove(&self.folder, &listing.file).map_err(failed)
+    }
+
+    /// Removes the names of all folders.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn remove_listings(&self) -> Result<(), SourceOpenError> {
+        let failed = |errno| self.failed("change", &VersionSummary::default(), errno);
+        names::remove_all(&self.folder).map_err(failed)
     }
 
     /// Room of the file system; nothing where that cannot be asked.

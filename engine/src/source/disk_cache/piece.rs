@@ -228,7 +228,7 @@ pub struct SealedPiece<'a> {
     pub len: usize,
 }
 
-fn checksum(bytes: &[u8]) -> u64 {
+pub fn checksum(bytes: &[u8]) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
 }
 

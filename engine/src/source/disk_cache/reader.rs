@@ -49,7 +49,7 @@ impl PieceReader {
             piece.read(at, room)?;
             place.advance(len);
             if let Some(timed) = &mut timed {
-                timed.bytes += len as u64;
+                timed.add(len as u64);
             }
             Counts::add(&shared.tier.counts.hit_bytes, len as u64);
         }

@@ -15,6 +15,7 @@
 use super::files::CacheFiles;
 use super::folder::{CacheFolder, PieceUse, inside};
 use super::latest;
+use super::names;
 use super::piece::{Extent, FIRST_LETTERS};
 use super::shared::{CacheState, Counts};
 use std::cmp::Ordering;
@@ -131,6 +132,7 @@ impl Evictor {
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> u64 {
         let mut held = self.walk(opened);
+        names::trim_to(&opened.folder, shared.settings.size_bytes);
         while held > shared.settings.size_bytes && goes_on(held) {
             let over = held - shared.settings.size_bytes;
             let freed = self.evict(shared, opened, over.min(TRIM_STEP));
@@ -210,6 +212,7 @@ impl Evictor {
             }
         });
         latest::clean(&opened.folder);
+        names::trim_to(&opened.folder, u64::MAX);
         let bytes = once.bytes.saturating_add(again.bytes);
         if let Some(files) = &opened.writable {
             files.account.set(bytes);

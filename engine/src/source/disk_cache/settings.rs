@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How a cache on disk is written.
-pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read]";
+pub const NOTATION: &str = "DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]";
 
 /// Chosen: as for another process that fetches the same.
 const BUCKET_PATIENCE: Duration = Duration::from_millis(1500);
@@ -27,10 +27,63 @@ pub struct DiskCacheSettings {
     /// What is on the disk is read from there, also where the store has shown to be faster: for a store that charges for what is read.
     /// Default false.
     pub reads_slow_disk: bool,
+    /// How long the names of folders are believed that an earlier mount has listed. Default [`KeptNames::Checked`].
+    pub names: KeptNames,
     /// A second place below this folder: what one machine has fetched the others read there. Others may write it, and are trusted.
     /// Default none.
     pub shared: Option<SharedCache>,
 }
+
+/// What becomes of the names of a folder of a store that was listed: a mount of a prefix keeps them for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeptNames {
+    /// The next mount shows them at once and lists the folder in the background; before that is done, an open of one of its files asks the
+    /// store which version it is.
+    #[default]
+    Checked,
+    /// The same, but those that were listed less than this ago are believed: a file is opened as the version that it was then.
+    Believed(Duration),
+    /// They are not kept, and those that are there are not used.
+    Off,
+}
+
+impl KeptNames {
+    /// Reads `check`, `off`, or a time in whole seconds, minutes, hours or days: `30s`, `10m`, `1h`, `1d`. `0s` is `check`.
+    ///
+    /// # Errors
+    /// A line that says how it is written.
+    pub fn parse(text: &str) -> Result<KeptNames, String> {
+        let wrong = || format!("{text} is not check, off or a time from 0s to 365d such as 10m");
+        match text {
+            "check" => return Ok(KeptNames::Checked),
+            "off" => return Ok(KeptNames::Off),
+            _ => {}
+        }
+        let (at, unit) = text.char_indices().next_back().ok_or_else(wrong)?;
+        let seconds: u64 = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            'd' => 86_400,
+            _ => return Err(wrong()),
+        };
+        let digits =
+            Some(&text[..at]).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number: u64 = digits
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(wrong)?;
+        let seconds = number
+            .checked_mul(seconds)
+            .filter(|all| *all <= MAX_BELIEVED_S);
+        Ok(match seconds.ok_or_else(wrong)? {
+            0 => KeptNames::Checked,
+            seconds => KeptNames::Believed(Duration::from_secs(seconds)),
+        })
+    }
+}
+
+/// Names are believed for a year at most.
+const MAX_BELIEVED_S: u64 = 365 * 86_400;
 
 /// What several machines share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +149,7 @@ impl DiskCacheSettings {
             free: FreeSpace::Percent(10),
             others_trusted: false,
             reads_slow_disk: false,
+            names: KeptNames::default(),
             shared: None,
         }
     }
@@ -117,6 +171,7 @@ impl DiskCacheSettings {
             "free=",
             "others=",
             "slow-disk=",
+            "names=",
             "shared=",
             "shared-size=",
             "shared-endpoint=",
@@ -188,6 +243,10 @@ impl DiskCacheSettings {
             }
             ("others", "trusted") => self.others_trusted = true,
             ("slow-disk", "read") => self.reads_slow_disk = true,
+            ("names", _) => {
+                let names = KeptNames::parse(value);
+                self.names = names.map_err(|why| format!("names={why}"))?;
+            }
             ("others", _) => return Err(format!("others={value} is not others=trusted")),
             _ => return Err(format!("{key}={value} is not slow-disk=read")),
         }
@@ -230,7 +289,7 @@ mod tests {
     fn a_text_names_the_folder_and_its_limits() {
         let parsed = |text: &str| DiskCacheSettings::parse(text).expect(text);
         assert_eq!(parsed("/c"), DiskCacheSettings::new("/c"));
-        let all = parsed("/c,d,free=1G,size=3M,others=trusted,slow-disk=read");
+        let all = parsed("/c,d,free=1G,size=3M,others=trusted,slow-disk=read,names=10m");
         assert_eq!(
             all,
             DiskCacheSettings {
@@ -239,9 +298,32 @@ mod tests {
                 free: FreeSpace::Bytes(1 << 30),
                 others_trusted: true,
                 reads_slow_disk: true,
+                names: KeptNames::Believed(Duration::from_secs(600)),
                 shared: None,
             }
         );
+        for (text, names) in [
+            ("0s", KeptNames::Checked),
+            ("check", KeptNames::Checked),
+            ("off", KeptNames::Off),
+            ("2d", KeptNames::Believed(Duration::from_secs(172_800))),
+        ] {
+            assert_eq!(KeptNames::parse(text), Ok(names));
+        }
+        for text in [
+            "",
+            "s",
+            "10",
+            "-1s",
+            "+1s",
+            "1.5h",
+            "1w",
+            "366d",
+            "18446744073709551615d",
+            "\u{e4}",
+        ] {
+            assert!(KeptNames::parse(text).is_err(), "{text}");
+        }
         let shared = parsed("/c,shared=/mnt/x,shared-size=2G,size=1G");
         let dir = "/mnt/x".into();
         let size_bytes = 2 << 30;
@@ -266,7 +348,7 @@ mod tests {
         for (text, why) in [
             (
                 "",
-                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read]",
+                "it names no folder; write DIR[,size=BYTES][,free=BYTES|PERCENT%][,shared=DIR[,shared-size=BYTES]|,shared=s3://BUCKET/PREFIX[,shared-endpoint=URL][,shared-profile=NAME]][,others=trusted][,slow-disk=read][,names=TIME|check|off]",
             ),
             ("/c,size=1K", "size=1K is less than 1M"),
             ("/c,size=x", "size=x is no size such as 50G"),
@@ -293,6 +375,10 @@ mod tests {
             ),
             ("/c,free=100%", "free=100% is no whole percent from 0 to 99"),
             ("/c,others=all", "others=all is not others=trusted"),
+            (
+                "/c,names=soon",
+                "names=soon is not check, off or a time from 0s to 365d such as 10m",
+            ),
         ] {
             assert_eq!(DiskCacheSettings::parse(text).expect_err(text), why);
         }

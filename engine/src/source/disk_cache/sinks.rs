@@ -1,5 +1,6 @@
 //! Where bytes of the disk and of the store go, part after part, into one sink.
 
+use super::speed::TimedRead;
 use super::writer::Tee;
 use crate::source::Sink;
 use std::io::IoSliceMut;
@@ -70,6 +71,8 @@ pub struct StorePart<'p, 's> {
     pub place: &'p mut FillPlace<'s>,
     pub end: u64,
     pub tee: Option<Tee>,
+    /// Of a long part.
+    pub timed: Option<TimedRead<'p>>,
 }
 
 impl Sink for StorePart<'_, '_> {
@@ -99,6 +102,9 @@ impl Sink for StorePart<'_, '_> {
             tee.take(at, &room[..bytes.min(room.len())]);
         }
         self.place.advance(bytes);
+        if let Some(timed) = &mut self.timed {
+            timed.add(bytes as u64);
+        }
     }
 }
 

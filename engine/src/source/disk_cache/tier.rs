@@ -11,6 +11,7 @@
 use super::cached::CachedSource;
 use super::claims::Claim;
 use super::folder::PieceFile;
+use super::names::NewListing;
 use super::piece::{PieceBuffer, PieceFault};
 use super::settings::{DiskCacheSettings, SharedCache};
 use super::shared::{CachedVersion, DiskCacheCounts, TierState};
@@ -75,6 +76,9 @@ pub trait Tier: Send + Sync {
 
     /// An object was opened by its name, and is this version.
     fn note_latest(&self, _: &CachedVersion) {}
+
+    /// A folder of a store was listed.
+    fn keep_names(&self, _: &NewListing) {}
 
     /// An engine has measured a server.
     fn learn(&self, _server: &str, _: SourceFigures) {}

@@ -7,6 +7,7 @@
 //! A reader never waits here. What is in the queue when a process ends is written then, as long as that takes at most a few seconds.
 
 use super::folder::PieceFile;
+use super::names::NewListing;
 use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
@@ -49,6 +50,8 @@ enum Job {
         server: Arc<str>,
         figures: SourceFigures,
     },
+    /// A folder of a store was listed.
+    Names(NewListing),
     /// A piece is none.
     Remove {
         version: Arc<CachedVersion>,
@@ -61,6 +64,7 @@ impl Job {
     fn held_bytes(&self) -> u64 {
         match self {
             Job::Write { buffer, .. } => buffer.held_bytes(),
+            Job::Names(listing) => listing.names.as_ref().map_or(0, |names| names.bytes()),
             Job::Note { .. } | Job::Latest(_) | Job::Learn { .. } | Job::Remove { .. } => 0,
         }
     }
@@ -154,6 +158,21 @@ impl Writer {
     pub fn learn(&self, server: Arc<str>, figures: SourceFigures) {
         if self.tier.is_tended() {
             self.push(Job::Learn { server, figures });
+        }
+    }
+
+    /// A folder of a store was listed. It is left out where the queue has no room for its names.
+    pub fn keep(&self, listing: NewListing) {
+        let job = Job::Names(listing);
+        let fits = {
+            let mut state = self.queue.hold();
+            let bytes = state.bytes + job.held_bytes();
+            let fits = bytes <= self.most_queued && state.notes < MAX_NOTES;
+            state.bytes = if fits { bytes } else { state.bytes };
+            fits
+        };
+        if fits {
+            self.push(job);
         }
     }
 
@@ -401,6 +420,7 @@ fn done(job: &mut Job, tier: &dyn Tier) {
         Job::Note { version, piece } => tier.note(version, *piece),
         Job::Latest(version) => tier.note_latest(version),
         Job::Learn { server, figures } => tier.learn(server, *figures),
+        Job::Names(listing) => tier.keep_names(listing),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }
 }
@@ -415,6 +435,10 @@ fn give_back(tier: &dyn Tier, job: &Job) {
             let extent = buffer.extent();
             tier.give_back(version, &(extent.offset..extent.end()));
         }
-        Job::Note { .. } | Job::Latest(_) | Job::Learn { .. } | Job::Remove { .. } => {}
+        Job::Note { .. }
+        | Job::Latest(_)
+        | Job::Learn { .. }
+        | Job::Names(_)
+        | Job::Remove { .. } => {}
     }
 }

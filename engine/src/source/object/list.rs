@@ -112,6 +112,32 @@ impl Prefix {
         Ok(tree)
     }
 
+    /// A prefix of which nothing is known yet: whether it is there, and whether these settings do. For what needs no answer of the store.
+    ///
+    /// # Errors
+    /// The name is none.
+    #[cfg(feature = "disk-cache")]
+    pub(crate) fn unasked(
+        name: &SourceName,
+        settings: ObjectSettings,
+    ) -> Result<Prefix, SourceOpenError> {
+        let place = store::parse(name)?;
+        Prefix::at(name, &*place, settings).map_err(|unfit| unfit.open_error(name))
+    }
+
+    /// What a folder is called whichever prefix it is seen below, without secrets: endpoint, bucket and key.
+    #[cfg(feature = "disk-cache")]
+    pub(crate) fn folder_name(&self, folder: &Path) -> Option<String> {
+        Some(format!("{}/{}", self.store.place, self.key(folder)?))
+    }
+
+    /// The same as people write it.
+    #[cfg(feature = "disk-cache")]
+    pub(crate) fn folder_shown(&self, folder: &Path) -> String {
+        let name = self.name_of(folder).to_string();
+        format!("{}/", name.trim_end_matches('/'))
+    }
+
     fn at(name: &SourceName, place: &dyn Place, settings: ObjectSettings) -> Result<Prefix, Unfit> {
         let store = place.connect(&settings)?;
         let Some(listing) = store.listing.clone() else {
@@ -426,7 +452,7 @@ impl Tree for Prefix {
         Ok(())
     }
 
-    fn names(&self, folder: &Path) -> Result<FolderNames, SourceError> {
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
         let key = self.key(folder).ok_or_else(|| self.absent(folder))?;
         let listed = wait(self.all_names(&key)).map_err(|refusal| self.refused(folder, &refusal));
         let Names { names, there, .. } = listed?;
@@ -434,7 +460,7 @@ impl Tree for Prefix {
         if !there && !folder.as_os_str().is_empty() {
             return Err(self.absent(folder));
         }
-        Ok(names)
+        Ok(Arc::new(names))
     }
 
     fn lists_versions(&self) -> bool {

@@ -149,7 +149,6 @@ impl View {
         let seen = Instant::now();
         // Counted before they are kept: a hundred listings at once are within the limit together, not each.
         let names = self.tree.names(&path).map_err(|e| self.refuse_source(&e))?;
-        let names = Arc::new(names);
         if self.lists_versions && !self.nodes().list_names(&path, &names, seen) {
             return Err(self.too_many(Errno::OVERFLOW, &path));
         }

@@ -87,7 +87,10 @@ impl View {
             match (&node.listed, &node.base) {
                 (Some(file), _) if unlisted.is_empty() => behind = Some(file.position()),
                 // What was planned is asked about before it is shown.
-                (None, None) if node.planned || self.is_believed(node) => {
+                (None, None)
+                    if (node.planned || self.is_believed(node))
+                        && !self.tree.is_unsure(&node.path) =>
+                {
                     let (path, meta) = (Arc::clone(&node.path), node.meta.clone());
                     let listing = if node.planned {
                         Listing::Planned
@@ -101,7 +104,7 @@ impl View {
                         listing,
                     });
                 }
-                // It has an order already: what is behind it was listed when it was opened.
+                // It has an order already: what is behind it was listed when it was opened. Or its version is not known for sure.
                 _ => break,
             }
             at = next;

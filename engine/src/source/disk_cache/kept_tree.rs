@@ -1,0 +1,638 @@
+//! A prefix of a store whose folders are shown as an earlier mount listed them, before the store has answered.
+//!
+//! ```text
+//!   names(d) ──► names/<hash of d> on the disk? ── no, or listed by this mount already ──► the store, and a copy for the disk
+//!                  └─ yes ──► shown at once, and d is listed in the background ──► names that are another version by now, or gone
+//!   open(d/a), before that is done ──► waits for a listing of one page, or asks for a alone ── another version ──► looked up again
+//! ```
+//! The store is first asked when it is needed: not before the first folder that is not on the disk, the first check, the first open. A folder is
+//! shown from the disk once; a second listing has the store's answer as soon as the check is done. A check that the store refuses ends
+//! that for its folder.
+//!
+//! Never: opens a file by what the disk says of it, unless that is younger than the user believes it ([`KeptNames::Believed`]); says
+//! that a name is not there because the disk has none; waits for a check where the answer is not needed any more.
+
+use super::names::{self, KeptListing, NewListing, now_ms};
+use super::settings::KeptNames;
+use super::{DiskCache, SourceName, SourceOpenError};
+use crate::source::object::{ObjectSettings, Prefix};
+use crate::source::tree::{
+    Entry, FolderNames, Kind, LOOKS_EVERY, Meta, Tree, needed, while_needed,
+};
+use crate::source::{Defaults, Source, SourceError};
+use foreread_os::threads::spawn;
+use rustix::io::Errno;
+use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Folders that are listed at once in the background.
+const CHECKERS: usize = 4;
+/// An open waits for a listing of that many names: a page. Of more it asks for the one name.
+const PAGE: usize = 1000;
+/// Names that are held at once because they are not checked yet, or believed. More folders are shown by the store alone.
+const MAX_HELD: usize = 1 << 20;
+/// Folders that are known to have been listed. With more no folder is shown from the disk any more.
+const MAX_SETTLED: usize = 1 << 20;
+/// For one name a longer file is not read, and no folder listed.
+const LOOK_BYTES: usize = 1 << 20;
+/// Names that are as they were are written again after this, so that they do not count as old.
+const RENEWED_EACH: Duration = Duration::from_secs(86_400);
+/// How often a folder that is listed again and again is written.
+const WRITTEN_EACH: Duration = Duration::from_secs(60);
+
+/// A prefix of a store with the names that the disk has.
+pub struct KeptTree(Arc<KeptPrefix>);
+
+struct KeptPrefix {
+    name: SourceName,
+    settings: ObjectSettings,
+    /// For what needs no answer of the store.
+    unasked: Prefix,
+    cache: DiskCache,
+    state: Mutex<TreeState>,
+    /// The state of a folder or of the store has changed.
+    changed: Condvar,
+    hasher: RandomState,
+    ended: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct TreeState {
+    store: StoreState,
+    folders: HashMap<PathBuf, FolderState>,
+    /// Hashes of folders that this mount has listed or begun to show from the disk, and when a listing was kept last. One that is taken for
+    /// another is listed.
+    settled: HashMap<u64, Option<Instant>>,
+    /// Names of `folders`.
+    held: usize,
+    /// Folders to be checked.
+    queue: VecDeque<PathBuf>,
+    checkers: usize,
+}
+
+#[derive(Default)]
+enum StoreState {
+    #[default]
+    Unopened,
+    Opening,
+    Open(Arc<Prefix>),
+}
+
+/// Names of which another version is there by now, or nothing, with the version that the disk had.
+type OldVersions = HashMap<OsString, Arc<[u8]>>;
+
+enum FolderState {
+    /// Shown from the disk, and not known to be right.
+    Unchecked {
+        listing: KeptListing,
+        check: CheckState,
+        /// As far as an open has found out.
+        outdated: OldVersions,
+    },
+    /// Young enough.
+    Believed(KeptListing),
+    /// The store has said what is not so.
+    Checked(OldVersions),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CheckState {
+    Waiting,
+    Running,
+    /// The store did not say: names come from there, and an open asks for each.
+    Failed,
+}
+
+/// What an open has to do before it believes the disk.
+enum Confirmation {
+    None,
+    Wait,
+    Ask,
+    IsOutdated,
+}
+
+impl FolderState {
+    fn held(&self) -> usize {
+        match self {
+            FolderState::Unchecked { listing, .. } | FolderState::Believed(listing) => {
+                listing.names.len()
+            }
+            FolderState::Checked(_) => 0,
+        }
+    }
+
+    /// What may be shown without the store.
+    fn shown(&self, ttl: Duration) -> Option<&Arc<FolderNames>> {
+        match self {
+            FolderState::Unchecked {
+                listing,
+                check,
+                outdated,
+            } => (*check != CheckState::Failed && outdated.is_empty()).then_some(&listing.names),
+            FolderState::Believed(listing) => listing.is_younger(ttl).then_some(&listing.names),
+            FolderState::Checked(_) => None,
+        }
+    }
+
+    fn outdated(&mut self) -> Option<&mut OldVersions> {
+        match self {
+            FolderState::Unchecked { outdated, .. } | FolderState::Checked(outdated) => {
+                Some(outdated)
+            }
+            FolderState::Believed(_) => None,
+        }
+    }
+
+    fn confirmation(&self, name: &OsStr, version: &[u8]) -> Confirmation {
+        let is_outdated =
+            |outdated: &OldVersions| outdated.get(name).is_some_and(|was| **was == *version);
+        match self {
+            FolderState::Unchecked { outdated, .. } | FolderState::Checked(outdated)
+                if is_outdated(outdated) =>
+            {
+                Confirmation::IsOutdated
+            }
+            FolderState::Unchecked { listing, check, .. } => {
+                let is_short = *check == CheckState::Running && listing.names.len() <= PAGE;
+                if is_short {
+                    Confirmation::Wait
+                } else {
+                    Confirmation::Ask
+                }
+            }
+            FolderState::Believed(_) | FolderState::Checked(_) => Confirmation::None,
+        }
+    }
+}
+
+impl TreeState {
+    fn put(&mut self, folder: &Path, state: FolderState) {
+        self.held += state.held();
+        let old = self.folders.insert(folder.to_path_buf(), state);
+        self.held -= old.map_or(0, |old| old.held());
+    }
+
+    fn take(&mut self, folder: &Path) -> Option<FolderState> {
+        let state = self.folders.remove(folder)?;
+        self.held -= state.held();
+        Some(state)
+    }
+}
+
+impl KeptTree {
+    /// A prefix whose names are kept in a cache. Nothing is asked if the disk has the names of its first folder.
+    ///
+    /// # Errors
+    /// See [`Prefix::open_with`].
+    pub fn open(
+        cache: &DiskCache,
+        name: SourceName,
+        settings: ObjectSettings,
+    ) -> Result<KeptTree, SourceOpenError> {
+        let own = KeptPrefix {
+            unasked: Prefix::unasked(&name, settings.clone())?,
+            name,
+            settings,
+            cache: cache.clone(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            hasher: RandomState::new(),
+            ended: Arc::default(),
+        };
+        let root = own.read(Path::new(""), None);
+        if root.is_none_or(|root| root.names.is_empty()) {
+            let store = Prefix::open_with(own.name.clone(), own.settings.clone())?;
+            own.hold().store = StoreState::Open(Arc::new(store));
+        }
+        Ok(KeptTree(Arc::new(own)))
+    }
+}
+
+impl Drop for KeptTree {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+impl KeptPrefix {
+    fn hold(&self) -> MutexGuard<'_, TreeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ttl(&self) -> Duration {
+        match self.cache.settings().names {
+            KeptNames::Believed(ttl) => ttl,
+            KeptNames::Checked | KeptNames::Off => Duration::ZERO,
+        }
+    }
+
+    /// The names of a folder on the disk.
+    fn read(&self, folder: &Path, most: Option<usize>) -> Option<KeptListing> {
+        let name = self.unasked.folder_name(folder)?;
+        names::read(&self.cache.folder.shared.opened().folder, &name, most)
+    }
+
+    fn keep(&self, path: &Path, names: Option<Arc<FolderNames>>, listed_ms: u64) {
+        if let Some(folder) = self.unasked.folder_name(path) {
+            self.cache.parts.writer.keep(NewListing {
+                shown: self.unasked.folder_shown(path),
+                folder,
+                names,
+                listed_ms,
+            });
+        }
+    }
+
+    /// Waits until something has changed, as long as the answer is needed.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, TreeState>,
+    ) -> Result<MutexGuard<'a, TreeState>, SourceError> {
+        let waited = self.changed.wait_timeout(state, LOOKS_EVERY);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if needed().is_none_or(|need| need()) {
+            return Ok(state);
+        }
+        Err(SourceError::Io {
+            errno: Errno::CANCELED.raw_os_error(),
+            what: self.name.to_string(),
+        })
+    }
+
+    /// What answers for the store; opened by the first that needs it.
+    fn store(&self) -> Result<Arc<Prefix>, SourceError> {
+        let mut state = self.hold();
+        loop {
+            match &state.store {
+                StoreState::Open(store) => return Ok(Arc::clone(store)),
+                StoreState::Opening => state = self.wait(state)?,
+                StoreState::Unopened => break,
+            }
+        }
+        state.store = StoreState::Opening;
+        drop(state);
+        let opened = Prefix::open_with(self.name.clone(), self.settings.clone()).map(Arc::new);
+        let mut state = self.hold();
+        state.store = match &opened {
+            Ok(store) => StoreState::Open(Arc::clone(store)),
+            Err(_) => StoreState::Unopened,
+        };
+        drop(state);
+        self.changed.notify_all();
+        opened.map_err(|error| SourceError::Io {
+            errno: error.errno,
+            what: error.to_string(),
+        })
+    }
+
+    // ---- names ----
+
+    /// The names of a folder that may be shown without the store. `is_one`: for one name of it.
+    fn shown(self: &Arc<Self>, folder: &Path, is_one: bool) -> Option<Arc<FolderNames>> {
+        let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
+        {
+            let state = self.hold();
+            if let Some(known) = state.folders.get(folder)
+                && let Some(names) = known.shown(ttl)
+            {
+                return Some(Arc::clone(names));
+            }
+            let is_known = state.settled.contains_key(&hash) || state.settled.len() >= MAX_SETTLED;
+            if is_known && (ttl.is_zero() || is_one) || state.held >= MAX_HELD {
+                return None;
+            }
+        }
+        let listing = self.read(folder, is_one.then_some(LOOK_BYTES))?;
+        let (names, is_young) = (Arc::clone(&listing.names), listing.is_younger(ttl));
+        let mut state = self.hold();
+        let is_new = !state.settled.contains_key(&hash);
+        state.settled.entry(hash).or_default();
+        match state.folders.get(folder) {
+            // Another thread was first, or some of it is known to be outdated.
+            Some(known @ (FolderState::Unchecked { .. } | FolderState::Checked(_))) => {
+                return known.shown(ttl).cloned();
+            }
+            Some(FolderState::Believed(_)) | None if is_young => {
+                state.put(folder, FolderState::Believed(listing));
+                return Some(names);
+            }
+            Some(FolderState::Believed(_)) | None if !is_new => return None,
+            Some(FolderState::Believed(_)) | None => {}
+        }
+        let unchecked = FolderState::Unchecked {
+            listing,
+            check: CheckState::Waiting,
+            outdated: OldVersions::new(),
+        };
+        state.put(folder, unchecked);
+        state.queue.push_back(folder.to_path_buf());
+        let starts = state.checkers < CHECKERS;
+        state.checkers += usize::from(starts);
+        drop(state);
+        if starts {
+            self.start_checker();
+        }
+        Some(names)
+    }
+
+    /// The store's answer.
+    fn list(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let listed_ms = now_ms();
+        let listed = self.store().and_then(|store| store.names(folder));
+        match &listed {
+            Ok(names) => {
+                if self.is_news(folder, names) {
+                    self.keep(folder, Some(Arc::clone(names)), listed_ms);
+                }
+                self.settle(folder, Some(names));
+            }
+            Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {
+                self.keep(folder, None, listed_ms);
+                self.settle(folder, None);
+            }
+            Err(_) => {}
+        }
+        listed
+    }
+
+    /// Is this to be written: other names than the disk is known to have, or a date that counts? Then it counts as written.
+    fn is_news(&self, folder: &Path, names: &FolderNames) -> bool {
+        let (ttl, hash) = (self.ttl(), self.hasher.hash_one(folder));
+        let mut state = self.hold();
+        if let Some(FolderState::Unchecked { listing, .. }) = state.folders.get(folder) {
+            let is_same = |at| listing.names.is_same(at, names, at);
+            if ttl.is_zero()
+                && listing.is_younger(RENEWED_EACH)
+                && listing.names.len() == names.len()
+                && (0..names.len()).all(is_same)
+            {
+                return false;
+            }
+        }
+        let written = state.settled.entry(hash).or_default();
+        if written.is_some_and(|written| written.elapsed() < WRITTEN_EACH) {
+            return false;
+        }
+        *written = Some(Instant::now());
+        true
+    }
+
+    /// The store has said which names a folder has; nothing: it is gone.
+    fn settle(&self, folder: &Path, names: Option<&FolderNames>) {
+        let hash = self.hasher.hash_one(folder);
+        let mut state = self.hold();
+        state.settled.entry(hash).or_default();
+        let mut outdated = match state.take(folder) {
+            None => return,
+            Some(FolderState::Checked(outdated)) => outdated,
+            Some(FolderState::Unchecked {
+                listing, outdated, ..
+            }) => differing(&listing.names, names, outdated),
+            Some(FolderState::Believed(listing)) => {
+                differing(&listing.names, names, OldVersions::new())
+            }
+        };
+        if let Some(names) = names {
+            // One that was put back is what it was.
+            outdated.retain(|name, was| {
+                let now = names.find(name, usize::MAX).and_then(|at| names.meta(at));
+                now.is_none_or(|now| now.version != *was)
+            });
+        }
+        if !outdated.is_empty() {
+            state.put(folder, FolderState::Checked(outdated));
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The store has said what a path is.
+    fn is_now(&self, path: &Path, meta: &Meta) {
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+            return;
+        };
+        let mut state = self.hold();
+        let outdated = state
+            .folders
+            .get_mut(folder)
+            .and_then(FolderState::outdated);
+        if let Some(outdated) = outdated
+            && outdated.get(name).is_some_and(|was| *was == meta.version)
+        {
+            outdated.remove(name);
+        }
+    }
+
+    /// What the disk says of a path.
+    fn known(self: &Arc<Self>, path: &Path) -> Option<Meta> {
+        let names = self.shown(path.parent()?, true)?;
+        names.meta(names.find(path.file_name()?, usize::MAX)?)
+    }
+
+    /// Makes sure that a file which was listed is still that version.
+    fn confirm(&self, path: &Path, meta: &Meta) -> Result<(), SourceError> {
+        let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+            return Ok(());
+        };
+        let changed = || SourceError::Changed {
+            what: format!("{}: {} was replaced or removed", self.name, path.display()),
+        };
+        let mut state = self.hold();
+        loop {
+            let Some(known) = state.folders.get(folder) else {
+                return Ok(());
+            };
+            match known.confirmation(name, &meta.version) {
+                Confirmation::None => return Ok(()),
+                Confirmation::IsOutdated => return Err(changed()),
+                Confirmation::Wait => state = self.wait(state)?,
+                Confirmation::Ask => break,
+            }
+        }
+        drop(state);
+        let store = self.store()?;
+        match store.look(path) {
+            Ok(now) if now.version == meta.version || store.is_same(meta, &now) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.errno() == Errno::NOENT.raw_os_error() => {}
+            Err(error) => return Err(error),
+        }
+        let mut state = self.hold();
+        let outdated = state
+            .folders
+            .get_mut(folder)
+            .and_then(FolderState::outdated);
+        if let Some(outdated) = outdated {
+            outdated.insert(name.to_os_string(), Arc::clone(&meta.version));
+        }
+        Err(changed())
+    }
+
+    // ---- checks ----
+
+    fn start_checker(self: &Arc<Self>) {
+        let own = Arc::clone(self);
+        let done = spawn("foreread-names", move || {
+            let ended = Arc::clone(&own.ended);
+            let need = move || !ended.load(Ordering::Relaxed);
+            while_needed(Arc::new(need), || own.check_all());
+        });
+        if done.is_err() {
+            // Then each open asks for its file.
+            self.hold().checkers -= 1;
+        }
+    }
+
+    fn check_all(&self) {
+        loop {
+            let folder = {
+                let mut state = self.hold();
+                let next = state.queue.pop_front();
+                let Some(folder) = next.filter(|_| !self.ended.load(Ordering::Relaxed)) else {
+                    state.checkers -= 1;
+                    return;
+                };
+                match state.folders.get_mut(&folder) {
+                    Some(FolderState::Unchecked { check, .. }) => *check = CheckState::Running,
+                    // It was listed meanwhile.
+                    _ => continue,
+                }
+                folder
+            };
+            let listed = self.list(&folder);
+            if listed.is_err() {
+                let mut state = self.hold();
+                if let Some(FolderState::Unchecked { check, .. }) = state.folders.get_mut(&folder) {
+                    *check = CheckState::Failed;
+                }
+                drop(state);
+                self.changed.notify_all();
+            }
+        }
+    }
+}
+
+/// The files of a listing that another one does not have, or has in another version, beside those that are known.
+fn differing(
+    old: &FolderNames,
+    new: Option<&FolderNames>,
+    mut outdated: OldVersions,
+) -> OldVersions {
+    for at in (0..old.len()).filter(|&at| old.kind(at) == Some(Kind::File)) {
+        let Some(name) = old.name(at) else { continue };
+        let is_same = new.is_some_and(|new| {
+            let there = new.find(name, at);
+            there.is_some_and(|there| old.is_same(at, new, there))
+        });
+        if !is_same && let Some(meta) = old.meta(at) {
+            outdated.insert(name.to_os_string(), meta.version);
+        }
+    }
+    outdated
+}
+
+impl Tree for KeptTree {
+    fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
+        let names = self.names(folder)?;
+        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
+            if !each(entry) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self, folder: &Path) -> Result<Arc<FolderNames>, SourceError> {
+        let shown = self.0.shown(folder, false);
+        shown.map_or_else(|| self.0.list(folder), Ok)
+    }
+
+    fn lists_versions(&self) -> bool {
+        self.0.unasked.lists_versions()
+    }
+
+    fn is_unsure(&self, path: &Path) -> bool {
+        let state = self.0.hold();
+        let folder = path.parent().and_then(|folder| state.folders.get(folder));
+        matches!(folder, Some(FolderState::Unchecked { .. }))
+    }
+
+    fn is_same(&self, listed: &Meta, opened: &Meta) -> bool {
+        self.0.unasked.is_same(listed, opened)
+    }
+
+    fn names_exactly(&self, meta: &Meta) -> bool {
+        let state = self.0.hold();
+        match &state.store {
+            StoreState::Open(store) => store.names_exactly(meta),
+            StoreState::Unopened | StoreState::Opening => false,
+        }
+    }
+
+    fn open_again(&self, path: &Path, meta: &Meta) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        self.0.confirm(path, meta)?;
+        self.0.store()?.open_again(path, meta)
+    }
+
+    fn look(&self, path: &Path) -> Result<Meta, SourceError> {
+        if path.as_os_str().is_empty() {
+            return self.0.unasked.look(path);
+        }
+        if let Some(meta) = self.0.known(path) {
+            return Ok(meta);
+        }
+        let meta = self.0.store()?.look(path)?;
+        self.0.is_now(path, &meta);
+        Ok(meta)
+    }
+
+    fn look_ahead(
+        &self,
+        path: &Path,
+        each: &mut dyn FnMut(PathBuf, Meta),
+    ) -> Result<Meta, SourceError> {
+        if let Some(meta) = self.0.known(path) {
+            return Ok(meta);
+        }
+        let meta = self.0.store()?.look_ahead(path, &mut |path, meta| {
+            self.0.is_now(&path, &meta);
+            each(path, meta);
+        })?;
+        self.0.is_now(path, &meta);
+        Ok(meta)
+    }
+
+    fn open_listed(
+        &self,
+        path: &Path,
+        meta: &Meta,
+    ) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        self.0.confirm(path, meta)?;
+        self.0.store()?.open_listed(path, meta)
+    }
+
+    fn open(&self, path: &Path) -> Result<(Arc<dyn Source>, Meta), SourceError> {
+        self.0.store()?.open(path)
+    }
+
+    fn describe(&self) -> String {
+        self.0.unasked.describe()
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.0.unasked.defaults()
+    }
+
+    fn left_out(&self) -> u64 {
+        match &self.0.hold().store {
+            StoreState::Open(store) => store.left_out(),
+            StoreState::Unopened | StoreState::Opening => 0,
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! The names of a folder as a listing had them, kept for the next mount: one text file for each folder of a store.
+//!
+//! ```text
+//!   DIR/foreread-cache-1/names/<hash of the folder's name>
+//!     foreread-names 1 1f0c...                   version of the format, and the CRC-64/NVME of all that follows, in 16 hex digits
+//!     folder http://127.0.0.1:9000/bucket/data/  endpoint, bucket and key, without secrets
+//!     shown s3://bucket/data/                    the same as people write it
+//!     listed 1795757400123                       when the listing was asked for, in milliseconds since 1970
+//!     names 2
+//!     4096 > 1795750000 > e1f0 0 4096 > a.bin    a file: size, seconds since 1970, version, name. The sign is a tabulator
+//!     / > > > sub                                a folder
+//! ```
+//! All files together have at most a 32nd of the limit of the cache, and a new one makes way for itself: what was not written for 30 days goes,
+//! then the oldest. Of several processes that write at once the last one has the file.
+//!
+//! Never: believes a file because it is there. One that is torn, of another folder or format, too long, from the future, with a name that no file
+//! can have or with names out of order is none. A listing that this form cannot hold is not kept.
+
+use super::folder::{CacheFolder, inside, now_seconds};
+use super::piece::{VersionHash, checksum};
+use super::settings::DiskCacheSettings;
+use crate::source::tree::{FolderNames, Kind, Meta};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The folder of the files.
+const FOLDER: &str = "names";
+const FIRST_WORD: &str = "foreread-names 1 ";
+/// Bytes of a file at most: a million names of 60 bytes.
+const MAX_BYTES: usize = 64 << 20;
+/// Names of a folder at most, as of a prefix.
+const MAX_NAMES: usize = 1 << 20;
+/// Bytes of a name and of a version, at most.
+const MAX_NAME_BYTES: usize = 255;
+const MAX_VERSION_BYTES: usize = 2048;
+/// The part of the cache's limit that all files may have.
+const PART: u64 = 32;
+/// Files at most; as many are looked at.
+const MAX_FILES: usize = 1 << 16;
+/// What was not written for so long is removed.
+const KEPT_S: u64 = 30 * DAY_S;
+const DAY_S: u64 = 86_400;
+const DAY_MS: u64 = 1000 * DAY_S;
+/// Files that this process writes before it looks again at what others have written.
+const LOOKS_EACH: u32 = 256;
+const NANOS: i128 = 1_000_000_000;
+
+/// What a listing said, and when it was asked for.
+#[derive(Debug)]
+pub struct KeptListing {
+    pub names: Arc<FolderNames>,
+    /// Milliseconds since 1970.
+    pub listed_ms: u64,
+}
+
+impl KeptListing {
+    /// Was it asked for less than `ttl` ago? One from the future was not.
+    pub fn is_younger(&self, ttl: Duration) -> bool {
+        let age = now_ms().checked_sub(self.listed_ms);
+        age.is_some_and(|age| u128::from(age) < ttl.as_millis())
+    }
+}
+
+/// A listing for the writer; without names the folder is gone.
+pub struct NewListing {
+    /// Endpoint, bucket and key.
+    pub folder: String,
+    /// For people.
+    pub shown: String,
+    pub names: Option<Arc<FolderNames>>,
+    pub listed_ms: u64,
+}
+
+/// A listing as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListingSummary {
+    /// The folder as a source, without secrets.
+    pub source: String,
+    /// Its file, below the folder of the cache.
+    pub file: String,
+    /// How many names it has.
+    pub names: u64,
+    /// Bytes of its file.
+    pub file_bytes: u64,
+    /// When it was asked for, in seconds since 1970.
+    pub listed_s: u64,
+}
+
+impl ListingSummary {
+    /// Is it of the folder of this name, or below it? Such a name ends with a slash.
+    #[must_use]
+    pub fn is_of(&self, name: &str) -> bool {
+        name.ends_with('/') && self.source.starts_with(name)
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn path_of(folder_name: &str) -> String {
+    inside(FOLDER, &VersionHash::of(folder_name, FOLDER).name())
+}
+
+// ---- the form ----
+
+fn is_line(text: &str, most: usize) -> bool {
+    text.len() <= most && !text.chars().any(char::is_control)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && is_line(name, MAX_NAME_BYTES)
+        && name != "."
+        && name != ".."
+        && !name.contains('/')
+}
+
+/// Nothing where the form cannot hold it.
+fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
+    let NewListing {
+        folder,
+        shown,
+        listed_ms,
+        ..
+    } = listing;
+    let is_plain = [folder, shown]
+        .iter()
+        .all(|text| is_line(text, MAX_VERSION_BYTES));
+    if names.len() > MAX_NAMES || !is_plain {
+        return None;
+    }
+    let count = names.len();
+    let mut text = format!("folder {folder}\nshown {shown}\nlisted {listed_ms}\nnames {count}\n");
+    for index in 0..names.len() {
+        let name = names.name(index)?.to_str().filter(|name| is_name(name))?;
+        match (names.kind(index)?, names.meta(index)) {
+            (Kind::Folder, _) => writeln!(text, "/\t\t\t{name}").ok()?,
+            (Kind::File, Some(meta)) => {
+                let version = std::str::from_utf8(&meta.version).ok();
+                let version = version.filter(|version| is_line(version, MAX_VERSION_BYTES))?;
+                let (size, seconds) = (meta.size, meta.mtime_ns / NANOS);
+                // All that is read again is as it was.
+                if file_meta(size, seconds, version) != meta {
+                    return None;
+                }
+                writeln!(text, "{size}\t{seconds}\t{version}\t{name}").ok()?;
+            }
+            _ => return None,
+        }
+        if text.len() > MAX_BYTES - 64 {
+            return None;
+        }
+    }
+    Some(format!(
+        "{FIRST_WORD}{:016x}\n{text}",
+        checksum(text.as_bytes())
+    ))
+}
+
+fn file_meta(size: u64, seconds: i128, version: &str) -> Meta {
+    Meta {
+        kind: Kind::File,
+        size,
+        mtime_ns: seconds * NANOS,
+        permissions: 0o444,
+        owner: None,
+        version: version.as_bytes().into(),
+    }
+}
+
+fn folder_meta() -> Meta {
+    Meta {
+        kind: Kind::Folder,
+        size: 0,
+        mtime_ns: 0,
+        permissions: 0o555,
+        owner: None,
+        version: Arc::default(),
+    }
+}
+
+/// The lines before the names.
+struct Head<'a> {
+    folder: &'a str,
+    shown: &'a str,
+    listed_ms: u64,
+    names: usize,
+    rest: &'a str,
+}
+
+/// A line that begins so, and what is behind it.
+fn line<'a>(text: &'a str, key: &str) -> Option<[&'a str; 2]> {
+    let (line, rest) = text.split_once('\n')?;
+    Some([line.strip_prefix(key)?, rest])
+}
+
+/// The head of a file whose checksum is right.
+fn head(text: &str, now_ms: u64) -> Option<Head<'_>> {
+    let [sum, body] = line(text, FIRST_WORD)?;
+    if sum.len() != 16 || format!("{:016x}", checksum(body.as_bytes())) != sum {
+        return None;
+    }
+    let [folder, rest] = line(body, "folder ")?;
+    let [shown, rest] = line(rest, "shown ")?;
+    let [listed, rest] = line(rest, "listed ")?;
+    let [names, rest] = line(rest, "names ")?;
+    let (listed_ms, names) = (number(listed)?, number(names)?);
+    let names = usize::try_from(names)
+        .ok()
+        .filter(|names| *names <= MAX_NAMES)?;
+    // A clock may be a day off.
+    if listed_ms > now_ms.saturating_add(DAY_MS) {
+        return None;
+    }
+    Some(Head {
+        folder,
+        shown,
+        listed_ms,
+        names,
+        rest,
+    })
+}
+
+/// Nothing where any of it is not as it is written here, or there is no room for the names.
+fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
+    let head = head(text, now_ms).filter(|head| head.folder == folder_name)?;
+    let (mut names, mut before) = (FolderNames::default(), "");
+    for line in head
+        .rest
+        .strip_suffix('\n')
+        .into_iter()
+        .flat_map(|rest| rest.split('\n'))
+    {
+        let mut fields = line.split('\t');
+        let [size, seconds, version, name] = [(); 4].map(|()| fields.next());
+        let name = name.filter(|name| is_name(name) && *name > before)?;
+        let (size, seconds, version) = (size?, seconds?, version?);
+        if fields.next().is_some() || !is_line(version, MAX_VERSION_BYTES) {
+            return None;
+        }
+        let meta = match size {
+            "/" if seconds.is_empty() && version.is_empty() => folder_meta(),
+            _ => file_meta(number(size)?, i128::from(number(seconds)?), version),
+        };
+        if names.len() == head.names || !names.push(OsStr::new(name), meta.kind, Some(&meta)) {
+            return None;
+        }
+        before = name;
+    }
+    (names.len() == head.names).then(|| KeptListing {
+        names: Arc::new(names),
+        listed_ms: head.listed_ms,
+    })
+}
+
+/// A whole number in digits alone.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+// ---- the files ----
+
+/// The names of a folder as they were listed last; nothing where no file says so rightly, or it has more bytes than `most`.
+pub fn read(folder: &CacheFolder, folder_name: &str, most: Option<usize>) -> Option<KeptListing> {
+    let most = most.unwrap_or(MAX_BYTES).min(MAX_BYTES);
+    let text = folder.small_text(&path_of(folder_name), most).ok()?;
+    parse(&text, folder_name, now_ms())
+}
+
+/// What of all files this process knows.
+#[derive(Default)]
+pub struct ListingsRoom {
+    bytes: Option<u64>,
+    writes: u32,
+}
+
+impl ListingsRoom {
+    /// Keeps a listing, or removes that of a folder that is gone.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(
+        &mut self,
+        folder: &CacheFolder,
+        settings: &DiskCacheSettings,
+        listing: &NewListing,
+    ) -> Result<(), Errno> {
+        let path = path_of(&listing.folder);
+        let text = listing
+            .names
+            .as_ref()
+            .and_then(|names| text_of(listing, names));
+        let limit = settings.size_bytes / PART;
+        let text = text.filter(|text| text.len() as u64 <= limit);
+        let Some(text) = text else {
+            // What is there is older, and what is now cannot be kept.
+            return match folder.remove(&path) {
+                Err(Errno::NOENT) => Ok(()),
+                done => done,
+            };
+        };
+        let (free, total) = folder.free_bytes()?;
+        let len = text.len() as u64;
+        if free < settings.free.of(total).saturating_add(len) {
+            return Ok(());
+        }
+        folder.make_own(FOLDER)?;
+        self.writes = self.writes.wrapping_add(1);
+        let known = self
+            .bytes
+            .filter(|_| !self.writes.is_multiple_of(LOOKS_EACH));
+        let fits = known.filter(|bytes| bytes.saturating_add(len) <= limit);
+        let held = fits.unwrap_or_else(|| trim(folder, limit.saturating_sub(len)));
+        self.bytes = Some(held.saturating_add(len));
+        folder.replace(FOLDER, &path, text.as_bytes())
+    }
+}
+
+/// Removes files until they have no more than `limit`: what was not written for long, then the oldest. Returns what is left.
+fn trim(folder: &CacheFolder, limit: u64) -> u64 {
+    let (mut kept, mut bytes, now_s) = (Vec::new(), 0_u64, now_seconds());
+    for path in paths(folder) {
+        let Ok(used) = folder.use_of(&path) else {
+            continue;
+        };
+        let written_s = u64::try_from(used.at_ns / NANOS).unwrap_or(0);
+        if now_s.saturating_sub(written_s) > KEPT_S {
+            let _ = folder.remove(&path);
+        } else {
+            bytes = bytes.saturating_add(used.file_bytes);
+            kept.push((used, path));
+        }
+    }
+    if bytes <= limit && kept.len() < MAX_FILES {
+        return bytes;
+    }
+    kept.sort_unstable_by_key(|(used, _)| used.at_ns);
+    // A quarter more, so that the next ones have room.
+    let (wanted, most) = (limit / 4 * 3, MAX_FILES / 4 * 3);
+    let mut left = kept.len();
+    for (used, path) in kept {
+        if bytes <= wanted && left <= most {
+            break;
+        }
+        if folder.remove(&path).is_ok() {
+            (bytes, left) = (bytes.saturating_sub(used.file_bytes), left - 1);
+        }
+    }
+    bytes
+}
+
+/// Removes listings until they have no more than their part of a cache of this size.
+pub fn trim_to(folder: &CacheFolder, size_bytes: u64) {
+    trim(folder, size_bytes / PART);
+}
+
+/// The files of listings; what a writer left that is gone is removed.
+fn paths(folder: &CacheFolder) -> Vec<String> {
+    let mut found = Vec::new();
+    let _ = folder.names(FOLDER, &mut |name: &OsStr| {
+        let is_abandoned = folder.remove_abandoned(FOLDER, name);
+        let hash = name.to_str().filter(|_| !is_abandoned);
+        if let Some(hash) = hash.filter(|hash| VersionHash::of_name(hash).is_some()) {
+            found.push(inside(FOLDER, hash));
+        }
+        found.len() < 2 * MAX_FILES
+    });
+    found
+}
+
+/// All that are right, by folder.
+pub fn all(folder: &CacheFolder) -> Vec<ListingSummary> {
+    let summary = |at: String| {
+        let text = folder.small_text(&at, MAX_BYTES).ok()?;
+        let head = head(&text, now_ms()).filter(|head| path_of(head.folder) == at)?;
+        Some(ListingSummary {
+            source: head.shown.to_string(),
+            file: at,
+            names: head.names as u64,
+            file_bytes: text.len() as u64,
+            listed_s: head.listed_ms / 1000,
+        })
+    };
+    let mut all: Vec<_> = paths(folder).into_iter().filter_map(summary).collect();
+    all.sort_by(|a, b| (&a.source, &a.file).cmp(&(&b.source, &b.file)));
+    all
+}
+
+/// Removes one listing.
+///
+/// # Errors
+/// Its file cannot be removed.
+pub fn remove(folder: &CacheFolder, path: &str) -> Result<(), Errno> {
+    let hash = path
+        .strip_prefix(FOLDER)
+        .and_then(|rest| rest.strip_prefix('/'));
+    hash.and_then(VersionHash::of_name).ok_or(Errno::INVAL)?;
+    match folder.remove(path) {
+        Err(Errno::NOENT) => Ok(()),
+        done => done,
+    }
+}
+
+/// Removes all of it, also what is not right.
+///
+/// # Errors
+/// A file cannot be removed.
+pub fn remove_all(folder: &CacheFolder) -> Result<(), Errno> {
+    for path in paths(folder) {
+        remove(folder, &path)?;
+    }
+    // What is left in it is not of a cache.
+    let _ = folder.remove_version(FOLDER);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    const NOW: u64 = 1_800_000_000_000;
+    const NAME: &str = "http://h/b/d/";
+
+    fn listing() -> (NewListing, FolderNames) {
+        let mut names = FolderNames::default();
+        for (name, meta) in [
+            ("a b.bin", file_meta(4096, 1_795_750_000, "e1f0 0 4096")),
+            ("sub", folder_meta()),
+            ("z\u{e4}", file_meta(0, 0, "")),
+        ] {
+            assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
+        }
+        let new = NewListing {
+            folder: NAME.to_string(),
+            shown: "s3://b/d/".to_string(),
+            names: None,
+            listed_ms: NOW - 5000,
+        };
+        (new, names)
+    }
+
+    fn sealed(body: &str) -> String {
+        format!("{FIRST_WORD}{:016x}\n{body}", checksum(body.as_bytes()))
+    }
+
+    #[test]
+    fn a_listing_is_read_as_it_was_written() {
+        let (new, names) = listing();
+        let text = text_of(&new, &names).expect("a text");
+        let body = "folder http://h/b/d/\nshown s3://b/d/\nlisted 1799999995000\nnames 3\n4096\t1795750000\te1f0 0 4096\ta b.bin\n/\t\t\tsub\n0\t0\t\tz\u{e4}\n";
+        assert_eq!(text, sealed(body));
+        let read = parse(&text, NAME, NOW).expect("a listing");
+        assert_eq!((read.names.len(), read.listed_ms), (3, NOW - 5000));
+        assert!((0..3).all(|at| read.names.is_same(at, &names, at)));
+        let none = sealed("folder http://h/b/d/\nshown s3://b/d/\nlisted 1\nnames 0\n");
+        assert!(parse(&none, NAME, NOW).expect("a folder").names.is_empty());
+    }
+
+    #[test]
+    fn what_the_form_cannot_hold_is_not_kept() {
+        let meta = file_meta(1, 1, "v");
+        let odd = [
+            ("a\nb", meta.clone()),
+            ("a\tb", meta.clone()),
+            ("..", meta.clone()),
+            ("a/b", meta.clone()),
+            ("a", file_meta(1, 1, "v\tw")),
+            ("a", file_meta(1, -1, "v")),
+            (
+                "a",
+                Meta {
+                    permissions: 0o644,
+                    ..meta.clone()
+                },
+            ),
+            (
+                "a",
+                Meta {
+                    mtime_ns: 1,
+                    ..meta.clone()
+                },
+            ),
+            (
+                "a",
+                Meta {
+                    kind: Kind::Link,
+                    ..meta.clone()
+                },
+            ),
+            (
+                "a",
+                Meta {
+                    version: [0xff].into(),
+                    ..meta
+                },
+            ),
+        ];
+        for (name, meta) in odd {
+            let mut names = FolderNames::default();
+            assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
+            let text = text_of(&listing().0, &names);
+            // What is written is at least read as nothing.
+            let read = text.and_then(|text| parse(&text, NAME, NOW));
+            assert!(read.is_none(), "{name:?} {meta:?}");
+        }
+        let mut names = FolderNames::default();
+        assert!(names.push(OsStr::from_bytes(b"\xff"), Kind::File, None));
+        assert!(text_of(&listing().0, &names).is_none());
+    }
+
+    /// Also with a right checksum: others may write a folder that is shared.
+    #[test]
+    fn what_is_not_right_is_none_as_a_whole() {
+        let (new, names) = listing();
+        let text = text_of(&new, &names).expect("a text");
+        let body = text.split_once('\n').expect("lines").1;
+        let all = |from: &str, to: &str| sealed(&body.replace(from, to));
+        let hostile = [
+            String::new(),
+            text[..text.len() - 1].to_string(),
+            text[..text.len() - 9].to_string(),
+            text.replace("4096\t", "4097\t"),
+            text.replace("names 1 ", "names 2 "),
+            all("a b.bin", ".."),
+            all("a b.bin", "."),
+            all("a b.bin", ""),
+            all("a b.bin", "a/b"),
+            all("a b.bin", "/etc"),
+            all("a b.bin", "a\0b"),
+            all("a b.bin", "t"),
+            all("a b.bin", "sub"),
+            all("a b.bin", &"x".repeat(256)),
+            all("a b.bin", "a\tb"),
+            all("names 3", "names 2"),
+            all("names 3", "names 4"),
+            all("names 3", "names 99999999999999999999"),
+            all("names 3", "names 1048577"),
+            all("listed 1799999995000", "listed 1800086400001"),
+            all("listed 1799999995000", "listed -1"),
+            all("http://h/b/d/", "http://h/b/e/"),
+            all("/\t\t\tsub", "/\t1\t\tsub"),
+            all("/\t\t\tsub", "/\t\tsub"),
+            all("4096\t1795750000", "+4096\t1795750000"),
+            all("4096\t1795750000", "4096\t-1"),
+            all("4096\t1795750000", "99999999999999999999\t1"),
+            all("\u{e4}\n", "\u{e4}"),
+            all("\u{e4}\n", "\u{e4}\n\n"),
+            all("e1f0", "e1\u{1b}[2J"),
+        ];
+        for text in hostile {
+            assert!(parse(&text, NAME, NOW).is_none(), "{text}");
+        }
+        assert!(parse(&sealed(body), NAME, NOW).is_some());
+    }
+
+    #[test]
+    fn a_listing_is_young_for_a_time_and_never_from_the_future() {
+        let of = |listed_ms| KeptListing {
+            names: Arc::default(),
+            listed_ms,
+        };
+        let hour = Duration::from_secs(3600);
+        assert!(of(now_ms()).is_younger(hour) && !of(now_ms()).is_younger(Duration::ZERO));
+        assert!(!of(now_ms() - 3_700_000).is_younger(hour));
+        assert!(!of(now_ms() + 60_000).is_younger(hour));
+    }
+}
