@@ -135,7 +135,9 @@ impl RunReport {
         let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
         let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
         let latency = alone
-            .map_or(gain.latency(), |alone| alone.min(gain.latency()))
+            .map_or(gain.least_latency(), |alone| {
+                alone.min(gain.least_latency())
+            })
             .as_secs_f64();
         let at_once = (gain.waited.as_secs_f64() / time.as_secs_f64().max(1e-9)).max(1.0);
         self.spared_seconds += windows * latency / at_once;

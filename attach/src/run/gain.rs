@@ -81,6 +81,8 @@ pub struct Gain {
     pub ahead_jobs: u64,
     /// The latest latencies of our own requests.
     fetches: VecDeque<Duration>,
+    /// The least latency of all: later ones may have waited for our own bytes.
+    least: Option<Duration>,
     reason: Option<Reason>,
 }
 
@@ -102,6 +104,7 @@ impl Gain {
             asked_bytes: 0,
             ahead_jobs: 0,
             fetches: VecDeque::new(),
+            least: None,
             reason: None,
         }
     }
@@ -128,6 +131,7 @@ impl Gain {
         if is_demand && outcome == Outcome::Arrived {
             (self.waits, self.waited) = (self.waits + 1, self.waited + after);
             self.sample(after);
+            self.lower(after);
         } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
             // Without the time of its bytes at the rate of a fast disk.
             let latency = after.saturating_sub(Duration::from_nanos(asked / FAST_BYTES_PER_NS));
@@ -135,7 +139,17 @@ impl Gain {
                 self.fetches.pop_front();
             }
             self.fetches.push_back(latency);
+            self.lower(latency);
         }
+    }
+
+    fn lower(&mut self, latency: Duration) {
+        self.least = Some(self.least.map_or(latency, |least| least.min(latency)));
+    }
+
+    /// The least latency that was ever seen: that of a storage with nothing else to do.
+    pub fn least_latency(&self) -> Duration {
+        self.least.unwrap_or_default()
     }
 
     fn sample(&mut self, latency: Duration) {
