@@ -18,10 +18,10 @@ pub mod verdict;
 
 use fix::{DiskToFix, FixOutcome};
 use foreread_lab::probe::today;
-use foreread_lab::setting::SettingLimits;
+use foreread_lab::setting::{MANY_FAULTS, SettingLimits};
 use foreread_os::failure::Failure;
 use foreread_os::host::Host;
-use foreread_os::host::pressure::MemoryPressure;
+use foreread_os::host::pressure::{DiskCounters, MemoryPressure};
 use foreread_report::number::{percent, size};
 use look::DeviceFacts;
 use measure::{Measurement, measure};
@@ -33,8 +33,8 @@ use verdict::{DeviceVerdict, DoctorReport, PressureFacts, SCHEMA, Verdict};
 
 /// Reads of all disks below which a share of faults says nothing.
 const MIN_READS: u64 = 1000;
-/// The same for those of a moment.
-const MIN_READS_NOW: u64 = 50;
+/// Page faults of a moment below which they say nothing.
+const MIN_FAULTS_NOW: u64 = 10;
 /// Programs that are named, at most.
 const MAX_PROGRAMS: usize = 6;
 /// Per cent of the latest minute from which on memory is short.
@@ -97,7 +97,9 @@ fn examine_devices(
         return Err(Failure::cannot("there is no sysfs here", "", remedy));
     }
     let all = look::look(host);
-    let pressure = pressure(host, &all, options.counted_for);
+    let since_start = FaultCounters::now(host, &all);
+    let now = shares_now(host, &all, &since_start, options.counted_for);
+    let pressure = pressure(host, &all, &since_start, &now);
     let chosen = choose(host, all, &options.devices)?;
     let settings = host.readahead_settings();
     let (mut examined, mut measured) = (Vec::new(), 0);
@@ -111,7 +113,10 @@ fn examine_devices(
         let limits = SettingLimits {
             request_bytes: facts.device.max_request,
             memory_bytes: pressure.memory_bytes,
-            faults_of_reads: pressure.faults_of_reads,
+            faults_of_reads: now
+                .get(&facts.device.name)
+                .copied()
+                .or(pressure.faults_of_reads),
         };
         let judged = |costs| judge::judge(&facts, rule.as_ref(), pin.as_ref(), costs, &limits);
         let mut verdict = judged(judge::assumed(&facts));
@@ -247,47 +252,73 @@ fn choose(
     Ok(chosen)
 }
 
-/// Major faults and reads of all disks.
-#[derive(Clone, Copy)]
+/// Major faults of the machine, and what its disks have read.
 struct FaultCounters {
     faults: Option<u64>,
-    reads: u64,
+    disks: BTreeMap<String, DiskCounters>,
 }
 
 impl FaultCounters {
     fn now(host: &Host, devices: &[DeviceFacts]) -> FaultCounters {
-        // A disk that is below another one counts once.
-        let is_lowest =
-            |facts: &&DeviceFacts| facts.device.is_disk && facts.device.below.is_empty();
-        let counters = devices.iter().filter(is_lowest);
-        let counters = counters.filter_map(|facts| host.disk_counters(&facts.device.name));
+        let disks = devices.iter().filter(|facts| facts.device.is_disk);
+        let disks = disks.map(|facts| facts.device.name.clone());
         FaultCounters {
             faults: host.memory_pressure().major_faults,
-            reads: counters.map(|counters| counters.reads).sum(),
+            disks: disks
+                .filter_map(|name| Some((name.clone(), host.disk_counters(&name)?)))
+                .collect(),
         }
     }
 
-    /// Faults / reads, where there were this many of either.
-    fn share(self, least: u64) -> Option<f64> {
-        let faults = self.faults?;
-        (self.reads.max(faults) >= least).then(|| faults as f64 / self.reads.max(1) as f64)
+    /// Faults / reads of all disks. A disk that is below another one counts once.
+    fn share(&self, devices: &[DeviceFacts]) -> Option<f64> {
+        let lowest = devices.iter().filter(|facts| facts.device.below.is_empty());
+        let counters = lowest.filter_map(|facts| self.disks.get(&facts.device.name));
+        let reads: u64 = counters.map(|counters| counters.reads).sum();
+        let faults = self.faults.filter(|_| reads >= MIN_READS)?;
+        Some(faults as f64 / reads as f64)
     }
 
-    fn since(self, earlier: FaultCounters) -> FaultCounters {
-        let faults = self.faults.zip(earlier.faults);
-        FaultCounters {
-            faults: faults.map(|(now, earlier)| now.saturating_sub(earlier)),
-            reads: self.reads.saturating_sub(earlier.reads),
-        }
+    /// The part of what a disk has read since that faults can have caused, as each reads a window. By bytes: a large window is many requests.
+    fn share_since(&self, earlier: &FaultCounters, facts: &DeviceFacts) -> Option<f64> {
+        let faults = self.faults?.saturating_sub(earlier.faults?);
+        let name = &facts.device.name;
+        let read = |counters: &FaultCounters| Some(counters.disks.get(name)?.read_bytes);
+        let bytes = read(self)?.saturating_sub(read(earlier)?);
+        let by_faults = faults.saturating_mul(facts.device.read_ahead?.max(4096));
+        (faults >= MIN_FAULTS_NOW && bytes > 0).then(|| (by_faults as f64 / bytes as f64).min(1.0))
     }
 }
 
-fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> PressureFacts {
-    let since_start = FaultCounters::now(host, devices);
-    let now = (counted_for > Duration::ZERO).then(|| {
-        std::thread::sleep(counted_for);
-        FaultCounters::now(host, devices).since(since_start)
-    });
+/// What a moment shows of each disk: the part of its bytes that page faults read.
+type SharesNow = BTreeMap<String, f64>;
+
+fn shares_now(
+    host: &Host,
+    devices: &[DeviceFacts],
+    since_start: &FaultCounters,
+    counted_for: Duration,
+) -> SharesNow {
+    if counted_for == Duration::ZERO {
+        return SharesNow::new();
+    }
+    std::thread::sleep(counted_for);
+    let now = FaultCounters::now(host, devices);
+    let share = |facts: &DeviceFacts| {
+        Some((
+            facts.device.name.clone(),
+            now.share_since(since_start, facts)?,
+        ))
+    };
+    devices.iter().filter_map(share).collect()
+}
+
+fn pressure(
+    host: &Host,
+    devices: &[DeviceFacts],
+    since_start: &FaultCounters,
+    now: &SharesNow,
+) -> PressureFacts {
     let pressure = host.memory_pressure();
     let MemoryPressure {
         major_faults,
@@ -295,9 +326,7 @@ fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> Pres
         stalled_percent,
         memory_bytes,
     } = pressure;
-    let part_since_start = since_start.share(MIN_READS);
-    let part_now = now.and_then(|now| now.share(MIN_READS_NOW));
-    let faults_of_reads = part_now.or(part_since_start);
+    let faults_of_reads = since_start.share(devices);
     let stalls = match stalled_percent {
         Some(percent) if percent >= STALLED_PERCENT => {
             format!(
@@ -313,7 +342,7 @@ fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> Pres
             size(bytes >> 20 << 20)
         )
     });
-    let faults = part_since_start.map(|part| {
+    let faults = faults_of_reads.map(|part| {
         format!(
             "; page faults are {} % of the reads",
             percent(part.min(1.0))
@@ -334,10 +363,13 @@ fn pressure(host: &Host, devices: &[DeviceFacts], counted_for: Duration) -> Pres
             } else {
                 ""
             },
-            part_now.map_or_else(String::new, |part| format!(
-                " Just now page faults are {} % of the reads.",
-                percent(part.min(1.0))
-            ))
+            now.iter()
+                .filter(|(_, part)| **part >= MANY_FAULTS)
+                .map(|(name, part)| format!(
+                    " Just now page faults are {} % of what {name} reads.",
+                    percent(*part)
+                ))
+                .collect::<String>()
         ),
     }
 }
@@ -383,21 +415,39 @@ fn notes_of(host: &Host, version: Option<KernelVersion>, devices: &[DeviceVerdic
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_os::host::backing::BackingDevice;
 
     #[test]
-    fn the_share_of_faults_is_of_enough_events_of_one_time() {
-        let counters = |faults, reads| FaultCounters {
+    fn the_share_of_faults_is_of_the_bytes_that_a_disk_reads() {
+        let counters = |faults, read_bytes| FaultCounters {
             faults: Some(faults),
-            reads,
+            disks: BTreeMap::from([(
+                "sda".to_string(),
+                DiskCounters {
+                    read_bytes,
+                    ..DiskCounters::default()
+                },
+            )]),
         };
-        let (before, now) = (counters(1000, 100_000), counters(1090, 100_100));
-        assert_eq!(before.share(MIN_READS), Some(0.01));
-        assert_eq!(now.since(before).share(MIN_READS_NOW), Some(0.9));
-        assert_eq!(before.since(before).share(MIN_READS_NOW), None);
-        let unknown = FaultCounters {
-            faults: None,
-            reads: 5000,
+        let device = |read_ahead| {
+            let device = BackingDevice {
+                name: "sda".to_string(),
+                read_ahead: Some(read_ahead),
+                ..BackingDevice::default()
+            };
+            DeviceFacts {
+                device,
+                kind: look::StorageKind::Disk,
+                is_virtual: None,
+            }
         };
-        assert_eq!(unknown.since(before).share(1), None);
+        let before = counters(1000, 1 << 30);
+        let share = |faults: u64, bytes: u64, window| {
+            counters(1000 + faults, (1 << 30) + bytes).share_since(&before, &device(window))
+        };
+        assert_eq!(share(20, 160 << 20, 8 << 20), Some(1.0));
+        assert_eq!(share(20, 320 << 20, 8 << 20), Some(0.5));
+        assert_eq!(share(9, 72 << 20, 8 << 20), None, "too few faults");
+        assert_eq!(share(20, 0, 8 << 20), None);
     }
 }

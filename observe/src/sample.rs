@@ -13,7 +13,7 @@
 //! Needed: the same user, and Yama at 0 or 1 for a parent of the program. Not seen: programs that hide (setuid, `PR_SET_DUMPABLE` 0), reads
 //! that never block, and which of a vector's buffers are how long.
 //!
-//! Never: a wait for the program or for a file system: nothing here opens or asks a file of the program's.
+//! Never: a wait for the program, or an open of a file of the program's.
 
 mod calls;
 mod mappings;
@@ -30,12 +30,14 @@ use threads::{SampledThread, ThreadState};
 /// The shortest time between two looks while a thread waits, and the longest where none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(20);
-/// A look is followed by a pause of this many times its own length, at least.
+/// A look is followed by a pause of this many times its own length, at least: while a thread waits, and where none does.
 const PAUSE: u32 = 10;
+const IDLE_PAUSE: u32 = 100;
 /// How often new threads and children are looked for.
 const FAMILY_EVERY_NS: u64 = 5_000_000;
+const FAMILY_PAUSE: u64 = 30;
 /// Threads that are looked at, at most.
-const MAX_THREADS: usize = 1024;
+const MAX_THREADS: usize = 256;
 
 /// What is known of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,9 @@ pub struct Sampler {
     threads: HashMap<u32, SampledThread>,
     processes: HashMap<u32, MappedFiles>,
     family_at_ns: Option<u64>,
+    /// When the latest look was, and how long the latest look for threads took.
+    looked_at_ns: u64,
+    family_cost_ns: u64,
     /// How long a look takes, and the pause after it.
     cost: Duration,
     interval: Duration,
@@ -70,6 +75,8 @@ impl Sampler {
             threads: HashMap::new(),
             processes: HashMap::new(),
             family_at_ns: None,
+            looked_at_ns: 0,
+            family_cost_ns: 0,
             cost: Duration::ZERO,
             interval: MIN_INTERVAL,
             looks: 0,
@@ -80,7 +87,12 @@ impl Sampler {
     /// The time until the next look.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        self.interval.max(self.cost * PAUSE)
+        let pause = if self.interval == MIN_INTERVAL {
+            PAUSE
+        } else {
+            IDLE_PAUSE
+        };
+        self.interval.max(self.cost * pause)
     }
 
     /// No thread can be seen: the program hides.
@@ -92,11 +104,14 @@ impl Sampler {
     /// Looks once at all threads.
     pub fn look(&mut self, touches: &mut Vec<Touch>, usage: &dyn Fn(u32) -> StorageUse) {
         let began_ns = now_ns();
+        let since_look_ns = began_ns.saturating_sub(self.looked_at_ns.max(1));
+        let since_look_ns = since_look_ns.min(MAX_INTERVAL.as_nanos() as u64 * 5);
+        self.looked_at_ns = began_ns;
         self.look_for_threads(began_ns);
         let mut waits_for_faults: HashMap<u32, u64> = HashMap::new();
         let (mut gone, mut is_waiting) = (Vec::new(), false);
         for (id, thread) in &mut self.threads {
-            match thread.look(*id, self.interval, usage, touches) {
+            match thread.look(*id, since_look_ns, usage, touches) {
                 ThreadState::Reads => is_waiting = true,
                 ThreadState::Faults => {
                     is_waiting = true;
@@ -134,20 +149,29 @@ impl Sampler {
     }
 
     fn look_for_threads(&mut self, now_ns: u64) {
-        let is_new = |at: u64| now_ns.saturating_sub(at) < FAMILY_EVERY_NS;
+        let is_new = |at: u64| {
+            now_ns.saturating_sub(at) < FAMILY_EVERY_NS.max(self.family_cost_ns * FAMILY_PAUSE)
+        };
         if self.family_at_ns.is_some_and(is_new) {
             return;
         }
         self.family_at_ns = Some(now_ns);
-        let family = family(self.pid);
+        // This process reads what it reads ahead: where it belongs to the program it is not looked at.
+        let own = std::process::id();
+        let mut family = family(self.pid);
+        family.retain(|pid| *pid != own);
         self.processes.retain(|pid, _| family.contains(pid));
+        let mut there = HashSet::new();
         for pid in family {
             for id in threads_of(pid) {
+                there.insert(id);
                 let is_new = !self.threads.contains_key(&id) && !self.hidden.contains(&id);
                 if is_new && self.threads.len() < MAX_THREADS {
                     self.threads.insert(id, SampledThread::new(pid));
                 }
             }
         }
+        self.hidden.retain(|id| there.contains(id));
+        self.family_cost_ns = crate::tracefs::now_ns().saturating_sub(now_ns);
     }
 }

@@ -110,7 +110,7 @@ fn finding(
                     three(costs.latency_us / 1e3)
                 )
             }
-            Some(_) if facts.claims_to_rotate() => "it claims to rotate, so ".to_string(),
+            Some(_) if facts.claims_to_rotate() => "it claims to rotate; ".to_string(),
             _ if facts
                 .device
                 .optimal

@@ -66,8 +66,7 @@ pub struct DeviceVerdict {
 pub struct PressureFacts {
     pub major_faults: Option<u64>,
     pub refaulted_pages: Option<u64>,
-    /// Major faults / reads of all disks: just now, where there were enough, else since the start of the machine. More than one fault may
-    /// wait for a read.
+    /// Major faults / reads of all disks since the start of the machine. More than one fault may wait for a read.
     pub faults_of_reads: Option<f64>,
     /// Per cent of the latest minute with stalls for memory.
     pub stalled_percent: Option<f64>,

@@ -164,7 +164,9 @@ fn taken(link: &Path, wanted: FileKey) -> Option<FoundFile> {
 }
 
 fn mapped(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
-    let maps = fs::read_to_string(folder.join("maps")).ok()?;
+    let maps = fs::read(folder.join("maps")).ok()?;
+    // A name may be no UTF-8.
+    let maps = String::from_utf8_lossy(&maps);
     let (place, path) = mapping_of(&maps, wanted)?;
     // Links of map_files are for root; others go by the path, as the process sees it.
     let by_path = || {

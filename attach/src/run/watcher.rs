@@ -14,7 +14,7 @@ use foreread_observe::sample::{Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause between looks that only ask whether anything is read from storage.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
@@ -38,6 +38,8 @@ pub struct SampleTap {
     sampler: Sampler,
     level: Level,
     events: u64,
+    /// When the next look is due: whatever else wakes the run, looks keep their pause.
+    next: Instant,
 }
 
 impl SampleTap {
@@ -46,6 +48,16 @@ impl SampleTap {
             sampler: Sampler::new(pid),
             level: Level::All,
             events: 0,
+            next: Instant::now(),
+        }
+    }
+}
+
+impl SampleTap {
+    fn pause(&self) -> Duration {
+        match self.level {
+            Level::Misses => QUIET_PAUSE.max(self.sampler.interval()),
+            _ => self.sampler.interval(),
         }
     }
 }
@@ -88,12 +100,11 @@ impl Watcher {
             Watcher::Sample(_) if gathers => return,
             Watcher::Sample(sample) => sample,
         };
-        let pause = match sample.level {
-            Level::All => sample.sampler.interval(),
-            Level::Misses => QUIET_PAUSE.max(sample.sampler.interval()),
+        let left = match sample.level {
             Level::Nothing => Duration::MAX,
+            _ => sample.next.saturating_duration_since(Instant::now()),
         };
-        let pause = pause.min(Duration::from_nanos(wait_ns));
+        let pause = left.min(Duration::from_nanos(wait_ns));
         let mut all: Vec<PollFd<'_>> = others
             .iter()
             .map(|other| PollFd::new(*other, PollFlags::IN))
@@ -115,6 +126,9 @@ impl Watcher {
             Watcher::Trace(tap) => return tap.take(touches),
             Watcher::Sample(sample) => sample,
         };
+        if Instant::now() < sample.next {
+            return Ok(());
+        }
         match sample.level {
             Level::Nothing => return Ok(()),
             Level::All => sample.sampler.look(touches, &|dev| usage(devices, dev)),
@@ -124,6 +138,7 @@ impl Watcher {
             }
         }
         sample.events += touches.len() as u64;
+        sample.next = Instant::now() + sample.pause();
         if sample.sampler.is_blind() {
             return Err(std::io::ErrorKind::PermissionDenied.into());
         }

@@ -123,6 +123,7 @@ impl Decider {
 
     /// What is wanted, but nothing that harms.
     fn harmless(&mut self, answer: &Answer) -> u64 {
+        self.advised = None;
         let mut wanted = self.wanted(answer).min(self.most);
         let Some(harm) = answer.harm else {
             return wanted;

@@ -119,8 +119,8 @@ impl HarmBasis {
             .faults_of_reads
             .is_some_and(|part| part >= MANY_FAULTS);
         let best = self.costs.best(&limits);
-        let is_harmful =
-            (is_memory_short || is_faulting) && self.costs.is_too_large(now * 1024, &best);
+        let is_harmful = (is_memory_short || is_faulting)
+            && self.costs.is_too_large(now.saturating_mul(1024), &best);
         let harm = Harm {
             is_memory_short,
             advised: is_harmful.then_some(best.readahead_bytes / 1024),
@@ -222,9 +222,15 @@ impl Question {
         let also: Vec<u64> = advised
             .into_iter()
             .chain([self.now])
-            .map(|kib| kib * 1024)
+            .map(|kib| kib.saturating_mul(1024))
             .collect();
-        let maxima = tune::maxima(Arc::new(replay), model, self.old * 1024, &also, &mut Silent)?;
+        let maxima = tune::maxima(
+            Arc::new(replay),
+            model,
+            self.old.saturating_mul(1024),
+            &also,
+            &mut Silent,
+        )?;
         let answer = Answer {
             best: maxima
                 .gain

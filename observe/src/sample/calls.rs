@@ -31,6 +31,8 @@ pub struct ReadCall {
 /// Where the arguments of a call are.
 struct CallShape {
     number: i64,
+    /// A pointer to the offset, which cannot be seen; null for the position.
+    pointer: Option<usize>,
     descriptor: usize,
     offset: Option<usize>,
     bytes: Option<usize>,
@@ -42,8 +44,15 @@ const fn shape(
     offset: Option<usize>,
     bytes: Option<usize>,
 ) -> CallShape {
+    // sendfile has its pointer third, the two others second.
+    let pointer = match number {
+        40 | 71 => Some(2),
+        326 | 285 | 275 | 76 => Some(1),
+        _ => None,
+    };
     CallShape {
         number,
+        pointer,
         descriptor,
         offset,
         bytes,
@@ -85,7 +94,13 @@ pub fn parse(line: &str) -> Option<Doing> {
     }
     let number: i64 = first.parse().ok()?;
     if number == -1 {
-        return Some(Doing::Faults);
+        // A program that has ended has no stack and no place in it.
+        let is_alive = words.any(|word| word.trim_start_matches("0x") != "0");
+        return Some(if is_alive {
+            Doing::Faults
+        } else {
+            Doing::Other
+        });
     }
     let Some(shape) = READS.iter().find(|shape| shape.number == number) else {
         return Some(Doing::Other);
@@ -93,6 +108,9 @@ pub fn parse(line: &str) -> Option<Doing> {
     let mut arguments = [0; 6];
     for (argument, word) in arguments.iter_mut().zip(words) {
         *argument = u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()?;
+    }
+    if shape.pointer.is_some_and(|place| arguments[place] != 0) {
+        return Some(Doing::Other);
     }
     let offset = shape.offset.map(|place| arguments[place]);
     Some(Doing::Reads(ReadCall {
@@ -112,6 +130,7 @@ mod tests {
     fn a_line_says_what_a_thread_is_blocked_in() {
         assert_eq!(parse("running\n"), Some(Doing::Runs));
         assert_eq!(parse("-1 0x7ffd0 0x55d1\n"), Some(Doing::Faults));
+        assert_eq!(parse("-1 0x0 0x0\n"), Some(Doing::Other));
         assert_eq!(
             parse("202 0x1 0x0 0x0 0x0 0x0 0x0 0x7ffd 0x7f\n"),
             Some(Doing::Other)
@@ -137,6 +156,8 @@ mod tests {
         assert_eq!(parse(line), read(5, None, None));
         let line = "40 0x1 0x7 0x0 0x10000 0x0 0x0 0x7ffd 0x7f";
         assert_eq!(parse(line), read(7, None, Some(64 << 10)));
+        let line = "40 0x1 0x7 0x7ffd 0x10000 0x0 0x0 0x7ffd 0x7f";
+        assert_eq!(parse(line), Some(Doing::Other));
         assert_eq!(parse("17 0x3 zz 0x1 0x1 0x0 0x0"), None);
     }
 }

@@ -57,6 +57,7 @@ pub struct MappedFiles {
     pagemap: Option<File>,
     files: Vec<MappedFile>,
     maps_at_ns: Option<u64>,
+    maps_cost_ns: u64,
     swept_at_ns: Option<u64>,
     sweep_cost_ns: u64,
     waiters: u64,
@@ -71,6 +72,7 @@ impl MappedFiles {
             pagemap: None,
             files: Vec::new(),
             maps_at_ns: None,
+            maps_cost_ns: 0,
             swept_at_ns: None,
             sweep_cost_ns: 0,
             waiters: 0,
@@ -93,20 +95,32 @@ impl MappedFiles {
     ) -> bool {
         let waiters = std::mem::take(&mut self.waiters);
         let is_waiting = waiters > 0;
-        if self.pagemap.is_none() {
-            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
-        }
-        let Some(pagemap) = &self.pagemap else {
+        // The entries are of the host's pages.
+        if rustix::param::page_size() as u64 != PAGE_BYTES {
             return false;
-        };
+        }
         let is_old = |at: u64, pause: u64| at_ns.saturating_sub(at) >= pause;
-        if is_waiting && self.maps_at_ns.is_none_or(|at| is_old(at, MAPS_EVERY_NS)) {
+        let pause = MAPS_EVERY_NS.max(self.maps_cost_ns * SWEEP_PAUSE);
+        if is_waiting && self.maps_at_ns.is_none_or(|at| is_old(at, pause)) {
             self.maps_at_ns = Some(at_ns);
-            let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-            renew(&mut self.files, &maps);
+            let began_ns = now_ns();
+            // After an exec the old one is of no memory.
+            self.pagemap = File::open(format!("/proc/{}/pagemap", self.pid)).ok();
+            let maps = fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+            // A name may be no UTF-8.
+            renew(&mut self.files, &String::from_utf8_lossy(&maps));
+            self.maps_cost_ns = now_ns().saturating_sub(began_ns);
         }
         let mut found = Vec::new();
-        let Self { files, buffer, .. } = self;
+        let Self {
+            files,
+            buffer,
+            pagemap,
+            ..
+        } = self;
+        let Some(pagemap) = pagemap else {
+            return false;
+        };
         let in_use = |file: &&mut MappedFile| usage(file.file.dev) != StorageUse::PassedOver;
         for file in files.iter_mut().filter(in_use) {
             file.beyond_ends(pagemap, buffer, &mut found);
@@ -116,11 +130,9 @@ impl MappedFiles {
             let began_ns = now_ns();
             let mut left = MAX_SWEPT_PAGES;
             for file in files.iter_mut().filter(in_use) {
-                left = left.saturating_sub(file.pages);
-                if left == 0 {
-                    break;
-                }
-                file.sweep(pagemap, buffer, &mut found);
+                let pages = file.pages.min(left);
+                left -= pages;
+                file.sweep(pagemap, pages, buffer, &mut found);
             }
             let ended_ns = now_ns();
             self.sweep_cost_ns = ended_ns.saturating_sub(began_ns);
@@ -205,7 +217,8 @@ struct FaultStreak {
 
 /// Of a process since its start.
 fn major_faults(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
     // The name may have spaces and brackets.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(9)?.parse().ok()
@@ -262,6 +275,12 @@ impl MappedFile {
         }
     }
 
+    fn forget(&mut self, block: u64) {
+        if let Some(word) = self.seen.get_mut((block / 64) as usize) {
+            *word &= !(1 << (block % 64));
+        }
+    }
+
     fn found(&self, first: u64, last: u64) -> FoundPages {
         FoundPages {
             file: self.file,
@@ -302,11 +321,17 @@ impl MappedFile {
     }
 
     /// All pages: blocks that were not seen before.
-    fn sweep(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
+    fn sweep(
+        &mut self,
+        pagemap: &File,
+        pages: u64,
+        buffer: &mut [u8],
+        found: &mut Vec<FoundPages>,
+    ) {
         let mut run: Option<(u64, u64)> = None;
         let mut at = 0;
-        while at < self.pages {
-            let count = (self.pages - at).min(SWEEP_PAGES as u64) as usize;
+        while at < pages {
+            let count = (pages - at).min(SWEEP_PAGES as u64) as usize;
             let mut blocks = vec![None; count.div_ceil(BLOCK as usize)];
             for (n, is_present) in present(pagemap, self.start + at, count, buffer).enumerate() {
                 if is_present {
@@ -326,7 +351,12 @@ impl MappedFile {
                             }
                         };
                     }
-                    _ => self.end_run(run.take(), found),
+                    Some(_) => self.end_run(run.take(), found),
+                    None => {
+                        // What has left the memory is touched anew.
+                        self.forget(block);
+                        self.end_run(run.take(), found);
+                    }
                 }
             }
             at += count as u64;

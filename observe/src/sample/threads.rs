@@ -19,10 +19,9 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
 
 /// Bytes beyond the last place that was seen that a run is believed to have gone on, at most.
-pub const MAX_GUESSED_BYTES: u64 = 64 << 20;
+pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
 /// A read longer than this is seen as its beginning.
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// What a vector reads, whose length is not seen.
@@ -124,6 +123,12 @@ fn line(file: &File) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&buffer[..bytes]).into_owned())
 }
 
+/// The thread has ended. All else, such as too many open files, passes.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name))?;
     value.trim().parse().ok()
@@ -145,7 +150,7 @@ impl SampledThread {
     pub fn look(
         &mut self,
         id: u32,
-        interval: Duration,
+        since_look_ns: u64,
         usage: &dyn Fn(u32) -> StorageUse,
         touches: &mut Vec<Touch>,
     ) -> ThreadState {
@@ -155,7 +160,8 @@ impl SampledThread {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return ThreadState::Hidden;
             }
-            Err(_) => return ThreadState::Gone,
+            Err(error) if is_gone(&error) => return ThreadState::Gone,
+            Err(_) => return ThreadState::Runs,
         };
         let read = match doing {
             Doing::Reads(call) => self.read_of(id, call),
@@ -183,7 +189,7 @@ impl SampledThread {
             }
         } else {
             // It ended somewhere between two looks.
-            self.end_streak(id, now_ns - interval.as_nanos() as u64 / 2, touches);
+            self.end_streak(id, now_ns.saturating_sub(since_look_ns / 2), touches);
         }
         match doing {
             Doing::Faults => ThreadState::Faults,
@@ -209,10 +215,12 @@ impl SampledThread {
         let descriptor = call.descriptor;
         let link = format!("/proc/{id}/fd/{descriptor}");
         let (file, size) = place_of_open(Path::new(&link))?;
-        let offset = match call.offset {
-            Some(offset) => offset,
-            None => position(id, descriptor)?,
-        };
+        let place = position(id, descriptor)?;
+        // It passes the page cache by.
+        if place.flags & foreread_trace::follow::O_DIRECT != 0 {
+            return None;
+        }
+        let offset = call.offset.unwrap_or(place.bytes);
         let bytes = call.bytes.unwrap_or(UNKNOWN_BYTES).min(MAX_READ_BYTES);
         (offset < size).then(|| SampledRead {
             file,
@@ -336,13 +344,16 @@ impl SampledThread {
             if read == 0 {
                 continue;
             }
-            let at = match run.by_position {
-                true => position(id, run.descriptor)
-                    .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at)),
-                false => None,
+            let is_sure = run.by_position;
+            let at = if is_sure {
+                // The descriptor may be of another file by now.
+                position(id, run.descriptor)
+                    .map(|place| place.bytes)
+                    .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at))
+            } else {
+                Some(run.end + (read / live).min(MAX_GUESSED_BYTES))
             };
-            let is_sure = at.is_some();
-            let at = at.unwrap_or(run.end + (read / live).min(MAX_GUESSED_BYTES));
+            let Some(at) = at else { continue };
             if at > run.given {
                 touches.push(Touch {
                     at_ns: now_ns,
@@ -352,11 +363,9 @@ impl SampledThread {
                     kind: TouchKind::Read,
                 });
                 run.given = at;
-                // Bytes go on being read: it lives.
-                run.seen_ns = now_ns;
             }
             if is_sure {
-                (run.end, run.read_bytes) = (at, read_bytes);
+                (run.end, run.read_bytes, run.seen_ns) = (at, read_bytes, now_ns);
             }
         }
     }
@@ -376,8 +385,18 @@ impl SampledThread {
     }
 }
 
-/// The position of a descriptor.
-fn position(id: u32, descriptor: u32) -> Option<u64> {
+/// Where a descriptor is, and how it was opened.
+struct DescriptorPlace {
+    bytes: u64,
+    flags: u64,
+}
+
+fn position(id: u32, descriptor: u32) -> Option<DescriptorPlace> {
     let file = File::open(format!("/proc/{id}/fdinfo/{descriptor}")).ok()?;
-    field(&line(&file).ok()?, "pos:")
+    let text = line(&file).ok()?;
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    Some(DescriptorPlace {
+        bytes: field(&text, "pos:")?,
+        flags: u64::from_str_radix(flags.trim(), 8).ok()?,
+    })
 }
