@@ -255,8 +255,11 @@ impl Watcher<'_> {
     /// Has a thread compare; nothing where all is to end before it has an answer. It then ends with the process.
     fn compared(&self, question: Question) -> Result<Option<Look>, Failure> {
         let (to, answers) = channel();
-        threads::spawn("foreread-compare", move || to.send(question.answer()))
-            .map_err(|error| Failure::of(FailureKind::Input, error))?;
+        threads::spawn("foreread-compare", move || {
+            // Without a receiver all is to end.
+            let _ = to.send(question.answer());
+        })
+        .map_err(|error| Failure::of(FailureKind::Input, error))?;
         loop {
             match answers.recv_timeout(TICK) {
                 Ok(answer) => return answer.map(Some),

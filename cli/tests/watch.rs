@@ -66,7 +66,7 @@ impl Disk {
         fs::create_dir_all(dir.path().join("mount")).expect("room");
         fs::write(files.join("big"), vec![7; mib << 20]).expect("room");
         fs::File::create(&image)
-            .and_then(|file| file.set_len(3 * (mib as u64) << 20))
+            .and_then(|file| file.set_len((3 * mib as u64) << 20))
             .expect("room");
         let made = runs(&["mkfs.ext4", "-q", "-F", "-d", text(&files), text(&image)]);
         let loops = Command::new("losetup")
