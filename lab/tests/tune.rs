@@ -81,8 +81,9 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
         "{places:?}"
     );
     assert!(
-        tuned.settings[0].text.starts_with("echo ")
-            && tuned.settings[0].text.ends_with("read_ahead_kb")
+        tuned.settings[0]
+            .text
+            .starts_with("foreread doctor --fix DEVICE --to ")
     );
     assert!(
         tuned.verdict.starts_with("Set the kernel's readahead to ")
