@@ -18,13 +18,13 @@ use super::tap::{Level, Tap};
 use super::watcher::{SampleTap, WatchBy, Watcher};
 use super::{RunOptions, RunReport, RunTarget};
 use foreread_core::policy::PolicySpec;
+use foreread_observe::record::join;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -76,10 +76,6 @@ pub struct RunningCommand {
 /// # Errors
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
-    let joined = match options.target {
-        RunTarget::Process(pid) => Some(join(pid)?),
-        RunTarget::Command(_) => None,
-    };
     let root = tracing(options.by)?;
     let refused = |error: std::io::Error| {
         let remedy = "see 'ulimit -a' for what may be open";
@@ -96,15 +92,12 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let (begun, begins) = channel();
     // Before the command: where the system refuses a thread no command is left behind.
     let watcher = Task::start("foreread-run", move || match begins.recv() {
-        Ok(pid) => match root {
-            Some(root) => watch(&root, policy, pid, wake, began, &ends),
-            None => sample(policy, pid, wake, began, &ends),
-        },
+        Ok(pid) => watch(root.as_ref(), policy, pid, wake, began, &ends),
         Err(_) => RunReport::default(),
     })
     .map_err(refused)?;
-    let (target, pid) = match (&options.target, joined) {
-        (RunTarget::Command(command), _) => {
+    let (target, pid) = match &options.target {
+        RunTarget::Command(command) => {
             let (name, rest) = command
                 .split_first()
                 .ok_or_else(|| Failure::input("no command", "foreread run -- CMD", "name one"))?;
@@ -112,8 +105,7 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
             let pid = child.id();
             (WatchTarget::Begun(child), pid)
         }
-        (RunTarget::Process(pid), Some(joined)) => (WatchTarget::Joined(joined), *pid),
-        (RunTarget::Process(pid), None) => return Err(no_process(*pid)),
+        RunTarget::Process(pid) => (WatchTarget::Joined(join(*pid)?), *pid),
     };
     // It waits for nothing else.
     let _ = begun.send(pid);
@@ -124,17 +116,6 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         began,
         seconds: 0.0,
     })
-}
-
-fn no_process(pid: u32) -> Failure {
-    Failure::input("no such process", pid, "see 'ps'")
-}
-
-/// What says that a process that runs has ended.
-fn join(pid: u32) -> Result<OwnedFd, Failure> {
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    process.ok_or_else(|| no_process(pid))
 }
 
 /// Tracing, where reads are to be seen by it; nothing where they are sampled.
@@ -165,27 +146,20 @@ fn traced() -> Result<Root, Failure> {
     Ok(root)
 }
 
-/// Samples the command `pid`, which runs already.
-fn sample(
-    policy: PolicySpec,
-    pid: u32,
-    wake: Arc<OwnedFd>,
-    began: Instant,
-    stop: &OwnedFd,
-) -> RunReport {
-    let watcher = Watcher::Sample(SampleTap::new(pid));
-    Run::new(watcher, policy, pid, wake, began).watch(stop)
-}
-
-/// Watches the command `pid`, which runs already: it goes on without us where the kernel refuses. A short one costs no instance.
+/// Watches the command `pid`, which runs already: by tracing, or without it by samples. It goes on without us where the kernel refuses. A
+/// short one costs no instance.
 fn watch(
-    root: &Root,
+    root: Option<&Root>,
     policy: PolicySpec,
     pid: u32,
     wake: Arc<OwnedFd>,
     began: Instant,
     stop: &OwnedFd,
 ) -> RunReport {
+    let Some(root) = root else {
+        let watcher = Watcher::Sample(SampleTap::new(pid));
+        return Run::new(watcher, policy, pid, wake, began).watch(stop);
+    };
     if is_written(stop, GRACE_NS) {
         return RunReport::default();
     }

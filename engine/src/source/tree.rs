@@ -64,6 +64,33 @@ impl Meta {
     }
 }
 
+#[cfg(feature = "object")]
+impl Meta {
+    /// A file of a listing, which all may read.
+    pub(crate) fn listed_file(size: u64, seconds: i128, version: &[u8]) -> Meta {
+        Meta {
+            kind: Kind::File,
+            size,
+            mtime_ns: seconds * 1_000_000_000,
+            permissions: 0o444,
+            owner: None,
+            version: version.into(),
+        }
+    }
+
+    /// A folder of a listing, of which nothing is known.
+    pub(crate) fn listed_folder() -> Meta {
+        Meta {
+            kind: Kind::Folder,
+            size: 0,
+            mtime_ns: 0,
+            permissions: 0o555,
+            owner: None,
+            version: Arc::default(),
+        }
+    }
+}
+
 /// A name in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

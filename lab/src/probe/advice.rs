@@ -67,9 +67,8 @@ pub(super) struct Excess {
     pub best: SizeCosts,
 }
 
-fn excess(points: &[Point], context: &Context<'_>) -> Option<Excess> {
+fn excess(costs: &StorageCosts, context: &Context<'_>) -> Option<Excess> {
     let now = context.readahead_bytes?;
-    let costs = costs(points, context.rotates())?;
     let best = costs.best(&context.limits());
     costs.is_too_large(now, &best).then(|| Excess {
         now: costs.at(now),
@@ -108,14 +107,15 @@ pub(super) fn advise(points: &[Point], context: &Context<'_>) -> Advice {
         settings: Vec::new(),
     };
     advice.findings = findings(&advice, &line, context);
-    let excess = excess(points, context);
+    let costs = costs(points, context.rotates());
+    let excess = costs.as_ref().and_then(|costs| excess(costs, context));
     advice.findings.extend(excess.as_ref().map(|excess| {
         format!(
             "{}, and reads in order gain nothing by it",
             fault_in_words(&excess.now, &excess.best)
         )
     }));
-    let most = costs(points, context.rotates()).map(|costs| context.limits().most_bytes(&costs));
+    let most = costs.map(|costs| context.limits().most_bytes(&costs));
     let wanted = plateau.map(|plateau| plateau.min(most.unwrap_or(u64::MAX)));
     advice.settings = settings::for_paste(&advice, wanted, excess.as_ref(), context);
     advice

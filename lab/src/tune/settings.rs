@@ -28,7 +28,7 @@ fn kernel(tuned: &TuneReport, path: Option<&Path>, asked: &TuneOptions) -> Optio
     let device = path.and_then(|path| Host::here().device_of(path).ok());
     let costs = of_storage(tuned, device.as_ref());
     let Some(gain) = tuned.kernel.as_ref() else {
-        return too_large(tuned, device.as_ref());
+        return too_large(tuned, device.as_ref(), costs?);
     };
     let bytes = gain.max_bytes?;
     let setting = to_set(device.as_ref(), bytes);
@@ -70,8 +70,11 @@ fn of_storage(
 }
 
 /// The present value gains these reads nothing, and is too large for others.
-fn too_large(tuned: &TuneReport, device: Option<&Device>) -> Option<Setting> {
-    let (costs, limits) = of_storage(tuned, device)?;
+fn too_large(
+    tuned: &TuneReport,
+    device: Option<&Device>,
+    (costs, limits): (StorageCosts, SettingLimits),
+) -> Option<Setting> {
     let best = costs.best(&limits);
     let is_suspicious = tuned.today_is_known && costs.is_too_large(tuned.today_bytes, &best);
     is_suspicious.then(|| {

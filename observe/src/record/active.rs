@@ -12,7 +12,8 @@ use super::drain::Spill;
 use super::event::{Decoder, NEEDED};
 use super::names::Finder;
 use super::processes::{
-    before_of, descriptors_of, family, follow_family, others, processes, threads_of, unsure,
+    before_of, descriptors_of, family, follow_family, no_process, others, processes, threads_of,
+    unsure,
 };
 use super::{Before, Capture, SwitchedOff, refused, with_other_ways};
 use crate::tracefs::{self, Instance, now_ns};
@@ -21,7 +22,6 @@ use foreread_os::host::DeviceNumber;
 use foreread_os::threads::{self, END_PATIENCE, Task, spawn_scoped};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::fs;
@@ -308,16 +308,9 @@ fn begin(instance: &Instance, target: &Target) -> Result<RecordingStart, Failure
     }
 }
 
-fn no_process(pid: u32) -> Failure {
-    Failure::input("no such process", pid, "see 'ps'")
-}
-
 /// Follows a process that runs, with all that it has begun.
 fn join(instance: &Instance, pid: u32) -> Result<RecordingStart, Failure> {
-    let joined = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let joined = joined
-        .and_then(|one| pidfd_open(one, PidfdFlags::empty()).ok())
-        .ok_or_else(|| no_process(pid))?;
+    let joined = super::processes::join(pid)?;
     let followed = follow_family(instance, pid)?;
     instance.set("tracing_on", "1")?;
     let mut before = before_of(&family(pid));

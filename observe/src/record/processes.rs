@@ -8,8 +8,10 @@ use crate::tracefs::Instance;
 use foreread_os::failure::Failure;
 use foreread_trace::follow::OpenBefore;
 use foreread_trace::follow::event::FileKey;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::fd::OwnedFd;
 
 /// Takes away positions that may be shared: descriptors of one file at one place may be of one open description (fork,
 /// dup), and nothing in /proc says so. What moves one then moves the other unseen.
@@ -100,6 +102,20 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
         }
     }
     all
+}
+
+/// A process that runs: a descriptor that can be read once it has ended.
+///
+/// # Errors
+/// There is none of this number.
+pub fn join(pid: u32) -> Result<OwnedFd, Failure> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    process.ok_or_else(|| no_process(pid))
+}
+
+pub(super) fn no_process(pid: u32) -> Failure {
+    Failure::input("no such process", pid, "see 'ps'")
 }
 
 /// Follows a process that runs, with all that it has begun. Gives the threads: none where it has ended.

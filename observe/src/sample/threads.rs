@@ -167,29 +167,30 @@ impl SampledThread {
             Doing::Reads(call) => self.read_of(id, call),
             _ => None,
         };
-        let mut is_in_order = false;
-        if read.is_none() || read != self.wait {
-            self.wait = read;
-            if let Some(read) = read {
-                is_in_order = self.seen(id, read, now_ns, usage, touches);
+        let is_new = read.is_some() && read != self.wait;
+        self.wait = read;
+        let looked = read.filter(|read| usage(read.file.dev) == StorageUse::Looked);
+        if let Some(read) = read.filter(|_| is_new || looked.is_some()) {
+            let read_bytes = self.read_bytes(id);
+            let is_in_order = is_new && self.seen(id, read, read_bytes, now_ns, usage, touches);
+            if looked.is_some() {
+                let streak = self.streak.get_or_insert(ThreadStreak {
+                    read,
+                    since_ns: now_ns,
+                    read_bytes,
+                    in_order: 0,
+                });
+                streak.in_order += u32::from(is_in_order);
+                if now_ns.saturating_sub(streak.since_ns) >= STREAK_NS {
+                    self.end_streak(id, read_bytes, now_ns, touches);
+                }
             }
         }
-        let looked = read.filter(|read| usage(read.file.dev) == StorageUse::Looked);
-        if let Some(read) = looked {
-            let read_bytes = self.read_bytes(id);
-            let streak = self.streak.get_or_insert(ThreadStreak {
-                read,
-                since_ns: now_ns,
-                read_bytes,
-                in_order: 0,
-            });
-            streak.in_order += u32::from(is_in_order);
-            if now_ns.saturating_sub(streak.since_ns) >= STREAK_NS {
-                self.end_streak(id, now_ns, touches);
-            }
-        } else {
+        if looked.is_none() && self.streak.is_some() {
             // It ended somewhere between two looks.
-            self.end_streak(id, now_ns.saturating_sub(since_look_ns / 2), touches);
+            let ended_ns = now_ns.saturating_sub(since_look_ns / 2);
+            let read_bytes = self.read_bytes(id);
+            self.end_streak(id, read_bytes, ended_ns, touches);
         }
         match doing {
             Doing::Faults => ThreadState::Faults,
@@ -215,7 +216,7 @@ impl SampledThread {
         let descriptor = call.descriptor;
         let link = format!("/proc/{id}/fd/{descriptor}");
         let (file, size) = place_of_open(Path::new(&link))?;
-        let place = position(id, descriptor)?;
+        let place = place_of_descriptor(id, descriptor)?;
         // It passes the page cache by.
         if place.flags & foreread_trace::follow::O_DIRECT != 0 {
             return None;
@@ -233,11 +234,11 @@ impl SampledThread {
 
     /// A storage that is looked at gets a miss, and the read at its end, for all that was waited for one after the other: with the mean
     /// time of a wait. Reads in order wait once for what the kernel reads ahead, others each.
-    fn end_streak(&mut self, id: u32, now_ns: u64, touches: &mut Vec<Touch>) {
+    fn end_streak(&mut self, id: u32, read_bytes: u64, ended_ns: u64, touches: &mut Vec<Touch>) {
         let Some(streak) = self.streak.take() else {
             return;
         };
-        let bytes = self.read_bytes(id).saturating_sub(streak.read_bytes);
+        let bytes = read_bytes.saturating_sub(streak.read_bytes);
         let of_one = if streak.in_order > 0 {
             streak.read.bytes.max(KERNEL_WINDOW_BYTES)
         } else {
@@ -251,7 +252,7 @@ impl SampledThread {
             pages: streak.read.pages(),
             kind,
         };
-        let wait_ns = now_ns.saturating_sub(streak.since_ns) / count;
+        let wait_ns = ended_ns.saturating_sub(streak.since_ns) / count;
         touches.push(touch(TouchKind::Miss, streak.since_ns));
         touches.push(touch(TouchKind::Read, streak.since_ns + wait_ns));
     }
@@ -261,11 +262,11 @@ impl SampledThread {
         &mut self,
         id: u32,
         read: SampledRead,
+        read_bytes: u64,
         now_ns: u64,
         usage: &dyn Fn(u32) -> StorageUse,
         touches: &mut Vec<Touch>,
     ) -> bool {
-        let read_bytes = self.read_bytes(id);
         let end = read.offset + read.bytes;
         let live = |run: &&SampledRun| now_ns.saturating_sub(run.seen_ns) < RUN_IS_OLD_NS;
         let live = self.runs.iter().filter(live).count().max(1) as u64;
@@ -289,10 +290,7 @@ impl SampledThread {
         let nearest = |run: &&mut SampledRun| run.end.abs_diff(read.offset);
         match self.runs.iter_mut().filter(of_run).min_by_key(nearest) {
             Some(run) => {
-                give(
-                    run.given.min(read.offset).max(run.end.min(read.offset)),
-                    read.offset,
-                );
+                give(run.given, read.offset);
                 give(read.offset, end);
                 (run.end, run.given) = (end, end);
                 (run.times, run.seen_ns) = (run.times + 1, now_ns);
@@ -344,10 +342,9 @@ impl SampledThread {
             if read == 0 {
                 continue;
             }
-            let is_sure = run.by_position;
-            let at = if is_sure {
+            let at = if run.by_position {
                 // The descriptor may be of another file by now.
-                position(id, run.descriptor)
+                place_of_descriptor(id, run.descriptor)
                     .map(|place| place.bytes)
                     .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at))
             } else {
@@ -364,7 +361,7 @@ impl SampledThread {
                 });
                 run.given = at;
             }
-            if is_sure {
+            if run.by_position {
                 (run.end, run.read_bytes, run.seen_ns) = (at, read_bytes, now_ns);
             }
         }
@@ -391,7 +388,7 @@ struct DescriptorPlace {
     flags: u64,
 }
 
-fn position(id: u32, descriptor: u32) -> Option<DescriptorPlace> {
+fn place_of_descriptor(id: u32, descriptor: u32) -> Option<DescriptorPlace> {
     let file = File::open(format!("/proc/{id}/fdinfo/{descriptor}")).ok()?;
     let text = line(&file).ok()?;
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;

@@ -539,12 +539,7 @@ fn differing(
 
 impl Tree for KeptTree {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        let names = self.names(folder)?;
-        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
-            if !each(entry) {
-                break;
-            }
-        }
+        self.names(folder)?.each(each);
         Ok(())
     }
 

@@ -147,7 +147,7 @@ fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
                 let version = version.filter(|version| is_line(version, MAX_VERSION_BYTES))?;
                 let (size, seconds) = (meta.size, meta.mtime_ns / NANOS);
                 // All that is read again is as it was.
-                if file_meta(size, seconds, version) != meta {
+                if Meta::listed_file(size, seconds, version.as_bytes()) != meta {
                     return None;
                 }
                 writeln!(text, "{size}\t{seconds}\t{version}\t{name}").ok()?;
@@ -162,28 +162,6 @@ fn text_of(listing: &NewListing, names: &FolderNames) -> Option<String> {
         "{FIRST_WORD}{:016x}\n{text}",
         checksum(text.as_bytes())
     ))
-}
-
-fn file_meta(size: u64, seconds: i128, version: &str) -> Meta {
-    Meta {
-        kind: Kind::File,
-        size,
-        mtime_ns: seconds * NANOS,
-        permissions: 0o444,
-        owner: None,
-        version: version.as_bytes().into(),
-    }
-}
-
-fn folder_meta() -> Meta {
-    Meta {
-        kind: Kind::Folder,
-        size: 0,
-        mtime_ns: 0,
-        permissions: 0o555,
-        owner: None,
-        version: Arc::default(),
-    }
 }
 
 /// The lines before the names.
@@ -246,8 +224,12 @@ fn parse(text: &str, folder_name: &str, now_ms: u64) -> Option<KeptListing> {
             return None;
         }
         let meta = match size {
-            "/" if seconds.is_empty() && version.is_empty() => folder_meta(),
-            _ => file_meta(number(size)?, i128::from(number(seconds)?), version),
+            "/" if seconds.is_empty() && version.is_empty() => Meta::listed_folder(),
+            _ => Meta::listed_file(
+                number(size)?,
+                i128::from(number(seconds)?),
+                version.as_bytes(),
+            ),
         };
         if names.len() == head.names || !names.push(OsStr::new(name), meta.kind, Some(&meta)) {
             return None;
@@ -433,9 +415,12 @@ mod tests {
     fn listing() -> (NewListing, FolderNames) {
         let mut names = FolderNames::default();
         for (name, meta) in [
-            ("a b.bin", file_meta(4096, 1_795_750_000, "e1f0 0 4096")),
-            ("sub", folder_meta()),
-            ("z\u{e4}", file_meta(0, 0, "")),
+            (
+                "a b.bin",
+                Meta::listed_file(4096, 1_795_750_000, b"e1f0 0 4096"),
+            ),
+            ("sub", Meta::listed_folder()),
+            ("z\u{e4}", Meta::listed_file(0, 0, b"")),
         ] {
             assert!(names.push(OsStr::new(name), meta.kind, Some(&meta)));
         }
@@ -467,14 +452,14 @@ mod tests {
 
     #[test]
     fn what_the_form_cannot_hold_is_not_kept() {
-        let meta = file_meta(1, 1, "v");
+        let meta = Meta::listed_file(1, 1, b"v");
         let odd = [
             ("a\nb", meta.clone()),
             ("a\tb", meta.clone()),
             ("..", meta.clone()),
             ("a/b", meta.clone()),
-            ("a", file_meta(1, 1, "v\tw")),
-            ("a", file_meta(1, -1, "v")),
+            ("a", Meta::listed_file(1, 1, b"v\tw")),
+            ("a", Meta::listed_file(1, -1, b"v")),
             (
                 "a",
                 Meta {

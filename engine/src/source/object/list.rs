@@ -21,7 +21,7 @@ use super::settings::ObjectSettings;
 use super::store::{self, Listing, Place, Store};
 use super::version::Version;
 use super::{Object, wait};
-use crate::source::tree::{Entry, FolderNames, Kind, Meta, NameBytes, Tree, too_many_bytes};
+use crate::source::tree::{Entry, FolderNames, Meta, NameBytes, Tree, too_many_bytes};
 use crate::source::{Defaults, Source, SourceError, SourceName, SourceOpenError};
 use futures_util::future::try_join;
 use object_store::ObjectMeta;
@@ -243,8 +243,9 @@ impl Prefix {
                     .map_or(Ok(()), |name| names.insert(name.as_ref(), &file(object)))?;
             }
             for key_of in &page.folders {
-                name_in(key, key_of)
-                    .map_or(Ok(()), |name| names.insert(name.as_ref(), &folder()))?;
+                name_in(key, key_of).map_or(Ok(()), |name| {
+                    names.insert(name.as_ref(), &Meta::listed_folder())
+                })?;
             }
             self.leave_out(page.odd);
             pages.named(names.seen.len());
@@ -308,7 +309,7 @@ impl Prefix {
             page.folders
                 .iter()
                 .filter_map(|key| name_in(folder_key, key))
-                .map(|name| (name, folder())),
+                .map(|name| (name, Meta::listed_folder())),
         );
         self.leave_out(page.odd);
         names.into_iter().collect()
@@ -322,7 +323,7 @@ impl Prefix {
         }
         let (below, named) = try_join(self.first_of(key), self.first_of(plain)).await?;
         if below.is_some() {
-            return Ok(Some(folder()));
+            return Ok(Some(Meta::listed_folder()));
         }
         let mut objects = named.into_iter().flat_map(|page| page.objects);
         Ok(objects
@@ -333,7 +334,7 @@ impl Prefix {
     /// The same where only folders can be listed: the object is asked for its version.
     async fn meta_by_version(&self, key: &str, plain: &str) -> Result<Option<Meta>, Refusal> {
         if self.first_of(key).await?.is_some() {
-            return Ok(Some(folder()));
+            return Ok(Some(Meta::listed_folder()));
         }
         let Ok(path) = Key::parse(plain) else {
             return Ok(None);
@@ -413,42 +414,18 @@ fn name_in(folder: &str, key: &str) -> Option<OsString> {
     Some(name.into())
 }
 
-fn folder() -> Meta {
-    Meta {
-        kind: Kind::Folder,
-        size: 0,
-        mtime_ns: 0,
-        permissions: 0o555,
-        owner: None,
-        version: Arc::default(),
-    }
-}
-
 fn file(object: ObjectMeta) -> Meta {
     of_version(&Version::listed(object))
 }
 
 fn of_version(version: &Version) -> Meta {
-    Meta {
-        kind: Kind::File,
-        size: version.size(),
-        mtime_ns: version
-            .modified()
-            .map_or(0, |seconds| i128::from(seconds) * 1_000_000_000),
-        permissions: 0o444,
-        owner: None,
-        version: version.text().into_bytes().into(),
-    }
+    let seconds = version.modified().map_or(0, i128::from);
+    Meta::listed_file(version.size(), seconds, version.text().as_bytes())
 }
 
 impl Tree for Prefix {
     fn list(&self, folder: &Path, each: &mut dyn FnMut(Entry) -> bool) -> Result<(), SourceError> {
-        let names = self.names(folder)?;
-        for entry in (0..names.len()).filter_map(|index| names.entry(index)) {
-            if !each(entry) {
-                break;
-            }
-        }
+        self.names(folder)?.each(each);
         Ok(())
     }
 
@@ -537,7 +514,7 @@ impl Tree for Prefix {
 
     fn look(&self, path: &Path) -> Result<Meta, SourceError> {
         if path.as_os_str().is_empty() {
-            return Ok(folder());
+            return Ok(Meta::listed_folder());
         }
         let key = self.key(path).ok_or_else(|| self.absent(path))?;
         let found = wait(self.meta_of_key(&key)).map_err(|refusal| self.refused(path, &refusal))?;

@@ -194,6 +194,14 @@ impl FolderNames {
         })
     }
 
+    /// Gives all to `each`, until it says false.
+    #[cfg(feature = "object")]
+    pub(crate) fn each(&self, each: &mut dyn FnMut(Entry) -> bool) {
+        let _ = (0..self.len())
+            .filter_map(|index| self.entry(index))
+            .all(each);
+    }
+
     /// Where a name is, once they are sorted. `near` is where it may be.
     #[must_use]
     pub fn find(&self, wanted: &OsStr, near: usize) -> Option<usize> {
