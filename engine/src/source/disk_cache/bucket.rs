@@ -216,7 +216,6 @@ impl Tier for BucketTier {
         end: u64,
     ) -> Result<(), PieceFault> {
         let extent = piece.extent;
-        let mut timed = self.0.tier.speeds.disk(end - place.at);
         let blocks = PieceHeader::blocks(extent, place.at..end);
         let bytes = self.0.blocks(version, extent, &blocks)?;
         let first = extent.offset + blocks.start - HEADER_BYTES as u64;
@@ -228,9 +227,6 @@ impl Tier for BucketTier {
             let (from, len) = ((at - first) as usize, room.len());
             room.copy_from_slice(&bytes[from..from + len]);
             place.advance(len);
-            if let Some(timed) = &mut timed {
-                timed.add(len as u64);
-            }
             Counts::add(&self.0.tier.counts.hit_bytes, len as u64);
         }
         Ok(())

@@ -169,7 +169,14 @@ impl CachedSource {
         let Parts { tier, writer, .. } = &*self.parts;
         let shared = tier.state();
         self.has_served.store(true, Ordering::Relaxed);
-        let fault = match tier.read(version, piece, place, end) {
+        let from = place.at;
+        // To open it counts as well: what its header waits for, the kernel reads ahead.
+        let timed = shared.speeds.disk(end - from);
+        let done = tier.read(version, piece, place, end);
+        if let Some(mut timed) = timed {
+            timed.add(place.at - from);
+        }
+        let fault = match done {
             Ok(()) => {
                 Counts::add(&shared.counts.hits, 1);
                 shared.reads.worked();

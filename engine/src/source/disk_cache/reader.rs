@@ -39,7 +39,6 @@ impl PieceReader {
         end: u64,
     ) -> Result<(), PieceFault> {
         let piece = self.opened(shared, version, file, place.at..end)?;
-        let mut timed = shared.tier.speeds.disk(end - place.at);
         while place.at < end {
             let at = place.at;
             let Some(room) = place.room(end - at) else {
@@ -48,9 +47,6 @@ impl PieceReader {
             let len = room.len();
             piece.read(at, room)?;
             place.advance(len);
-            if let Some(timed) = &mut timed {
-                timed.add(len as u64);
-            }
             Counts::add(&shared.tier.counts.hit_bytes, len as u64);
         }
         Ok(())
