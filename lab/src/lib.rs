@@ -11,6 +11,7 @@
     )
 )]
 
+pub mod advice;
 pub mod compare;
 pub mod explain;
 pub mod live;

@@ -23,6 +23,7 @@ pub use maxima::{Maxima, maxima};
 pub use storage::{OnDisk, StorageFound, WorkloadChoice, find};
 pub use text::render;
 
+use crate::advice;
 use crate::compare::{self, CompareOn, ComparePlan, OracleRow};
 use crate::probe::{self, Probe};
 use crate::report::{Report, RowKind};
@@ -31,7 +32,7 @@ use foreread_os::failure::Failure;
 use foreread_report::progress::Progress;
 use foreread_sim::device::presets::Preset;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name and version of the layout below.
 pub const SCHEMA: &str = "foreread.tune/1";
@@ -54,6 +55,9 @@ pub struct TuneOptions {
     pub partial: bool,
     /// How long a probe may take, in seconds.
     pub seconds: f64,
+    /// Where the trace is, and the command that it is of, where they are known.
+    pub trace: Option<PathBuf>,
+    pub command: Vec<String>,
 }
 
 /// Everything that was found.
@@ -88,6 +92,12 @@ pub struct TuneReport {
     pub hint_files: Vec<String>,
     /// The best policy of foreread. Null where none is better than today.
     pub policy: Option<Gain>,
+    /// What the program gains by `foreread run`. Null where it is nothing.
+    #[serde(default)]
+    pub run: Option<Gain>,
+    /// What it gains by `foreread replay` of a plan, where it reads the same again. Null where it is nothing.
+    #[serde(default)]
+    pub replay: Option<Gain>,
     /// The conclusion, in a few sentences.
     pub verdict: String,
     pub settings: Vec<Setting>,
@@ -184,6 +194,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         .first()
         .map(Report::of)
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
+    let loaded = asked.plan.replay.as_ref().map(|replay| &replay.loaded);
+    let is_walk = loaded.is_some_and(|loaded| advice::is_walk(loaded));
     let (hint, hint_files) = hints::best(&plan, &today, progress)?;
     let mut tuned = TuneReport {
         schema: SCHEMA.to_string(),
@@ -196,6 +208,8 @@ pub fn tune(asked: &TuneOptions, progress: &mut dyn Progress) -> Result<TuneRepo
         today_is_known: known.is_some(),
         kernel: choose::kernel(&report, &today, &candidates),
         policy: choose::any(&report, &today, &candidates),
+        run: choose::run(&report, &today, is_walk),
+        replay: choose::foresight(&report, &today),
         probe,
         today,
         today_bytes,

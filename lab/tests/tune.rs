@@ -49,6 +49,8 @@ fn tuned(model: &str, reads: impl Iterator<Item = (u64, u64)>) -> TuneReport {
             chosen: None,
             partial: false,
             seconds: 1.0,
+            trace: None,
+            command: Vec::new(),
         },
         &mut Silent,
     )

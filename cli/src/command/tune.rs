@@ -138,6 +138,12 @@ pub fn run(args: &TuneArgs) -> Result<(), Fail> {
         chosen,
         partial,
         seconds: f64::from(args.seconds),
+        command: args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        trace: Some(trace),
     };
     let tuned = {
         let mut bar = Bar::new();

@@ -4,14 +4,15 @@
 //! Example: `linux-6.18:max=2M` is the kernel with `read_ahead_kb` at 2048, so it can be pasted into `/sys`;
 //! `linux-6.18:max=2M,folios=on` has the same maximum, but large folios are no setting, so foreread has to run it.
 
-use foreread_core::policy::PolicyDraft;
+use foreread_core::policy::{DEFAULT, PolicyDraft};
 
 /// Maxima of the kernel that are tried, besides today's and the plateau of a probe: from less than usual to what the widest
 /// windows in use are.
 const MAXIMA: [u64; 5] = [32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20];
 
 /// Policies of ours that are tried beside the kernel's, each with the window that it ranks by.
-const OURS: [(&str, u64); 3] = [
+const OURS: [(&str, u64); 4] = [
+    (DEFAULT, 1), // it sets its windows: of policies as good it is the one to take
     ("rbd-plain", 512 << 10), // librbd's usual maximum
     ("rbd-plain:trigger=2,max=2M", 2 << 20),
     ("linux-6.18:max=2M,folios=on", 2 << 20),

@@ -8,6 +8,7 @@ use super::candidates::{Candidate, Choice};
 use super::{Gain, MIN_GAIN};
 use crate::report::row::Relation;
 use crate::report::{Report, Row};
+use foreread_core::policy::DEFAULT;
 
 /// A candidate that gains.
 struct Gaining {
@@ -73,6 +74,23 @@ fn best<'a>(
     as_good.min_by(order).map(|one| one.gain)
 }
 
+/// What `foreread run` gains: what `auto` does, or, in a walk through folders, what perfect foresight does.
+pub(super) fn run(report: &Report, today: &str, is_walk: bool) -> Option<Gain> {
+    if is_walk {
+        return foresight(report, today);
+    }
+    let row = report.rows.iter().find(|row| row.policy == DEFAULT)?;
+    gain(report, today, row)
+}
+
+/// What a plan of the same reads gains: perfect foresight. It is computed and not tested.
+pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
+    let limit = report.rows.iter().find(|row| row.limit)?;
+    let base = report.rows.iter().find(|row| row.policy == today)?;
+    let found = of(base, limit)?;
+    (found.ratio <= 1.0 - MIN_GAIN).then_some(found)
+}
+
 /// The row that took the least of today's time among those that the runs do not tell apart from it, if it would be a gain should
 /// more runs show the same.
 pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row, f64)> {
@@ -92,9 +110,8 @@ pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row,
 fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
     let base = report.rows.iter().find(|r| r.policy == today)?;
     let compared = report.comparison(today, &row.policy)?;
-    let (today_s, with_s) = (base.judged()?.mean, row.judged()?.mean);
-    let ratio = foreread_sim::stats::ratio(with_s, today_s)?;
-    if compared.differs != Some(true) || ratio > 1.0 - MIN_GAIN {
+    let found = of(base, row)?;
+    if compared.differs != Some(true) || found.ratio > 1.0 - MIN_GAIN {
         return None;
     }
     let turned = |[low, high]: [f64; 2]| {
@@ -104,13 +121,22 @@ fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
             [high.recip(), low.recip()]
         }
     };
+    Some(Gain {
+        ratio_ci95: compared.ratio_ci95.map(turned),
+        ..found
+    })
+}
+
+/// The figures of a row beside today's.
+fn of(base: &Row, row: &Row) -> Option<Gain> {
+    let (today_s, with_s) = (base.judged()?.mean, row.judged()?.mean);
     let bytes = row.source_bytes.zip(base.source_bytes);
     Some(Gain {
         what: row.policy.clone(),
         kind: Some(row.kind),
         max_bytes: None,
-        ratio,
-        ratio_ci95: compared.ratio_ci95.map(turned),
+        ratio: foreread_sim::stats::ratio(with_s, today_s)?,
+        ratio_ci95: None,
         today_s,
         with_s,
         bytes_ratio: bytes

@@ -3,9 +3,12 @@
 //! Never: text for what gains nothing.
 
 use super::text::uncapitalised;
-use super::{TuneOptions, TuneReport};
+use super::{MIN_GAIN, TuneOptions, TuneReport};
+use crate::advice::{in_shell, replay_lines};
 use crate::probe;
+use crate::report::RowKind;
 use crate::setting::{Setting, SettingLimits, StorageCosts, fault_in_words, to_set};
+use foreread_core::policy::DEFAULT;
 use foreread_os::host::Host;
 use foreread_os::host::devices::Device;
 use foreread_report::number::percent;
@@ -19,6 +22,8 @@ pub(super) fn for_paste(tuned: &TuneReport, asked: &TuneOptions) -> Vec<Setting>
     let path = asked.storage.path();
     let mut all = Vec::new();
     all.extend(kernel(tuned, path, asked));
+    all.extend(run(tuned, asked));
+    all.extend(replay(tuned, asked));
     all.extend(hint(tuned));
     all.extend(ours(tuned, path));
     all
@@ -122,6 +127,43 @@ fn reach(tuned: &TuneReport, partial: bool) -> String {
     said
 }
 
+/// The program, as it was recorded, or a word for it.
+fn command(asked: &TuneOptions) -> String {
+    match &asked.command[..] {
+        [] => "CMD".to_string(),
+        words => in_shell(words),
+    }
+}
+
+fn run(tuned: &TuneReport, asked: &TuneOptions) -> Option<Setting> {
+    let gain = tuned.run.as_ref()?;
+    let why = if gain.kind == Some(RowKind::Oracle) {
+        "It reads the files of a folder ahead in their order; here as if all were known before. "
+    } else {
+        ""
+    };
+    Some(Setting {
+        place: "this program, unmodified".to_string(),
+        text: format!("foreread run -- {}", command(asked)),
+        why: format!("{why}{}", super::text::in_words(gain)),
+    })
+}
+
+/// Only where it gains more than `run` does.
+fn replay(tuned: &TuneReport, asked: &TuneOptions) -> Option<Setting> {
+    let gain = tuned.replay.as_ref()?;
+    let run = tuned.run.as_ref().map_or(1.0, |run| run.ratio);
+    let trace = asked.trace.as_deref()?.to_string_lossy();
+    (gain.ratio < run * (1.0 - MIN_GAIN)).then(|| Setting {
+        place: "this program, where it reads the same each time".to_string(),
+        text: replay_lines(&trace, &command(asked)),
+        why: format!(
+            "The plan is of this one run. {}",
+            super::text::in_words(gain)
+        ),
+    })
+}
+
 fn hint(tuned: &TuneReport) -> Option<Setting> {
     let gain = tuned.hint.as_ref()?;
     let named: Vec<&str> = tuned
@@ -149,9 +191,13 @@ fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
     let gain = tuned.policy.as_ref().filter(|gain| !gain.is_off())?;
     let source = path.map_or_else(
         || "SOURCE".to_string(),
-        |path| quoted(&path.to_string_lossy()),
+        |path| in_shell([path.to_string_lossy()]),
     );
-    let policy = &gain.what;
+    let named = |flag: &str| match gain.what.as_str() {
+        DEFAULT => String::new(),
+        policy => flag.replace("POLICY", policy),
+    };
+    let (flag, option) = (named(" --policy POLICY"), named(".policy(\"POLICY\")"));
     let is_kernels = tuned.kernel.as_ref() == Some(gain);
     let same = if is_kernels {
         "Gains as much as the kernel's setting above; use it if you cannot change that. "
@@ -161,8 +207,8 @@ fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
     Some(Setting {
         place: "foreread".to_string(),
         text: format!(
-            "foreread serve {source} --unix foreread.sock --policy {policy}\nforeread mount {source} DIR --policy {policy}\n\
-             let options = foreread::Options::default().policy(\"{policy}\");\n\
+            "foreread serve {source} --unix foreread.sock{flag}\nforeread mount {source} DIR{flag}\n\
+             let options = foreread::Options::default(){option};\n\
              let reader = foreread::Reader::open(\"file:...\", options)?;"
         ),
         why: format!(
@@ -171,16 +217,6 @@ fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
             super::text::in_words(gain)
         ),
     })
-}
-
-/// As a shell wants it.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
-    if text.chars().all(plain) {
-        text.to_string()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Never: a figure that is not in [`TuneReport`].
 
 use super::{Gain, MIN_GAIN, OnDisk, TuneReport, WorkloadChoice, choose};
+use crate::advice::Means;
 use crate::report;
 use crate::report::row::{Relation, more_runs};
 use crate::report::table::Style;
@@ -12,6 +13,9 @@ use foreread_report::block::{self, Block};
 use foreread_report::number::{self, size_b, size_in_words, span_s, times, wrap};
 use foreread_report::width;
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
+
+/// Bytes of a way / those of today from which on its gain is said with them.
+const MANY_BYTES: f64 = 1.1;
 
 /// A model that is this far off in the median orders policies no more: those of quiet machines were 14 % off.
 const DOUBTFUL: f64 = 0.25;
@@ -37,11 +41,16 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
     }
     let mut said = match &ways(tuned)[..] {
         [] => no_way(tuned),
-        [(first, gain), more @ ..] => {
+        [first, more @ ..] => {
             let or = more
                 .iter()
-                .map(|(way, gain)| format!(" Or {}: {}.", uncapitalised(way), effect(gain)));
-            format!("{first}: {}.{}", effect(gain), or.collect::<String>())
+                .map(|way| format!(" Or {}: {}.", uncapitalised(&way.text), effect(way.gain)));
+            format!(
+                "{}: {}.{}",
+                first.text,
+                effect(first.gain),
+                or.collect::<String>()
+            )
         }
     };
     if let Some(limit) = tuned
@@ -53,42 +62,73 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
     {
         let beaten = tuned.report.oracle_beaten.as_ref();
         let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
+        let plan = match &tuned.replay {
+            Some(plan) if !is_gained(tuned, plan) => {
+                "; 'foreread replay' of a plan comes near it, where the program reads the same each time"
+            }
+            _ => "",
+        };
         said.push_str(&format!(
-            " With perfect foresight: {} s{beaten}.",
+            " With perfect foresight: {} s{beaten}{plan}.",
             span_s(limit.mean, None)
         ));
     }
     said + &doubt(tuned)
 }
 
-/// What can be done. First those as good as the best, the easiest to set before the others.
-fn ways(tuned: &TuneReport) -> Vec<(String, &Gain)> {
-    let mut ways: Vec<(String, &Gain)> = Vec::new();
-    ways.extend(tuned.kernel.as_ref().map(|gain| {
-        let max = gain
-            .max_bytes
-            .map_or_else(|| gain.what.clone(), size_in_words);
-        (format!("Set the kernel's readahead to {max}"), gain)
-    }));
-    ways.extend(tuned.hint.as_ref().map(|gain| {
-        (
-            format!("Call posix_fadvise({}) in the program", gain.what),
-            gain,
-        )
-    }));
+/// Something that can be done, and what it gains.
+struct Way<'a> {
+    means: Means,
+    text: String,
+    gain: &'a Gain,
+}
+
+/// What can be done. First the cheapest that is as good as the best; then what is cheaper, and less good.
+fn ways(tuned: &TuneReport) -> Vec<Way<'_>> {
     // A policy of the kernel needs no foreread.
-    let more = |gain: &&Gain| tuned.kernel.as_ref() != Some(*gain) && !gain.is_off();
-    ways.extend(
-        tuned
-            .policy
-            .as_ref()
-            .filter(more)
-            .map(|gain| (format!("Use foreread with {}", gain.what), gain)),
-    );
-    let fastest = ways.iter().map(|(_, gain)| *gain);
-    let fastest = fastest.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    ways.sort_by_key(|(_, gain)| fastest.is_some_and(|best| !is_as_good(tuned, best, gain)));
-    ways
+    let policy = tuned.policy.as_ref();
+    let policy = policy.filter(|gain| tuned.kernel.as_ref() != Some(*gain) && !gain.is_off());
+    let all = [
+        (Means::Setting, tuned.kernel.as_ref()),
+        (Means::Run, tuned.run.as_ref()),
+        (Means::Hint, tuned.hint.as_ref()),
+        (Means::Policy, policy),
+    ];
+    let ways = all.into_iter().filter_map(|(means, gain)| {
+        let gain = gain?;
+        let text = match means {
+            Means::Setting => {
+                let max = gain.max_bytes;
+                let max = max.map_or_else(|| gain.what.clone(), size_in_words);
+                format!("Set the kernel's readahead to {max}")
+            }
+            Means::Run => "Run the program by 'foreread run'".to_string(),
+            Means::Hint => format!("Call posix_fadvise({}) in the program", gain.what),
+            Means::Policy => format!("Use foreread with {}", gain.what),
+        };
+        Some(Way { means, text, gain })
+    });
+    let ways: Vec<Way<'_>> = ways.collect();
+    let fastest = ways.iter().map(|way| way.gain);
+    let Some(fastest) = fastest.min_by(|a, b| a.ratio.total_cmp(&b.ratio)) else {
+        return Vec::new();
+    };
+    let first = ways.iter().find(|way| is_as_good(tuned, fastest, way.gain));
+    let first = first.map_or(Means::Policy, |way| way.means);
+    let (mut cheaper, mut best): (Vec<_>, Vec<_>) = ways
+        .into_iter()
+        .filter(|way| way.means <= first)
+        .partition(|way| way.means < first);
+    // Of those that gain less, what is dearer and gains no more is not said.
+    cheaper.dedup_by(|dear, cheap| is_as_good(tuned, dear.gain, cheap.gain));
+    best.append(&mut cheaper);
+    best
+}
+
+/// Whether another way is nearly as good as a plan.
+fn is_gained(tuned: &TuneReport, plan: &Gain) -> bool {
+    let near = |way: &Way<'_>| way.gain.ratio * (1.0 - MIN_GAIN) <= plan.ratio;
+    ways(tuned).iter().any(near)
 }
 
 /// Whether a way is equal to the best one: a setting of the kernel is then named before a program to run. A hint is measured
@@ -100,14 +140,21 @@ fn is_as_good(tuned: &TuneReport, best: &Gain, gain: &Gain) -> bool {
     if let Some(relation) = tuned.report.relation(&best.what, &gain.what) {
         return relation == Relation::Equivalent;
     }
-    let ends = best.ratio_ci95.zip(gain.ratio_ci95);
-    ends.is_some_and(|([least, _], [_, most])| most <= least * (1.0 + EQUIVALENCE_MARGIN))
+    match best.ratio_ci95.zip(gain.ratio_ci95) {
+        Some(([least, _], [_, most])) => most <= least * (1.0 + EQUIVALENCE_MARGIN),
+        // Perfect foresight is computed.
+        None => gain.ratio <= best.ratio * (1.0 + EQUIVALENCE_MARGIN),
+    }
 }
 
 /// "reads take 1.7 s instead of 26.3 s (15 times faster)".
 fn effect(gain: &Gain) -> String {
+    let bytes = gain.bytes_ratio.filter(|ratio| *ratio >= MANY_BYTES);
+    let bytes = bytes.map_or_else(String::new, |ratio| {
+        format!(", for {} times the bytes", number::three(ratio))
+    });
     format!(
-        "reads take {} s instead of {} s ({} times faster)",
+        "reads take {} s instead of {} s ({} times faster{bytes})",
         span_s(gain.with_s, None),
         span_s(gain.today_s, None),
         number::three(gain.ratio.recip())
