@@ -84,6 +84,7 @@ mod tests {
             (&["grep", "-r", "a b"][..], "grep -r 'a b'"),
             (&["it's", ""][..], "'it'\\''s' ''"),
             (&["x=1;rm"][..], "'x=1;rm'"),
+            (&["/a/b.img"][..], "/a/b.img"),
         ] {
             assert_eq!(in_shell(words), wanted);
         }

@@ -23,7 +23,7 @@ pub mod watched;
 use crate::live;
 use crate::replay::Replay;
 use crate::report::{
-    CacheRun, MappedRun, PolicyRuns, ReportDiskCache, RowKind, Table, TableDiskCache,
+    CacheRun, MappedRun, PolicyRuns, ReportDiskCache, RowKind, SpanCut, Table, TableDiskCache,
 };
 pub use amounts::*;
 pub use error::CompareError;
@@ -442,7 +442,17 @@ impl<'a> Case<'a> {
         dir.join(name.chars().map(plain).collect::<String>())
     }
 
+    /// The reads span less than the source has room for, so that a run without readahead ends in time.
+    fn shortened(&self) -> Option<SpanCut> {
+        let usual_bytes = self.place.size(self.plan, self.workload.least_bytes());
+        (self.size < usual_bytes).then_some(SpanCut {
+            span_bytes: self.size,
+            usual_bytes,
+        })
+    }
+
     fn table(self, results: Vec<Vec<RunResult>>) -> Table {
+        let shortened = self.shortened();
         let runs = results.first().map_or(0, |runs| runs.len() as u32);
         let mut notes = self.place.notes.clone();
         notes.extend(self.notes);
@@ -489,6 +499,7 @@ impl<'a> Case<'a> {
             policies: policies.collect(),
             maps: Vec::new(),
             disk_cache: None,
+            shortened,
         }
     }
 }

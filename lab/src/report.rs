@@ -26,6 +26,7 @@ use crate::replay::Mode;
 use foreread_sim::limits::bound::Bound;
 use foreread_sim::simulator::RunResult;
 use foreread_sim::simulator::outcomes::OutcomeMap;
+use serde::{Deserialize, Serialize};
 
 pub use advice::{advise, by_source};
 pub use disk_cache::{CacheRun, ReportDiskCache, RowDiskCache, TableDiskCache};
@@ -113,6 +114,17 @@ pub struct Table {
     pub maps: Vec<MappedRun>,
     /// With a cache on disk a comparison has two tables.
     pub disk_cache: Option<TableDiskCache>,
+    /// Where the reads are fewer than usual.
+    pub shortened: Option<SpanCut>,
+}
+
+/// The reads of a workload span less than usual, as the source is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpanCut {
+    /// Bytes that they span.
+    pub span_bytes: u64,
+    /// Bytes that they span usually.
+    pub usual_bytes: u64,
 }
 
 impl Table {

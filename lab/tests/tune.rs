@@ -88,8 +88,9 @@ fn a_long_sequence_over_a_long_round_trip_wants_a_larger_window() {
             .starts_with("foreread doctor --fix DEVICE --to ")
     );
     assert!(
-        tuned.verdict.starts_with("Set the kernel's readahead to ")
-            && tuned.verdict.contains(" times faster)"),
+        tuned.verdict.starts_with("Run the program by ")
+            && tuned.verdict.contains("Or set the kernel's readahead to ")
+            && tuned.verdict.contains(" times faster"),
         "{}",
         tuned.verdict
     );

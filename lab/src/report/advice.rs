@@ -1,4 +1,5 @@
-//! Two sentences of advice: which policy to use on a source and what it gains, and what to beware of.
+//! Two sentences of advice: which policy to use on a source and what it gains, and what to beware of; a third one where a workload was
+//! shortened. What it gains is said beside the kernel's own readahead, where that was measured: it is what a reader has today.
 //!
 //! A gain or a loss is named only where the corrected test of its table calls it one, and two policies are called equal only where
 //! the interval of their ratio is within 5 %; others are "not told apart". Where no test finds a better policy for any workload, the first sentence names it. Else it names the best **for each workload**, and the one to take if a
@@ -8,11 +9,13 @@
 
 mod default;
 mod equal;
+mod today;
 
-use super::RowKind;
 use super::row::{Relation, Report, Row, more_runs};
 use super::verdict::WORTH_SAYING;
+use super::{RowKind, SpanCut};
 use foreread_report::number;
+use today::{beside_today, faster, in_vain};
 
 /// Reading more than this many times the bytes asked for is worth a warning: a tenth more traffic, which on a
 /// metered or shared source is paid for.
@@ -27,9 +30,37 @@ const UNSETTLED: f64 = 0.9;
 /// Warnings in one sentence; more is not read.
 const WARNINGS: usize = 2;
 
-/// The advice for one source, from its tables: exactly two sentences. Empty without tables.
+/// The advice for one source, from its tables. Empty without tables.
 #[must_use]
 pub fn advise(reports: &[Report]) -> String {
+    let mut said = in_two_sentences(reports);
+    let shortened = reports
+        .iter()
+        .filter_map(|report| Some((report, report.shortened?)));
+    let shortened: Vec<String> = shortened
+        .map(
+            |(
+                report,
+                SpanCut {
+                    span_bytes,
+                    usual_bytes,
+                },
+            )| {
+                let [span, usual] = [span_bytes, usual_bytes].map(number::size_b);
+                format!("{} spans {span} here and not {usual}", report.workload)
+            },
+        )
+        .collect();
+    if !shortened.is_empty() {
+        said.push_str(&format!(
+            " The source is slow: {}; --size sets it.",
+            list(shortened)
+        ));
+    }
+    said
+}
+
+fn in_two_sentences(reports: &[Report]) -> String {
     let Some(first) = reports.first() else {
         return String::new();
     };
@@ -135,7 +166,7 @@ impl<'a> SourceTables<'a> {
                     "{} for {}, {}",
                     row.policy,
                     report.workload,
-                    faster(change(row), report, row)
+                    faster(beside_today(report, row), report, row)
                 )),
                 None => off.push(report.workload.clone()),
             }
@@ -256,7 +287,7 @@ impl<'a> SourceTables<'a> {
             let Some(row) = row_of(report, policy) else {
                 continue;
             };
-            match change(row) {
+            match beside_today(report, row) {
                 ratio if ratio < 1.0 => gains.push(format!(
                     "{} {}",
                     report.workload,
@@ -353,8 +384,8 @@ impl<'a> SourceTables<'a> {
 
     /// The worst overfetch of the policies that `of` picks, in words.
     fn over_reads(&self, of: impl Fn(&str) -> bool) -> Option<String> {
-        let (workload, row) = self.worst(of, |row| row.overfetch)?;
-        let overfetch = row.overfetch.filter(|o| *o > OVERFETCH_WARNING)?;
+        let (workload, row) = self.worst(of, in_vain)?;
+        let overfetch = in_vain(row).filter(|o| *o > OVERFETCH_WARNING)?;
         Some(format!(
             "{} reads {} times the bytes that {workload} asks for",
             row.policy,
@@ -435,26 +466,6 @@ fn apart(report: &Report, from: &str, to: &str) -> Option<f64> {
     };
     let called = compared.differs? && (ratio - 1.0).abs() >= WORTH_SAYING;
     Some(if called { ratio } else { 1.0 })
-}
-
-/// "4.05 times as fast (11.42 s instead of 46.20 s)".
-fn faster(ratio: f64, report: &Report, row: &Row) -> String {
-    let how = format!("{} times as fast", number::three(ratio.recip()));
-    let mean = |row: Option<&Row>| row.and_then(Row::judged).map(|t| t.mean);
-    if row.latency_s.is_some() {
-        let ms = |s: f64| number::latency_us(s * 1e6);
-        return match (mean(Some(row)), mean(report.none())) {
-            (Some(now), Some(before)) => {
-                format!("wait {} instead of {} a read", ms(now), ms(before))
-            }
-            _ => how,
-        };
-    }
-    let mean = |row: Option<&Row>| mean(row).map(|s| number::span_s(s, None));
-    match (mean(Some(row)), mean(report.none())) {
-        (Some(now), Some(before)) => format!("{how} ({now} s instead of {before} s)"),
-        _ => how,
-    }
 }
 
 /// "a", "a and b", "a, b and c".

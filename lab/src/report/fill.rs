@@ -68,6 +68,7 @@ impl Report {
                 .map(|&i| table.policies[i].policy.clone())
                 .collect(),
             disk_cache: table.disk_cache.as_ref().map(|cache| cache.about.clone()),
+            shortened: table.shortened,
             rows: (0..table.policies.len())
                 .map(|i| row(table, i, none, &verdict))
                 .collect(),

@@ -6,7 +6,7 @@
 //! Times keep every run. Counters are means of a run, rounded to whole numbers; ratios are made from the sums
 //! of all runs, before any rounding. Never: a number that was not measured.
 
-use super::{Price, ReportDiskCache, RowDiskCache, RowKind};
+use super::{Price, ReportDiskCache, RowDiskCache, RowKind, SpanCut};
 use foreread_report::{json, number};
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,9 @@ pub struct Report {
     /// The cache on disk, and which of the two runs with it this is. Left out where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_cache: Option<ReportDiskCache>,
+    /// Where the workload spans less than usual, as the source is slow. Left out elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortened: Option<SpanCut>,
     /// One row for each policy.
     pub rows: Vec<Row>,
     /// Every pair of rows that are no limits, tested.

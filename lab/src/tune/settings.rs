@@ -218,16 +218,3 @@ fn ours(tuned: &TuneReport, path: Option<&Path>) -> Option<Setting> {
         ),
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_and_paths_are_written_for_pasting() {
-        assert_eq!(
-            (quoted("/a/b.img").as_str(), quoted("it's").as_str()),
-            ("/a/b.img", "'it'\\''s'")
-        );
-    }
-}

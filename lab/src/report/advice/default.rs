@@ -4,7 +4,7 @@
 //! policy gains. `auto` is within 5 % in both tables: the advice is to set nothing.
 
 use super::{Choice, SourceTables, as_good, list, row_of};
-use crate::report::Row;
+use crate::report::{Report, Row, RowKind};
 use foreread_core::policy::DEFAULT;
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
@@ -30,16 +30,22 @@ impl<'a> SourceTables<'a> {
         let percent = EQUIVALENCE_MARGIN * 100.0;
         let gain = match (gains.is_empty(), level.is_empty()) {
             (true, _) => format!("it makes no difference for {}", list(level)),
-            (false, true) => format!("it makes {}", list(gains)),
+            (false, true) => format!("it makes {}", list(gains.clone())),
             (false, false) => format!(
                 "it makes {}, and no difference for {}",
-                list(gains),
+                list(gains.clone()),
                 list(level)
             ),
         };
+        let has_kernel =
+            |report: &Report| report.rows.iter().any(|row| row.kind == RowKind::Kernel);
+        let what = if !gains.is_empty() && self.reports.iter().all(has_kernel) {
+            format!("Read {} through foreread, and set nothing", self.source)
+        } else {
+            format!("Nothing to set on {}", self.source)
+        };
         format!(
-            "Nothing to set on {}: {DEFAULT}, the default, is within {percent:.0} % of the best policy measured; {gain}.",
-            self.source
+            "{what}: {DEFAULT}, the default, is within {percent:.0} % of the best policy measured; {gain}."
         )
     }
 }
