@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub noise: Option<f64>,
     pub disk: Option<&'a foreread_os::host::devices::Device>,
     pub is_model: bool,
+    /// The source, as `--on` takes it.
+    pub source: &'a str,
     /// Memory of the machine.
     pub memory_bytes: u64,
 }
@@ -235,6 +237,7 @@ mod tests {
         noise: Some(0.0),
         disk: None,
         is_model: false,
+        source: "file:/srv/big",
         memory_bytes: 16 << 30,
     };
 

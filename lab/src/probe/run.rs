@@ -137,6 +137,7 @@ fn found(
         noise,
         disk: about.disk.as_ref(),
         is_model,
+        source: &about.source,
         memory_bytes: Host::here().memory_bytes(),
     };
     let advice = advice::advise(&points, &context);

@@ -1,10 +1,13 @@
 //! What to set, as text to paste: for the kernel, librbd, FUSE, NFS and foreread itself.
 //!
+//! A disk has the kernel's value; a mount without a disk those of FUSE and NFS as well; a model may be of anything, and has all.
+//!
 //! Never: runs any of it, or advises what the measurement does not support: where the present setting gets all there is,
 //! the kernel's part says so and has nothing to paste.
 
 use super::Advice;
 use super::advice::{Context, Excess};
+use crate::advice::in_shell;
 use crate::setting::{Setting, to_set};
 use foreread::source::default_readahead_bytes;
 use foreread_os::host::devices::mount_setting;
@@ -31,11 +34,16 @@ pub(super) fn for_paste(
         return Vec::new();
     };
     let kib = (plateau / 1024).max(4);
+    let is_mount = context.disk.is_some_and(|device| device.name.is_none());
     let mut all = vec![kernel(wanted.unwrap_or(plateau), excess, context)];
-    all.push(librbd(plateau, context));
-    all.push(fuse(kib, context));
-    all.push(nfs(kib, context));
-    all.push(foreread(plateau));
+    if context.is_model {
+        all.push(librbd(plateau));
+    }
+    if context.is_model || is_mount {
+        all.push(fuse(kib, context));
+        all.push(nfs(kib, context));
+    }
+    all.push(foreread(plateau, context));
     all
 }
 
@@ -56,19 +64,14 @@ fn kernel(wanted: u64, excess: Option<&Excess>, context: &Context<'_>) -> Settin
     to_set(context.disk, wanted)
 }
 
-fn librbd(plateau: u64, context: &Context<'_>) -> Setting {
+fn librbd(plateau: u64) -> Setting {
     let bytes = plateau.min(RBD_MAX_BYTES);
     let text = format!(
         "[client]\nrbd_cache = true\nrbd_cache_policy = writeback\nrbd_readahead_max_bytes = {bytes}\n\
          rbd_readahead_trigger_requests = 10\nrbd_readahead_disable_after_bytes = 0"
     );
-    let measured = if context.is_model {
-        "of this model"
-    } else {
-        "of this source"
-    };
     let why = format!(
-        "If it is a Ceph image read through librbd (not krbd): the plateau {measured} is {}. librbd reads ahead with the \
+        "If it is a Ceph image read through librbd (not krbd): the plateau of this model is {}. librbd reads ahead with the \
          cache policy writeback or writethrough only; its default, writearound, never does. disable_after_bytes = 0 keeps \
          it on after the first 50 MiB, and trigger 10 is its default.",
         size(plateau)
@@ -109,14 +112,19 @@ fn nfs(kib: u64, context: &Context<'_>) -> Setting {
     )
 }
 
-fn foreread(plateau: u64) -> Setting {
+fn foreread(plateau: u64, context: &Context<'_>) -> Setting {
+    let on = in_shell([context
+        .source
+        .strip_prefix("file:")
+        .unwrap_or(context.source)]);
     setting(
         "foreread",
         format!(
-            "foreread compare --policy linux-6.18:max={0},rbd-plain:max={0} --on SOURCE",
+            "foreread compare --policy auto,linux-6.18:max={} --on {on}",
             size(plateau)
         ),
-        "Run this before you set anything: it shows what this window gains for several readers and for random reads.",
+        "Run this before you set anything: it shows what this window gains for several readers and for random reads, and what auto, \
+         which needs no setting, does.",
     )
 }
 
@@ -133,6 +141,7 @@ mod tests {
             noise: None,
             disk,
             is_model: false,
+            source: "file:/srv/big",
             memory_bytes: 16 << 30,
         }
     }
@@ -160,7 +169,18 @@ mod tests {
         };
         let all = of(2 << 20, &context(Some(&disk), Some(128 << 10)));
         let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
-        assert_eq!(text[0], "foreread doctor --fix sdb --to 2M");
+        let compare = "foreread compare --policy auto,linux-6.18:max=2M --on /srv/big";
+        assert_eq!(text, ["foreread doctor --fix sdb --to 2M", compare]);
+    }
+
+    #[test]
+    fn a_model_may_be_of_anything() {
+        let model = Context {
+            is_model: true,
+            ..context(None, None)
+        };
+        let all = of(2 << 20, &model);
+        let text: Vec<&str> = all.iter().map(|s| s.text.as_str()).collect();
         assert!(
             text[1].contains("rbd_cache_policy = writeback")
                 && text[1].contains("max_bytes = 2097152")
@@ -170,7 +190,6 @@ mod tests {
                 && text[3].contains("[nfsrahead]\ndefault=2048")
         );
         assert!(all[1].why.contains("writearound"));
-        assert!(text[4].contains("linux-6.18:max=2M"));
     }
 
     #[test]

@@ -111,8 +111,7 @@ mod tests {
         });
         let text = advise(&[Report::of(&cut)]);
         assert!(!text.contains("Beware"), "{text}");
-        let end =
-            " The source is slow: sequential spans 16M here and not 1G; --size sets it.";
+        let end = " The source is slow: sequential spans 16M here and not 1G; --size sets it.";
         assert!(text.ends_with(end), "{text}");
     }
 }
