@@ -5,58 +5,16 @@ import email.utils
 import hmac
 import json
 import os
-import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 
 import foreread
 import foreread.fsspec
 import pytest
 
+from conftest import AZURE_ACCOUNT as ACCOUNT
+from conftest import AZURE_KEY as KEY
+from conftest import send
+
 DATA = bytes(n % 251 for n in range(300_000))
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-
-
-def send(url, body, headers, method):
-    request = urllib.request.Request(url, body, headers, method=method)
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).read()
-
-
-@pytest.fixture
-def emulator(tmp_path):
-    """Starts a program that serves HTTP; PORT in its words is one that is free."""
-    started = []
-
-    def start(*words):
-        program = shutil.which(words[0])
-        if not program:
-            # The test program counts lines that begin so.
-            pytest.skip(f"needs {words[0]} (./setup installs it)")
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        command = [word.replace("PORT", str(port)) for word in words]
-        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        until = time.monotonic() + 60
-        while True:
-            try:
-                send(f"http://127.0.0.1:{port}/", None, {}, "GET")
-            except urllib.error.HTTPError:
-                return port
-            except OSError:
-                assert time.monotonic() < until and started[-1].poll() is None, f"{words[0]} does not start"
-                time.sleep(0.05)
-            else:
-                return port
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait(20)
 
 
 def azure_put(port, name, body):
@@ -80,7 +38,7 @@ def is_read(name):
 
 
 def test_a_blob_of_azure(emulator, monkeypatch):
-    port = emulator("azurite-blob", "--blobHost", "127.0.0.1", "--blobPort", "PORT", "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
+    port = emulator("az")
     azure_put(port, "bucket?restype=container", b"")
     azure_put(port, "bucket/dir/a%20b", DATA)
     for name, value in [("ACCOUNT", ACCOUNT), ("KEY", KEY), ("ENDPOINT", f"http://127.0.0.1:{port}/{ACCOUNT}")]:
@@ -90,7 +48,7 @@ def test_a_blob_of_azure(emulator, monkeypatch):
 
 
 def test_an_object_of_google(emulator, monkeypatch):
-    port = emulator("fake-gcs-server", "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", "PORT", "-public-host", "127.0.0.1:PORT", "-log-level", "error")
+    port = emulator("gs")
     url = f"http://127.0.0.1:{port}"
     send(f"{url}/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), {"Content-Type": "application/json"}, "POST")
     send(f"{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=dir%2Fa%20b", DATA, {"Content-Type": "x/y"}, "POST")
