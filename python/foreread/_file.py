@@ -1,4 +1,4 @@
-"""Files: `open` and the `io.RawIOBase` that it returns.
+"""Files without a buffer: the `io.RawIOBase` below what `foreread.open` returns (`_open.py`), and the settings of all files.
 
 The bytes, the cache, the readahead and the position are in the extension module; this file has the rules of Python's files.
 """
@@ -30,7 +30,8 @@ def cache_bytes(cache: int | str | None) -> int | None:
 
 
 class File(io.RawIOBase):
-    """A file, object or image that is read with readahead. Made by `foreread.open`.
+    """A file, object or image that is read with readahead, without a buffer of Python's. Made by `foreread.open(name, buffering=0)`;
+    `raw` of a buffered file is one.
 
     Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
     from any number of threads. `read`, `readinto` and `seek` share one position: threads that read one file at the same time
@@ -38,7 +39,11 @@ class File(io.RawIOBase):
     A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
     """
 
+    # A slot: Python's buffered readers ask for `closed` at each line, and that of `io.RawIOBase` takes longer than the line.
+    __slots__ = ("_handle", "closed")
+
     def __init__(self, handle: _native.Handle) -> None:
+        self.closed = False
         self._handle = handle
 
     @property
@@ -159,10 +164,11 @@ class File(io.RawIOBase):
 
     def close(self) -> None:
         """Closes it. Reads that other threads are in end well; later ones raise `ValueError`."""
-        handle = self.__dict__.get("_handle")
+        handle = getattr(self, "_handle", None)
         if handle is not None:
             handle.close()
         super().close()
+        self.closed = True
 
     def _check(self) -> None:
         if self._handle.closed:
@@ -175,27 +181,17 @@ class File(io.RawIOBase):
         raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
 
 
-def open(  # noqa: A001 (as io.open)
+def open_raw(
     name: str | bytes | os.PathLike[Any],
     *,
     cache: int | str | None = None,
     policy: str | None = None,
 ) -> File:
-    """Opens a file, an object or an image for reading.
-
-    `name` is a path, or `s3://BUCKET/KEY`, `gs://`, `az://`, `hf://USER/REPO/PATH`, `http(s)://HOST/PATH`, `nbd(s)://HOST/EXPORT`,
-    `rbd:POOL/IMAGE`, `file:PATH`.
-    `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
-    such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
-    which sets itself); `foreread policies` lists them.
-
-    Raises `OSError` with errno and name when the source cannot be read, `ValueError` for a policy or a size that does not
-    exist. In a process that was forked the file is opened anew at its first read.
-    """
-    sys.audit("open", name, "r", os.O_RDONLY)
+    """A file without a buffer; arguments and errors are those of `foreread.open`."""
     text = os.fsdecode(os.fspath(name))
     if "\0" in text:
         raise ValueError("name with a null character; write a path or a URL")
+    sys.audit("open", name, "r", os.O_RDONLY)
     return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
 
 

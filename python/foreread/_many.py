@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ._file import open as open_file
+from ._file import open_raw
 
 if TYPE_CHECKING:
     import os
@@ -45,7 +45,7 @@ def read_files(
         raise ValueError(f"concurrency {concurrency!r}: write how many files are read at once, at least 1")
 
     def read(name: str | bytes | os.PathLike[Any]) -> bytes:
-        with open_file(name, cache=cache, policy=policy) as file:
+        with open_raw(name, cache=cache, policy=policy) as file:
             return file.readall()
 
     return _in_order(read, iter(names), concurrency)

@@ -22,7 +22,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from . import _file, _native
+from . import _file, _native, _open
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -77,7 +77,7 @@ class AsyncFile:
     `filename`; one of a closed file `ValueError`.
     """
 
-    def __init__(self, file: _file.File) -> None:
+    def __init__(self, file: _file.File | _open.BufferedFile) -> None:
         self._file = file
 
     @property
@@ -173,4 +173,4 @@ def open(  # noqa: A001 (as io.open)
 
     Arguments and errors are those of `foreread.open`; files of both share engines and caches.
     """
-    return _Opening(functools.partial(_file.open, name, cache=cache, policy=policy))
+    return _Opening(functools.partial(_file.open_raw, name, cache=cache, policy=policy))
