@@ -142,7 +142,6 @@ def emulator(tmp_path):
         words = EMULATORS[store].split()
         program = shutil.which(words[0])
         if not program:
-            # The test program counts lines that begin so.
             pytest.skip(f"needs {words[0]} (./setup installs it)")
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))

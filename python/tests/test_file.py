@@ -396,7 +396,7 @@ def test_threads_read_one_file(path, data):
 def test_no_panic_crosses():
     panic = getattr(foreread._native, "panic", None)
     if panic is None:
-        pytest.skip("a debug build")
+        pytest.skip("needs a debug build")
     with pytest.raises(OSError, match="please report") as raised:
         panic()
     assert raised.value.errno == errno.EIO

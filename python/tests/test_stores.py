@@ -67,7 +67,7 @@ def test_a_file_of_a_hub(monkeypatch):
 
 @hub
 def test_the_filesystem_of_the_hub_reads_by_the_cache():
-    hub_client = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub for Python")
+    hub_client = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
     fs = hub_client.HfFileSystem(endpoint=os.environ["FOREREAD_TEST_HUB"], token=False, skip_instance_cache=True)
     with fs.open("u/r/dir/a b", cache_type="foreread", block_size=50_000) as file:
         assert file.read() == DATA
