@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from typing_extensions import Unpack
 
 
 def cache_bytes(cache: int | str | None) -> int | None:
@@ -27,6 +29,28 @@ def cache_bytes(cache: int | str | None) -> int | None:
     if not 0 < cache < 1 << 60:
         raise ValueError(f"cache {cache}: write a number of bytes above 0")
     return cache
+
+
+ACCOUNT = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "profile": "profile",
+    "endpoint": "endpoint",
+    "region": "region",
+}
+"""What `open` takes of an account of S3, and its name in the extension module."""
+
+
+class Account(TypedDict, total=False):
+    """Whose credentials a file of `s3://` is read with, and from which server; what is left out is the environment's."""
+
+    key: str | None
+    secret: str | None
+    token: str | None
+    profile: str | None
+    endpoint: str | None
+    region: str | None
 
 
 class File(io.RawIOBase):
@@ -181,18 +205,38 @@ class File(io.RawIOBase):
         raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
 
 
+def _given(name: str, account: Account) -> list[tuple[str, str]]:
+    """What is said of an account, as the extension module has it."""
+    for key, value in account.items():
+        if key not in ACCOUNT:
+            raise TypeError(f"open() got an unexpected keyword argument {key!r}")
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{key}: write a text")
+    given = {key: value for key, value in account.items() if value}
+    if given and not name.startswith("s3://"):
+        raise ValueError(f"{next(iter(given))} is for s3://; others take their account from variables, or from configure(stores=...)")
+    if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):
+        raise ValueError("key and secret belong together, and token to both; give key and secret, or none")
+    if "key" in given:
+        # Not the token of another key.
+        given.setdefault("token", "")
+    return [(ACCOUNT[key], value) for key, value in given.items()]
+
+
 def open_raw(
     name: str | bytes | os.PathLike[Any],
     *,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[Account],
 ) -> File:
     """A file without a buffer; arguments and errors are those of `foreread.open`."""
     text = os.fsdecode(os.fspath(name))
     if "\0" in text:
         raise ValueError("name with a null character; write a path or a URL")
+    given = _given(text, account)
     sys.audit("open", name, "r", os.O_RDONLY)
-    return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
+    return File(_native.Handle.by_name(text, (policy, cache_bytes(cache)), given))
 
 
 _flushes = False

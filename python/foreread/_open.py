@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from typing_extensions import Unpack
+
     from . import _native
+    from ._file import Account
 
 BUFFER_BYTES = 32 << 10
 """What one read of the file below fetches for a small one. Twice as much saves 2 % where all lines are read, and is twice as
@@ -118,6 +121,7 @@ def open(
     *,
     cache: int | str | None = ...,
     policy: str | None = ...,
+    **account: Unpack[Account],
 ) -> BufferedFile: ...
 @overload
 def open(
@@ -127,6 +131,7 @@ def open(
     buffering: Literal[0],
     cache: int | str | None = ...,
     policy: str | None = ...,
+    **account: Unpack[Account],
 ) -> File: ...
 @overload
 def open(
@@ -139,6 +144,7 @@ def open(
     *,
     cache: int | str | None = ...,
     policy: str | None = ...,
+    **account: Unpack[Account],
 ) -> io.TextIOWrapper: ...
 @overload
 def open(
@@ -151,6 +157,7 @@ def open(
     *,
     cache: int | str | None = ...,
     policy: str | None = ...,
+    **account: Unpack[Account],
 ) -> BufferedFile | File | io.TextIOWrapper: ...
 def open(  # noqa: A001 (as io.open)
     name: str | bytes | os.PathLike[Any],
@@ -162,6 +169,7 @@ def open(  # noqa: A001 (as io.open)
     *,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[Account],
 ) -> BufferedFile | File | io.TextIOWrapper:
     """Opens a file, an object or an image for reading, as the built-in `open` does a file.
 
@@ -173,6 +181,8 @@ def open(  # noqa: A001 (as io.open)
     `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
     such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
     which sets itself); `foreread policies` lists them.
+    `key`, `secret` and `token`, or `profile`, are the account that an `s3://` name is read with, `endpoint` its server and
+    `region` its region, where they are not those of the environment or of `configure`.
 
     Raises `OSError` with errno and name when the source cannot be read, `io.UnsupportedOperation` for a mode that writes,
     `ValueError` for a mode, a policy or a size that does not exist. In a process that was forked the file is opened anew at
@@ -188,7 +198,7 @@ def open(  # noqa: A001 (as io.open)
     given = [key for key, value in [("encoding", encoding), ("errors", errors), ("newline", newline)] if value is not None]
     if given and not text:
         raise ValueError(f"{given[0]} is for text; write mode 'r', or leave it out")
-    raw = open_raw(name, cache=cache, policy=policy)
+    raw = open_raw(name, cache=cache, policy=policy, **account)
     if buffering == 0:
         return raw
     # 1 is by lines, which matters for what is written.

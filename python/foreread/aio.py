@@ -27,6 +27,8 @@ from . import _file, _native, _open
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from typing_extensions import Unpack
+
 __all__ = ["AsyncFile", "open"]
 
 TOGETHER = 64
@@ -168,9 +170,10 @@ def open(  # noqa: A001 (as io.open)
     *,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[_file.Account],
 ) -> _Opening:
     """Opens a file, an object or an image for the tasks of an event loop: `await open(name)`, or `async with open(name)`.
 
     Arguments and errors are those of `foreread.open`; files of both share engines and caches.
     """
-    return _Opening(functools.partial(_file.open_raw, name, cache=cache, policy=policy))
+    return _Opening(functools.partial(_file.open_raw, name, cache=cache, policy=policy, **account))

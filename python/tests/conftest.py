@@ -135,10 +135,10 @@ def send(url, body, headers, method):
 
 @pytest.fixture
 def emulator(tmp_path):
-    """Starts the emulator of a store, "s3", "gs" or "az", and returns its port. Those of S3 have the key "key" and the secret "secret"."""
+    """Starts the emulator of a store, "s3", "gs" or "az", and returns its port. Those of S3 have `key` and the secret "secret"."""
     started = []
 
-    def start(store):
+    def start(store, key="key"):
         words = EMULATORS[store].split()
         program = shutil.which(words[0])
         if not program:
@@ -147,7 +147,7 @@ def emulator(tmp_path):
             one.bind(("127.0.0.1", 0))
             port = one.getsockname()[1]
         command = [word.replace("PORT", str(port)) for word in words]
-        environment = {**os.environ, "ROOT_ACCESS_KEY": "key", "ROOT_SECRET_KEY": "secret"}
+        environment = {**os.environ, "ROOT_ACCESS_KEY": key, "ROOT_SECRET_KEY": "secret"}
         folder = tmp_path / f"{store} {len(started)}"
         folder.mkdir()
         started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))

@@ -56,6 +56,44 @@ def test_an_object_of_google(emulator, monkeypatch):
     is_read("gs://bucket/dir/a b")
 
 
+def test_two_accounts_in_one_process(emulator, tmp_path, monkeypatch):
+    """The second one's server does not know the first one's key, and is not the environment's."""
+    accounts = []
+    for n, key in enumerate(["one", "two"]):
+        port = emulator("s3", key)
+        folder = tmp_path / f"s3 {n}" / "bucket"
+        folder.mkdir()
+        (folder / "key").write_bytes(DATA[n:])
+        accounts.append({"key": key, "secret": "secret", "endpoint": f"http://127.0.0.1:{port}", "region": "us-east-1"})
+    one, two = accounts
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    profiles = tmp_path / "credentials"
+    profiles.write_text("[second]\naws_access_key_id = two\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profiles))
+    for name, value in [("ACCESS_KEY_ID", "one"), ("SECRET_ACCESS_KEY", "secret"), ("ENDPOINT_URL", one["endpoint"]), ("REGION", "us-east-1")]:
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with foreread.open("s3://bucket/key") as first, foreread.open("s3://bucket/key", **two) as second:
+        assert (first.read(1000), second.read(1000)) == (DATA[:1000], DATA[1:1001])
+        assert (first.read(), second.read()) == (DATA[1000:], DATA[1001:])
+    with foreread.open("s3://bucket/key", profile="second", endpoint=two["endpoint"]) as second:
+        assert second.read() == DATA[1:]
+    assert list(foreread.read_files(["s3://bucket/key"] * 2, **two)) == [DATA[1:]] * 2
+    with pytest.raises(OSError):
+        foreread.open("s3://bucket/key", **{**two, "key": "one"})
+
+
+def test_an_account_is_whole_and_of_s3(path):
+    for wrong in [{"key": "a"}, {"secret": "a"}, {"token": "a"}]:
+        with pytest.raises(ValueError, match="belong together"):
+            foreread.open("s3://bucket/key", **wrong)
+    with pytest.raises(ValueError, match="is for s3://"):
+        foreread.open(path, profile="dev")
+    for wrong in [{"profile": 5}, {"account": "a"}]:
+        with pytest.raises(TypeError):
+            foreread.open("s3://bucket/key", **wrong)
+
+
 hub = pytest.mark.skipif("FOREREAD_TEST_HUB" not in os.environ, reason="needs the hub of the test program (cargo test --test python)")
 
 
