@@ -65,8 +65,10 @@ def test_a_wrapped_filesystem_lists_and_reads(store):
     fs = fsspec.filesystem("foreread", target_protocol=protocol, target_options=options)
     assert fs.ls("bucket/dir", detail=False) == ["bucket/dir/a b"] and fs.glob("bucket/*.csv") == ["bucket/t.csv"]
     assert fs.info("bucket/dir/a b")["size"] == len(DATA) and fs.cat_file("bucket/dir/a b", start=5, end=50) == DATA[5:50]
-    with fs.open("bucket/dir/a b") as file:
-        is_read(file)
+    assert fs.glob("foreread://bucket/*.csv") == ["bucket/t.csv"] and fs.exists("foreread://bucket/t.csv")
+    for path in ["bucket/dir/a b", "foreread://bucket/dir/a b"]:
+        with fs.open(path) as file:
+            is_read(file)
 
 
 def test_pandas_reads_by_the_protocol(store):
@@ -82,3 +84,12 @@ def test_s3fs_takes_the_cache_as_its_default(store):
     protocol, options = store
     with fsspec.open("s3://bucket/dir/a b", default_cache_type="foreread", **options) as file:
         is_read(file)
+
+
+def test_duckdb_reads_by_the_filesystem(store):
+    duckdb = pytest.importorskip("duckdb", reason="needs duckdb")
+    protocol, options = store
+    with duckdb.connect() as database:
+        database.register_filesystem(fsspec.filesystem("foreread", target_protocol=protocol, target_options=options))
+        found = database.sql("select count(*), max(n) from read_csv('foreread://bucket/*.csv')").fetchall()
+    assert found == [(5000, 4999)]
