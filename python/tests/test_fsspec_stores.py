@@ -91,5 +91,5 @@ def test_duckdb_reads_by_the_filesystem(store):
     protocol, options = store
     with duckdb.connect() as database:
         database.register_filesystem(fsspec.filesystem("foreread", target_protocol=protocol, target_options=options))
-        found = database.sql("select count(*), max(n) from read_csv('foreread://bucket/*.csv')").fetchall()
+        found = database.sql("select count(*), max(n) from 'foreread://bucket/*.csv'").fetchall()
     assert found == [(5000, 4999)]
