@@ -59,7 +59,25 @@ pub struct BudgetUse {
     pub refused_bytes: u64,
 }
 
-/// Shared by everything that was given it.
+/// What several engines may use together: memory, requests in flight, and bytes in flight.
+///
+/// Every engine takes from the one of its process ([`Budget::of_process`]: three quarters of the memory) unless
+/// [`Options::budget`](crate::Options::budget) names another. A cache that does not fit is made smaller, or refused below
+/// [`MIN_MEMORY_BYTES`]. A read that a caller waits for is never refused; readahead is, and no read fails by that.
+///
+/// ```
+/// use foreread::{Budget, BudgetLimits, Engine, Options};
+///
+/// // Two caches of up to 64 MiB in a program that may use 96 MiB for both.
+/// let limits = BudgetLimits { memory_bytes: 96 << 20, ..BudgetLimits::default() };
+/// let budget = Budget::new(limits);
+/// let options = Options::default().cache_bytes(64 << 20).budget(budget.clone());
+/// let (first, second) = (Engine::new(options.clone())?, Engine::new(options)?);
+/// assert!(first.cache_bytes() > second.cache_bytes());
+/// assert!(budget.usage().memory_bytes <= 96 << 20);
+/// assert_eq!(budget.usage().short_engines, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Budget {
     limits: BudgetLimits,

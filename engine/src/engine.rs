@@ -28,7 +28,12 @@ use std::sync::Arc;
 #[cfg(feature = "disk-cache")]
 use std::sync::OnceLock;
 
-/// A clone is the same engine; it ends with the last clone and the last reader.
+/// A cache with its policy, its limits and its threads, for any number of sources.
+///
+/// [`Reader::open`](crate::Reader::open) makes an engine for one source. Make one yourself where many files share a cache: they compete for it by the
+/// order of eviction, and the policy `auto` knows the storage when the next one is opened. It measures one kind of storage, so give
+/// local files and objects an engine each. The pages of a file are dropped with its last reader. A clone is the same engine; it ends
+/// with the last clone and the last reader.
 ///
 /// ```
 /// use foreread::source::Mem;

@@ -12,7 +12,11 @@
 
 use crate::{arena, log};
 
-/// What all engines share, locked by the thread that is about to fork. Dropped in the parent.
+/// For a process that forks while it has engines: holds what all engines share, so that the child finds it in order.
+///
+/// Make one before the fork. The parent drops it and goes on as before. The child calls [`Fork::in_child`]; it neither reads with the
+/// readers of the parent nor drops them (`std::mem::forget`), since their threads are not there, and opens what it reads anew. A
+/// program that forks only to run another program at once (`exec`, [`std::process::Command`]) needs none of this.
 ///
 /// ```
 /// let fork = foreread::Fork::prepare();

@@ -54,7 +54,48 @@ pub use rbd::{
     RBD_CONNECT_SECONDS, RBD_LOOK_EVERY, RBD_SILENCE_SECONDS, Rbd, RbdLayout, RbdRead, RbdSettings,
 };
 
-/// Something to read from.
+/// Something to read from: a file, an object, an image, or bytes of a program's.
+///
+/// Three methods are enough: its size, its bytes at an offset, and what kind of storage it is. The engine calls it from several threads at
+/// once and lets each call wait, so a source needs no thread and no cache; it answers with the bytes of one version or an error. A
+/// source that is opened by [`Reader::open`](crate::Reader::open) or [`Engine::open`](crate::Engine::open) is read ahead like any other.
+///
+/// ```
+/// use foreread::source::{Defaults, Source, SourceError};
+/// use foreread::{Options, Reader};
+/// use std::io::IoSliceMut;
+/// use std::sync::Arc;
+///
+/// /// A megabyte in which each byte is the last one of its offset.
+/// struct Counting;
+///
+/// impl Source for Counting {
+///     fn size(&self) -> u64 {
+///         1 << 20
+///     }
+///
+///     fn read_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, SourceError> {
+///         let bytes = bufs.iter_mut().flat_map(|buf| buf.iter_mut());
+///         // Here a source of one's own would ask its client: one request for all buffers.
+///         Ok((offset..self.size()).zip(bytes).map(|(at, byte)| *byte = at as u8).count())
+///     }
+///
+///     fn describe(&self) -> String {
+///         "counting".to_string()
+///     }
+///
+///     fn defaults(&self) -> Defaults {
+///         // Far away: a request takes long, and many may be under way.
+///         Defaults::OBJECT
+///     }
+/// }
+///
+/// let reader = Reader::open(Arc::new(Counting) as Arc<dyn Source>, Options::default())?;
+/// let mut buf = [0; 3];
+/// assert_eq!(reader.read_at(&mut buf, 260)?, 3);
+/// assert_eq!(buf, [4, 5, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Source: Send + Sync {
     /// Size of the present version in bytes, as far as it is known. It may grow from call to call, where the source is sure
     /// that it was appended to; a source that shrinks has changed, and one that became longer and other has, too.

@@ -13,10 +13,11 @@ import atexit
 import os
 
 from . import _native
-from ._file import File, _flush_in_children, configure, open, stats  # noqa: A004
+from ._file import File, _flush_in_children, configure, stats
 from ._many import read_files
+from ._open import BufferedFile, open  # noqa: A004
 
-__all__ = ["File", "configure", "open", "read_files", "stats"]
+__all__ = ["BufferedFile", "File", "configure", "open", "read_files", "stats"]
 __version__ = _native.VERSION
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Files: `open` and the `io.RawIOBase` that it returns.
+"""Files without a buffer: the `io.RawIOBase` below what `foreread.open` returns (`_open.py`), and the settings of all files.
 
 The bytes, the cache, the readahead and the position are in the extension module; this file has the rules of Python's files.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from typing_extensions import Unpack
 
 
 def cache_bytes(cache: int | str | None) -> int | None:
@@ -29,8 +31,31 @@ def cache_bytes(cache: int | str | None) -> int | None:
     return cache
 
 
+ACCOUNT = {
+    "key": "AWS_ACCESS_KEY_ID",
+    "secret": "AWS_SECRET_ACCESS_KEY",
+    "token": "AWS_SESSION_TOKEN",
+    "profile": "profile",
+    "endpoint": "endpoint",
+    "region": "region",
+}
+"""What `open` takes of an account of S3, and its name in the extension module."""
+
+
+class Account(TypedDict, total=False):
+    """Whose credentials a file of `s3://` is read with, and from which server; what is left out is the environment's."""
+
+    key: str | None
+    secret: str | None
+    token: str | None
+    profile: str | None
+    endpoint: str | None
+    region: str | None
+
+
 class File(io.RawIOBase):
-    """A file, object or image that is read with readahead. Made by `foreread.open`.
+    """A file, object or image that is read with readahead, without a buffer of Python's. Made by `foreread.open(name, buffering=0)`;
+    `raw` of a buffered file is one.
 
     Positions and lengths are in bytes. `read_at`, `read_ranges` and `prefetch` do not move the position and may be called
     from any number of threads. `read`, `readinto` and `seek` share one position: threads that read one file at the same time
@@ -38,7 +63,11 @@ class File(io.RawIOBase):
     A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`.
     """
 
+    # A slot: Python's buffered readers ask for `closed` at each line, and that of `io.RawIOBase` takes longer than the line.
+    __slots__ = ("_handle", "closed")
+
     def __init__(self, handle: _native.Handle) -> None:
+        self.closed = False
         self._handle = handle
 
     @property
@@ -159,10 +188,11 @@ class File(io.RawIOBase):
 
     def close(self) -> None:
         """Closes it. Reads that other threads are in end well; later ones raise `ValueError`."""
-        handle = self.__dict__.get("_handle")
+        handle = getattr(self, "_handle", None)
         if handle is not None:
             handle.close()
         super().close()
+        self.closed = True
 
     def _check(self) -> None:
         if self._handle.closed:
@@ -175,28 +205,38 @@ class File(io.RawIOBase):
         raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
 
 
-def open(  # noqa: A001 (as io.open)
+def _given(name: str, account: Account) -> list[tuple[str, str]]:
+    """What is said of an account, as the extension module has it."""
+    for key, value in account.items():
+        if key not in ACCOUNT:
+            raise TypeError(f"open() got an unexpected keyword argument {key!r}")
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{key}: write a text")
+    given = {key: value for key, value in account.items() if value}
+    if given and not name.startswith("s3://"):
+        raise ValueError(f"{next(iter(given))} is for s3://; others take their account from variables, or from configure(stores=...)")
+    if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):
+        raise ValueError("key and secret belong together, and token to both; give key and secret, or none")
+    if "key" in given:
+        # Not the token of another key.
+        given.setdefault("token", "")
+    return [(ACCOUNT[key], value) for key, value in given.items()]
+
+
+def open_raw(
     name: str | bytes | os.PathLike[Any],
     *,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[Account],
 ) -> File:
-    """Opens a file, an object or an image for reading.
-
-    `name` is a path, or `s3://BUCKET/KEY`, `gs://`, `az://`, `hf://USER/REPO/PATH`, `http(s)://HOST/PATH`, `nbd(s)://HOST/EXPORT`,
-    `rbd:POOL/IMAGE`, `file:PATH`.
-    `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
-    such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
-    which sets itself); `foreread policies` lists them.
-
-    Raises `OSError` with errno and name when the source cannot be read, `ValueError` for a policy or a size that does not
-    exist. In a process that was forked the file is opened anew at its first read.
-    """
-    sys.audit("open", name, "r", os.O_RDONLY)
+    """A file without a buffer; arguments and errors are those of `foreread.open`."""
     text = os.fsdecode(os.fspath(name))
     if "\0" in text:
         raise ValueError("name with a null character; write a path or a URL")
-    return File(_native.Handle.by_name(text, (policy, cache_bytes(cache))))
+    given = _given(text, account)
+    sys.audit("open", name, "r", os.O_RDONLY)
+    return File(_native.Handle.by_name(text, (policy, cache_bytes(cache)), given))
 
 
 _flushes = False

@@ -13,11 +13,15 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from ._file import open as open_file
+from ._file import open_raw
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
+
+    from typing_extensions import Unpack
+
+    from ._file import Account
 
 CONCURRENCY = 32
 """Files under way unless the caller says otherwise: 32 of 100 kB fill 100 MB/s over 30 ms."""
@@ -29,11 +33,12 @@ def read_files(
     concurrency: int = CONCURRENCY,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[Account],
 ) -> Iterator[bytes]:
     """Gives the bytes of each file, in the order of `names`, which may be endless.
 
     `concurrency` files are opened and read before their turn, so as many are in memory at most; it is meant for files of up
-    to some megabytes. `names`, `cache` and `policy` are those of `open`. What `open` or `read` raises for a file is raised in
+    to some megabytes. The other arguments are those of `open`. What `open` or `read` raises for a file is raised in
     its turn, and ends the generator; a generator that is closed or dropped begins no more files.
 
         for name, data in zip(names, foreread.read_files(names)):
@@ -45,7 +50,7 @@ def read_files(
         raise ValueError(f"concurrency {concurrency!r}: write how many files are read at once, at least 1")
 
     def read(name: str | bytes | os.PathLike[Any]) -> bytes:
-        with open_file(name, cache=cache, policy=policy) as file:
+        with open_raw(name, cache=cache, policy=policy, **account) as file:
             return file.readall()
 
     return _in_order(read, iter(names), concurrency)

@@ -7,7 +7,7 @@ VERSION: str
 
 class Handle:
     @staticmethod
-    def by_name(name: str, settings: tuple[str | None, int | None]) -> Handle: ...
+    def by_name(name: str, settings: tuple[str | None, int | None], account: list[tuple[str, str]]) -> Handle: ...
     @staticmethod
     def by_function(
         fetch: Callable[[int, int], Any],

@@ -95,7 +95,7 @@ def _chunks(root: str, opening: dict[str, Any]) -> Any:
 
         def _read(self, key: str, start: int = 0, length: int | None = None) -> bytes | None:
             try:
-                file = _file.open(f"{root.rstrip('/')}/{key}", **opening)
+                file = _file.open_raw(f"{root.rstrip('/')}/{key}", **opening)
             except (FileNotFoundError, NotADirectoryError):
                 return None
             with file:

@@ -22,10 +22,12 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from . import _file, _native
+from . import _file, _native, _open
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
+
+    from typing_extensions import Unpack
 
 __all__ = ["AsyncFile", "open"]
 
@@ -77,7 +79,7 @@ class AsyncFile:
     `filename`; one of a closed file `ValueError`.
     """
 
-    def __init__(self, file: _file.File) -> None:
+    def __init__(self, file: _file.File | _open.BufferedFile) -> None:
         self._file = file
 
     @property
@@ -168,9 +170,10 @@ def open(  # noqa: A001 (as io.open)
     *,
     cache: int | str | None = None,
     policy: str | None = None,
+    **account: Unpack[_file.Account],
 ) -> _Opening:
     """Opens a file, an object or an image for the tasks of an event loop: `await open(name)`, or `async with open(name)`.
 
     Arguments and errors are those of `foreread.open`; files of both share engines and caches.
     """
-    return _Opening(functools.partial(_file.open, name, cache=cache, policy=policy))
+    return _Opening(functools.partial(_file.open_raw, name, cache=cache, policy=policy, **account))

@@ -264,9 +264,16 @@ class ForereadFileSystem(ChainedFileSystem):
         return self.fs._open(path, mode=mode, **kwargs)
 
 
+def _other_path(given: Any) -> Any:
+    """A path as the other filesystem has it: DuckDB and others name files `foreread://bucket/key`."""
+    if isinstance(given, list):
+        return [_other_path(path) for path in given]
+    return given.removeprefix("foreread://") if isinstance(given, str) else given
+
+
 def _delegated(name: str) -> Callable[..., Any]:
     def method(self: ForereadFileSystem, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.fs, name)(*args, **kwargs)
+        return getattr(self.fs, name)(*map(_other_path, args), **kwargs)
 
     method.__name__ = name
     method.__doc__ = "As the other filesystem."
@@ -278,6 +285,6 @@ register_implementation("foreread", ForereadFileSystem, clobber=True)
 for _name in (
     "cat cat_file cat_ranges checksum copy cp_file created du exists expand_path find get get_file glob info "
     "invalidate_cache isdir isfile ls makedir makedirs mkdir modified mv mv_file pipe pipe_file put put_file rm rm_file "
-    "rmdir sign sizes touch ukey unstrip_protocol walk"
+    "rmdir sign sizes touch ukey walk"
 ).split():
     setattr(ForereadFileSystem, _name, _delegated(_name))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ._file import File
+    from ._open import BufferedFile
 
 __all__ = ["ParquetPlan", "Plan", "SafetensorsPlan", "ZarrPlan", "parquet", "safetensors", "zarr"]
 
@@ -77,7 +78,7 @@ class Plan:
     `bytes_needed` counts what was asked for, `bytes_fetched` that with the gaps between.
     """
 
-    def __init__(self, file: File, ranges: Iterable[tuple[int, int]]) -> None:
+    def __init__(self, file: File | BufferedFile, ranges: Iterable[tuple[int, int]]) -> None:
         self.file = file
         self.ranges = list(ranges)
         self.requests = _together(self.ranges)
@@ -130,7 +131,7 @@ def _memory(length: int) -> memoryview:
 class SafetensorsPlan(Plan):
     """Tensors of a safetensors file. Arrays and tensors are views of one buffer, which lives as long as one of them."""
 
-    def __init__(self, file: File, tensors: dict[str, tuple[str, list[int], int, int]], metadata: dict[str, str]) -> None:
+    def __init__(self, file: File | BufferedFile, tensors: dict[str, tuple[str, list[int], int, int]], metadata: dict[str, str]) -> None:
         super().__init__(file, [(start, length) for _, _, start, length in tensors.values()])
         self.metadata = metadata
         self._tensors = tensors
@@ -171,11 +172,11 @@ class SafetensorsPlan(Plan):
         return found
 
 
-def _broken(file: File, why: str) -> ValueError:
+def _broken(file: File | BufferedFile, why: str) -> ValueError:
     return ValueError(f"{file.name}: {why}; is it a whole safetensors file?")
 
 
-def _header(file: File) -> tuple[dict[str, Any], int]:
+def _header(file: File | BufferedFile) -> tuple[dict[str, Any], int]:
     """The header of a safetensors file, and where the data begins: 8 bytes of length, JSON, data."""
     # As ranges: behind a read at the front of a file a policy would read on, and the tensors may be elsewhere.
     (head,) = file.read_ranges([(0, FIRST_BYTES)])
@@ -194,7 +195,7 @@ def _header(file: File) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _tensor(file: File, name: str, entry: Any, data: int) -> tuple[str, list[int], int, int]:
+def _tensor(file: File | BufferedFile, name: str, entry: Any, data: int) -> tuple[str, list[int], int, int]:
     """Type, shape, offset and length of a tensor, checked."""
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -211,7 +212,7 @@ def _tensor(file: File, name: str, entry: Any, data: int) -> tuple[str, list[int
     return dtype, shape, data + start, end - start
 
 
-def safetensors(file: File, tensors: Iterable[str] | None = None) -> SafetensorsPlan:
+def safetensors(file: File | BufferedFile, tensors: Iterable[str] | None = None) -> SafetensorsPlan:
     """Plans to read these tensors of a safetensors file, by default all. Reads the header: one request, two if it is long.
 
     Raises `KeyError` for a name that the file does not have, `ValueError` for a header that is not right.
@@ -262,7 +263,7 @@ class _Planned(io.RawIOBase):
 class ParquetPlan(Plan):
     """Column chunks of a Parquet file."""
 
-    def __init__(self, file: File, ranges: list[tuple[int, int]], tail: bytes, metadata: Any, row_groups: list[int], columns: Any) -> None:
+    def __init__(self, file: File | BufferedFile, ranges: list[tuple[int, int]], tail: bytes, metadata: Any, row_groups: list[int], columns: Any) -> None:
         super().__init__(file, ranges)
         self.metadata, self.row_groups, self.columns, self._tail = metadata, row_groups, columns, tail
 
@@ -278,7 +279,7 @@ def _is_named(path: str, name: str) -> bool:
     return path == name or path.startswith(f"{name}.")
 
 
-def parquet(file: File, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> ParquetPlan:
+def parquet(file: File | BufferedFile, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> ParquetPlan:
     """Plans to read these columns of these row groups of a Parquet file, by default all. Needs pyarrow, which reads the footer.
 
     A column of a nested type is named with its parts (`a.b`) or by its first part, as in pyarrow. Raises `KeyError` for a

@@ -9,7 +9,7 @@
 
 use crate::buffer::{WritableBuffer, new_bytes};
 use crate::error::{guarded, invalid};
-use crate::opened::{self, LentReader, Origin, Slot};
+use crate::opened::{self, Account, LentReader, Origin, Slot};
 use crate::position::Position;
 use crate::process::{self, Settings};
 use crate::{ranges, report, wait};
@@ -115,6 +115,7 @@ impl Handle {
         py: Python<'_>,
         name: std::ffi::OsString,
         settings: EngineChoice,
+        account: Account,
     ) -> PyResult<Handle> {
         guarded(|| {
             let name = SourceName::from(name);
@@ -124,7 +125,7 @@ impl Handle {
                 ));
             }
             let shown = name.to_string();
-            Handle::open(py, Origin::Name(name), shown, or_default(settings))
+            Handle::open(py, Origin::Name(name, account), shown, or_default(settings))
         })
     }
 
@@ -308,7 +309,7 @@ impl Handle {
     #[getter]
     fn asked_bytes(&self) -> u64 {
         match &self.slot.origin {
-            Origin::Name(_) => 0,
+            Origin::Name(..) => 0,
             Origin::Function { asked, .. } => asked.load(Ordering::Relaxed),
         }
     }

@@ -13,7 +13,8 @@ use crate::fetcher::Fetcher;
 use crate::process::{self, Settings};
 use crate::wait;
 use foreread::source::disk_cache::DiskCache;
-use foreread::source::{self, Source, SourceName};
+use foreread::source::object::ObjectSettings;
+use foreread::source::{self, Object, Source, SourceName, SourceOpenError};
 use foreread::{Advice, OpenError, ReadError, Reader, Stats};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -23,9 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Bytes asked for behind the known end, where a source may have grown.
 const BEYOND_BYTES: u64 = 64 << 10;
 
+/// Names and values: `profile`, `region`, `endpoint`, and variables of the store such as `AWS_ACCESS_KEY_ID`.
+pub type Account = Vec<(String, String)>;
+
 /// Where the bytes come from; kept, to open it again in a forked child.
 pub enum Origin {
-    Name(SourceName),
+    /// With what is said of the account, where that is not the environment's.
+    Name(SourceName, Account),
     Function {
         fetch: Py<PyAny>,
         size: u64,
@@ -270,7 +275,7 @@ const CLOSED: &str = "I/O operation on closed file";
 fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> PyResult<OpenSource> {
     let generation = process::generation();
     let fetcher = match origin {
-        Origin::Name(_) => None,
+        Origin::Name(..) => None,
         Origin::Function {
             fetch,
             size,
@@ -292,16 +297,22 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
         (Origin::Function { kind, .. }, Some(fetcher)) => {
             (Arc::clone(fetcher) as Arc<dyn Source>, kind)
         }
-        (Origin::Name(name), _) if source::is_remote(name) => {
+        (Origin::Name(name, account), _) if source::is_remote(name) => {
             let asked = name.clone();
             let cache = settings.disk_cache.clone();
-            let opened = wait::call(py, move || match DiskCache::named(&cache)? {
-                Some(cache) => cache.open_source(&asked),
-                None => source::open(asked),
+            let objects = object_settings(account)?;
+            let opened = wait::call(py, move || {
+                let opened: Arc<dyn Source> = match (DiskCache::named(&cache)?, objects) {
+                    (Some(cache), None) => cache.open_source(&asked)?,
+                    (Some(cache), Some(objects)) => Arc::new(cache.open_object(asked, objects)?),
+                    (None, None) => source::open(asked)?,
+                    (None, Some(objects)) => Arc::new(Object::open_with(asked, objects)?),
+                };
+                Ok::<_, SourceOpenError>(opened)
             })?;
             named(opened.map_err(OpenError::from), shown)?
         }
-        (Origin::Name(name), _) => named(
+        (Origin::Name(name, _), _) => named(
             py.detach(|| source::open(name)).map_err(OpenError::from),
             shown,
         )?,
@@ -323,6 +334,30 @@ fn open(py: Python<'_>, origin: &Origin, shown: &str, settings: &Settings) -> Py
         fetcher,
         generation,
     })
+}
+
+/// The environment's settings with those of an account; nothing where that says nothing.
+fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
+    if account.is_empty() {
+        return Ok(None);
+    }
+    let mut settings = ObjectSettings::from_environment().map_err(invalid)?;
+    for (key, value) in account {
+        let value = value.clone();
+        match key.as_str() {
+            "profile" => settings.profile = Some(value),
+            "region" => settings.region = Some(value),
+            "endpoint" => settings.endpoint_url = Some(value),
+            variable => {
+                // What is said of a key goes before what the program has set for all files.
+                settings.profile = None;
+                settings.no_sign_request = false;
+                settings.variables.retain(|(name, _)| name != variable);
+                settings.variables.push((variable.to_string(), value));
+            }
+        }
+    }
+    Ok(Some(settings))
 }
 
 fn named(

@@ -1,10 +1,16 @@
-"""What the tests share: a file with known bytes, and an HTTP server of one object that answers late or not at all."""
+"""What the tests share: a file with known bytes, an HTTP server of one object that answers late or not at all, and emulators of stores."""
 
 import gc
 import http.server
+import os
 import re
+import shutil
+import socket
+import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import foreread
 import pytest
@@ -110,3 +116,54 @@ def server(data):
     server.go.set()
     server.shutdown()
     server.server_close()
+
+
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+EMULATORS = {
+    "s3": "versitygw --port 127.0.0.1:PORT --quiet posix .",
+    "gs": "fake-gcs-server -backend memory -scheme http -host 127.0.0.1 -port PORT -public-host 127.0.0.1:PORT -log-level error",
+    "az": "azurite-blob --blobHost 127.0.0.1 --blobPort PORT --silent --inMemoryPersistence --skipApiVersionCheck --disableTelemetry",
+}
+"""Commands that serve HTTP; PORT is one that is free."""
+
+
+def send(url, body, headers, method):
+    request = urllib.request.Request(url, body, headers, method=method)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).read()
+
+
+@pytest.fixture
+def emulator(tmp_path):
+    """Starts the emulator of a store, "s3", "gs" or "az", and returns its port. Those of S3 have `key` and the secret "secret"."""
+    started = []
+
+    def start(store, key="key"):
+        words = EMULATORS[store].split()
+        program = shutil.which(words[0])
+        if not program:
+            pytest.skip(f"needs {words[0]} (./setup installs it)")
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+        command = [word.replace("PORT", str(port)) for word in words]
+        environment = {**os.environ, "ROOT_ACCESS_KEY": key, "ROOT_SECRET_KEY": "secret"}
+        folder = tmp_path / f"{store} {len(started)}"
+        folder.mkdir()
+        started.append(subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        until = time.monotonic() + 60
+        while True:
+            try:
+                send(f"http://127.0.0.1:{port}/", None, {}, "GET")
+            except urllib.error.HTTPError:
+                return port
+            except OSError:
+                assert time.monotonic() < until and started[-1].poll() is None, f"{words[0]} does not start"
+                time.sleep(0.05)
+            else:
+                return port
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(20)

@@ -82,6 +82,28 @@ fn entry_points() -> String {
     format!("[fsspec.specs]\n{}\n", lines.collect::<Vec<_>>().join("\n"))
 }
 
+/// How many tests a line of pytest's summary says were skipped, and what they need: `SKIPPED [2] test_examples.py:17: needs torch`.
+fn skipped(line: &str) -> (usize, &str) {
+    let Some((count, rest)) = line
+        .strip_prefix("SKIPPED [")
+        .and_then(|line| line.split_once("] "))
+    else {
+        return (0, "");
+    };
+    let why = rest.split_once(": ").map_or(rest, |(_, why)| why);
+    let why = why.strip_prefix("needs ").unwrap_or(why);
+    (count.parse().unwrap_or(1), why)
+}
+
+#[test]
+fn skips_of_pytest_are_counted() {
+    let line = "SKIPPED [2] ../tests/test_examples.py:17: needs torch";
+    assert_eq!(skipped(line), (2, "torch"));
+    let line = "SKIPPED [1] test_a.py:5: could not import 'b': No module";
+    assert_eq!(skipped(line), (1, "could not import 'b': No module"));
+    assert_eq!(skipped("1 passed, 2 skipped in 3 s"), (0, ""));
+}
+
 #[test]
 fn pytest_passes() {
     let Some(python) = python() else { return };
@@ -113,6 +135,13 @@ fn pytest_passes() {
         .expect("it runs");
     let printed = String::from_utf8_lossy(&out.stdout);
     println!("{printed}");
+    // `./test` counts these lines.
+    for line in printed.lines() {
+        let (count, what) = skipped(line);
+        for _ in 0..count {
+            println!("skipped: needs {what}, for a test of Python");
+        }
+    }
     assert!(
         out.status.success(),
         "{printed}{}",

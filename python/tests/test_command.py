@@ -64,7 +64,7 @@ def test_an_installed_wheel_has_its_command_and_its_licences():
     except importlib.metadata.PackageNotFoundError:
         installed = None
     if installed is None or installed.version == "0":
-        pytest.skip("not a wheel; ./test-long wheel makes one")
+        pytest.skip("needs a wheel (./test-long wheel makes one)")
     assert any(entry.name == "foreread" and entry.group == "console_scripts" for entry in installed.entry_points)
     names = {file.name for file in installed.files}
     assert {"THIRD-PARTY-LICENSES.txt", "LICENSE-MIT", "LICENSE-APACHE"} <= names

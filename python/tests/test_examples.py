@@ -25,7 +25,7 @@ def test_each_example_says_what_it_shows():
 
 
 def test_the_notebook_runs(tmp_path):
-    nbclient, nbformat = pytest.importorskip("nbclient", reason="needs nbclient"), pytest.importorskip("nbformat")
+    nbclient, nbformat = (pytest.importorskip(name, reason=f"needs {name}") for name in ["nbclient", "nbformat"])
     for library in ["ipykernel", "pandas", "pyarrow", "matplotlib"]:
         pytest.importorskip(library, reason=f"needs {library}")
     notebook = nbformat.read(EXAMPLES / "lab.ipynb", as_version=4)

@@ -1,29 +1,37 @@
 """Files as io.RawIOBase, their errors, and ranges."""
 
+import csv
 import errno
 import io
+import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import zipfile
 
 import foreread
 import numpy
 import pytest
 
-from conftest import SIZE, wait_for
+from conftest import SIZE, open_files, wait_for
 
 
-def test_a_file_reads_as_open_does(path, data):
-    with foreread.open(path) as ours, io.open(path, "rb", buffering=0) as theirs:
-        assert isinstance(ours, io.RawIOBase)
+@pytest.mark.parametrize(("buffering", "kind"), [(0, foreread.File), (-1, foreread.BufferedFile), (1000, foreread.BufferedFile)])
+def test_a_file_reads_as_open_does(path, data, buffering, kind):
+    with foreread.open(path, "rb", buffering) as ours, io.open(path, "rb", buffering) as theirs:
+        assert type(ours) is kind and isinstance(ours, type(theirs).__base__)
         assert (ours.readable(), ours.seekable(), ours.writable(), ours.mode) == (True, True, False, "rb")
         assert ours.size == SIZE
         for step in [
             lambda f: f.read(10),
             lambda f: f.tell(),
             lambda f: f.read(0),
+            lambda f: f.readline(),
+            lambda f: (next(f), next(iter(f))),
+            lambda f: f.tell(),
+            lambda f: f.readlines(5000),
             lambda f: f.seek(-100, io.SEEK_END),
             lambda f: f.read(1000),
             lambda f: f.read(1000),
@@ -32,12 +40,17 @@ def test_a_file_reads_as_open_does(path, data):
             lambda f: f.read(None),
             lambda f: f.seek(SIZE + 1000),
             lambda f: f.read(10),
-            lambda f: f.readall(),
+            lambda f: f.read(),
             lambda f: f.seek(1 << 20),
-            lambda f: f.readall(),
+            lambda f: f.read(-1),
         ]:
             assert step(ours) == step(theirs)
     assert ours.closed
+
+
+def test_all_that_is_left_is_read(path, data):
+    with foreread.open(path, buffering=0) as file:
+        assert (file.seek(1 << 20), file.readall(), file.readall()) == (1 << 20, data[1 << 20 :], b"")
 
 
 def test_buffers_are_filled_in_place(path, data):
@@ -67,11 +80,93 @@ def test_what_cannot_be_filled_is_refused(path):
 
 
 def test_the_standard_readers_take_it(path, data):
-    with io.BufferedReader(foreread.open(path), 1 << 16) as file:
+    with io.BufferedReader(foreread.open(path, buffering=0), 1 << 16) as file:
         assert file.peek(1)[:1] == data[:1]
         assert file.read(100_000) == data[:100_000]
     with foreread.open(os.fsencode(path)) as file:
         assert file.readline() == data[: data.index(b"\n") + 1]
+
+
+@pytest.fixture
+def words(tmp_path):
+    path = tmp_path / "words.csv"
+    path.write_bytes("n,name\r\n".encode() + "".join(f"{n},näme {n}\n" for n in range(20_000)).encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": "r"},
+        {"mode": "rt", "encoding": "utf-8", "newline": ""},
+        {"mode": "tr", "encoding": "ascii", "errors": "replace", "buffering": 100},
+        {"mode": "r", "encoding": "latin-1", "newline": "\n", "buffering": 1},
+    ],
+)
+def test_text_reads_as_open_does(words, given):
+    with foreread.open(words, **given) as ours, io.open(words, **given) as theirs:
+        assert type(ours) is io.TextIOWrapper and isinstance(ours.buffer, foreread.BufferedFile)
+        for what in ["mode", "encoding", "errors", "newlines", "closed", "line_buffering"]:
+            assert getattr(ours, what) == getattr(theirs, what)
+        assert ours.name == str(words)
+        for step in [
+            lambda f: f.readline(),
+            lambda f: f.tell(),
+            lambda f: f.read(5),
+            lambda f: [next(f) for _ in range(1000)],
+            lambda f: f.seek(8) and f.readlines(100),
+            lambda f: f.read(),
+            lambda f: f.seek(0) or list(f),
+            lambda f: f.newlines,
+        ]:
+            assert step(ours) == step(theirs)
+    assert ours.closed and ours.buffer.closed
+    with pytest.raises(ValueError):
+        ours.readline()
+
+
+def test_modes_are_those_of_open(path):
+    for mode in ["w", "wb", "a", "x", "r+", "rb+", "w+b"]:
+        with pytest.raises(io.UnsupportedOperation, match="foreread only reads"):
+            foreread.open(path, mode)
+    for mode in ["", "b", "rr", "rbt", "rw", "U", "q"]:
+        with pytest.raises(ValueError, match="invalid mode"):
+            foreread.open(path, mode)
+    for wrong in [{"mode": "r", "buffering": 0}, {"encoding": "utf-8"}, {"errors": "strict"}, {"newline": ""}, {"buffering": -2}]:
+        with pytest.raises(ValueError):
+            foreread.open(path, **wrong)
+    for wrong in [{"mode": 5}, {"buffering": "0"}]:
+        with pytest.raises(TypeError):
+            foreread.open(path, **wrong)
+    with pytest.raises(LookupError):
+        foreread.open(path, "r", encoding="no-such")
+    assert open_files() == 0, "what was opened for a text that cannot be is closed"
+
+
+def test_the_standard_library_reads_it(words, tmp_path):
+    made = {"rows": [{"n": n, "name": f"näme {n}"} for n in range(3000)]}
+    (tmp_path / "made.json").write_text(json.dumps(made))
+    (tmp_path / "made.pickle").write_bytes(pickle.dumps(made))
+    numpy.save(tmp_path / "made.npy", numpy.arange(100_000))
+    with zipfile.ZipFile(tmp_path / "made.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(tmp_path / "made.json", "made.json")
+    with foreread.open(tmp_path / "made.json") as file:
+        assert json.load(file) == made
+    with foreread.open(tmp_path / "made.pickle") as file:
+        assert pickle.load(file) == made
+    with foreread.open(tmp_path / "made.npy") as file:
+        assert (numpy.load(file) == numpy.arange(100_000)).all()
+    with foreread.open(tmp_path / "made.zip") as file, zipfile.ZipFile(file) as packed:
+        assert json.loads(packed.read("made.json")) == made
+    with foreread.open(words, "r", newline="") as ours, io.open(words, newline="") as theirs:
+        assert list(csv.reader(ours)) == list(csv.reader(theirs))
+
+
+def test_lines_are_read_through_the_buffer(path, data):
+    with foreread.open(path, policy="none") as file:
+        assert b"".join(file) == data
+        assert file.stats()["demand_reads"] <= SIZE / (32 << 10) + 2, "a read for each buffer, not for each line"
+        assert file.read_at(3, 4) == data[3:7] and file.tell() == SIZE
 
 
 def test_ranges_come_in_the_order_of_the_list(path, data):
@@ -245,7 +340,8 @@ def test_a_closed_file_says_so(path):
     file.close()
     for call in [
         lambda: file.read(1),
-        lambda: file.readall(),
+        lambda: file.read(),
+        lambda: file.raw.readall(),
         lambda: file.readinto(bytearray(1)),
         lambda: file.read_at(0, 1),
         lambda: file.read_ranges([(0, 1)]),
@@ -300,7 +396,7 @@ def test_threads_read_one_file(path, data):
 def test_no_panic_crosses():
     panic = getattr(foreread._native, "panic", None)
     if panic is None:
-        pytest.skip("a debug build")
+        pytest.skip("needs a debug build")
     with pytest.raises(OSError, match="please report") as raised:
         panic()
     assert raised.value.errno == errno.EIO

@@ -239,7 +239,7 @@ def test_a_file_that_is_forgotten_is_freed(fails):
 
 
 def test_http(server, data):
-    pytest.importorskip("aiohttp")
+    pytest.importorskip("aiohttp", reason="needs aiohttp")
     with fsspec.open(server.url, cache_type="foreread") as file:
         assert file.cache.name == "foreread"
         assert file.read(1000) == data[:1000]
@@ -252,7 +252,7 @@ def test_http(server, data):
 
 
 def test_http_in_parallel(server, data):
-    pytest.importorskip("aiohttp")
+    pytest.importorskip("aiohttp", reason="needs aiohttp")
     server.delay = 0.05
     with fsspec.open(server.url, cache_type="foreread", cache_options={"cache": "17 MiB"}) as file:
         got = b"".join(iter(lambda: file.read(1 << 15), b""))

@@ -73,7 +73,7 @@ def test_a_sweep_fills_gaps(tmp_path):
 
 
 def test_arrow_and_pandas(tmp_path):
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
     table = lab.compare(SMALL, on="model:nvme", policies=["none"], runs=1).to_arrow()
     assert table.num_rows == 1 and pa.types.is_floating(table.schema.field("time_s").type)
     import pyarrow.dataset as ds
@@ -86,7 +86,7 @@ def test_arrow_and_pandas(tmp_path):
 
 
 def test_traces_are_tables(tmp_path):
-    pa = pytest.importorskip("pyarrow")
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
     count = 100
     table = pa.table(
         {
@@ -135,7 +135,7 @@ def test_short_cells_of_a_trace_share_a_task():
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_cluster_whose_worker_is_killed(tmp_path, shared):
     """Tasks of one cell, and of two that share a trace."""
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="needs distributed")
     traces, policies = [f"random:count={n}" for n in range(200, 206)], ["none", "auto"]
     if shared:
         traces = [tmp_path / f"{n}.frt" for n in range(6)]

@@ -133,7 +133,7 @@ def test_ranges_go_into_one_buffer(path, data):
 
 
 def test_columns_of_parquet(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pa, pq = (pytest.importorskip(name, reason="needs pyarrow") for name in ["pyarrow", "pyarrow.parquet"])
     draw = np.random.default_rng(2)
     table = pa.table({f"c{n}": draw.random(30_000) for n in range(20)} | {"nested": [{"a": n, "b": str(n)} for n in range(30_000)]})
     path = tmp_path / "t.parquet"

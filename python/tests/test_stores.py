@@ -5,58 +5,16 @@ import email.utils
 import hmac
 import json
 import os
-import shutil
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 
 import foreread
 import foreread.fsspec
 import pytest
 
+from conftest import AZURE_ACCOUNT as ACCOUNT
+from conftest import AZURE_KEY as KEY
+from conftest import send
+
 DATA = bytes(n % 251 for n in range(300_000))
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-
-
-def send(url, body, headers, method):
-    request = urllib.request.Request(url, body, headers, method=method)
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60).read()
-
-
-@pytest.fixture
-def emulator(tmp_path):
-    """Starts a program that serves HTTP; PORT in its words is one that is free."""
-    started = []
-
-    def start(*words):
-        program = shutil.which(words[0])
-        if not program:
-            # The test program counts lines that begin so.
-            pytest.skip(f"needs {words[0]} (./setup installs it)")
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        command = [word.replace("PORT", str(port)) for word in words]
-        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        until = time.monotonic() + 60
-        while True:
-            try:
-                send(f"http://127.0.0.1:{port}/", None, {}, "GET")
-            except urllib.error.HTTPError:
-                return port
-            except OSError:
-                assert time.monotonic() < until and started[-1].poll() is None, f"{words[0]} does not start"
-                time.sleep(0.05)
-            else:
-                return port
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait(20)
 
 
 def azure_put(port, name, body):
@@ -80,7 +38,7 @@ def is_read(name):
 
 
 def test_a_blob_of_azure(emulator, monkeypatch):
-    port = emulator("azurite-blob", "--blobHost", "127.0.0.1", "--blobPort", "PORT", "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
+    port = emulator("az")
     azure_put(port, "bucket?restype=container", b"")
     azure_put(port, "bucket/dir/a%20b", DATA)
     for name, value in [("ACCOUNT", ACCOUNT), ("KEY", KEY), ("ENDPOINT", f"http://127.0.0.1:{port}/{ACCOUNT}")]:
@@ -90,12 +48,50 @@ def test_a_blob_of_azure(emulator, monkeypatch):
 
 
 def test_an_object_of_google(emulator, monkeypatch):
-    port = emulator("fake-gcs-server", "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", "PORT", "-public-host", "127.0.0.1:PORT", "-log-level", "error")
+    port = emulator("gs")
     url = f"http://127.0.0.1:{port}"
     send(f"{url}/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), {"Content-Type": "application/json"}, "POST")
     send(f"{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=dir%2Fa%20b", DATA, {"Content-Type": "x/y"}, "POST")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
     is_read("gs://bucket/dir/a b")
+
+
+def test_two_accounts_in_one_process(emulator, tmp_path, monkeypatch):
+    """The second one's server does not know the first one's key, and is not the environment's."""
+    accounts = []
+    for n, key in enumerate(["one", "two"]):
+        port = emulator("s3", key)
+        folder = tmp_path / f"s3 {n}" / "bucket"
+        folder.mkdir()
+        (folder / "key").write_bytes(DATA[n:])
+        accounts.append({"key": key, "secret": "secret", "endpoint": f"http://127.0.0.1:{port}", "region": "us-east-1"})
+    one, two = accounts
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    profiles = tmp_path / "credentials"
+    profiles.write_text("[second]\naws_access_key_id = two\naws_secret_access_key = secret\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profiles))
+    for name, value in [("ACCESS_KEY_ID", "one"), ("SECRET_ACCESS_KEY", "secret"), ("ENDPOINT_URL", one["endpoint"]), ("REGION", "us-east-1")]:
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with foreread.open("s3://bucket/key") as first, foreread.open("s3://bucket/key", **two) as second:
+        assert (first.read(1000), second.read(1000)) == (DATA[:1000], DATA[1:1001])
+        assert (first.read(), second.read()) == (DATA[1000:], DATA[1001:])
+    with foreread.open("s3://bucket/key", profile="second", endpoint=two["endpoint"]) as second:
+        assert second.read() == DATA[1:]
+    assert list(foreread.read_files(["s3://bucket/key"] * 2, **two)) == [DATA[1:]] * 2
+    with pytest.raises(OSError):
+        foreread.open("s3://bucket/key", **{**two, "key": "one"})
+
+
+def test_an_account_is_whole_and_of_s3(path):
+    for wrong in [{"key": "a"}, {"secret": "a"}, {"token": "a"}]:
+        with pytest.raises(ValueError, match="belong together"):
+            foreread.open("s3://bucket/key", **wrong)
+    with pytest.raises(ValueError, match="is for s3://"):
+        foreread.open(path, profile="dev")
+    for wrong in [{"profile": 5}, {"account": "a"}]:
+        with pytest.raises(TypeError):
+            foreread.open("s3://bucket/key", **wrong)
 
 
 hub = pytest.mark.skipif("FOREREAD_TEST_HUB" not in os.environ, reason="needs the hub of the test program (cargo test --test python)")
@@ -109,7 +105,7 @@ def test_a_file_of_a_hub(monkeypatch):
 
 @hub
 def test_the_filesystem_of_the_hub_reads_by_the_cache():
-    hub_client = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub for Python")
+    hub_client = pytest.importorskip("huggingface_hub", reason="needs huggingface_hub")
     fs = hub_client.HfFileSystem(endpoint=os.environ["FOREREAD_TEST_HUB"], token=False, skip_instance_cache=True)
     with fs.open("u/r/dir/a b", cache_type="foreread", block_size=50_000) as file:
         assert file.read() == DATA

@@ -63,7 +63,7 @@ def test_threads_that_share_a_position_get_each_byte_once(path, data):
                 return pieces
             pieces.append(piece)
 
-    with foreread.open(path, cache="2 MiB") as file:
+    with foreread.open(path, buffering=0, cache="2 MiB") as file:
         pieces = [piece for pieces in together(work) for piece in pieces]
         assert file.tell() == SIZE
     # Lengths add up, and whole numbers of the pattern say where each piece is.
@@ -73,13 +73,13 @@ def test_threads_that_share_a_position_get_each_byte_once(path, data):
 
 
 def test_steps_of_a_seek_add_up(path):
-    with foreread.open(path) as file:
+    with foreread.open(path, buffering=0) as file:
         together(lambda number: [file.seek(number, io.SEEK_CUR) for _ in range(500)])
         assert file.tell() == 500 * sum(range(THREADS))
 
 
 def test_a_buffered_reader_is_shared(path):
-    with io.BufferedReader(foreread.open(path), 1 << 14) as file:
+    with foreread.open(path, buffering=1 << 14) as file:
         got = together(lambda _: sum(map(len, iter(lambda: file.read(3000), b""))))
     assert sum(got) == SIZE
 

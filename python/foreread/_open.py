@@ -1,0 +1,214 @@
+"""`foreread.open`: the arguments and the files of the built-in `open`, for reading.
+
+    mode "rb"                  BufferedFile(io.BufferedReader) ──► File(io.RawIOBase) ──► Handle, in the extension module
+    mode "rb", buffering=0     File
+    mode "r"                   io.TextIOWrapper ──► BufferedFile ──► File
+
+Lines, `peek` and small reads are the buffer's: a line costs no call of the extension module. What asks for ranges
+(`read_at`, `read_ranges`, `prefetch`) goes past the buffer.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ._file import File, open_raw
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from typing_extensions import Unpack
+
+    from . import _native
+    from ._file import Account
+
+BUFFER_BYTES = 32 << 10
+"""What one read of the file below fetches for a small one. Twice as much saves 2 % where all lines are read, and is twice as
+much for nothing where a program seeks and reads a little."""
+
+
+class BufferedFile(io.BufferedReader):
+    """A file, object or image that is read with readahead. Made by `foreread.open`.
+
+    It reads as the built-in `open` has it: `read`, `readline`, `peek`, `readinto`, `seek`, iteration over lines. Beside that
+    `read_at`, `read_ranges` and `prefetch` do not move the position and may be called from any number of threads.
+    A read that fails raises `OSError` with `errno` and `filename`; one of a closed file `ValueError`. `raw` is the file
+    without a buffer.
+    """
+
+    raw: File
+
+    @property
+    def _handle(self) -> _native.Handle:
+        return self.raw._handle
+
+    @property
+    def size(self) -> int:
+        """Bytes of the source, as far as is known; a file that is appended to grows when it is read to its end."""
+        return self.raw.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """The bytes from `offset` on, `length` of them unless the end comes first."""
+        return self.raw.read_at(offset, length)
+
+    def readinto_at(self, buffer: Any, offset: int) -> int:
+        """Fills a writable buffer with the bytes from `offset` on. Returns how many there were."""
+        return self.raw.readinto_at(buffer, offset)
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each `(offset, length)`, in the order of the list, as `File.read_ranges` has them."""
+        return self.raw.read_ranges(ranges)
+
+    def readinto_ranges(self, buffer: Any, ranges: Iterable[tuple[int, int]]) -> list[int]:
+        """Fills a writable buffer with the bytes of each `(offset, length)`, as `File.readinto_ranges` does."""
+        return self.raw.readinto_ranges(buffer, ranges)
+
+    def prefetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Says that each `(offset, length)` will be read: they are fetched in the background, as far as there is room."""
+        self.raw.prefetch(ranges)
+
+    def stats(self) -> dict[str, int]:
+        """The counters of this file since it was opened, as `File.stats` has them: reads are those of the buffer."""
+        return self.raw.stats()
+
+    def explain(self) -> str:
+        """What readahead does for this file, and why, in a few lines for people."""
+        return self.raw.explain()
+
+    def __repr__(self) -> str:
+        return f"<foreread.BufferedFile {self.raw.name!r}{' closed' if self.closed else ''}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an open file cannot be pickled; pickle its name, and open it where it is read")
+
+
+class _BelowText(BufferedFile):
+    """The buffer of a text file, which asks for `closed` at each line: a slot, as that of `File`."""
+
+    __slots__ = ("closed",)
+
+    def __init__(self, raw: File, buffer_size: int) -> None:
+        self.closed = False
+        super().__init__(raw, buffer_size)
+
+    def close(self) -> None:
+        super().close()
+        self.closed = True
+
+
+def _is_text(mode: str) -> bool:
+    """What a mode asks for, by the rules of the built-in `open`."""
+    if not isinstance(mode, str):
+        raise TypeError(f"mode {mode!r}: write a text, such as 'rb' or 'r'")
+    letters = set(mode)
+    if len(letters) < len(mode) or letters - set("rwxabt+") or {"b", "t"} <= letters or len(letters & set("rwxa")) != 1:
+        raise ValueError(f"invalid mode: {mode!r}; write 'rb' for bytes or 'r' for text")
+    if letters & set("wxa+"):
+        raise io.UnsupportedOperation(f"mode {mode!r}: foreread only reads; write 'rb' for bytes or 'r' for text")
+    return "b" not in letters
+
+
+@overload
+def open(
+    name: str | bytes | os.PathLike[Any],
+    mode: Literal["rb", "br"] = ...,
+    buffering: Literal[-1] = ...,
+    encoding: None = ...,
+    errors: None = ...,
+    newline: None = ...,
+    *,
+    cache: int | str | None = ...,
+    policy: str | None = ...,
+    **account: Unpack[Account],
+) -> BufferedFile: ...
+@overload
+def open(
+    name: str | bytes | os.PathLike[Any],
+    mode: Literal["rb", "br"] = ...,
+    *,
+    buffering: Literal[0],
+    cache: int | str | None = ...,
+    policy: str | None = ...,
+    **account: Unpack[Account],
+) -> File: ...
+@overload
+def open(
+    name: str | bytes | os.PathLike[Any],
+    mode: Literal["r", "rt", "tr"],
+    buffering: int = ...,
+    encoding: str | None = ...,
+    errors: str | None = ...,
+    newline: str | None = ...,
+    *,
+    cache: int | str | None = ...,
+    policy: str | None = ...,
+    **account: Unpack[Account],
+) -> io.TextIOWrapper: ...
+@overload
+def open(
+    name: str | bytes | os.PathLike[Any],
+    mode: str = ...,
+    buffering: int = ...,
+    encoding: str | None = ...,
+    errors: str | None = ...,
+    newline: str | None = ...,
+    *,
+    cache: int | str | None = ...,
+    policy: str | None = ...,
+    **account: Unpack[Account],
+) -> BufferedFile | File | io.TextIOWrapper: ...
+def open(  # noqa: A001 (as io.open)
+    name: str | bytes | os.PathLike[Any],
+    mode: str = "rb",
+    buffering: int = -1,
+    encoding: str | None = None,
+    errors: str | None = None,
+    newline: str | None = None,
+    *,
+    cache: int | str | None = None,
+    policy: str | None = None,
+    **account: Unpack[Account],
+) -> BufferedFile | File | io.TextIOWrapper:
+    """Opens a file, an object or an image for reading, as the built-in `open` does a file.
+
+    `name` is a path, or `s3://BUCKET/KEY`, `gs://`, `az://`, `hf://USER/REPO/PATH`, `http(s)://HOST/PATH`, `nbd(s)://HOST/EXPORT`,
+    `rbd:POOL/IMAGE`, `file:PATH`.
+    `mode` is "rb" for bytes (the default: a `BufferedFile`) or "r" for text (an `io.TextIOWrapper`). `buffering` is the size
+    of the buffer, 32 KiB unless it is given; 0 is none, for bytes only (a `File`). `encoding`, `errors` and `newline` are for
+    text, as the built-in `open` has them.
+    `cache` is the size of the cache that files of the same kind of storage, policy and cache size share: bytes, or a text
+    such as "256 MiB" (default 256 MiB, or what `configure` was given). `policy` is a readahead policy (default "auto",
+    which sets itself); `foreread policies` lists them.
+    `key`, `secret` and `token`, or `profile`, are the account that an `s3://` name is read with, `endpoint` its server and
+    `region` its region, where they are not those of the environment or of `configure`.
+
+    Raises `OSError` with errno and name when the source cannot be read, `io.UnsupportedOperation` for a mode that writes,
+    `ValueError` for a mode, a policy or a size that does not exist. In a process that was forked the file is opened anew at
+    its first read.
+    """
+    text = _is_text(mode)
+    if not isinstance(buffering, int):
+        raise TypeError(f"buffering {buffering!r}: write a number of bytes, or 0 for none")
+    if buffering < -1:
+        raise ValueError(f"buffering {buffering}: write a number of bytes, 0 for none, or -1 for the default")
+    if text and buffering == 0:
+        raise ValueError("text without a buffer; leave buffering out, or open for bytes ('rb')")
+    given = [key for key, value in [("encoding", encoding), ("errors", errors), ("newline", newline)] if value is not None]
+    if given and not text:
+        raise ValueError(f"{given[0]} is for text; write mode 'r', or leave it out")
+    raw = open_raw(name, cache=cache, policy=policy, **account)
+    if buffering == 0:
+        return raw
+    # 1 is by lines, which matters for what is written.
+    size = buffering if buffering > 1 else BUFFER_BYTES
+    try:
+        if not text:
+            return BufferedFile(raw, size)
+        made = io.TextIOWrapper(_BelowText(raw, size), io.text_encoding(encoding), errors, newline, buffering == 1)
+        made.mode = mode  # type: ignore[misc]
+        return made
+    except BaseException:
+        raw.close()
+        raise

@@ -1,0 +1,95 @@
+"""foreread below s3fs, gcsfs and adlfs, on emulators of their stores: by `cache_type`, and by the protocol `foreread::`."""
+
+import os
+
+# gcsfs would ask for the kind of the bucket by gRPC, for a minute, which the emulator does not answer.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+import foreread.fsspec
+import fsspec
+import pytest
+
+from conftest import AZURE_ACCOUNT, AZURE_KEY
+
+DATA = b"".join(n.to_bytes(8, "little") for n in range(400_000))
+CSV = "n,name\n" + "".join(f"{n},name {n}\n" for n in range(5000))
+LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+
+
+@pytest.fixture(params=LIBRARIES)
+def store(request, emulator):
+    """A protocol and the options of its filesystem; `bucket/dir/a b` has DATA, `bucket/t.csv` lines."""
+    protocol = request.param
+    pytest.importorskip(LIBRARIES[protocol], reason=f"needs {LIBRARIES[protocol]}")
+    url = f"http://127.0.0.1:{emulator(protocol)}"
+    azure = f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY};BlobEndpoint={url}/{AZURE_ACCOUNT};"
+    options = {
+        "s3": {"key": "key", "secret": "secret", "endpoint_url": url},
+        "gs": {"token": "anon", "project": "p", "endpoint_url": url},
+        "az": {"account_name": AZURE_ACCOUNT, "connection_string": azure},
+    }[protocol]
+    fs = fsspec.filesystem(protocol, **options)
+    fs.mkdir("bucket")
+    fs.pipe({"bucket/dir/a b": DATA, "bucket/t.csv": CSV.encode()})
+    yield protocol, options
+    type(fs).clear_instance_cache()
+
+
+def is_read(file):
+    assert type(file.cache) is foreread.fsspec.ForereadCache
+    assert file.read(1000) == DATA[:1000]
+    file.seek(2_000_000)
+    assert file.read(5000) == DATA[2_000_000:2_005_000]
+    file.seek(0)
+    assert file.read() == DATA
+    assert file.cache.stats()["demand_reads"] == 3
+
+
+def test_files_of_a_filesystem_read_by_the_cache(store):
+    protocol, options = store
+    with fsspec.filesystem(protocol, **options).open("bucket/dir/a b", cache_type="foreread") as file:
+        is_read(file)
+
+
+def test_a_url_with_the_protocol_reads_by_the_cache(store):
+    protocol, options = store
+    with fsspec.open(f"foreread::{protocol}://bucket/dir/a b", **{protocol: options}, foreread={"policy": "none"}) as file:
+        is_read(file)
+        assert "policy none" in file.cache.explain()
+    with fsspec.open(f"foreread::{protocol}://bucket/t.csv", "r", **{protocol: options}) as lines:
+        assert "".join(lines) == CSV
+
+
+def test_a_wrapped_filesystem_lists_and_reads(store):
+    protocol, options = store
+    fs = fsspec.filesystem("foreread", target_protocol=protocol, target_options=options)
+    assert fs.ls("bucket/dir", detail=False) == ["bucket/dir/a b"] and fs.glob("bucket/*.csv") == ["bucket/t.csv"]
+    assert fs.info("bucket/dir/a b")["size"] == len(DATA) and fs.cat_file("bucket/dir/a b", start=5, end=50) == DATA[5:50]
+    assert fs.glob("foreread://bucket/*.csv") == ["bucket/t.csv"] and fs.exists("foreread://bucket/t.csv")
+    for path in ["bucket/dir/a b", "foreread://bucket/dir/a b"]:
+        with fs.open(path) as file:
+            is_read(file)
+
+
+def test_pandas_reads_by_the_protocol(store):
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    protocol, options = store
+    frame = pandas.read_csv(f"foreread::{protocol}://bucket/t.csv", storage_options={protocol: options})
+    assert list(frame.n) == list(range(5000)) and frame.name[7] == "name 7"
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_s3fs_takes_the_cache_as_its_default(store):
+    """`fsspec.open(url, ...)` gives what it does not know to the filesystem: s3fs has this name for it, gcsfs and adlfs have none."""
+    protocol, options = store
+    with fsspec.open("s3://bucket/dir/a b", default_cache_type="foreread", **options) as file:
+        is_read(file)
+
+
+def test_duckdb_reads_by_the_filesystem(store):
+    duckdb = pytest.importorskip("duckdb", reason="needs duckdb")
+    protocol, options = store
+    with duckdb.connect() as database:
+        database.register_filesystem(fsspec.filesystem("foreread", target_protocol=protocol, target_options=options))
+        found = database.sql("select count(*), max(n) from 'foreread://bucket/*.csv'").fetchall()
+    assert found == [(5000, 4999)]
