@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar where stderr is a terminal, nothing where it is not.
+//! Progress on stderr: a bar where stderr is a terminal; and figures of what takes long, a line each few seconds, anywhere.
 //!
 //! Never: writes to stdout, and never draws by itself; it moves only when it is updated, which happens
 //! between runs and not in them.
@@ -6,13 +6,21 @@
 use foreread_report::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::time::Duration;
 
 /// A bar that is gone when it is dropped.
 pub struct Bar {
     bar: ProgressBar,
     /// Whether a step of this stage was seen.
     begun: bool,
+    /// What the stage is.
+    stage: String,
+    /// When a line was said last, from the start of the bar on.
+    said: Duration,
 }
+
+/// Between two lines. Shorter work says none.
+const SAID_EACH: Duration = Duration::from_secs(5);
 
 impl Default for Bar {
     fn default() -> Bar {
@@ -53,6 +61,8 @@ impl Bar {
                     .progress_chars("=> "),
             ),
             begun: false,
+            stage: String::new(),
+            said: Duration::ZERO,
         }
     }
 
@@ -67,6 +77,7 @@ impl Progress for Bar {
         self.bar.unset_length();
         self.bar.set_position(0);
         self.bar.set_message(text.to_string());
+        self.stage = text.to_string();
         self.begun = false;
     }
 
@@ -78,6 +89,14 @@ impl Progress for Bar {
             self.bar.reset_eta();
         }
         self.bar.tick();
+    }
+
+    fn found(&mut self, text: &str) {
+        let now = self.bar.elapsed();
+        if now - self.said >= SAID_EACH {
+            self.said = now;
+            self.aside(|| eprintln!("foreread: {}: {text}", self.stage));
+        }
     }
 }
 

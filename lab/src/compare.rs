@@ -70,6 +70,10 @@ pub struct ComparePlan {
     pub page: Option<PageSize>,
     /// Seed of the first run; run `i` has this plus `i`.
     pub seed: u64,
+    /// Seconds that all tables on a named source take together; [`NAMED_SECONDS`] when open. A number of runs is kept, whatever it takes.
+    pub seconds: Option<u64>,
+    /// How many tables share them; 0 is 1.
+    pub tables: u32,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file; it is made where it is not there.
@@ -83,6 +87,13 @@ pub struct ComparePlan {
     /// Whether the first run of each policy on a model is mapped; that takes the time of one run more.
     pub maps: bool,
     pub site: Site,
+}
+
+impl ComparePlan {
+    /// Milliseconds for one table on a named source.
+    fn table_ms(&self) -> u64 {
+        self.seconds.unwrap_or(NAMED_SECONDS) * 1000 / u64::from(self.tables.max(1))
+    }
 }
 
 /// Which tables get a row of the oracle ([`foreread_sim::limits`]). There is none on a file: its timing is not known beforehand.
@@ -122,6 +133,10 @@ pub fn run_each<P: Progress>(
     possible(plan)?;
     let no_file = reads::no_file(plan, &workloads);
     let places = targets::all(plan, no_file.is_none(), progress)?;
+    let plan = &ComparePlan {
+        tables: (places.len() * workloads.len()) as u32,
+        ..plan.clone()
+    };
     let mut cases = Vec::new();
     for place in &places {
         let (fit, mut left_out) = reads::fitting(plan, place.describe(), &workloads);
@@ -303,7 +318,10 @@ impl<'a> Case<'a> {
         let mut results: Vec<Vec<RunResult>> = (0..rows).map(|_| Vec::new()).collect();
         self.second = SecondRuns::of(rows);
         let mut done = 0;
-        let budget = self.place.seconds(self.plan).map(live::Budget::seconds);
+        let budget = self
+            .place
+            .limit_ms(self.plan)
+            .map(live::Budget::milliseconds);
         progress.step(done, total);
         for run in 0..self.runs {
             if run >= MIN_RUNS && budget.as_ref().is_some_and(live::Budget::is_spent) {
@@ -325,6 +343,14 @@ impl<'a> Case<'a> {
                 }
                 done += 1;
                 progress.step(done, total);
+                if let Some(last) = results[at].last() {
+                    let (row, took) = (&self.rows[at].policy, number::span_s(last.time_s, None));
+                    progress.found(&format!(
+                        "{row}: {took} s in run {} of {}",
+                        run + 1,
+                        self.runs
+                    ));
+                }
             }
         }
         let maps = self.maps()?;
@@ -445,7 +471,8 @@ impl<'a> Case<'a> {
     /// The reads span less than the source has room for, so that a run without readahead ends in time.
     fn shortened(&self) -> Option<SpanCut> {
         let usual_bytes = self.place.size(self.plan, self.workload.least_bytes());
-        (self.size < usual_bytes).then_some(SpanCut {
+        let is_whole = self.workload.pace().is_some() || self.size >= usual_bytes;
+        (!is_whole).then_some(SpanCut {
             span_bytes: self.size,
             usual_bytes,
         })

@@ -177,9 +177,9 @@ pub struct Budget {
 impl Budget {
     /// That long from now.
     #[must_use]
-    pub fn seconds(seconds: u64) -> Budget {
+    pub fn milliseconds(milliseconds: u64) -> Budget {
         Budget {
-            until: Instant::now() + Duration::from_secs(seconds),
+            until: Instant::now() + Duration::from_millis(milliseconds),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each table is printed as soon as it is complete, between two measurements, its advice first. With several tables the
 //! advice for all of them follows at the end. Never: prints in a measurement.
 
-use crate::args::values::{page_size, size};
+use crate::args::values::{page_size, size, time};
 use crate::config;
 use crate::fail::Fail;
 use crate::out::{self, Outputs};
@@ -24,6 +24,7 @@ use foreread_report::{number, width};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Measure readahead policies on a file, a disk or a model
 ///
@@ -65,6 +66,12 @@ pub struct CompareArgs {
     /// Runs of each policy; a single run allows no test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
+    /// Time for all tables of --on, such as 90s or 5m [default: 90s]
+    ///
+    /// A slow source is read in part, and fewer runs are made, but three at least. --runs and --size are kept, whatever they take. Models
+    /// are virtual, and take what they take.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "runs")]
+    pub time: Option<Duration>,
     /// Memory for what is cached, such as 512M
     ///
     /// The engine's cache. With a workload of mappings ('mapped-random', 'mapped-lookup', 'compile') it is the kernel's page cache on a
@@ -221,6 +228,8 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         alone: false,
         oracle,
         runs: args.runs,
+        seconds: args.time.map(|time| time.as_secs().max(1)),
+        tables: 0,
         cache_bytes: args.memory,
         page: args.page,
         seed: args.seed,

@@ -11,11 +11,11 @@ pub const SUITE_RUNS: u32 = 10;
 pub const FILE_RUNS: u32 = 10;
 /// Runs on the scratch file of a call without arguments, which has 90 seconds for everything.
 pub const SCRATCH_RUNS: u32 = 5;
-/// A table on a source that is no file ends after this many seconds, if it has [`MIN_RUNS`] by then and no number of
-/// runs was asked for: so the first one is there within a minute.
-pub(super) const REMOTE_SECONDS: u64 = 40;
-/// Of these, for one run of a row that reads nothing ahead: three runs of the three usual rows take 45 s at worst.
-pub(super) const REMOTE_RUN_SECONDS: u64 = 5;
+/// Seconds that all tables of a named source take together, where nothing is said: each ends with its part of them, once it has
+/// [`MIN_RUNS`] and no number of runs was asked for.
+pub const NAMED_SECONDS: u64 = 90;
+/// Runs of the rows of a table, one of which may read nothing ahead: [`MIN_RUNS`] of six. A run is shortened to that part of its time.
+pub(super) const RUNS_OF_TABLE: u64 = 18;
 /// A workload spans no less than this on such a source: below it no readahead gets going.
 pub(super) const MIN_REMOTE_SPAN_BYTES: u64 = 256 << 10;
 /// A table on the scratch file ends after this many seconds, if it has [`MIN_RUNS`] by then.

@@ -20,8 +20,8 @@ pub use source::source;
 
 use super::rows::{OnPage, Row};
 use super::{
-    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, REMOTE_RUN_SECONDS,
-    REMOTE_SECONDS, Reads, SCRATCH_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
+    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, RUNS_OF_TABLE, Reads,
+    SCRATCH_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::{ReplayPace, ReportDiskCache};
@@ -171,7 +171,7 @@ impl Description {
     }
 
     /// The same for a workload of which only a part can be read in time: over a slow source it spans less, halved until
-    /// a run without readahead takes [`REMOTE_RUN_SECONDS`]. A size that was asked for is kept.
+    /// a run without readahead takes its part of the table's time. A size that was asked for is kept.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
         let (Some(pace), None) = (&self.pace, plan.size_bytes) else {
@@ -179,8 +179,9 @@ impl Description {
         };
         let slow = |size| {
             let workload = reads.build(self, size, plan.seed);
-            workload
-                .is_ok_and(|workload| pace.run_ns(&workload) > REMOTE_RUN_SECONDS * 1_000_000_000)
+            workload.is_ok_and(|workload| {
+                pace.run_ns(&workload) > plan.table_ms() * 1_000_000 / RUNS_OF_TABLE
+            })
         };
         while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
             size /= 2;
@@ -192,9 +193,11 @@ impl Description {
         plan.runs.unwrap_or(self.runs)
     }
 
-    pub fn seconds(&self, plan: &ComparePlan) -> Option<u64> {
-        let remote = self.pace.is_some() && plan.runs.is_none();
-        self.seconds.or(remote.then_some(REMOTE_SECONDS))
+    /// Milliseconds in which a table ends, if it has to.
+    pub fn limit_ms(&self, plan: &ComparePlan) -> Option<u64> {
+        let is_timed = self.pace.is_some() && plan.runs.is_none();
+        let own = self.seconds.map(|seconds| seconds * 1000);
+        own.or(is_timed.then(|| plan.table_ms()))
     }
 
     /// A policy with what is set for this machine. Not on a model: there each policy has its published values.
@@ -477,7 +480,7 @@ mod tests {
         }
     }
 
-    /// Over 30 ms a read, three runs of three rows fit into a minute; what was asked for is kept.
+    /// Over 30 ms a read, three runs of six rows fit into 90 s; what was asked for is kept.
     #[test]
     fn a_slow_source_is_read_in_part() {
         let mut on = OnSource::new("far".into(), Arc::new(Far(Defaults::OBJECT)));
@@ -501,8 +504,8 @@ mod tests {
                 "{read_ns} ns a read"
             );
             assert_eq!(
-                (place.seconds(&plan), place.runs(&plan)),
-                (Some(REMOTE_SECONDS), FILE_RUNS)
+                (place.limit_ms(&plan), place.runs(&plan)),
+                (Some(90_000), FILE_RUNS)
             );
             let asked = ComparePlan {
                 size_bytes: Some(1 << 30),
@@ -510,7 +513,7 @@ mod tests {
                 ..ComparePlan::default()
             };
             assert_eq!(place.span(&asked, &named("sequential")), 1 << 30);
-            assert_eq!((place.seconds(&asked), place.runs(&asked)), (None, 20));
+            assert_eq!((place.limit_ms(&asked), place.runs(&asked)), (None, 20));
             let boot = [named("boot-ide")];
             let (fit, left_out) = crate::compare::reads::fitting(&plan, place, &boot);
             assert_eq!(

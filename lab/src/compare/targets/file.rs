@@ -5,7 +5,7 @@ use crate::compare::rows::{OnPage, ReadBy, Row};
 use crate::compare::{
     CompareError, ComparePlan, SCRATCH_RUNS, SCRATCH_SECONDS, SCRATCH_SPAN_BYTES,
 };
-use crate::live::{self, LiveError, Scratch};
+use crate::live::{self, LiveError, Pace, Scratch};
 use crate::report::{ReplayPace, RowKind};
 use foreread::source::{Defaults, SourceName};
 use foreread_core::units::PageSize;
@@ -80,7 +80,12 @@ impl TargetName for FileName {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, CompareError> {
-        Ok(Box::new(OnFile::open(self.0.clone(), &self.shown(), "")?))
+        let mut file = OnFile::open(self.0.clone(), &self.shown(), "")?;
+        // A disk on a network may be as slow as a store.
+        file.about.pace = live::file(&self.0)
+            .ok()
+            .and_then(|source| Pace::of(&*source));
+        Ok(Box::new(file))
     }
 }
 
