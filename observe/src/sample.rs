@@ -8,7 +8,7 @@
 //! ```
 //! A read of slow storage is seen as it blocks. One that the page cache answers is not, but its bytes are counted: where a thread reads in
 //! order and as many bytes as lie between two places where it blocked, it has read those. Between two looks its place is guessed by the
-//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen.
+//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen for each time that its run was seen.
 //!
 //! Needed: the same user, and Yama at 0 or 1 for a parent of the program. Not seen: programs that hide (setuid, `PR_SET_DUMPABLE` 0), reads
 //! that never block, and which of a vector's buffers are how long.
@@ -26,6 +26,7 @@ use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use threads::{SampledThread, ThreadState};
+pub use threads::{bytes_read_by, may_look};
 
 /// The shortest time between two looks while a thread waits, and the longest where none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
@@ -42,11 +43,33 @@ const MAX_THREADS: usize = 256;
 /// What is known of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageUse {
-    /// Whether it is slow is asked: a wait is given as a miss and a read at its end.
-    Looked,
+    /// Whether it is slow is asked: a wait is given as a miss and a read at its end. The number is what the kernel reads ahead there, in bytes.
+    Looked(u64),
     /// It is read ahead from: a read is given when it is first seen.
     ReadAhead,
     PassedOver,
+}
+
+impl StorageUse {
+    /// What the kernel reads ahead, of a storage that is looked at.
+    fn looked(self) -> Option<u64> {
+        match self {
+            StorageUse::Looked(bytes) => Some(bytes),
+            StorageUse::ReadAhead | StorageUse::PassedOver => None,
+        }
+    }
+}
+
+/// How long threads have waited for a storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampledWait {
+    /// Of all threads together.
+    pub threads_ns: u64,
+    /// The time in which at least one waited.
+    pub time_ns: u64,
+    /// Faults that waited before anything was read ahead, and the pages that came with them.
+    pub faults: u64,
+    pub fault_pages: u64,
 }
 
 pub struct Sampler {
@@ -62,6 +85,10 @@ pub struct Sampler {
     interval: Duration,
     /// Looks at all threads.
     pub looks: u64,
+    /// Waits for each storage.
+    pub waits: HashMap<u32, SampledWait>,
+    /// Bytes of threads that have ended, given on as read and seen by no look.
+    guessed: HashMap<u32, u64>,
     /// Threads that may not be looked at.
     hidden: HashSet<u32>,
 }
@@ -80,6 +107,8 @@ impl Sampler {
             cost: Duration::ZERO,
             interval: MIN_INTERVAL,
             looks: 0,
+            waits: HashMap::new(),
+            guessed: HashMap::new(),
             hidden: HashSet::new(),
         }
     }
@@ -101,6 +130,18 @@ impl Sampler {
         self.threads.is_empty() && !self.hidden.is_empty()
     }
 
+    /// Bytes of a storage that were given on as read by the count of bytes alone: no look has seen them.
+    #[must_use]
+    pub fn guessed(&self, dev: u32) -> u64 {
+        let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
+        of_ended
+            + self
+                .threads
+                .values()
+                .map(|one| one.guessed(dev))
+                .sum::<u64>()
+    }
+
     /// Looks once at all threads.
     pub fn look(&mut self, touches: &mut Vec<Touch>, usage: &dyn Fn(u32) -> StorageUse) {
         let began_ns = now_ns();
@@ -110,9 +151,15 @@ impl Sampler {
         self.look_for_threads(began_ns);
         let mut waits_for_faults: HashMap<u32, u64> = HashMap::new();
         let (mut gone, mut is_waiting) = (Vec::new(), false);
+        let mut waiting_threads: HashMap<u32, u64> = HashMap::new();
         for (id, thread) in &mut self.threads {
             match thread.look(*id, since_look_ns, usage, touches) {
-                ThreadState::Reads => is_waiting = true,
+                ThreadState::Reads => {
+                    is_waiting = true;
+                    if let Some(dev) = thread.waits_for() {
+                        *waiting_threads.entry(dev).or_default() += 1;
+                    }
+                }
                 ThreadState::Faults => {
                     is_waiting = true;
                     *waits_for_faults.entry(thread.pid).or_default() += 1;
@@ -126,7 +173,11 @@ impl Sampler {
             }
         }
         for id in gone {
-            self.threads.remove(&id);
+            if let Some(thread) = self.threads.remove(&id) {
+                for dev in thread.devices() {
+                    *self.guessed.entry(dev).or_default() += thread.guessed(dev);
+                }
+            }
         }
         for (pid, waiting) in waits_for_faults {
             let files = self
@@ -134,9 +185,22 @@ impl Sampler {
                 .entry(pid)
                 .or_insert_with(|| MappedFiles::new(pid));
             files.wait_for_faults(waiting);
+            if let Some(dev) = files.latest_device() {
+                *waiting_threads.entry(dev).or_default() += waiting;
+            }
+        }
+        for (dev, threads) in waiting_threads {
+            let waits = self.waits.entry(dev).or_default();
+            waits.threads_ns += threads * since_look_ns;
+            waits.time_ns += since_look_ns;
         }
         for files in self.processes.values_mut() {
             files.look(began_ns, usage, touches);
+            if let Some(seen) = files.fault_window.take() {
+                let waits = self.waits.entry(seen.dev).or_default();
+                waits.faults += seen.faults;
+                waits.fault_pages += seen.pages;
+            }
         }
         self.looks += 1;
         self.interval = if is_waiting {

@@ -57,9 +57,10 @@ struct Look {
     /// Bytes for which threads wait, and for which none waits any more.
     queued_bytes: u64,
     came_bytes: u64,
-    waits: u64,
     slow: u64,
-    waited_ns: u64,
+    waits: Waits,
+    /// Until when a wait that is counted went on.
+    waited_until_ns: u64,
     kept: Vec<Touch>,
 }
 
@@ -69,6 +70,10 @@ pub struct Waits {
     pub waits: u64,
     /// How long, all together.
     pub waited_ns: u64,
+    /// The time in which at least one waited.
+    pub waiting_ns: u64,
+    /// What came with them.
+    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -168,8 +173,12 @@ impl Looks {
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
         if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
             let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
-            look.waits += 1;
-            look.waited_ns += latency_ns;
+            let from_ns = waiting.since_ns.max(look.waited_until_ns);
+            look.waits.waits += 1;
+            look.waits.waited_ns += touch.at_ns.saturating_sub(waiting.since_ns);
+            look.waits.waiting_ns += touch.at_ns.saturating_sub(from_ns);
+            look.waits.bytes += waiting.bytes;
+            look.waited_until_ns = look.waited_until_ns.max(touch.at_ns);
             look.slow += u64::from(is_slow(latency_ns));
         }
     }
@@ -194,12 +203,7 @@ impl Looks {
             .filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?)))
             .collect();
         let taken = ready.into_iter().filter_map(|(dev, is_fast)| {
-            let Look {
-                kept,
-                waits,
-                waited_ns,
-                ..
-            } = self.devices.remove(&dev)?;
+            let Look { kept, waits, .. } = self.devices.remove(&dev)?;
             let verdict = if is_fast {
                 Verdict::Fast
             } else {
@@ -208,7 +212,7 @@ impl Looks {
             Some(StorageVerdict {
                 dev,
                 verdict,
-                waits: Waits { waits, waited_ns },
+                waits,
             })
         });
         taken.collect()
@@ -224,7 +228,7 @@ impl Look {
     /// Whether the storage is fast, where that is known; `still` threads have waited long and wait on.
     fn is_fast(&self, now_ns: u64, still: u64) -> Option<bool> {
         let time_ns = now_ns.saturating_sub(self.began_ns?);
-        let (slow, waits) = (self.slow + still, self.waits + still);
+        let (slow, waits) = (self.slow + still, self.waits.waits + still);
         let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
         // Half of it: the program does something with the bytes as well.
         let has_rate = self.came_bytes >= MIN_BYTES

@@ -62,7 +62,18 @@ pub struct MappedFiles {
     sweep_cost_ns: u64,
     waiters: u64,
     streak: Option<FaultStreak>,
+    /// Where pages were touched last.
+    latest: Option<u32>,
+    /// What came of the latest waits for faults.
+    pub fault_window: Option<FaultWindow>,
     buffer: Vec<u8>,
+}
+
+/// Faults that waited, and the pages that came with them.
+pub struct FaultWindow {
+    pub dev: u32,
+    pub faults: u64,
+    pub pages: u64,
 }
 
 impl MappedFiles {
@@ -77,8 +88,15 @@ impl MappedFiles {
             sweep_cost_ns: 0,
             waiters: 0,
             streak: None,
+            latest: None,
+            fault_window: None,
             buffer: vec![0; SWEEP_PAGES * 8],
         }
+    }
+
+    /// The storage whose pages were touched last: a fault does not say which one it waits for.
+    pub fn latest_device(&self) -> Option<u32> {
+        self.latest
     }
 
     /// This many of its threads wait for faults.
@@ -140,9 +158,10 @@ impl MappedFiles {
         }
         let now_ns = now_ns();
         let has_found = !found.is_empty();
+        self.latest = found.last().map(|found| found.file.dev).or(self.latest);
         let (looked, known): (Vec<FoundPages>, Vec<FoundPages>) = found
             .into_iter()
-            .partition(|found| usage(found.file.dev) == StorageUse::Looked);
+            .partition(|found| usage(found.file.dev).looked().is_some());
         let kind = if is_waiting {
             TouchKind::Fault
         } else {
@@ -175,9 +194,12 @@ impl MappedFiles {
             since_ns: now_ns,
             faults: faults(),
             found: None,
+            pages: 0,
             looks: 0,
             waiters: 0,
         });
+        let pages = |found: &FoundPages| found.pages.1 - found.pages.0 + 1;
+        streak.pages += found.iter().map(pages).sum::<u64>();
         streak.found = streak.found.take().or(found.into_iter().next());
         (streak.looks, streak.waiters) = (streak.looks + 1, streak.waiters + waiters);
         let time_ns = now_ns.saturating_sub(streak.since_ns);
@@ -192,13 +214,22 @@ impl MappedFiles {
         };
         let count = faults().saturating_sub(streak.faults).max(1);
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
-        // The miss is of the last block alone: how many bytes came for it cannot be seen.
+        self.fault_window = Some(FaultWindow {
+            dev: found.file.dev,
+            faults: count,
+            pages: streak.pages,
+        });
+        // The miss is of as many pages as have come for a fault on average.
         let (_, last) = found.pages;
+        let missed = FoundPages {
+            pages: (last, last + streak.pages / count),
+            ..found
+        };
         let found = FoundPages {
             pages: (last, last),
             ..found
         };
-        touches.push(found.touch(pid, TouchKind::Miss, streak.since_ns));
+        touches.push(missed.touch(pid, TouchKind::Miss, streak.since_ns));
         touches.push(found.touch(pid, TouchKind::Fault, streak.since_ns + waited_ns));
     }
 }
@@ -210,6 +241,8 @@ struct FaultStreak {
     faults: u64,
     /// The first pages that came.
     found: Option<FoundPages>,
+    /// All pages that came.
+    pages: u64,
     looks: u64,
     /// Threads that waited, over all looks.
     waiters: u64,
@@ -335,16 +368,19 @@ impl MappedFile {
             let mut blocks = vec![None; count.div_ceil(BLOCK as usize)];
             for (n, is_present) in present(pagemap, self.start + at, count, buffer).enumerate() {
                 if is_present {
-                    blocks[n / BLOCK as usize] = Some(at + n as u64);
+                    let page = at + n as u64;
+                    let (first, _) = blocks[n / BLOCK as usize].unwrap_or((page, page));
+                    blocks[n / BLOCK as usize] = Some((first, page));
                 }
             }
-            for (n, last) in blocks.into_iter().enumerate() {
+            for (n, touched) in blocks.into_iter().enumerate() {
                 let block = at / BLOCK + n as u64;
-                match last {
-                    Some(last) if !self.is_seen(block) => {
-                        let first = block * BLOCK;
+                match touched {
+                    Some((first, last)) if !self.is_seen(block) => {
                         run = match run {
-                            Some((start, end)) if end + BLOCK >= first => Some((start, last)),
+                            Some((start, end)) if end + BLOCK >= block * BLOCK => {
+                                Some((start, last))
+                            }
                             done => {
                                 self.end_run(done, found);
                                 Some((first, last))
