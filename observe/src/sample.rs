@@ -31,6 +31,8 @@ pub use threads::{bytes_read_by, may_look};
 /// The shortest time between two looks while a thread waits, and the longest where none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest while the same wait goes on: a quarter of the time that it takes until then.
+const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// A look is followed by a pause of this many times its own length, at least: while a thread waits, and where none does.
 const PAUSE: u32 = 10;
 const IDLE_PAUSE: u32 = 100;
@@ -83,6 +85,10 @@ pub struct Sampler {
     /// How long a look takes, and the pause after it.
     cost: Duration,
     interval: Duration,
+    /// A thread waited at the latest look.
+    is_waiting: bool,
+    /// When a wait was last seen that was not there before.
+    changed_ns: u64,
     /// Looks at all threads.
     pub looks: u64,
     /// Waits for each storage.
@@ -106,6 +112,8 @@ impl Sampler {
             family_cost_ns: 0,
             cost: Duration::ZERO,
             interval: MIN_INTERVAL,
+            is_waiting: true,
+            changed_ns: 0,
             looks: 0,
             waits: HashMap::new(),
             guessed: HashMap::new(),
@@ -116,11 +124,7 @@ impl Sampler {
     /// The time until the next look.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        let pause = if self.interval == MIN_INTERVAL {
-            PAUSE
-        } else {
-            IDLE_PAUSE
-        };
+        let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
@@ -150,12 +154,13 @@ impl Sampler {
         self.looked_at_ns = began_ns;
         self.look_for_threads(began_ns);
         let mut waits_for_faults: HashMap<u32, u64> = HashMap::new();
-        let (mut gone, mut is_waiting) = (Vec::new(), false);
+        let (mut gone, mut is_waiting, mut has_changed) = (Vec::new(), false, false);
         let mut waiting_threads: HashMap<u32, u64> = HashMap::new();
         for (id, thread) in &mut self.threads {
             match thread.look(*id, since_look_ns, usage, touches) {
                 ThreadState::Reads => {
                     is_waiting = true;
+                    has_changed |= thread.is_new;
                     if let Some(dev) = thread.waits_for() {
                         *waiting_threads.entry(dev).or_default() += 1;
                     }
@@ -195,7 +200,7 @@ impl Sampler {
             waits.time_ns += since_look_ns;
         }
         for files in self.processes.values_mut() {
-            files.look(began_ns, usage, touches);
+            has_changed |= files.look(began_ns, usage, touches);
             if let Some(seen) = files.fault_window.take() {
                 let waits = self.waits.entry(seen.dev).or_default();
                 waits.faults += seen.faults;
@@ -203,8 +208,13 @@ impl Sampler {
             }
         }
         self.looks += 1;
+        if has_changed || !self.is_waiting {
+            self.changed_ns = began_ns;
+        }
+        self.is_waiting = is_waiting;
         self.interval = if is_waiting {
-            MIN_INTERVAL
+            let waited = Duration::from_nanos(began_ns.saturating_sub(self.changed_ns));
+            (waited / 4).clamp(MIN_INTERVAL, MAX_WAIT_INTERVAL)
         } else {
             (self.interval * 2).min(MAX_INTERVAL)
         };

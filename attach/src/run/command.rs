@@ -175,7 +175,7 @@ fn watch(
     stop: &OwnedFd,
 ) -> RunReport {
     let Some(root) = root else {
-        let watcher = Watcher::Sample(SampleTap::new(pid));
+        let watcher = Watcher::Sample(Box::new(SampleTap::new(pid)));
         return Run::new(watcher, policy, pid, wake, began).watch(stop);
     };
     if is_written(stop, GRACE_NS) {

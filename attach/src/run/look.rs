@@ -133,6 +133,10 @@ impl Looks {
         let (first, last) = touch.pages;
         if touch.kind == TouchKind::Miss {
             look.began_ns.get_or_insert(touch.at_ns);
+            // Several threads may wait for the same pages: samples see each of them, and the bytes come once.
+            let is_shared = self.threads.iter().any(|(thread, one)| {
+                *thread != touch.thread && one.file == touch.file && one.has_missed(first, last)
+            });
             let waiting = self
                 .threads
                 .entry(touch.thread)
@@ -143,7 +147,8 @@ impl Looks {
             }
             let (from, to) = waiting.missed.unwrap_or((first, last));
             waiting.missed = Some((from.min(first), to.max(last)));
-            let bytes = (last - first + 1).saturating_mul(PAGE_BYTES);
+            let pages = if is_shared { 0 } else { last - first + 1 };
+            let bytes = pages.saturating_mul(PAGE_BYTES);
             (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
             (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
             return;
@@ -332,6 +337,16 @@ mod tests {
             looks.touch(&touch(at + 1500, 1, TouchKind::Mapped, (512, 527)));
         }
         assert!(matches!(verdict(&mut looks, 4600), Some(Verdict::Slow(kept)) if kept.len() == 6));
+    }
+
+    /// Eight processes that map one file wait for the same window of 128 KiB.
+    #[test]
+    fn bytes_that_many_wait_for_come_once() {
+        let mut looks = Looks::default();
+        let window = (0, 31);
+        (0..8).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window)));
+        (0..8).for_each(|n| looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window)));
+        assert!(matches!(verdict(&mut looks, 1600), Some(Verdict::Slow(_))));
     }
 
     /// Windows of 8 MiB by 4 threads: no page of them is quick, and the disk is.

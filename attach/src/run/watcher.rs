@@ -36,7 +36,7 @@ pub enum WatchBy {
 
 pub enum Watcher {
     Trace(Tap),
-    Sample(SampleTap),
+    Sample(Box<SampleTap>),
 }
 
 /// A sampler with a level.

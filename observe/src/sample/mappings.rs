@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 /// Pages of a block, in which touches are seen.
 const BLOCK: u64 = 16;
 /// Entries of pagemap that are read at once beyond an end, and in a sweep.
-const NEAR_PAGES: usize = 256;
+const NEAR_PAGES: u64 = 256;
 const SWEEP_PAGES: usize = 8192;
 /// Pieces that are read beyond an end in one look.
 const MAX_PIECES: usize = 16;
@@ -190,6 +190,8 @@ impl MappedFiles {
             return;
         }
         let faults = || major_faults(pid).unwrap_or(0);
+        // What a sweep finds first may have come with any faults before.
+        let is_first = self.streak.is_none();
         let streak = self.streak.get_or_insert_with(|| FaultStreak {
             since_ns: now_ns,
             faults: faults(),
@@ -199,7 +201,9 @@ impl MappedFiles {
             waiters: 0,
         });
         let pages = |found: &FoundPages| found.pages.1 - found.pages.0 + 1;
-        streak.pages += found.iter().map(pages).sum::<u64>();
+        if !is_first {
+            streak.pages += found.iter().map(pages).sum::<u64>();
+        }
         streak.found = streak.found.take().or(found.into_iter().next());
         (streak.looks, streak.waiters) = (streak.looks + 1, streak.waiters + waiters);
         let time_ns = now_ns.saturating_sub(streak.since_ns);
@@ -214,11 +218,13 @@ impl MappedFiles {
         };
         let count = faults().saturating_sub(streak.faults).max(1);
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
-        self.fault_window = Some(FaultWindow {
-            dev: found.file.dev,
-            faults: count,
-            pages: streak.pages,
-        });
+        if streak.pages > 0 {
+            self.fault_window = Some(FaultWindow {
+                dev: found.file.dev,
+                faults: count,
+                pages: streak.pages,
+            });
+        }
         // The miss is of as many pages as have come for a fault on average.
         let (_, last) = found.pages;
         let missed = FoundPages {
@@ -326,8 +332,10 @@ impl MappedFile {
         for n in 0..self.ends.len() {
             let end = self.ends[n];
             let mut at = end;
-            for _ in 0..MAX_PIECES {
-                let left = self.pages.saturating_sub(at).min(NEAR_PAGES as u64) as usize;
+            for piece in 0..MAX_PIECES {
+                // Most ends of a program that reads at random never move.
+                let near = if piece == 0 { BLOCK } else { NEAR_PAGES };
+                let left = self.pages.saturating_sub(at).min(near) as usize;
                 let gone = present(pagemap, self.start + at, left, buffer);
                 let gone = gone.take_while(|is_present| *is_present).count();
                 at += gone as u64;

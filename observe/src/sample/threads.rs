@@ -32,6 +32,8 @@ const UNKNOWN_BYTES: u64 = 4096;
 const KERNEL_WINDOW_BYTES: u64 = 128 << 10;
 /// Waits one after the other are taken together for so long.
 const STREAK_NS: u64 = 2_000_000;
+/// A wait that is longer is given as one of this time.
+const MAX_STREAK_NS: u64 = 100_000_000;
 /// A run that was seen more often goes on between looks.
 const MIN_TIMES: u32 = 2;
 /// Runs of a thread.
@@ -122,8 +124,9 @@ pub struct SampledThread {
     pub pid: u32,
     call: Option<File>,
     io: Option<File>,
-    /// What it waits for.
+    /// What it waits for, and whether the latest look was the first to see it.
     wait: Option<SampledRead>,
+    pub is_new: bool,
     streak: Option<ThreadStreak>,
     runs: Vec<SampledRun>,
 }
@@ -160,6 +163,7 @@ impl SampledThread {
             call: None,
             io: None,
             wait: None,
+            is_new: false,
             streak: None,
             runs: Vec::new(),
         }
@@ -193,6 +197,7 @@ impl SampledThread {
         };
         let is_new = read.is_some() && read != self.wait;
         self.wait = read;
+        self.is_new = is_new;
         let looked = read.and_then(|read| usage(read.file.dev).looked());
         if let Some(read) = read.filter(|_| is_new || looked.is_some()) {
             let read_bytes = self.read_bytes(id);
@@ -206,7 +211,10 @@ impl SampledThread {
                     in_order: 0,
                 });
                 streak.in_order += u32::from(is_in_order);
-                if now_ns.saturating_sub(streak.since_ns) >= STREAK_NS {
+                // The first wait of it goes on: how long it takes is not known yet.
+                let goes_on = read == streak.read && read_bytes == streak.read_bytes;
+                let time_ns = now_ns.saturating_sub(streak.since_ns);
+                if time_ns >= STREAK_NS && !goes_on || time_ns >= MAX_STREAK_NS {
                     self.end_streak(id, read_bytes, now_ns, touches);
                 }
             }
