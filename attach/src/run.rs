@@ -143,8 +143,9 @@ impl RunReport {
             .saturating_sub(stats.late_bytes)
             .min(gain.asked_bytes);
         self.in_time_bytes += in_time;
-        let latency = known.alone.or_else(|| gain.usual_latency());
-        let latency = latency.unwrap_or_default();
+        // Either may be too long: the program was looked at rarely, or requests have waited for others.
+        let latency = known.alone.into_iter().chain(gain.usual_latency());
+        let latency = latency.min().unwrap_or_default();
         let kernel = gain.kernel_bytes.max(4096);
         let seen = SeenStorage {
             used_bytes: stats.used_bytes,

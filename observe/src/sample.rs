@@ -36,8 +36,9 @@ const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// A look is followed by a pause of this many times its own length, at least: while a thread waits, and where none does.
 const PAUSE: u32 = 10;
 const IDLE_PAUSE: u32 = 100;
-/// How often new threads and children are looked for.
+/// How often new threads and children are looked for: where none has come, more rarely each time.
 const FAMILY_EVERY_NS: u64 = 5_000_000;
+const MAX_FAMILY_EVERY_NS: u64 = 40_000_000;
 const FAMILY_PAUSE: u64 = 30;
 /// Threads that are looked at, at most.
 const MAX_THREADS: usize = 256;
@@ -79,6 +80,7 @@ pub struct Sampler {
     threads: HashMap<u32, SampledThread>,
     processes: HashMap<u32, MappedFiles>,
     family_at_ns: Option<u64>,
+    family_every_ns: u64,
     /// When the latest look was, and how long the latest look for threads took.
     looked_at_ns: u64,
     family_cost_ns: u64,
@@ -108,6 +110,7 @@ impl Sampler {
             threads: HashMap::new(),
             processes: HashMap::new(),
             family_at_ns: None,
+            family_every_ns: FAMILY_EVERY_NS,
             looked_at_ns: 0,
             family_cost_ns: 0,
             cost: Duration::ZERO,
@@ -224,7 +227,8 @@ impl Sampler {
 
     fn look_for_threads(&mut self, now_ns: u64) {
         let is_new = |at: u64| {
-            now_ns.saturating_sub(at) < FAMILY_EVERY_NS.max(self.family_cost_ns * FAMILY_PAUSE)
+            let pause = self.family_cost_ns * FAMILY_PAUSE;
+            now_ns.saturating_sub(at) < self.family_every_ns.max(pause)
         };
         if self.family_at_ns.is_some_and(is_new) {
             return;
@@ -236,16 +240,23 @@ impl Sampler {
         family.retain(|pid| *pid != own);
         self.processes.retain(|pid, _| family.contains(pid));
         let mut there = HashSet::new();
+        let mut has_new = false;
         for pid in family {
             for id in threads_of(pid) {
                 there.insert(id);
                 let is_new = !self.threads.contains_key(&id) && !self.hidden.contains(&id);
+                has_new |= is_new;
                 if is_new && self.threads.len() < MAX_THREADS {
                     self.threads.insert(id, SampledThread::new(pid));
                 }
             }
         }
         self.hidden.retain(|id| there.contains(id));
+        self.family_every_ns = if has_new {
+            FAMILY_EVERY_NS
+        } else {
+            (2 * self.family_every_ns).min(MAX_FAMILY_EVERY_NS)
+        };
         self.family_cost_ns = crate::tracefs::now_ns().saturating_sub(now_ns);
     }
 }

@@ -51,7 +51,9 @@ pub struct RunArgs {
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
-    /// Print three lines: what was read ahead and used, how long the command waited, and what the time would have been
+    /// Print three lines: what was used, waited for, spared
+    ///
+    /// What was read ahead and used, how long the command waited, and about how long it would have taken alone.
     #[arg(long, conflicts_with = "quiet")]
     pub report: bool,
     /// Write a summary in JSON to a file, or '-' for stdout

@@ -24,6 +24,9 @@ const SWEEP_PAGES: usize = 8192;
 /// Pieces that are read beyond an end in one look.
 const MAX_PIECES: usize = 16;
 const MAX_ENDS: usize = 64;
+/// An end that has not moved in this many looks is looked beyond at one look of [`QUIET_EVERY`].
+const QUIET_LOOKS: u32 = 16;
+const QUIET_EVERY: usize = 16;
 const MAX_MAPPINGS: usize = 256;
 /// Smaller mappings are passed over.
 const MIN_BYTES: u64 = 128 << 10;
@@ -47,8 +50,23 @@ struct MappedFile {
     offset: u64,
     /// Blocks that were seen: a bit each.
     seen: Vec<u64>,
-    /// The ends of runs, in pages from the start.
-    ends: Vec<u64>,
+    /// The ends of runs.
+    ends: Vec<RunEnd>,
+    looks: usize,
+}
+
+#[derive(Clone, Copy)]
+struct RunEnd {
+    /// In pages from the start of the mapping.
+    page: u64,
+    /// Looks since it has moved.
+    quiet: u32,
+}
+
+impl RunEnd {
+    fn at(page: u64) -> RunEnd {
+        RunEnd { page, quiet: 0 }
+    }
 }
 
 /// The mappings of a process.
@@ -329,8 +347,13 @@ impl MappedFile {
 
     /// How far each run has gone.
     fn beyond_ends(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
+        self.looks += 1;
         for n in 0..self.ends.len() {
-            let end = self.ends[n];
+            let RunEnd { page: end, quiet } = self.ends[n];
+            if quiet >= QUIET_LOOKS && !(self.looks + n).is_multiple_of(QUIET_EVERY) {
+                continue;
+            }
+            self.ends[n].quiet = quiet.saturating_add(1);
             let mut at = end;
             for piece in 0..MAX_PIECES {
                 // Most ends of a program that reads at random never move.
@@ -344,17 +367,17 @@ impl MappedFile {
                 }
             }
             if at > end {
-                self.ends[n] = at;
+                self.ends[n] = RunEnd::at(at);
                 self.see(end, at - 1);
                 found.push(self.found(end, at - 1));
             }
         }
         // One that has come to where another is, or to the end, is no run any more.
         let pages = self.pages;
-        self.ends.retain(|end| *end < pages);
-        let mut kept = Vec::with_capacity(self.ends.len());
+        self.ends.retain(|end| end.page < pages);
+        let mut kept: Vec<RunEnd> = Vec::with_capacity(self.ends.len());
         for end in self.ends.drain(..) {
-            if !kept.contains(&end) {
+            if !kept.iter().any(|one| one.page == end.page) {
                 kept.push(end);
             }
         }
@@ -418,7 +441,7 @@ impl MappedFile {
             if self.ends.len() == MAX_ENDS {
                 self.ends.remove(0);
             }
-            self.ends.push(last + 1);
+            self.ends.push(RunEnd::at(last + 1));
         }
     }
 }
@@ -463,6 +486,7 @@ fn mapping(line: &str) -> Option<MappedFile> {
         offset: offset / PAGE_BYTES,
         seen: vec![0; pages.div_ceil(BLOCK * 64) as usize],
         ends: Vec::new(),
+        looks: 0,
     })
 }
 
