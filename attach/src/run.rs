@@ -12,10 +12,13 @@
 //! | `watcher.rs` | how reads are seen: by tracepoints or by samples |
 //! | `tap.rs` | the tracepoints |
 //! | `find.rs` | the file behind a device and an inode number |
+//! | `seek.rs` | the threads that look for it |
 //! | `files.rs` | the files that the command reads |
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
+//! | `progress.rs` | how far it has come in them, where not each read is seen |
 //! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
+//! | `spared.rs` | how long it would have waited without readahead |
 //! | `look.rs` | whether a storage is slow, by the times of events alone |
 //! | `devices.rs` | which storages are looked at, read ahead from, passed over |
 //! | `ahead.rs` | the readahead of those that are slow |
@@ -31,6 +34,9 @@ mod find;
 mod gain;
 mod jobs;
 mod look;
+mod progress;
+mod seek;
+mod spared;
 mod tap;
 mod walk;
 mod watcher;
@@ -41,6 +47,7 @@ use foreread_core::policy::PolicySpec;
 use foreread_core::stats::Stats;
 use gain::{Gain, Reason};
 use look::Waits;
+use spared::{KnownStorage, SeenStorage};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -76,20 +83,24 @@ pub struct RunReport {
     pub ahead_bytes: u64,
     /// The requests of these.
     pub ahead_jobs: u64,
-    /// Bytes read ahead that the command read.
+    /// Bytes read ahead that the command was seen to read.
     pub used_bytes: u64,
+    /// The same that count as read by the number of bytes that it read: no sample has seen which.
+    pub guessed_bytes: u64,
     /// Of these, bytes that it still waited for.
     pub late_bytes: u64,
     /// Bytes that the storages were asked for and that were there when the command read them. No more than `ahead_bytes`: what the kernel
     /// had read meanwhile was not asked for.
     pub in_time_bytes: u64,
-    /// Bytes read ahead that it did not read.
+    /// Bytes read ahead that it did not read, or that were not seen to be read.
     pub unused_bytes: u64,
     /// Reads and faults of the command that waited for a storage.
     pub waits: u64,
     /// How long they waited, all together.
     pub waited_seconds: f64,
-    /// Waits that it was spared, at most: the kernel's own readahead would have hidden a part of them.
+    /// The time in which at least one of its threads waited.
+    pub waiting_seconds: f64,
+    /// What it was spared, by the latency of the storage and what the kernel alone would have read for each wait.
     pub spared_seconds: f64,
     /// Events that were taken.
     pub events: u64,
@@ -114,35 +125,41 @@ pub struct RunReport {
 }
 
 impl RunReport {
-    /// Adds what came of one storage in this `time`. `alone` is how long a read waits there that no other delays, where it was seen.
-    ///
-    /// Reads of many threads wait at the same time, and each of them waits for the others' bytes as well. So the latency is that of a read
-    /// alone, and what threads were spared together is divided by how many of them wait on average.
-    fn add(&mut self, stats: &Stats, gain: &Gain, alone: Option<Duration>, time: Duration) {
+    /// Adds what came of one storage.
+    fn add(&mut self, stats: &Stats, gain: &Gain, known: &KnownStorage) {
+        let guessed = known.guessed_bytes.min(stats.used_bytes);
         self.ahead_bytes += gain.asked_bytes;
         self.ahead_jobs += gain.ahead_jobs;
-        self.used_bytes += stats.used_bytes;
+        self.used_bytes += stats.used_bytes - guessed;
+        self.guessed_bytes += guessed;
         self.late_bytes += stats.late_bytes;
         self.unused_bytes += stats.unused_bytes + stats.unresolved_bytes;
+        let waited = known.waited.unwrap_or_default();
         self.waits += gain.waits;
-        self.waited_seconds += gain.waited.as_secs_f64();
+        self.waited_seconds += waited.threads.as_secs_f64();
+        self.waiting_seconds += waited.time.as_secs_f64();
         let in_time = stats
             .used_bytes
             .saturating_sub(stats.late_bytes)
             .min(gain.asked_bytes);
         self.in_time_bytes += in_time;
-        // Each small file is a window.
-        let own = gain.ahead_jobs as f64 * in_time as f64 / gain.asked_bytes.max(1) as f64;
-        let windows = (in_time as f64 / gain.kernel_bytes.max(4096) as f64).max(own);
-        let latency = alone
-            .map_or(gain.least_latency(), |alone| {
-                alone.min(gain.least_latency())
-            })
-            .as_secs_f64();
-        let at_once = (gain.waited.as_secs_f64() / time.as_secs_f64().max(1e-9)).max(1.0);
-        self.spared_seconds += windows * latency / at_once;
-        if gain.waited >= self.most {
-            self.most = gain.waited;
+        // Either may be too long: the program was looked at rarely, or requests have waited for others.
+        let latency = known.alone.into_iter().chain(gain.usual_latency());
+        let latency = latency.min().unwrap_or_default();
+        let kernel = gain.kernel_bytes.max(4096);
+        let seen = SeenStorage {
+            used_bytes: stats.used_bytes,
+            asked_bytes: gain.asked_bytes,
+            jobs: gain.ahead_jobs,
+            window_bytes: known.window_bytes.map_or(kernel, |bytes| bytes.min(kernel)),
+            latency,
+            waited,
+            computed: known.computed,
+            active: gain.active,
+        };
+        self.spared_seconds += seen.spared_seconds();
+        if waited.threads >= self.most {
+            self.most = waited.threads;
             self.latency_seconds = gain.latency().as_secs_f64();
             self.kernel_bytes = gain.kernel_bytes;
             self.reason = gain.reason();
@@ -154,6 +171,7 @@ impl RunReport {
         let waited = Duration::from_nanos(waits.waited_ns);
         self.waits += waits.waits;
         self.waited_seconds += waited.as_secs_f64();
+        self.waiting_seconds += Duration::from_nanos(waits.waiting_ns).as_secs_f64();
         if reason.is_some() && (self.reason.is_none() || waited > self.most) {
             (self.most, self.reason) = (waited.max(self.most), reason);
             let mean = waited.checked_div(u32::try_from(waits.waits).unwrap_or(u32::MAX));
@@ -174,7 +192,12 @@ impl RunReport {
             Some(Reason::Busy) => "the command hardly waited for the storage",
             Some(Reason::Random) => "the reads follow no pattern that can be read ahead",
             None if !self.is_watched => "the command ended before its reads could be watched",
-            None if self.files == 0 => "every byte was in the page cache, or nothing was read",
+            None if self.files == 0 && self.unknown_files > 0 => {
+                "the files were closed before they could be found"
+            }
+            None if self.files == 0 => {
+                "no read was seen that waited: the bytes were in the page cache, or pass it by (direct I/O, some FUSE file systems)"
+            }
             None if self.waits == 0 => "no read waited for the storage",
             None if self.ahead_bytes == 0 || self.unused_bytes > self.used_bytes => {
                 "the reads follow no pattern that can be read ahead"
@@ -191,50 +214,35 @@ mod tests {
     /// The kernel had read 3 of the 4 MiB that were used: the storage was asked for 1 MiB.
     #[test]
     fn no_more_is_in_time_than_was_asked_for() {
-        let mut gain = Gain::new(128 << 10, std::time::Instant::now());
+        let mut gain = Gain::new(128 << 10, true, std::time::Instant::now());
         (gain.asked_bytes, gain.ahead_jobs) = (1 << 20, 4);
         let stats = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (4 << 20, 1 << 20));
         let mut report = RunReport::default();
-        let second = Duration::from_secs(1);
-        report.add(&stats, &gain, None, second);
+        let known = KnownStorage::default();
+        report.add(&stats, &gain, &known);
         assert_eq!(
             (report.ahead_bytes, report.in_time_bytes, report.used_bytes),
             (1 << 20, 1 << 20, 4 << 20)
         );
         let late = Stats::of(|stats| (stats.used_bytes, stats.late_bytes) = (1 << 20, 3 << 18));
-        report.add(&late, &gain, None, second);
+        report.add(&late, &gain, &known);
         assert_eq!(report.in_time_bytes, (1 << 20) + (1 << 18));
     }
 
-    /// 16 threads read 1 GiB over a link; with all of them at once a read waits for 0.4 s, alone for 1 ms.
     #[test]
-    fn what_is_spared_is_of_reads_that_wait_alone() {
-        let ms = Duration::from_millis;
-        let spared = |threads: u32, alone| {
-            let mut gain = Gain::new(128 << 10, std::time::Instant::now());
-            (gain.asked_bytes, gain.ahead_jobs, gain.waited) = (1 << 30, 256, ms(8000) * threads);
-            gain.ended(
-                true,
-                foreread_pagecache::advisor::Outcome::Arrived,
-                ms(400),
-                0,
-            );
-            let mut report = RunReport::default();
-            report.add(
-                &Stats::of(|stats| stats.used_bytes = 1 << 30),
-                &gain,
-                alone,
-                ms(8000),
-            );
-            report.spared_seconds
+    fn what_is_guessed_is_not_said_to_be_used() {
+        let gain = Gain::new(128 << 10, false, std::time::Instant::now());
+        let mut report = RunReport::default();
+        let known = KnownStorage {
+            guessed_bytes: 3 << 20,
+            ..KnownStorage::default()
         };
-        let near = |is: f64, expected: f64| {
-            assert!((is / expected - 1.0).abs() < 0.1, "{is} and {expected}")
-        };
-        near(spared(1, Some(ms(1))), 8.192);
-        near(spared(16, Some(ms(1))), 8.192 / 16.0);
-        near(spared(1, None), 8192.0 * 0.4);
-        near(spared(1, Some(ms(900))), 8192.0 * 0.4);
+        let stats = Stats::of(|stats| stats.used_bytes = 4 << 20);
+        report.add(&stats, &gain, &known);
+        assert_eq!(
+            (report.used_bytes, report.guessed_bytes),
+            (1 << 20, 3 << 20)
+        );
     }
 
     #[test]

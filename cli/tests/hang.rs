@@ -216,7 +216,11 @@ fn a_file_system_that_does_not_answer_holds_no_command() {
     ]));
     assert_eq!(code, 4, "{err}");
     // The program itself waits for the file system, and is ended from outside.
-    for arguments in [&["run", "-q"][..], &["record", "-q", "-o", &trace]] {
+    for arguments in [
+        &["run", "-q"][..],
+        &["run", "-q", "--by", "sample"],
+        &["record", "-q", "-o", &trace],
+    ] {
         let (code, err) = ended(start(
             &[arguments, &["--", "timeout", "0.5", "cat", &a]].concat(),
         ));

@@ -28,6 +28,7 @@ mod refusals;
 mod replay;
 mod replay_log;
 mod run;
+mod run_promises;
 mod run_sampled;
 #[cfg(all(feature = "object", feature = "serve"))]
 mod secrets;

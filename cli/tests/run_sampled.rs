@@ -7,7 +7,6 @@ use crate::tune::slow_disk::SlowDisk;
 use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 /// Reads the file once, in the way that is named first; its exit code is 7.
 const READER: &str = "
@@ -140,33 +139,65 @@ fn a_process_that_runs_is_joined_until_its_end() {
 }
 
 #[test]
-fn a_program_that_hides_is_left_alone() {
+fn a_process_that_hides_cannot_be_joined() {
     if !can_drop() {
         return;
     }
     // prctl(PR_SET_DUMPABLE, 0), then it says so, and waits for the end of its input.
     let hides = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0); print('hidden', flush=True); sys.stdin.read()";
-    let foreread = cargo_bin("foreread");
-    let foreread = foreread.to_str().expect("UTF-8");
+    let mut hidden = unprivileged(&["python3", "-c", hides]);
+    let hidden = hidden.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut hidden = Reader(hidden.spawn().expect("it starts"));
+    let said = hidden.0.stdout.take().expect("a pipe");
+    let line = BufReader::new(said).lines().next();
+    assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
+    let pid = hidden.0.id().to_string();
+    // It ends at once, while the process goes on.
+    let done = run(&["--by", "sample", "--pid", &pid]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains(&format!("cannot see what process {pid} reads")),
+        "{said}"
+    );
+    assert_eq!(hidden.0.try_wait().expect("its state"), None);
+}
+
+#[test]
+fn a_command_that_hides_is_left_alone() {
+    if !can_drop() {
+        return;
+    }
+    let hides = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); time.sleep(float(__import__('sys').argv[1]))";
     let mut last = String::new();
-    let is_said = (1..=10).any(|n| {
-        let mut hidden = unprivileged(&["python3", "-c", hides]);
-        let hidden = hidden.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut hidden = Reader(hidden.spawn().expect("it starts"));
-        let said = hidden.0.stdout.take().expect("a pipe");
-        let line = BufReader::new(said).lines().next();
-        assert_eq!(line.expect("a line").expect("UTF-8"), "hidden");
-        let pid = hidden.0.id().to_string();
-        let mut watching = unprivileged(&[foreread, "run", "--by", "sample", "--pid", &pid]);
-        let watching = watching.stderr(Stdio::piped()).spawn().expect("it starts");
-        // Time for a look, more each time.
-        std::thread::sleep(n * Duration::from_millis(100));
-        // It ends with the program.
-        drop(hidden);
-        let done = watching.wait_with_output().expect("it ends");
+    // Time for a look, more each time.
+    let is_said = ["0.1", "0.2", "0.4", "1", "3"].into_iter().any(|time| {
+        let done = run(&["--by", "sample", "--", "python3", "-c", hides, time]);
         last = String::from_utf8_lossy(&done.stderr).into_owned();
         assert_eq!(done.status.code(), Some(0), "{last}");
         last.contains("the program hides what it does")
     });
     assert!(is_said, "{last}");
+}
+
+#[test]
+fn the_report_has_three_lines() {
+    let Some(disk) = disk() else { return };
+    disk.forget();
+    let big = disk.mount().join("big");
+    let big = big.to_str().expect("UTF-8");
+    let done = run(&[
+        "--by", "sample", "--report", "--", "python3", "-S", "-c", READER, "read", big,
+    ]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    let words = ["read ahead by samples", "for the storage", "took"];
+    assert!(
+        lines
+            .iter()
+            .zip(words)
+            .all(|(line, word)| line.contains(word)),
+        "{said}"
+    );
 }

@@ -8,7 +8,7 @@
 //! ```
 //! A read of slow storage is seen as it blocks. One that the page cache answers is not, but its bytes are counted: where a thread reads in
 //! order and as many bytes as lie between two places where it blocked, it has read those. Between two looks its place is guessed by the
-//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen.
+//! count, at most [`threads::MAX_GUESSED_BYTES`] beyond the last place that was seen for each time that its run was seen.
 //!
 //! Needed: the same user, and Yama at 0 or 1 for a parent of the program. Not seen: programs that hide (setuid, `PR_SET_DUMPABLE` 0), reads
 //! that never block, and which of a vector's buffers are how long.
@@ -26,15 +26,19 @@ use mappings::MappedFiles;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use threads::{SampledThread, ThreadState};
+pub use threads::{bytes_read_by, may_look};
 
 /// The shortest time between two looks while a thread waits, and the longest where none does.
 const MIN_INTERVAL: Duration = Duration::from_micros(500);
 const MAX_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest while the same wait goes on: a quarter of the time that it takes until then.
+const MAX_WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// A look is followed by a pause of this many times its own length, at least: while a thread waits, and where none does.
 const PAUSE: u32 = 10;
 const IDLE_PAUSE: u32 = 100;
-/// How often new threads and children are looked for.
+/// How often new threads and children are looked for: where none has come, more rarely each time.
 const FAMILY_EVERY_NS: u64 = 5_000_000;
+const MAX_FAMILY_EVERY_NS: u64 = 40_000_000;
 const FAMILY_PAUSE: u64 = 30;
 /// Threads that are looked at, at most.
 const MAX_THREADS: usize = 256;
@@ -42,11 +46,33 @@ const MAX_THREADS: usize = 256;
 /// What is known of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageUse {
-    /// Whether it is slow is asked: a wait is given as a miss and a read at its end.
-    Looked,
+    /// Whether it is slow is asked: a wait is given as a miss and a read at its end. The number is what the kernel reads ahead there, in bytes.
+    Looked(u64),
     /// It is read ahead from: a read is given when it is first seen.
     ReadAhead,
     PassedOver,
+}
+
+impl StorageUse {
+    /// What the kernel reads ahead, of a storage that is looked at.
+    fn looked(self) -> Option<u64> {
+        match self {
+            StorageUse::Looked(bytes) => Some(bytes),
+            StorageUse::ReadAhead | StorageUse::PassedOver => None,
+        }
+    }
+}
+
+/// How long threads have waited for a storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampledWait {
+    /// Of all threads together.
+    pub threads_ns: u64,
+    /// The time in which at least one waited.
+    pub time_ns: u64,
+    /// Faults that waited before anything was read ahead, and the pages that came with them.
+    pub faults: u64,
+    pub fault_pages: u64,
 }
 
 pub struct Sampler {
@@ -54,14 +80,23 @@ pub struct Sampler {
     threads: HashMap<u32, SampledThread>,
     processes: HashMap<u32, MappedFiles>,
     family_at_ns: Option<u64>,
+    family_every_ns: u64,
     /// When the latest look was, and how long the latest look for threads took.
     looked_at_ns: u64,
     family_cost_ns: u64,
     /// How long a look takes, and the pause after it.
     cost: Duration,
     interval: Duration,
+    /// A thread waited at the latest look.
+    is_waiting: bool,
+    /// When a wait was last seen that was not there before.
+    changed_ns: u64,
     /// Looks at all threads.
     pub looks: u64,
+    /// Waits for each storage.
+    pub waits: HashMap<u32, SampledWait>,
+    /// Bytes of threads that have ended, given on as read and seen by no look.
+    guessed: HashMap<u32, u64>,
     /// Threads that may not be looked at.
     hidden: HashSet<u32>,
 }
@@ -75,11 +110,16 @@ impl Sampler {
             threads: HashMap::new(),
             processes: HashMap::new(),
             family_at_ns: None,
+            family_every_ns: FAMILY_EVERY_NS,
             looked_at_ns: 0,
             family_cost_ns: 0,
             cost: Duration::ZERO,
             interval: MIN_INTERVAL,
+            is_waiting: true,
+            changed_ns: 0,
             looks: 0,
+            waits: HashMap::new(),
+            guessed: HashMap::new(),
             hidden: HashSet::new(),
         }
     }
@@ -87,11 +127,7 @@ impl Sampler {
     /// The time until the next look.
     #[must_use]
     pub fn interval(&self) -> Duration {
-        let pause = if self.interval == MIN_INTERVAL {
-            PAUSE
-        } else {
-            IDLE_PAUSE
-        };
+        let pause = if self.is_waiting { PAUSE } else { IDLE_PAUSE };
         self.interval.max(self.cost * pause)
     }
 
@@ -99,6 +135,18 @@ impl Sampler {
     #[must_use]
     pub fn is_blind(&self) -> bool {
         self.threads.is_empty() && !self.hidden.is_empty()
+    }
+
+    /// Bytes of a storage that were given on as read by the count of bytes alone: no look has seen them.
+    #[must_use]
+    pub fn guessed(&self, dev: u32) -> u64 {
+        let of_ended = self.guessed.get(&dev).copied().unwrap_or(0);
+        of_ended
+            + self
+                .threads
+                .values()
+                .map(|one| one.guessed(dev))
+                .sum::<u64>()
     }
 
     /// Looks once at all threads.
@@ -109,10 +157,17 @@ impl Sampler {
         self.looked_at_ns = began_ns;
         self.look_for_threads(began_ns);
         let mut waits_for_faults: HashMap<u32, u64> = HashMap::new();
-        let (mut gone, mut is_waiting) = (Vec::new(), false);
+        let (mut gone, mut is_waiting, mut has_changed) = (Vec::new(), false, false);
+        let mut waiting_threads: HashMap<u32, u64> = HashMap::new();
         for (id, thread) in &mut self.threads {
             match thread.look(*id, since_look_ns, usage, touches) {
-                ThreadState::Reads => is_waiting = true,
+                ThreadState::Reads => {
+                    is_waiting = true;
+                    has_changed |= thread.is_new;
+                    if let Some(dev) = thread.waits_for() {
+                        *waiting_threads.entry(dev).or_default() += 1;
+                    }
+                }
                 ThreadState::Faults => {
                     is_waiting = true;
                     *waits_for_faults.entry(thread.pid).or_default() += 1;
@@ -126,7 +181,11 @@ impl Sampler {
             }
         }
         for id in gone {
-            self.threads.remove(&id);
+            if let Some(thread) = self.threads.remove(&id) {
+                for dev in thread.devices() {
+                    *self.guessed.entry(dev).or_default() += thread.guessed(dev);
+                }
+            }
         }
         for (pid, waiting) in waits_for_faults {
             let files = self
@@ -134,13 +193,31 @@ impl Sampler {
                 .entry(pid)
                 .or_insert_with(|| MappedFiles::new(pid));
             files.wait_for_faults(waiting);
+            if let Some(dev) = files.latest_device() {
+                *waiting_threads.entry(dev).or_default() += waiting;
+            }
+        }
+        for (dev, threads) in waiting_threads {
+            let waits = self.waits.entry(dev).or_default();
+            waits.threads_ns += threads * since_look_ns;
+            waits.time_ns += since_look_ns;
         }
         for files in self.processes.values_mut() {
-            files.look(began_ns, usage, touches);
+            has_changed |= files.look(began_ns, usage, touches);
+            if let Some(seen) = files.fault_window.take() {
+                let waits = self.waits.entry(seen.dev).or_default();
+                waits.faults += seen.faults;
+                waits.fault_pages += seen.pages;
+            }
         }
         self.looks += 1;
+        if has_changed || !self.is_waiting {
+            self.changed_ns = began_ns;
+        }
+        self.is_waiting = is_waiting;
         self.interval = if is_waiting {
-            MIN_INTERVAL
+            let waited = Duration::from_nanos(began_ns.saturating_sub(self.changed_ns));
+            (waited / 4).clamp(MIN_INTERVAL, MAX_WAIT_INTERVAL)
         } else {
             (self.interval * 2).min(MAX_INTERVAL)
         };
@@ -150,7 +227,8 @@ impl Sampler {
 
     fn look_for_threads(&mut self, now_ns: u64) {
         let is_new = |at: u64| {
-            now_ns.saturating_sub(at) < FAMILY_EVERY_NS.max(self.family_cost_ns * FAMILY_PAUSE)
+            let pause = self.family_cost_ns * FAMILY_PAUSE;
+            now_ns.saturating_sub(at) < self.family_every_ns.max(pause)
         };
         if self.family_at_ns.is_some_and(is_new) {
             return;
@@ -162,16 +240,23 @@ impl Sampler {
         family.retain(|pid| *pid != own);
         self.processes.retain(|pid, _| family.contains(pid));
         let mut there = HashSet::new();
+        let mut has_new = false;
         for pid in family {
             for id in threads_of(pid) {
                 there.insert(id);
                 let is_new = !self.threads.contains_key(&id) && !self.hidden.contains(&id);
+                has_new |= is_new;
                 if is_new && self.threads.len() < MAX_THREADS {
                     self.threads.insert(id, SampledThread::new(pid));
                 }
             }
         }
         self.hidden.retain(|id| there.contains(id));
+        self.family_every_ns = if has_new {
+            FAMILY_EVERY_NS
+        } else {
+            (2 * self.family_every_ns).min(MAX_FAMILY_EVERY_NS)
+        };
         self.family_cost_ns = crate::tracefs::now_ns().saturating_sub(now_ns);
     }
 }

@@ -9,15 +9,19 @@
 //! Never: a wait for a storage.
 
 use super::RunReport;
-use super::files::{Files, State, WatchedFile};
-use super::gain::{Gain, Judgement, Reason};
+use super::files::{Files, NextListed, State, WatchedFile};
+use super::gain::{Gain, JobTimes, Judgement, Reason};
 use super::jobs::{Access, FinishedJob, Jobs, Task, is_there};
+use super::progress::ListingProgress;
+use super::seek::{Seeker, SoughtFile};
+use super::spared::{KnownStorage, WaitTimes, WaitUnion};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
 use foreread_core::units::{FileId, Nanos};
+use foreread_observe::sample::bytes_read_by;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs;
-use foreread_os::host::Host;
+use foreread_os::host::{DeviceNumber, Host};
 use foreread_pagecache::advisor::{Advisor, Job, Outcome};
 use foreread_pagecache::readahead::{DEFAULT_PIECE_BYTES, piece_of};
 use foreread_trace::follow::PAGE_BYTES;
@@ -25,8 +29,10 @@ use foreread_trace::follow::event::FileKey;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+/// Touches of a file that are kept until it is found.
+const MAX_KEPT: usize = 64;
 /// What readahead beside a program may fill where the kernel does not say what is free. Chosen; otherwise it is half of that, as the
 /// program needs memory, too.
 const UNKNOWN_BYTES: u64 = 64 << 20;
@@ -34,6 +40,8 @@ const UNKNOWN_BYTES: u64 = 64 << 20;
 struct Storage {
     advisor: Advisor,
     gain: Gain,
+    /// Waits of the command.
+    waiting: WaitUnion,
     piece: u64,
 }
 
@@ -48,23 +56,46 @@ pub struct Ahead {
     pid: u32,
     jobs: Jobs,
     lister: Lister,
+    seeker: Seeker,
     files: Files,
+    /// What was read of files that are looked for.
+    kept: HashMap<FileKey, Vec<Touch>>,
+    /// Reads that do not wait are seen as well.
+    sees_hits: bool,
+    progress: ListingProgress,
     storages: HashMap<u32, Storage>,
     began: Instant,
     opened: u64,
 }
 
+/// Whether a storage is a disk. File systems of servers have no number of a device, and a question about a page may wait for them.
+fn is_local(dev: u32) -> bool {
+    FileKey { dev, ino: 0 }.device().0 != 0
+}
+
 impl Ahead {
-    /// For the command `pid`, which has begun then. Writes to `wake` when there is something to do.
-    pub fn new(policy: PolicySpec, pid: u32, wake: &Arc<OwnedFd>, began: Instant) -> Ahead {
+    /// For the command `pid`, which has begun then; whether its reads are seen that do not wait. Writes to `wake` when there is something
+    /// to do.
+    pub fn new(
+        policy: PolicySpec,
+        pid: u32,
+        sees_hits: bool,
+        wake: &Arc<OwnedFd>,
+        began: Instant,
+    ) -> Ahead {
         let (jobs, lister) = (Jobs::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
+        let seeker = Seeker::new(Arc::clone(wake));
         let (files, storages) = (Files::default(), HashMap::new());
         Ahead {
             policy,
             pid,
             jobs,
             lister,
+            seeker,
             files,
+            kept: HashMap::new(),
+            sees_hits,
+            progress: ListingProgress::default(),
             storages,
             began,
             opened: 0,
@@ -84,8 +115,12 @@ impl Ahead {
     /// What has come in since the last call, before what is touched now.
     pub fn begin_turn(&mut self) {
         self.list();
+        self.found();
         for ended in self.jobs.ended() {
             self.ended(&ended);
+        }
+        if !self.sees_hits {
+            self.guess();
         }
     }
 
@@ -113,18 +148,14 @@ impl Ahead {
             State::Ignored => return,
             State::Known(file) => file,
             State::Listed(file, size, number) => {
+                if !self.sees_hits {
+                    self.come_to(touch, size, number);
+                }
                 self.lister.reached(number);
                 self.open(touch.file, file, size);
                 file
             }
-            State::Unknown => match self.files.find(touch.thread, touch.file, is_mapped, now) {
-                Some(WatchedFile { file, size, path }) => {
-                    path.iter().for_each(|path| self.lister.read(path));
-                    self.open(touch.file, file, size);
-                    file
-                }
-                None => return,
-            },
+            State::Unknown | State::Sought => return self.seek(touch, is_mapped, state),
         };
         let (first, last) = touch.pages;
         let range =
@@ -147,27 +178,104 @@ impl Ahead {
         self.collect(touch.file.dev, now, touch.at_ns);
     }
 
+    /// What is read of a file that is looked for is kept until it is found.
+    fn seek(&mut self, touch: &Touch, is_mapped: bool, state: State) {
+        let key = touch.file;
+        if state == State::Unknown {
+            self.files.seek(key);
+            self.seeker.seek(SoughtFile {
+                key,
+                thread: touch.thread,
+                is_mapped,
+            });
+        }
+        let kept = self.kept.entry(key).or_default();
+        if kept.len() < MAX_KEPT {
+            kept.push(*touch);
+        }
+    }
+
+    /// Files that were found since the last call.
+    fn found(&mut self) {
+        for search in self.seeker.ended() {
+            let key = search.key;
+            let kept = self.kept.remove(&key).unwrap_or_default();
+            if let Some(WatchedFile { file, size, path }) = self.files.found(search, Instant::now())
+            {
+                path.iter().for_each(|path| self.lister.read(path));
+                self.open(key, file, size);
+                kept.iter().for_each(|touch| self.touched(touch));
+            }
+        }
+    }
+
+    /// A file of the listing is read: those before it were as well, if as many bytes were read.
+    fn come_to(&mut self, touch: &Touch, size: u64, number: u64) {
+        let between = self.files.listed_before(number);
+        let bytes = between.iter().map(|listed| listed.size).sum();
+        let read_bytes = bytes_read_by(touch.thread).unwrap_or(0);
+        let is_read = self.progress.seen(touch.thread, read_bytes, size, bytes);
+        if is_read {
+            between
+                .into_iter()
+                .for_each(|listed| self.has_read(&listed));
+        }
+        self.files.pass_listed(number);
+    }
+
+    /// Files of the listing that the command has read by now, by the bytes that it has read.
+    fn guess(&mut self) {
+        let Some(read_bytes) = self.progress.thread().and_then(bytes_read_by) else {
+            return;
+        };
+        while let Some(listed) = self.files.next_listed()
+            && self.progress.guess(read_bytes, listed.size)
+        {
+            self.has_read(&listed);
+            self.lister.reached(listed.number);
+        }
+    }
+
+    /// A file of the listing was read, and no look has seen it.
+    fn has_read(&mut self, listed: &NextListed) {
+        let now = Instant::now();
+        let State::Listed(file, size, _) = self.files.look(listed.key, now) else {
+            return;
+        };
+        self.open(listed.key, file, size);
+        let at = self.nanos(now);
+        if size > 0
+            && let Some(storage) = self.storages.get_mut(&listed.key.dev)
+        {
+            storage.advisor.read(at, file, 0..size);
+            if let Some(closed) = self.files.used(file, size) {
+                storage.advisor.close(at, closed);
+            }
+        }
+    }
+
     /// A file of which the core has not heard.
     fn open(&mut self, key: FileKey, file: FileId, size: u64) {
         let now = self.nanos(Instant::now());
-        let (policy, pid, files) = (&self.policy, self.pid, &self.files);
+        let (policy, pid) = (&self.policy, self.pid);
+        let sees_hits = self.sees_hits;
         let storage = self.storages.entry(key.dev).or_insert_with(|| {
             let host = Host::here();
             let room = host.memory_room_of(pid).or_else(|| host.memory_room());
             let room = room.map_or(UNKNOWN_BYTES, |room| room.free_bytes / 2);
-            let device = files.handle(file);
-            let device = device.and_then(|file| host.device_of_file(&*file).ok());
-            let piece = device.as_ref().map_or(DEFAULT_PIECE_BYTES, piece_of);
-            let kernel = device
-                .and_then(|device| device.read_ahead)
-                .unwrap_or(DEFAULT_PIECE_BYTES);
+            // By its number: a file system that does not answer is not asked.
+            let (major, minor) = key.device();
+            let device = host.device(DeviceNumber { major, minor });
+            let piece = piece_of(&device);
+            let kernel = device.read_ahead.unwrap_or(DEFAULT_PIECE_BYTES);
             let (advisor, gain) = (
                 Advisor::new(policy.clone(), room),
-                Gain::new(kernel, Instant::now()),
+                Gain::new(kernel, sees_hits, Instant::now()),
             );
             Storage {
                 advisor,
                 gain,
+                waiting: WaitUnion::default(),
                 piece,
             }
         });
@@ -184,7 +292,8 @@ impl Ahead {
         let since_ns = tracefs::now_ns().saturating_sub(asked_ns);
         let mut later = Vec::new();
         while let Some(job) = storage.advisor.next_job() {
-            let at_hand = self.files.handle(job.file).is_some_and(|file| {
+            let handle = self.files.handle(job.file).filter(|_| is_local(dev));
+            let at_hand = handle.is_some_and(|file| {
                 let is_there = |at| is_there(&file, at);
                 job.is_demand
                     && is_there(job.range.start)
@@ -233,12 +342,16 @@ impl Ahead {
             dev, job, since, ..
         } = &ended.task;
         if let Some(storage) = self.storages.get_mut(dev) {
-            storage.gain.ended(
-                job.is_demand,
-                ended.outcome,
-                ended.at.saturating_duration_since(*since),
-                ended.asked,
-            );
+            let times = JobTimes {
+                first: ended.first.saturating_duration_since(*since),
+                all: ended.at.saturating_duration_since(*since),
+            };
+            if job.is_demand && ended.outcome == Outcome::Arrived {
+                storage.waiting.add(*since, ended.at);
+            }
+            storage
+                .gain
+                .ended(job.is_demand, ended.outcome, times, ended.asked);
             storage.advisor.done(at, job, ended.outcome);
         }
     }
@@ -248,9 +361,14 @@ impl Ahead {
         &mut self,
         now: Instant,
         is_active: impl Fn(u32) -> bool,
+        waited: impl Fn(u32) -> Option<WaitTimes>,
     ) -> Vec<StorageJudgement> {
+        self.files.close_deleted();
         let active = self.storages.iter_mut().filter(|(dev, _)| is_active(**dev));
         let judged = active.map(|(dev, storage)| {
+            if let Some(waited) = waited(*dev) {
+                storage.gain.has_waited(waited.threads);
+            }
             let judgement = storage.gain.judge(&storage.advisor.stats(), now);
             StorageJudgement {
                 dev: *dev,
@@ -268,20 +386,22 @@ impl Ahead {
         }
     }
 
-    /// Adds what came of it; `alone` has how long a read waits that no other delays.
+    /// Adds what came of it, beside what else is known of each storage.
     pub fn report(
         &mut self,
         report: &mut RunReport,
         now: Instant,
-        alone: impl Fn(u32) -> Option<Duration>,
+        known: impl Fn(u32) -> KnownStorage,
     ) {
-        let time = now.saturating_duration_since(self.began);
         for (dev, storage) in &mut self.storages {
             let stats = storage.advisor.stats();
             storage.gain.judge(&stats, now);
-            report.add(&stats, &storage.gain, alone(*dev), time);
+            let mut known = known(*dev);
+            known.waited = known.waited.or(Some(storage.waiting.waited()));
+            report.add(&stats, &storage.gain, &known);
         }
         report.files = self.opened;
+        report.guessed_bytes += self.progress.guessed_bytes();
         report.unknown_files = self.files.unknown();
     }
 }

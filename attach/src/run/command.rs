@@ -14,14 +14,17 @@ use super::ahead::Ahead;
 use super::devices::Devices;
 use super::gain::{Judgement, Reason};
 use super::look::{Looks, Verdict};
+use super::spared::KnownStorage;
 use super::tap::{Level, Tap};
 use super::watcher::{SampleTap, WatchBy, Watcher};
 use super::{RunOptions, RunReport, RunTarget};
 use foreread_core::policy::PolicySpec;
 use foreread_observe::record::join;
+use foreread_observe::sample::may_look;
 use foreread_observe::touch::{Touch, TouchKind};
 use foreread_observe::tracefs::{self, Root};
 use foreread_os::failure::Failure;
+use foreread_os::host::Host;
 use foreread_os::threads::{END_PATIENCE, Task};
 use foreread_pagecache::program;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -77,6 +80,7 @@ pub struct RunningCommand {
 /// Not root, no tracefs, a kernel without the tracepoints, or the command cannot be run.
 pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
     let root = tracing(options.by)?;
+    let is_sampled = root.is_none();
     let refused = |error: std::io::Error| {
         let remedy = "see 'ulimit -a' for what may be open";
         Failure::input("cannot watch", "", remedy).caused_by(error)
@@ -105,7 +109,13 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
             let pid = child.id();
             (WatchTarget::Begun(child), pid)
         }
-        RunTarget::Process(pid) => (WatchTarget::Joined(join(*pid)?), *pid),
+        RunTarget::Process(pid) => {
+            let joined = join(*pid)?;
+            if is_sampled {
+                may_look(*pid).map_err(|error| hidden(*pid, error))?;
+            }
+            (WatchTarget::Joined(joined), *pid)
+        }
     };
     // It waits for nothing else.
     let _ = begun.send(pid);
@@ -116,6 +126,14 @@ pub fn start(options: &RunOptions) -> Result<RunningCommand, Failure> {
         began,
         seconds: 0.0,
     })
+}
+
+/// A process that may not be looked at.
+fn hidden(pid: u32, error: std::io::Error) -> Failure {
+    let what = format!("cannot see what process {pid} reads");
+    let remedy =
+        "run it as root or as the user of that process, with kernel.yama.ptrace_scope at 0";
+    Failure::cannot(what, "", remedy).caused_by(error)
 }
 
 /// Tracing, where reads are to be seen by it; nothing where they are sampled.
@@ -157,7 +175,7 @@ fn watch(
     stop: &OwnedFd,
 ) -> RunReport {
     let Some(root) = root else {
-        let watcher = Watcher::Sample(SampleTap::new(pid));
+        let watcher = Watcher::Sample(Box::new(SampleTap::new(pid)));
         return Run::new(watcher, policy, pid, wake, began).watch(stop);
     };
     if is_written(stop, GRACE_NS) {
@@ -225,6 +243,8 @@ impl RunningCommand {
         };
         let mut report = self.watcher.within(END_PATIENCE).unwrap_or_else(silent);
         report.seconds = self.seconds;
+        // Two storages may be waited for at the same time.
+        report.waiting_seconds = report.waiting_seconds.min(report.seconds);
         report
     }
 }
@@ -262,7 +282,7 @@ impl Run {
         let by = watcher.by();
         Run {
             watcher,
-            ahead: Ahead::new(policy, pid, &wake, began),
+            ahead: Ahead::new(policy, pid, by == WatchBy::Trace, &wake, began),
             wake,
             looks: Looks::default(),
             devices: Devices::default(),
@@ -399,8 +419,14 @@ impl Run {
     fn judge(&mut self, now: Instant) {
         self.judged = now;
         let mut has_changed = false;
-        let Run { ahead, devices, .. } = self;
-        for judged in ahead.judge(now, |dev| devices.is_active(dev)) {
+        let Run {
+            ahead,
+            devices,
+            watcher,
+            ..
+        } = self;
+        let is_active = |dev| devices.is_active(dev);
+        for judged in ahead.judge(now, is_active, |dev| watcher.waited(dev)) {
             match judged.judgement {
                 Judgement::Quiet => {}
                 Judgement::Open => self.missed = now,
@@ -441,12 +467,29 @@ impl Run {
 
     fn told(&mut self) -> RunReport {
         let mut report = std::mem::take(&mut self.report);
-        self.ahead.report(&mut report, Instant::now(), |dev| {
-            self.devices.mean_wait(dev)
+        let Run {
+            ahead,
+            devices,
+            watcher,
+            ..
+        } = self;
+        // The command has ended.
+        let computed = Host::here().time_of_children();
+        ahead.report(&mut report, Instant::now(), |dev| KnownStorage {
+            computed,
+            alone: devices.mean_wait(dev),
+            window_bytes: watcher.fault_bytes(dev).or_else(|| devices.mean_bytes(dev)),
+            waited: watcher.waited(dev),
+            guessed_bytes: watcher.guessed(dev),
         });
         self.devices
             .all()
             .for_each(|device| report.look(device.waits, device.reason));
+        // Looks have seen a part of it.
+        if let Some(waited) = self.watcher.waited_for_all() {
+            report.waited_seconds = waited.threads.as_secs_f64();
+            report.waiting_seconds = waited.time.as_secs_f64();
+        }
         report.lost_events = self.watcher.seen().gaps;
         report
     }

@@ -58,12 +58,22 @@ impl Devices {
         let device = self.device(dev);
         device.waits.waits += waits.waits;
         device.waits.waited_ns += waits.waited_ns;
+        device.waits.waiting_ns += waits.waiting_ns;
+        device.waits.bytes += waits.bytes;
     }
 
     /// How long a read waited in looks: then little was under way.
     pub fn mean_wait(&self, dev: u32) -> Option<Duration> {
-        let Waits { waits, waited_ns } = self.0.get(&dev)?.waits;
+        let Waits {
+            waits, waited_ns, ..
+        } = self.0.get(&dev)?.waits;
         Some(Duration::from_nanos(waited_ns.checked_div(waits)?))
+    }
+
+    /// What came with a wait in looks: then only the kernel read ahead.
+    pub fn mean_bytes(&self, dev: u32) -> Option<u64> {
+        let waits = self.0.get(&dev)?.waits;
+        waits.bytes.checked_div(waits.waits)
     }
 
     /// It is read ahead from.
@@ -166,7 +176,16 @@ mod tests {
         assert_eq!(devices.mean_wait(1), None);
         [(2, 2_000_000), (1, 4_000_000)]
             .into_iter()
-            .for_each(|(waits, waited_ns)| devices.waited(1, Waits { waits, waited_ns }));
+            .for_each(|(waits, waited_ns)| {
+                devices.waited(
+                    1,
+                    Waits {
+                        waits,
+                        waited_ns,
+                        ..Waits::default()
+                    },
+                )
+            });
         assert_eq!(devices.mean_wait(1), Some(Duration::from_millis(2)));
     }
 }

@@ -10,12 +10,14 @@
 //!
 //! Never: more open files than [`MAX_OPEN`].
 
-use super::find::{self, Finder, FoundFile};
+use super::find::FoundFile;
+use super::seek::FinishedSearch;
 use super::walk::ListedFile;
 use foreread_core::units::FileId;
 use foreread_pagecache::advisor::Advisor;
 use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::path::PathBuf;
@@ -40,6 +42,8 @@ pub enum State {
     Unknown,
     /// It is passed over.
     Ignored,
+    /// It is looked for.
+    Sought,
     /// The core knows it.
     Known(FileId),
     /// A folder has it: its number, its size, its place in the listing. From now on it is known.
@@ -47,7 +51,12 @@ pub enum State {
 }
 
 enum Entry {
-    Ignored { until: Instant, times: u32 },
+    Ignored {
+        until: Instant,
+        times: u32,
+    },
+    /// It is looked for, and how often it was not found.
+    Sought(u32),
     File(FileId),
 }
 
@@ -56,6 +65,13 @@ pub struct WatchedFile {
     pub file: FileId,
     pub size: u64,
     pub path: Option<PathBuf>,
+}
+
+/// A file of the listing.
+pub struct NextListed {
+    pub key: FileKey,
+    pub size: u64,
+    pub number: u64,
 }
 
 struct FileEntry {
@@ -70,11 +86,12 @@ struct FileEntry {
 
 #[derive(Default)]
 pub struct Files {
-    finder: Finder,
     /// Files of which a page was missed.
     cold: HashSet<FileKey>,
     entries: HashMap<FileKey, Entry>,
     known: Vec<FileEntry>,
+    /// Files of the listing that were not come to yet, in its order.
+    listed: VecDeque<FileId>,
     /// Small files that were read to their end, oldest first.
     read: VecDeque<FileId>,
     /// Files that we hold open, oldest first.
@@ -82,13 +99,34 @@ pub struct Files {
     unknown: u64,
 }
 
+/// The size of an open file, and nothing where it has no name any more: no server is asked, and it may be that of a moment ago.
+fn size_of(file: &File) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = statx(file, "", flags, StatxFlags::BASIC_STATS).ok()?;
+    (stat.stx_nlink > 0).then_some(stat.stx_size)
+}
+
 impl Files {
+    /// Files that were deleted are closed: else their bytes stay on the disk.
+    pub fn close_deleted(&mut self) {
+        let known = &mut self.known;
+        self.held.retain(|file| {
+            let handle = &mut known[file.0 as usize].handle;
+            let is_there = handle.as_ref().is_some_and(|file| size_of(file).is_some());
+            if !is_there {
+                *handle = None;
+            }
+            is_there
+        });
+    }
+
     /// What is known of a file that is read now.
     pub fn look(&mut self, key: FileKey, now: Instant) -> State {
         match self.entries.get(&key) {
             None => State::Unknown,
             Some(Entry::Ignored { until, .. }) if *until > now => State::Ignored,
             Some(Entry::Ignored { .. }) => State::Unknown,
+            Some(Entry::Sought(_)) => State::Sought,
             Some(Entry::File(file)) => {
                 let known = &mut self.known[file.0 as usize];
                 if known.is_open {
@@ -100,19 +138,25 @@ impl Files {
         }
     }
 
-    /// Looks for the file that this thread reads. Nothing where it is not worth watching.
-    pub fn find(
-        &mut self,
-        thread: u32,
-        key: FileKey,
-        is_mapped: bool,
-        now: Instant,
-    ) -> Option<WatchedFile> {
+    /// The file is looked for from now on.
+    pub fn seek(&mut self, key: FileKey) {
         let times = match self.entries.get(&key) {
             Some(Entry::Ignored { times, .. }) => *times,
             _ => 0,
         };
-        let Some(FoundFile { file, size, path }) = self.finder.find(thread, key, is_mapped) else {
+        self.entries.insert(key, Entry::Sought(times));
+    }
+
+    /// A search has ended. Nothing where the file is not worth watching.
+    pub fn found(&mut self, search: FinishedSearch, now: Instant) -> Option<WatchedFile> {
+        let FinishedSearch { key, found } = search;
+        let times = match self.entries.get(&key) {
+            Some(Entry::Sought(times)) => *times,
+            // A folder has it meanwhile.
+            Some(Entry::File(_)) => return None,
+            _ => 0,
+        };
+        let Some(FoundFile { file, size, path }) = found else {
             self.unknown += u64::from(times == 0);
             let until = now + NOT_FOUND * 4_u32.saturating_pow(times.min(8));
             self.entries.insert(
@@ -182,14 +226,53 @@ impl Files {
             return Some(*file);
         }
         let path = Some(Arc::new(path));
-        self.add(FileEntry {
+        let id = self.add(FileEntry {
             key,
             size,
             handle: None,
             path,
             number: Some(number),
             is_open: false,
-        })
+        })?;
+        self.listed.push_back(id);
+        Some(id)
+    }
+
+    /// The next file of the listing that was not read.
+    pub fn next_listed(&mut self) -> Option<NextListed> {
+        while let Some(file) = self.listed.front() {
+            let known = &self.known[file.0 as usize];
+            if let Some(number) = known.number {
+                let (key, size) = (known.key, known.size);
+                return Some(NextListed { key, size, number });
+            }
+            self.listed.pop_front();
+        }
+        None
+    }
+
+    /// The files of the listing before that of this number, which were not read.
+    pub fn listed_before(&self, number: u64) -> Vec<NextListed> {
+        let known = self.listed.iter().map(|file| &self.known[file.0 as usize]);
+        let open = known.filter_map(|known| {
+            Some(NextListed {
+                key: known.key,
+                size: known.size,
+                number: known.number?,
+            })
+        });
+        open.take_while(|listed| listed.number < number).collect()
+    }
+
+    /// The files of the listing before that of this number are passed.
+    pub fn pass_listed(&mut self, number: u64) {
+        while let Some(file) = self.listed.front()
+            && self.known[file.0 as usize]
+                .number
+                .is_none_or(|of_file| of_file < number)
+        {
+            self.listed.pop_front();
+        }
     }
 
     fn add(&mut self, known: FileEntry) -> Option<FileId> {
@@ -206,7 +289,7 @@ impl Files {
     pub fn id(&self, key: FileKey) -> Option<FileId> {
         match self.entries.get(&key)? {
             Entry::File(file) => Some(*file),
-            Entry::Ignored { .. } => None,
+            Entry::Ignored { .. } | Entry::Sought(_) => None,
         }
     }
 
@@ -221,7 +304,7 @@ impl Files {
         if end < known.size.saturating_add(4096) {
             return None;
         }
-        let (_, size) = find::key_of(&**known.handle.as_ref()?)?;
+        let size = size_of(known.handle.as_ref()?)?;
         let has_grown = size > known.size;
         known.size = known.size.max(size);
         has_grown.then_some(size)
@@ -257,5 +340,69 @@ impl Files {
     /// Files that were not found.
     pub fn unknown(&self) -> u64 {
         self.unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::find::key_of;
+
+    /// A file that was found, and that is not in the page cache as a whole.
+    fn found(files: &mut Files, file: &tempfile::NamedTempFile) -> FileId {
+        let (key, size) = key_of(file.as_file()).expect("a regular file");
+        files.missed(key);
+        files.seek(key);
+        assert_eq!(files.look(key, Instant::now()), State::Sought);
+        let ours = file.reopen().expect("it is there");
+        let found = Some(FoundFile {
+            file: ours,
+            size,
+            path: None,
+        });
+        let search = FinishedSearch { key, found };
+        let found = files.found(search, Instant::now());
+        found.expect("worth watching").file
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_is_closed() {
+        let (mut files, dir) = (Files::default(), tempfile::tempdir().expect("room"));
+        let new = || tempfile::NamedTempFile::new_in(dir.path()).expect("room");
+        let (kept, deleted) = (new(), new());
+        let (of_kept, of_deleted) = (found(&mut files, &kept), found(&mut files, &deleted));
+        drop(deleted);
+        files.close_deleted();
+        assert!(files.handle(of_kept).is_some() && files.handle(of_deleted).is_none());
+    }
+
+    #[test]
+    fn the_files_of_a_listing_are_passed_in_its_order() {
+        let mut files = Files::default();
+        let key = |ino| FileKey { dev: 7, ino };
+        for number in 1..=5 {
+            let listed = ListedFile {
+                key: key(number),
+                size: 10 * number,
+                path: PathBuf::from("/x"),
+                after: None,
+                number,
+            };
+            files.list(listed).expect("a number");
+        }
+        let numbers = |files: &Files, before| {
+            let listed = files.listed_before(before).into_iter();
+            listed.map(|one| one.number).collect::<Vec<u64>>()
+        };
+        // The second is read.
+        assert!(matches!(
+            files.look(key(2), Instant::now()),
+            State::Listed(_, 20, 2)
+        ));
+        assert_eq!(numbers(&files, 5), [1, 3, 4]);
+        files.pass_listed(4);
+        assert_eq!(numbers(&files, 9), [4, 5]);
+        let next = files.next_listed().expect("there is one");
+        assert_eq!((next.key, next.size, next.number), (key(4), 40, 4));
     }
 }

@@ -24,6 +24,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Descriptors of a thread that are looked at, at most.
 const MAX_DESCRIPTORS: usize = 4096;
@@ -68,12 +69,12 @@ fn opened(looked: &UnopenedFile) -> Option<File> {
 #[derive(Default)]
 pub struct Finder {
     /// A folder of each file system whose files can be opened by inode.
-    mounts: HashMap<u32, Option<File>>,
+    mounts: Mutex<HashMap<u32, Option<Arc<File>>>>,
 }
 
 impl Finder {
-    /// The file that this thread reads.
-    pub fn find(&mut self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
+    /// The file that this thread reads. May wait for a file system.
+    pub fn find(&self, thread: u32, wanted: FileKey, is_mapped: bool) -> Option<FoundFile> {
         let folder = PathBuf::from(format!("/proc/{thread}"));
         let by_descriptor = || in_folder(&folder.join("fd"), wanted);
         let by_mapping = || mapped(&folder, wanted);
@@ -88,20 +89,8 @@ impl Finder {
             .or_else(|| beside(&folder, wanted))
     }
 
-    fn by_inode(&mut self, wanted: FileKey) -> Option<FoundFile> {
-        let mount = self.mounts.entry(wanted.dev).or_insert_with(|| {
-            let (major, minor) = wanted.device();
-            let number = DeviceNumber { major, minor };
-            let mut mounts = Host::here().mounts().into_iter();
-            let mount =
-                mounts.find(|mount| mount.number == number && mount.root == Path::new("/"))?;
-            let place = look(&mount.point).ok();
-            let place = place.filter(|place| place.meta().is_dir())?;
-            place
-                .open(OFlags::RDONLY | OFlags::DIRECTORY)
-                .ok()
-                .filter(|mount| handle::is_supported(mount))
-        });
+    fn by_inode(&self, wanted: FileKey) -> Option<FoundFile> {
+        let mount = self.mount(wanted);
         let file = handle::open(mount.as_ref()?, wanted.ino).ok()?;
         let _ = readahead::only_as_asked(&file);
         let (key, size) = key_of(&file)?;
@@ -110,6 +99,28 @@ impl Finder {
         let path = path.filter(|path| path.parent().is_some());
         (key == wanted).then_some(FoundFile { file, size, path })
     }
+
+    /// A folder of the file system of this file. Not asked for under the lock: it may wait.
+    fn mount(&self, wanted: FileKey) -> Option<Arc<File>> {
+        let known = || self.mounts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = known().get(&wanted.dev) {
+            return mount.clone();
+        }
+        let mount = mount_of(wanted).map(Arc::new);
+        known().insert(wanted.dev, mount.clone());
+        mount
+    }
+}
+
+fn mount_of(wanted: FileKey) -> Option<File> {
+    let (major, minor) = wanted.device();
+    let number = DeviceNumber { major, minor };
+    let mut mounts = Host::here().mounts().into_iter();
+    let mount = mounts.find(|mount| mount.number == number && mount.root == Path::new("/"))?;
+    let place = look(&mount.point).ok();
+    let place = place.filter(|place| place.meta().is_dir())?;
+    let folder = place.open(OFlags::RDONLY | OFlags::DIRECTORY).ok();
+    folder.filter(|mount| handle::is_supported(mount))
 }
 
 fn in_folder(folder: &Path, wanted: FileKey) -> Option<FoundFile> {
@@ -204,8 +215,8 @@ mod tests {
         let (key, size) = key_of(file.as_file()).expect("a regular file");
         assert_eq!(size, 10);
         let me = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let mut finder = Finder::default();
-        let mut find = |thread, key, is_mapped| finder.find(thread, key, is_mapped);
+        let finder = Finder::default();
+        let find = |thread, key, is_mapped| finder.find(thread, key, is_mapped);
         let found = find(me, key, false).expect("it is open");
         assert_eq!((found.size, found.path.as_deref()), (10, Some(file.path())));
         assert!(

@@ -27,6 +27,8 @@ pub const MIN_WAITS: usize = 8;
 const SAMPLES: usize = 32;
 /// What a fast disk delivers.
 pub const FAST_BYTES_PER_NS: u64 = 1;
+/// What may come together with the first byte of a request: the largest request of a disk.
+const FIRST_BYTES: u64 = 1 << 20;
 /// Part of the time that reads waited, below which nothing can be gained: one in this many.
 const MIN_PART: u32 = 20;
 /// Reads that wait, and the time, before it is judged by what is used of the readahead. Chosen: a policy has seen a pattern by then.
@@ -60,9 +62,18 @@ pub enum Reason {
     Random,
 }
 
+/// When the bytes of a job were there, since it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct JobTimes {
+    pub first: Duration,
+    pub all: Duration,
+}
+
 pub struct Gain {
     /// `read_ahead_kb` of the storage, in bytes.
     pub kernel_bytes: u64,
+    /// Reads that do not wait are seen as well: by tracepoints. A look sees them after the fact, which says nothing of the storage.
+    sees_hits: bool,
     samples: Vec<Duration>,
     next: usize,
     since: Instant,
@@ -76,21 +87,25 @@ pub struct Gain {
     pub waits: u64,
     /// How long, all together.
     pub waited: Duration,
+    /// The time in which readahead was used.
+    pub active: Duration,
+    judged: Instant,
     /// Bytes that we asked of the storage, and in how many jobs.
     pub asked_bytes: u64,
     pub ahead_jobs: u64,
     /// The latest latencies of our own requests.
     fetches: VecDeque<Duration>,
-    /// The least latency of all: later ones may have waited for our own bytes.
-    least: Option<Duration>,
+    /// The first latencies of all: later ones may have waited for our own bytes.
+    first: Vec<Duration>,
     reason: Option<Reason>,
 }
 
 impl Gain {
     /// Of a storage whose kernel readahead is `kernel_bytes`.
-    pub fn new(kernel_bytes: u64, now: Instant) -> Gain {
+    pub fn new(kernel_bytes: u64, sees_hits: bool, now: Instant) -> Gain {
         Gain {
             kernel_bytes,
+            sees_hits,
             samples: Vec::new(),
             next: 0,
             since: now,
@@ -101,10 +116,12 @@ impl Gain {
             waited_before: Duration::ZERO,
             waits: 0,
             waited: Duration::ZERO,
+            active: Duration::ZERO,
+            judged: now,
             asked_bytes: 0,
             ahead_jobs: 0,
             fetches: VecDeque::new(),
-            least: None,
+            first: Vec::new(),
             reason: None,
         }
     }
@@ -112,6 +129,7 @@ impl Gain {
     /// Looks anew.
     pub fn begin(&mut self, now: Instant) {
         (self.since, self.waits_before, self.waited_before) = (now, self.waits, self.waited);
+        self.judged = now;
         (self.reason, self.next, self.read_at_begin) = (None, 0, self.read_before);
         self.samples.clear();
         self.fetches.clear();
@@ -119,37 +137,51 @@ impl Gain {
 
     /// Demand found its bytes when we looked, so long after the command had asked. A late look says nothing of the storage.
     pub fn at_hand(&mut self, after_ns: u64) {
-        if after_ns < MAX_LATE_NS {
+        if self.sees_hits && after_ns < MAX_LATE_NS {
             self.sample(Duration::ZERO);
         }
     }
 
-    /// A job has ended `after` the command, or the core, has asked.
-    pub fn ended(&mut self, is_demand: bool, outcome: Outcome, after: Duration, asked: u64) {
+    /// A job has ended: its times since the command, or the core, has asked.
+    pub fn ended(&mut self, is_demand: bool, outcome: Outcome, times: JobTimes, asked: u64) {
         self.asked_bytes += asked;
         self.ahead_jobs += u64::from(asked > 0);
         if is_demand && outcome == Outcome::Arrived {
-            (self.waits, self.waited) = (self.waits + 1, self.waited + after);
-            self.sample(after);
-            self.lower(after);
+            (self.waits, self.waited) = (self.waits + 1, self.waited + times.all);
+            self.sample(times.all);
+            self.note(times.all);
         } else if !is_demand && asked > 0 && outcome == Outcome::Arrived {
-            // Without the time of its bytes at the rate of a fast disk.
-            let latency = after.saturating_sub(Duration::from_nanos(asked / FAST_BYTES_PER_NS));
+            // Without the time of the bytes at the rate of a fast disk. A storage may be far away and deliver more than that.
+            let without = |time: Duration, bytes: u64| {
+                time.saturating_sub(Duration::from_nanos(bytes / FAST_BYTES_PER_NS))
+            };
+            let first = without(times.first, asked.min(FIRST_BYTES));
+            let latency = without(times.all, asked).max(first);
             if self.fetches.len() == SAMPLES {
                 self.fetches.pop_front();
             }
             self.fetches.push_back(latency);
-            self.lower(latency);
+            self.note(times.first);
         }
     }
 
-    fn lower(&mut self, latency: Duration) {
-        self.least = Some(self.least.map_or(latency, |least| least.min(latency)));
+    /// So long the command has waited, where looks have seen it: its jobs do not show it.
+    pub fn has_waited(&mut self, waited: Duration) {
+        self.waited = self.waited.max(waited);
     }
 
-    /// The least latency that was ever seen: that of a storage with nothing else to do.
-    pub fn least_latency(&self) -> Duration {
-        self.least.unwrap_or_default()
+    fn note(&mut self, latency: Duration) {
+        if self.first.len() < SAMPLES {
+            self.first.push(latency);
+        }
+    }
+
+    /// The latency of a storage with nothing else to do, where any was seen: a quarter of the first ones were shorter. The least of all may
+    /// be of bytes that another request had brought half of the way.
+    pub fn usual_latency(&self) -> Option<Duration> {
+        let mut first = self.first.clone();
+        first.sort_unstable();
+        first.get(first.len() / 4).copied()
     }
 
     fn sample(&mut self, latency: Duration) {
@@ -198,6 +230,10 @@ impl Gain {
         let waits = self.waits - self.waits_before;
         let used = stats.used_bytes.saturating_sub(stats.late_bytes);
         let has_gained = std::mem::replace(&mut self.used_before, used) < used;
+        let judged = std::mem::replace(&mut self.judged, now);
+        if self.read_before < stats.used_bytes {
+            self.active += now.saturating_duration_since(judged);
+        }
         let is_used = has_gained && self.asked_bytes > 0;
         self.read_before = stats.used_bytes;
         // Where our readahead is used reads find their bytes because of it, and only our own requests show how fast the storage is.
@@ -243,7 +279,28 @@ mod tests {
 
     fn gain() -> (Gain, Instant) {
         let now = Instant::now();
-        (Gain::new(128 << 10, now), now)
+        (Gain::new(128 << 10, true, now), now)
+    }
+
+    fn at_once(all: Duration) -> JobTimes {
+        JobTimes { first: all, all }
+    }
+
+    /// 1.3 ms away, and more than 1 GB/s: the first bytes show it.
+    #[test]
+    fn a_storage_that_is_far_away_and_wide_is_not_fast() {
+        let (mut gain, now) = gain();
+        let us = Duration::from_micros;
+        let times = JobTimes {
+            first: us(2300),
+            all: us(4500),
+        };
+        (0..8).for_each(|_| gain.ended(false, Outcome::Arrived, times, 4 << 20));
+        assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
+        // A look that finds bytes in the cache says nothing.
+        let mut gain = Gain::new(128 << 10, false, now);
+        (0..16).for_each(|_| gain.at_hand(1000));
+        assert_eq!(gain.judge(&used(0), now), Judgement::Quiet);
     }
 
     fn used(bytes: u64) -> Stats {
@@ -271,7 +328,7 @@ mod tests {
             gain.ended(
                 false,
                 Outcome::Arrived,
-                Duration::from_micros(1100),
+                at_once(Duration::from_micros(1100)),
                 1 << 20,
             )
         });
@@ -281,10 +338,17 @@ mod tests {
     #[test]
     fn a_slow_storage_is_worth_it_as_long_as_readahead_is_used() {
         let (mut gain, now) = gain();
-        (0..8).for_each(|_| gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0));
-        assert_eq!(gain.judge(&used(0), now), Judgement::Worth);
         (0..8)
-            .for_each(|_| gain.ended(false, Outcome::Arrived, Duration::from_millis(2), 128 << 10));
+            .for_each(|_| gain.ended(true, Outcome::Arrived, at_once(Duration::from_millis(1)), 0));
+        assert_eq!(gain.judge(&used(0), now), Judgement::Worth);
+        (0..8).for_each(|_| {
+            gain.ended(
+                false,
+                Outcome::Arrived,
+                at_once(Duration::from_millis(2)),
+                128 << 10,
+            )
+        });
         // Reads that find their bytes at once find what we have read ahead.
         (0..16).for_each(|_| gain.at_hand(100_000));
         assert_eq!(gain.judge(&used(1 << 20), now), Judgement::Worth);
@@ -303,7 +367,7 @@ mod tests {
             gain.ended(
                 false,
                 Outcome::Arrived,
-                Duration::from_micros(1000 + 200 * n),
+                at_once(Duration::from_micros(1000 + 200 * n)),
                 4096,
             )
         });
@@ -320,7 +384,7 @@ mod tests {
         let ms = Duration::from_millis;
         let (mut gain, now) = gain();
         let wait = |gain: &mut Gain, n: u64| {
-            (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, ms(1), 0))
+            (0..n).for_each(|_| gain.ended(true, Outcome::Arrived, at_once(ms(1)), 0))
         };
         wait(&mut gain, 63);
         assert_eq!(
@@ -354,7 +418,7 @@ mod tests {
     #[test]
     fn a_command_that_hardly_waits_is_not_worth_it() {
         let (mut gain, now) = gain();
-        gain.ended(true, Outcome::Arrived, Duration::from_millis(1), 0);
+        gain.ended(true, Outcome::Arrived, at_once(Duration::from_millis(1)), 0);
         assert_eq!(
             gain.judge(&used(0), now + Duration::from_millis(50)),
             Judgement::Open

@@ -57,9 +57,10 @@ struct Look {
     /// Bytes for which threads wait, and for which none waits any more.
     queued_bytes: u64,
     came_bytes: u64,
-    waits: u64,
     slow: u64,
-    waited_ns: u64,
+    waits: Waits,
+    /// Until when a wait that is counted went on.
+    waited_until_ns: u64,
     kept: Vec<Touch>,
 }
 
@@ -69,6 +70,10 @@ pub struct Waits {
     pub waits: u64,
     /// How long, all together.
     pub waited_ns: u64,
+    /// The time in which at least one waited.
+    pub waiting_ns: u64,
+    /// What came with them.
+    pub bytes: u64,
 }
 
 #[derive(Default)]
@@ -128,6 +133,10 @@ impl Looks {
         let (first, last) = touch.pages;
         if touch.kind == TouchKind::Miss {
             look.began_ns.get_or_insert(touch.at_ns);
+            // Several threads may wait for the same pages: samples see each of them, and the bytes come once.
+            let is_shared = self.threads.iter().any(|(thread, one)| {
+                *thread != touch.thread && one.file == touch.file && one.has_missed(first, last)
+            });
             let waiting = self
                 .threads
                 .entry(touch.thread)
@@ -138,7 +147,8 @@ impl Looks {
             }
             let (from, to) = waiting.missed.unwrap_or((first, last));
             waiting.missed = Some((from.min(first), to.max(last)));
-            let bytes = (last - first + 1).saturating_mul(PAGE_BYTES);
+            let pages = if is_shared { 0 } else { last - first + 1 };
+            let bytes = pages.saturating_mul(PAGE_BYTES);
             (waiting.bytes, look.queued_bytes) = (waiting.bytes + bytes, look.queued_bytes + bytes);
             (waiting.since_ns, waiting.queued_bytes) = (touch.at_ns, look.queued_bytes);
             return;
@@ -168,8 +178,12 @@ impl Looks {
         let asked = waiting.asked.map(|page| (page, page)).or(of_read);
         if asked.is_some_and(|(first, last)| waiting.has_missed(first, last)) {
             let latency_ns = waiting.latency_ns(touch.at_ns, queued_bytes);
-            look.waits += 1;
-            look.waited_ns += latency_ns;
+            let from_ns = waiting.since_ns.max(look.waited_until_ns);
+            look.waits.waits += 1;
+            look.waits.waited_ns += touch.at_ns.saturating_sub(waiting.since_ns);
+            look.waits.waiting_ns += touch.at_ns.saturating_sub(from_ns);
+            look.waits.bytes += waiting.bytes;
+            look.waited_until_ns = look.waited_until_ns.max(touch.at_ns);
             look.slow += u64::from(is_slow(latency_ns));
         }
     }
@@ -194,12 +208,7 @@ impl Looks {
             .filter_map(|(dev, look)| Some((*dev, verdict(*dev, look)?)))
             .collect();
         let taken = ready.into_iter().filter_map(|(dev, is_fast)| {
-            let Look {
-                kept,
-                waits,
-                waited_ns,
-                ..
-            } = self.devices.remove(&dev)?;
+            let Look { kept, waits, .. } = self.devices.remove(&dev)?;
             let verdict = if is_fast {
                 Verdict::Fast
             } else {
@@ -208,7 +217,7 @@ impl Looks {
             Some(StorageVerdict {
                 dev,
                 verdict,
-                waits: Waits { waits, waited_ns },
+                waits,
             })
         });
         taken.collect()
@@ -224,7 +233,7 @@ impl Look {
     /// Whether the storage is fast, where that is known; `still` threads have waited long and wait on.
     fn is_fast(&self, now_ns: u64, still: u64) -> Option<bool> {
         let time_ns = now_ns.saturating_sub(self.began_ns?);
-        let (slow, waits) = (self.slow + still, self.waits + still);
+        let (slow, waits) = (self.slow + still, self.waits.waits + still);
         let is_rarely_slow = slow * MIN_WAITS as u64 <= waits;
         // Half of it: the program does something with the bytes as well.
         let has_rate = self.came_bytes >= MIN_BYTES
@@ -328,6 +337,16 @@ mod tests {
             looks.touch(&touch(at + 1500, 1, TouchKind::Mapped, (512, 527)));
         }
         assert!(matches!(verdict(&mut looks, 4600), Some(Verdict::Slow(kept)) if kept.len() == 6));
+    }
+
+    /// Eight processes that map one file wait for the same window of 128 KiB.
+    #[test]
+    fn bytes_that_many_wait_for_come_once() {
+        let mut looks = Looks::default();
+        let window = (0, 31);
+        (0..8).for_each(|n| looks.touch(&touch(n, n as u32, TouchKind::Miss, window)));
+        (0..8).for_each(|n| looks.touch(&touch(1500 + n, n as u32, TouchKind::Read, window)));
+        assert!(matches!(verdict(&mut looks, 1600), Some(Verdict::Slow(_))));
     }
 
     /// Windows of 8 MiB by 4 threads: no page of them is quick, and the disk is.

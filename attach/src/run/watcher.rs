@@ -9,10 +9,16 @@
 //! Both have three levels: all, whether anything is read from storage, nothing.
 
 use super::devices::Devices;
+use super::spared::WaitTimes;
 use super::tap::{Level, Tap};
-use foreread_observe::sample::{Sampler, StorageUse};
+use foreread_observe::sample::{SampledWait, Sampler, StorageUse};
 use foreread_observe::touch::{Touch, TouchKind};
+use foreread_os::host::{DeviceNumber, Host};
+use foreread_trace::follow::PAGE_BYTES;
+use foreread_trace::follow::event::FileKey;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -30,7 +36,7 @@ pub enum WatchBy {
 
 pub enum Watcher {
     Trace(Tap),
-    Sample(SampleTap),
+    Sample(Box<SampleTap>),
 }
 
 /// A sampler with a level.
@@ -38,6 +44,8 @@ pub struct SampleTap {
     sampler: Sampler,
     level: Level,
     events: u64,
+    /// What the kernel reads ahead of each storage.
+    windows: RefCell<HashMap<u32, u64>>,
     /// When the next look is due: whatever else wakes the run, looks keep their pause.
     next: Instant,
 }
@@ -48,6 +56,7 @@ impl SampleTap {
             sampler: Sampler::new(pid),
             level: Level::All,
             events: 0,
+            windows: RefCell::default(),
             next: Instant::now(),
         }
     }
@@ -131,9 +140,15 @@ impl Watcher {
         }
         match sample.level {
             Level::Nothing => return Ok(()),
-            Level::All => sample.sampler.look(touches, &|dev| usage(devices, dev)),
+            Level::All => {
+                let windows = &sample.windows;
+                let usage = |dev| usage(devices, windows, dev);
+                sample.sampler.look(touches, &usage);
+            }
             Level::Misses => {
-                sample.sampler.look(touches, &|_| StorageUse::Looked);
+                let windows = &sample.windows;
+                let usage = |dev| StorageUse::Looked(window(windows, dev));
+                sample.sampler.look(touches, &usage);
                 touches.retain(|touch| touch.kind == TouchKind::Miss);
             }
         }
@@ -143,6 +158,49 @@ impl Watcher {
             return Err(std::io::ErrorKind::PermissionDenied.into());
         }
         Ok(())
+    }
+
+    fn sampled(&self, dev: u32) -> Option<SampledWait> {
+        match self {
+            Watcher::Trace(_) => None,
+            Watcher::Sample(sample) => sample.sampler.waits.get(&dev).copied(),
+        }
+    }
+
+    /// How long threads have waited for a storage, where samples have seen it.
+    pub fn waited(&self, dev: u32) -> Option<WaitTimes> {
+        let seen = self.sampled(dev)?;
+        Some(WaitTimes {
+            threads: Duration::from_nanos(seen.threads_ns),
+            time: Duration::from_nanos(seen.time_ns),
+        })
+    }
+
+    /// The same of all storages together.
+    pub fn waited_for_all(&self) -> Option<WaitTimes> {
+        let Watcher::Sample(sample) = self else {
+            return None;
+        };
+        let all = || sample.sampler.waits.values();
+        Some(WaitTimes {
+            threads: Duration::from_nanos(all().map(|seen| seen.threads_ns).sum()),
+            time: Duration::from_nanos(all().map(|seen| seen.time_ns).sum()),
+        })
+    }
+
+    /// What came with a fault before anything was read ahead.
+    pub fn fault_bytes(&self, dev: u32) -> Option<u64> {
+        let seen = self.sampled(dev)?;
+        let pages = seen.fault_pages.checked_div(seen.faults)?;
+        Some(pages.max(1) * PAGE_BYTES)
+    }
+
+    /// Bytes that count as read, and that no sample has seen to be read.
+    pub fn guessed(&self, dev: u32) -> u64 {
+        match self {
+            Watcher::Trace(_) => 0,
+            Watcher::Sample(sample) => sample.sampler.guessed(dev),
+        }
     }
 
     /// What was seen, and places where something was lost.
@@ -173,12 +231,22 @@ pub struct SeenEvents {
     pub gaps: u64,
 }
 
-fn usage(devices: &Devices, dev: u32) -> StorageUse {
+fn usage(devices: &Devices, windows: &RefCell<HashMap<u32, u64>>, dev: u32) -> StorageUse {
     if devices.is_active(dev) {
         StorageUse::ReadAhead
     } else if devices.is_looked_at(dev) {
-        StorageUse::Looked
+        StorageUse::Looked(window(windows, dev))
     } else {
         StorageUse::PassedOver
     }
+}
+
+/// What the kernel reads ahead there, from /sys: no storage is asked.
+fn window(windows: &RefCell<HashMap<u32, u64>>, dev: u32) -> u64 {
+    let of_device = || {
+        let (major, minor) = FileKey { dev, ino: 0 }.device();
+        let device = Host::here().device(DeviceNumber { major, minor });
+        device.read_ahead.unwrap_or_default()
+    };
+    *windows.borrow_mut().entry(dev).or_insert_with(of_device)
 }

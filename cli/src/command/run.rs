@@ -51,6 +51,11 @@ pub struct RunArgs {
     /// Print no summary
     #[arg(short, long)]
     pub quiet: bool,
+    /// Print three lines: what was used, waited for, spared
+    ///
+    /// What was read ahead and used, how long the command waited, and about how long it would have taken alone.
+    #[arg(long, conflicts_with = "quiet")]
+    pub report: bool,
     /// Write a summary in JSON to a file, or '-' for stdout
     ///
     /// Schema foreread.run/1.
@@ -120,7 +125,12 @@ pub fn run(args: &RunArgs) -> Result<(), Fail> {
     let report = running.finish();
     if !args.quiet {
         // A closed stderr is no error.
-        let _ = std::io::stderr().write_all(in_words(&report).as_bytes());
+        let words = if args.report {
+            in_three_lines(&report)
+        } else {
+            in_words(&report)
+        };
+        let _ = std::io::stderr().write_all(words.as_bytes());
     }
     outputs.emit(String::new, || to_json(&report, status), &[])?;
     match status.map_or(0, super::record::code) {
@@ -145,7 +155,7 @@ fn in_words(report: &RunReport) -> String {
         ));
     } else {
         text.push_str(&format!(
-            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared up to {:.2} s of waiting\n",
+            "foreread: read {:.1} MiB ahead, {:.1} MiB of it in time; spared about {:.2} s of waiting\n",
             mib(report.ahead_bytes),
             mib(report.in_time_bytes),
             report.spared_seconds
@@ -172,6 +182,45 @@ fn in_words(report: &RunReport) -> String {
         text.push_str(&format!("  {}\n", parts.join("; ")));
     }
     text
+}
+
+/// What was read ahead, the waits, and the time.
+fn in_three_lines(report: &RunReport) -> String {
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / MIB);
+    let sampled = report.by == WatchBy::Sample;
+    let by = if sampled { "by samples" } else { "by tracing" };
+    let unused = if sampled {
+        "not seen to be used"
+    } else {
+        "unused"
+    };
+    let guessed = match report.guessed_bytes {
+        0 => String::new(),
+        bytes => format!(", {} probably", mib(bytes)),
+    };
+    let (ahead, used) = (mib(report.ahead_bytes), mib(report.used_bytes));
+    let (late, unused_bytes) = (mib(report.late_bytes), mib(report.unused_bytes));
+    let waits = if sampled {
+        "what never blocks is not seen".to_string()
+    } else {
+        format!("{} reads waited", report.waits)
+    };
+    let (seconds, waiting) = (report.seconds, report.waiting_seconds);
+    let time = match (&report.refused, report.nothing()) {
+        (Some(refused), _) => format!("nothing was read ahead: {}", one_line(refused)),
+        (None, Some(reason)) => {
+            format!("took {seconds:.2} s; nothing to gain: {}", one_line(reason))
+        }
+        (None, None) => {
+            let alone = seconds + report.spared_seconds;
+            let times = alone / seconds.max(1e-9);
+            format!("took {seconds:.2} s instead of about {alone:.2} s: {times:.1} times as fast")
+        }
+    };
+    format!(
+        "foreread: {ahead} read ahead {by}: {used} used{guessed}, {late} of it late; {unused_bytes} {unused}\n  \
+         waited {waiting:.2} s of {seconds:.2} s for the storage; {waits}\n  {time}\n"
+    )
 }
 
 fn to_json(report: &RunReport, status: Option<ExitStatus>) -> String {

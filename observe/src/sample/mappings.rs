@@ -19,11 +19,14 @@ use std::os::unix::fs::FileExt;
 /// Pages of a block, in which touches are seen.
 const BLOCK: u64 = 16;
 /// Entries of pagemap that are read at once beyond an end, and in a sweep.
-const NEAR_PAGES: usize = 256;
+const NEAR_PAGES: u64 = 256;
 const SWEEP_PAGES: usize = 8192;
 /// Pieces that are read beyond an end in one look.
 const MAX_PIECES: usize = 16;
 const MAX_ENDS: usize = 64;
+/// An end that has not moved in this many looks is looked beyond at one look of [`QUIET_EVERY`].
+const QUIET_LOOKS: u32 = 16;
+const QUIET_EVERY: usize = 16;
 const MAX_MAPPINGS: usize = 256;
 /// Smaller mappings are passed over.
 const MIN_BYTES: u64 = 128 << 10;
@@ -47,8 +50,23 @@ struct MappedFile {
     offset: u64,
     /// Blocks that were seen: a bit each.
     seen: Vec<u64>,
-    /// The ends of runs, in pages from the start.
-    ends: Vec<u64>,
+    /// The ends of runs.
+    ends: Vec<RunEnd>,
+    looks: usize,
+}
+
+#[derive(Clone, Copy)]
+struct RunEnd {
+    /// In pages from the start of the mapping.
+    page: u64,
+    /// Looks since it has moved.
+    quiet: u32,
+}
+
+impl RunEnd {
+    fn at(page: u64) -> RunEnd {
+        RunEnd { page, quiet: 0 }
+    }
 }
 
 /// The mappings of a process.
@@ -62,7 +80,18 @@ pub struct MappedFiles {
     sweep_cost_ns: u64,
     waiters: u64,
     streak: Option<FaultStreak>,
+    /// Where pages were touched last.
+    latest: Option<u32>,
+    /// What came of the latest waits for faults.
+    pub fault_window: Option<FaultWindow>,
     buffer: Vec<u8>,
+}
+
+/// Faults that waited, and the pages that came with them.
+pub struct FaultWindow {
+    pub dev: u32,
+    pub faults: u64,
+    pub pages: u64,
 }
 
 impl MappedFiles {
@@ -77,8 +106,15 @@ impl MappedFiles {
             sweep_cost_ns: 0,
             waiters: 0,
             streak: None,
+            latest: None,
+            fault_window: None,
             buffer: vec![0; SWEEP_PAGES * 8],
         }
+    }
+
+    /// The storage whose pages were touched last: a fault does not say which one it waits for.
+    pub fn latest_device(&self) -> Option<u32> {
+        self.latest
     }
 
     /// This many of its threads wait for faults.
@@ -140,9 +176,10 @@ impl MappedFiles {
         }
         let now_ns = now_ns();
         let has_found = !found.is_empty();
+        self.latest = found.last().map(|found| found.file.dev).or(self.latest);
         let (looked, known): (Vec<FoundPages>, Vec<FoundPages>) = found
             .into_iter()
-            .partition(|found| usage(found.file.dev) == StorageUse::Looked);
+            .partition(|found| usage(found.file.dev).looked().is_some());
         let kind = if is_waiting {
             TouchKind::Fault
         } else {
@@ -171,13 +208,20 @@ impl MappedFiles {
             return;
         }
         let faults = || major_faults(pid).unwrap_or(0);
+        // What a sweep finds first may have come with any faults before.
+        let is_first = self.streak.is_none();
         let streak = self.streak.get_or_insert_with(|| FaultStreak {
             since_ns: now_ns,
             faults: faults(),
             found: None,
+            pages: 0,
             looks: 0,
             waiters: 0,
         });
+        let pages = |found: &FoundPages| found.pages.1 - found.pages.0 + 1;
+        if !is_first {
+            streak.pages += found.iter().map(pages).sum::<u64>();
+        }
         streak.found = streak.found.take().or(found.into_iter().next());
         (streak.looks, streak.waiters) = (streak.looks + 1, streak.waiters + waiters);
         let time_ns = now_ns.saturating_sub(streak.since_ns);
@@ -192,13 +236,24 @@ impl MappedFiles {
         };
         let count = faults().saturating_sub(streak.faults).max(1);
         let waited_ns = time_ns * streak.waiters / streak.looks / count;
-        // The miss is of the last block alone: how many bytes came for it cannot be seen.
+        if streak.pages > 0 {
+            self.fault_window = Some(FaultWindow {
+                dev: found.file.dev,
+                faults: count,
+                pages: streak.pages,
+            });
+        }
+        // The miss is of as many pages as have come for a fault on average.
         let (_, last) = found.pages;
+        let missed = FoundPages {
+            pages: (last, last + streak.pages / count),
+            ..found
+        };
         let found = FoundPages {
             pages: (last, last),
             ..found
         };
-        touches.push(found.touch(pid, TouchKind::Miss, streak.since_ns));
+        touches.push(missed.touch(pid, TouchKind::Miss, streak.since_ns));
         touches.push(found.touch(pid, TouchKind::Fault, streak.since_ns + waited_ns));
     }
 }
@@ -210,6 +265,8 @@ struct FaultStreak {
     faults: u64,
     /// The first pages that came.
     found: Option<FoundPages>,
+    /// All pages that came.
+    pages: u64,
     looks: u64,
     /// Threads that waited, over all looks.
     waiters: u64,
@@ -290,11 +347,18 @@ impl MappedFile {
 
     /// How far each run has gone.
     fn beyond_ends(&mut self, pagemap: &File, buffer: &mut [u8], found: &mut Vec<FoundPages>) {
+        self.looks += 1;
         for n in 0..self.ends.len() {
-            let end = self.ends[n];
+            let RunEnd { page: end, quiet } = self.ends[n];
+            if quiet >= QUIET_LOOKS && !(self.looks + n).is_multiple_of(QUIET_EVERY) {
+                continue;
+            }
+            self.ends[n].quiet = quiet.saturating_add(1);
             let mut at = end;
-            for _ in 0..MAX_PIECES {
-                let left = self.pages.saturating_sub(at).min(NEAR_PAGES as u64) as usize;
+            for piece in 0..MAX_PIECES {
+                // Most ends of a program that reads at random never move.
+                let near = if piece == 0 { BLOCK } else { NEAR_PAGES };
+                let left = self.pages.saturating_sub(at).min(near) as usize;
                 let gone = present(pagemap, self.start + at, left, buffer);
                 let gone = gone.take_while(|is_present| *is_present).count();
                 at += gone as u64;
@@ -303,17 +367,17 @@ impl MappedFile {
                 }
             }
             if at > end {
-                self.ends[n] = at;
+                self.ends[n] = RunEnd::at(at);
                 self.see(end, at - 1);
                 found.push(self.found(end, at - 1));
             }
         }
         // One that has come to where another is, or to the end, is no run any more.
         let pages = self.pages;
-        self.ends.retain(|end| *end < pages);
-        let mut kept = Vec::with_capacity(self.ends.len());
+        self.ends.retain(|end| end.page < pages);
+        let mut kept: Vec<RunEnd> = Vec::with_capacity(self.ends.len());
         for end in self.ends.drain(..) {
-            if !kept.contains(&end) {
+            if !kept.iter().any(|one| one.page == end.page) {
                 kept.push(end);
             }
         }
@@ -335,16 +399,19 @@ impl MappedFile {
             let mut blocks = vec![None; count.div_ceil(BLOCK as usize)];
             for (n, is_present) in present(pagemap, self.start + at, count, buffer).enumerate() {
                 if is_present {
-                    blocks[n / BLOCK as usize] = Some(at + n as u64);
+                    let page = at + n as u64;
+                    let (first, _) = blocks[n / BLOCK as usize].unwrap_or((page, page));
+                    blocks[n / BLOCK as usize] = Some((first, page));
                 }
             }
-            for (n, last) in blocks.into_iter().enumerate() {
+            for (n, touched) in blocks.into_iter().enumerate() {
                 let block = at / BLOCK + n as u64;
-                match last {
-                    Some(last) if !self.is_seen(block) => {
-                        let first = block * BLOCK;
+                match touched {
+                    Some((first, last)) if !self.is_seen(block) => {
                         run = match run {
-                            Some((start, end)) if end + BLOCK >= first => Some((start, last)),
+                            Some((start, end)) if end + BLOCK >= block * BLOCK => {
+                                Some((start, last))
+                            }
                             done => {
                                 self.end_run(done, found);
                                 Some((first, last))
@@ -374,7 +441,7 @@ impl MappedFile {
             if self.ends.len() == MAX_ENDS {
                 self.ends.remove(0);
             }
-            self.ends.push(last + 1);
+            self.ends.push(RunEnd::at(last + 1));
         }
     }
 }
@@ -419,6 +486,7 @@ fn mapping(line: &str) -> Option<MappedFile> {
         offset: offset / PAGE_BYTES,
         seen: vec![0; pages.div_ceil(BLOCK * 64) as usize],
         ends: Vec::new(),
+        looks: 0,
     })
 }
 

@@ -20,8 +20,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes beyond the last place that was seen that a run is believed to have gone on, at most.
+/// Bytes beyond the last place that was seen that a run is believed to have gone on, at most: for each time that it was seen.
 pub const MAX_GUESSED_BYTES: u64 = 4 << 20;
+/// Times that count, at most.
+const MAX_TIMES: u32 = 32;
 /// A read longer than this is seen as its beginning.
 const MAX_READ_BYTES: u64 = 16 << 20;
 /// What a vector reads, whose length is not seen.
@@ -30,11 +32,13 @@ const UNKNOWN_BYTES: u64 = 4096;
 const KERNEL_WINDOW_BYTES: u64 = 128 << 10;
 /// Waits one after the other are taken together for so long.
 const STREAK_NS: u64 = 2_000_000;
+/// A wait that is longer is given as one of this time.
+const MAX_STREAK_NS: u64 = 100_000_000;
 /// A run that was seen more often goes on between looks.
 const MIN_TIMES: u32 = 2;
 /// Runs of a thread.
 const MAX_RUNS: usize = 32;
-/// A run that was not seen for so long shares no bytes.
+/// A run that was not seen for so long, for each time that it was seen, shares no bytes.
 const RUN_IS_OLD_NS: u64 = 200_000_000;
 /// Bytes of a line of /proc that are read.
 const LINE_BYTES: usize = 512;
@@ -80,6 +84,21 @@ struct SampledRun {
 }
 
 impl SampledRun {
+    fn is_live(&self, now_ns: u64) -> bool {
+        let times = self.times.clamp(1, MAX_TIMES);
+        now_ns.saturating_sub(self.seen_ns) < RUN_IS_OLD_NS * u64::from(times)
+    }
+
+    /// How many bytes it can have gone on unseen.
+    fn max_guessed(&self) -> u64 {
+        MAX_GUESSED_BYTES * u64::from(self.times.clamp(1, MAX_TIMES))
+    }
+
+    /// Bytes that were given on and not seen.
+    fn guessed(&self) -> u64 {
+        self.given.saturating_sub(self.end)
+    }
+
     /// How far it can have gone: twice its part of what the thread has read since.
     fn reach(&self, read_bytes: u64, live: u64) -> u64 {
         let read = read_bytes.saturating_sub(self.read_bytes);
@@ -91,6 +110,8 @@ impl SampledRun {
 struct ThreadStreak {
     /// The first.
     read: SampledRead,
+    /// What the kernel reads ahead of reads in order.
+    window_bytes: u64,
     since_ns: u64,
     /// What the thread had read then.
     read_bytes: u64,
@@ -103,8 +124,9 @@ pub struct SampledThread {
     pub pid: u32,
     call: Option<File>,
     io: Option<File>,
-    /// What it waits for.
+    /// What it waits for, and whether the latest look was the first to see it.
     wait: Option<SampledRead>,
+    pub is_new: bool,
     streak: Option<ThreadStreak>,
     runs: Vec<SampledRun>,
 }
@@ -141,9 +163,15 @@ impl SampledThread {
             call: None,
             io: None,
             wait: None,
+            is_new: false,
             streak: None,
             runs: Vec::new(),
         }
+    }
+
+    /// The storage that it waits for in a call.
+    pub fn waits_for(&self) -> Option<u32> {
+        self.wait.map(|read| read.file.dev)
     }
 
     /// Looks once.
@@ -169,19 +197,24 @@ impl SampledThread {
         };
         let is_new = read.is_some() && read != self.wait;
         self.wait = read;
-        let looked = read.filter(|read| usage(read.file.dev) == StorageUse::Looked);
+        self.is_new = is_new;
+        let looked = read.and_then(|read| usage(read.file.dev).looked());
         if let Some(read) = read.filter(|_| is_new || looked.is_some()) {
             let read_bytes = self.read_bytes(id);
             let is_in_order = is_new && self.seen(id, read, read_bytes, now_ns, usage, touches);
-            if looked.is_some() {
+            if let Some(window_bytes) = looked {
                 let streak = self.streak.get_or_insert(ThreadStreak {
                     read,
+                    window_bytes: window_bytes.max(KERNEL_WINDOW_BYTES),
                     since_ns: now_ns,
                     read_bytes,
                     in_order: 0,
                 });
                 streak.in_order += u32::from(is_in_order);
-                if now_ns.saturating_sub(streak.since_ns) >= STREAK_NS {
+                // The first wait of it goes on: how long it takes is not known yet.
+                let goes_on = read == streak.read && read_bytes == streak.read_bytes;
+                let time_ns = now_ns.saturating_sub(streak.since_ns);
+                if time_ns >= STREAK_NS && !goes_on || time_ns >= MAX_STREAK_NS {
                     self.end_streak(id, read_bytes, now_ns, touches);
                 }
             }
@@ -200,6 +233,17 @@ impl SampledThread {
                 ThreadState::Runs
             }
         }
+    }
+
+    /// The storages of its runs.
+    pub fn devices(&self) -> std::collections::BTreeSet<u32> {
+        self.runs.iter().map(|run| run.file.dev).collect()
+    }
+
+    /// Bytes of a storage that were given on as read, and that no look has seen.
+    pub fn guessed(&self, dev: u32) -> u64 {
+        let of_dev = self.runs.iter().filter(|run| run.file.dev == dev);
+        of_dev.map(SampledRun::guessed).sum()
     }
 
     fn doing(&mut self, id: u32) -> std::io::Result<Option<Doing>> {
@@ -240,7 +284,7 @@ impl SampledThread {
         };
         let bytes = read_bytes.saturating_sub(streak.read_bytes);
         let of_one = if streak.in_order > 0 {
-            streak.read.bytes.max(KERNEL_WINDOW_BYTES)
+            streak.read.bytes.max(streak.window_bytes)
         } else {
             streak.read.bytes
         };
@@ -253,7 +297,11 @@ impl SampledThread {
             kind,
         };
         let wait_ns = ended_ns.saturating_sub(streak.since_ns) / count;
-        touches.push(touch(TouchKind::Miss, streak.since_ns));
+        let missed = pages(streak.read.offset, streak.read.offset + of_one);
+        touches.push(Touch {
+            pages: missed,
+            ..touch(TouchKind::Miss, streak.since_ns)
+        });
         touches.push(touch(TouchKind::Read, streak.since_ns + wait_ns));
     }
 
@@ -268,7 +316,7 @@ impl SampledThread {
         touches: &mut Vec<Touch>,
     ) -> bool {
         let end = read.offset + read.bytes;
-        let live = |run: &&SampledRun| now_ns.saturating_sub(run.seen_ns) < RUN_IS_OLD_NS;
+        let live = |run: &&SampledRun| run.is_live(now_ns);
         let live = self.runs.iter().filter(live).count().max(1) as u64;
         let of_run = |run: &&mut SampledRun| {
             run.file == read.file
@@ -329,7 +377,7 @@ impl SampledThread {
     ) {
         let is_live = |run: &SampledRun| {
             run.times > MIN_TIMES
-                && now_ns.saturating_sub(run.seen_ns) < RUN_IS_OLD_NS
+                && run.is_live(now_ns)
                 && usage(run.file.dev) == StorageUse::ReadAhead
         };
         let live = self.runs.iter().filter(|run| is_live(run)).count() as u64;
@@ -347,8 +395,10 @@ impl SampledThread {
                 place_of_descriptor(id, run.descriptor)
                     .map(|place| place.bytes)
                     .filter(|at| (run.end..=run.end.saturating_add(read)).contains(at))
+            } else if !is_of_file(id, run.descriptor, run.file) {
+                None
             } else {
-                Some(run.end + (read / live).min(MAX_GUESSED_BYTES))
+                Some(run.end + (read / live).min(run.max_guessed()))
             };
             let Some(at) = at else { continue };
             if at > run.given {
@@ -380,6 +430,27 @@ impl SampledThread {
         let text = file.and_then(|file| line(file).ok());
         text.and_then(|text| field(&text, "rchar:")).unwrap_or(0)
     }
+}
+
+/// Whether a descriptor is still of this file.
+fn is_of_file(id: u32, descriptor: u32, file: FileKey) -> bool {
+    let link = format!("/proc/{id}/fd/{descriptor}");
+    place_of_open(Path::new(&link)).is_some_and(|(found, _)| found == file)
+}
+
+/// Whether the threads of a process may be looked at.
+///
+/// # Errors
+/// It hides, is of another user, or has ended.
+pub fn may_look(pid: u32) -> std::io::Result<()> {
+    line(&File::open(format!("/proc/{pid}/syscall"))?).map(|_| ())
+}
+
+/// What a process has read by calls, from files and all else; of any of its threads.
+#[must_use]
+pub fn bytes_read_by(thread: u32) -> Option<u64> {
+    let file = File::open(format!("/proc/{thread}/io")).ok()?;
+    field(&line(&file).ok()?, "rchar:")
 }
 
 /// Where a descriptor is, and how it was opened.

@@ -10,6 +10,7 @@ use super::devices::entries;
 use super::{DeviceNumber, Host, text};
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Descriptors of a process that are looked at, at most.
 const MAX_DESCRIPTORS: usize = 4096;
@@ -21,6 +22,17 @@ pub struct OpenProgram {
 }
 
 impl Host {
+    /// The processor time of the children of this process that have ended, and of theirs.
+    #[must_use]
+    pub fn time_of_children(&self) -> Duration {
+        let stat = text(&self.proc.join("self/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let ticks = fields.split_ascii_whitespace().skip(13).take(2);
+        let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+        let of_second = rustix::param::clock_ticks_per_second().max(1);
+        Duration::from_millis(ticks.saturating_mul(1000) / of_second)
+    }
+
     /// Those with a file of one of these devices, this process left out.
     #[must_use]
     pub fn programs_on(&self, numbers: &[DeviceNumber]) -> Vec<OpenProgram> {

@@ -1,0 +1,101 @@
+//! How far a command has come in a listing of folders, where reads that do not wait are not seen.
+//!
+//! ```text
+//!   listing    a 4K   b 8K   c 2K   d 6K   e 4K   ...
+//!   seen       a, and then d blocks: 14 KiB were read meanwhile, as much as a, b and c have, so these were read
+//!   guessed    20 KiB more were read since, and nothing was seen: d, e, ... as far as the bytes go
+//! ```
+//! The bytes are those that the process has read by calls. A program that leaves files out reads fewer than lie between, and then nothing
+//! but what is seen counts.
+
+/// Files beyond the last that was seen are believed to be read: this many bytes for each time that files between were.
+const MAX_GUESSED_BYTES: u64 = 4 << 20;
+const MAX_TIMES: u64 = 16;
+
+#[derive(Default)]
+pub struct ListingProgress {
+    /// By which thread a file was seen last.
+    thread: Option<u32>,
+    /// What its process had read then.
+    seen_bytes: u64,
+    /// The size of that file: its bytes come after it is seen.
+    own_bytes: u64,
+    /// Bytes of files that were guessed since.
+    guessed_bytes: u64,
+    /// How often all files between two that were seen had been read.
+    times: u64,
+}
+
+impl ListingProgress {
+    /// The thread whose process is to be asked for its bytes, where files can be guessed.
+    pub fn thread(&self) -> Option<u32> {
+        self.thread.filter(|_| self.times > 0)
+    }
+
+    /// A file of this size is seen, which `thread` reads; its process has read `read_bytes`. Those of the files between it and the last that
+    /// was seen are `between_bytes`. Whether these were read.
+    pub fn seen(&mut self, thread: u32, read_bytes: u64, size: u64, between_bytes: u64) -> bool {
+        let read = read_bytes.saturating_sub(self.seen_bytes);
+        let is_read = self.thread.is_some() && read >= between_bytes + self.guessed_bytes;
+        self.times = if is_read { self.times + 1 } else { 0 };
+        (self.thread, self.seen_bytes) = (Some(thread), read_bytes);
+        (self.own_bytes, self.guessed_bytes) = (size, 0);
+        is_read
+    }
+
+    /// Whether the next file, of this size, was read as well, by what the process has read until now.
+    pub fn guess(&mut self, read_bytes: u64, size: u64) -> bool {
+        let read = read_bytes.saturating_sub(self.seen_bytes);
+        let read = read.saturating_sub(self.own_bytes);
+        let limit = MAX_GUESSED_BYTES * self.times.min(MAX_TIMES);
+        let is_read = self.guessed_bytes + size <= read.min(limit);
+        if is_read {
+            self.guessed_bytes += size;
+        }
+        is_read
+    }
+
+    /// Bytes of files that were guessed since the last that was seen.
+    pub fn guessed_bytes(&self) -> u64 {
+        self.guessed_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K: u64 = 1 << 10;
+
+    #[test]
+    fn files_between_two_that_were_seen_count_where_as_many_bytes_were_read() {
+        let mut progress = ListingProgress::default();
+        assert!(!progress.seen(7, 100 * K, 4 * K, 0), "the first");
+        assert!(progress.seen(7, 114 * K, 6 * K, 10 * K));
+        // A program that leaves files out.
+        assert!(!progress.seen(7, 124 * K, 6 * K, 30 * K));
+        assert_eq!(progress.thread(), None);
+        // Another process.
+        assert!(!progress.seen(8, 2 * K, 6 * K, 1));
+    }
+
+    #[test]
+    fn files_after_the_last_that_was_seen_are_guessed_by_the_bytes() {
+        let mut progress = ListingProgress::default();
+        progress.seen(7, 0, 4 * K, 0);
+        assert!(
+            !progress.guess(100 * K, 4 * K),
+            "nothing shows that none is left out"
+        );
+        assert!(progress.seen(7, 50 * K, 6 * K, 40 * K));
+        assert!(!progress.guess(56 * K, 2 * K) && progress.guess(58 * K, 2 * K));
+        assert!(progress.guess(100 * K, 42 * K) && !progress.guess(100 * K, 1));
+        assert_eq!(progress.guessed_bytes(), 44 * K);
+        // 44 KiB of these were guessed before.
+        assert!(progress.seen(7, 110 * K, 4 * K, 16 * K));
+        assert!(
+            !progress.guess(1 << 30, 5 * MAX_GUESSED_BYTES),
+            "no further than is believed"
+        );
+    }
+}

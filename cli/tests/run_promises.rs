@@ -1,0 +1,322 @@
+//! What `foreread run --by sample` promises of the program: nothing in it changes. Locks, descriptors, deleted files, small stacks, seccomp,
+//! forks, exec, stops and deaths are as without it.
+//!
+//! Each program checks itself, and ends with 7 where all is as it should be. Without a C compiler or setpriv the tests are skipped.
+
+use assert_cmd::cargo::cargo_bin;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Only a test that fails takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
+
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char buffer[1 << 16];
+static const char *path;
+static void reads(int file) {
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    for (off_t at = 0; pread(file, buffer, sizeof buffer, at) > 0; at += sizeof buffer);
+}
+static void *in_a_small_stack(void *unused) {
+    char small[4096];
+    int file = open(path, O_RDONLY);
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    while (read(file, small, sizeof small) > 0);
+    close(file);
+    return unused;
+}
+static int descriptors(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
+}
+int main(int argc, char **argv) {
+    const char *what = argv[1];
+    path = argv[2];
+    syscall(SYS_close_range, 3, ~0U, 0);
+    int before = descriptors(), file = open(path, O_RDWR);
+    if (file < 0) return 1;
+    if (!strcmp(what, "locks")) {
+        struct flock lock = { .l_type = F_WRLCK };
+        if (fcntl(file, F_SETLK, &lock)) return 2;
+        for (int i = 0; i < 50; i++) reads(file);
+        if (!fork()) {
+            struct flock other = { .l_type = F_WRLCK };
+            fcntl(file, F_GETLK, &other);
+            _exit(other.l_type == F_WRLCK ? 0 : 1);
+        }
+        int status;
+        wait(&status);
+        return status ? 3 : 7;
+    }
+    if (!strcmp(what, "descriptors")) {
+        for (int i = 0; i < 20; i++) reads(file);
+        if (descriptors() != before + 1) return 2;
+        syscall(SYS_close_range, 3, ~0U, 0);
+        if (descriptors() != before) return 3;
+        file = open(path, O_RDONLY);
+        reads(file);
+        return descriptors() == before + 1 ? 7 : 4;
+    }
+    if (!strcmp(what, "deleted")) {
+        reads(file);
+        unlink(path);
+        struct stat about;
+        return !fstat(file, &about) && about.st_nlink == 0 ? 7 : 2;
+    }
+    if (!strcmp(what, "stacks")) {
+        pthread_attr_t small;
+        pthread_attr_init(&small);
+        if (pthread_attr_setstacksize(&small, 16384)) return 2;
+        for (int i = 0; i < 20; i++) {
+            pthread_t thread;
+            if (pthread_create(&thread, &small, in_a_small_stack, 0)) return 3;
+            pthread_join(thread, 0);
+        }
+        return 7;
+    }
+    if (!strcmp(what, "seccomp")) {
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        /* It may read, write and end. */
+        getppid();
+        return 1;
+    }
+    if (!strcmp(what, "strict")) {
+        posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        while (syscall(SYS_read, file, buffer, sizeof buffer) > 0);
+        syscall(SYS_exit, 7);
+    }
+    if (!strcmp(what, "vfork")) {
+        for (int i = 0; i < 500; i++) {
+            int status, child = vfork();
+            if (!child) _exit(5);
+            if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 5) return 2;
+        }
+        return 7;
+    }
+    if (!strcmp(what, "forks")) {
+        for (int i = 0; i < 2000; i++) {
+            int status, child = fork();
+            if (!child) {
+                pread(file, buffer, 4096, i * 4096 % 1048576);
+                _exit(5);
+            }
+            if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 5) return 2;
+        }
+        return 7;
+    }
+    if (!strcmp(what, "exec")) {
+        reads(file);
+        execl(argv[0], argv[0], "descriptors", path, (char *)0);
+        return 2;
+    }
+    if (!strcmp(what, "stops")) {
+        reads(file);
+        raise(SIGSTOP);
+        reads(file);
+        return 7;
+    }
+    if (!strcmp(what, "dies")) {
+        reads(file);
+        raise(SIGKILL);
+    }
+    return 1;
+}
+"#;
+
+/// The program, and a file of 1 MiB that it reads.
+struct Promises {
+    dir: tempfile::TempDir,
+}
+
+impl Promises {
+    fn new() -> Option<Promises> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch directory");
+        fs::write(dir.path().join("program.c"), PROGRAM).expect("room");
+        let mut compiler = Command::new("cc");
+        let compiled = compiler
+            .args(["-w", "-pthread", "-o"])
+            .arg(dir.path().join("program"))
+            .arg(dir.path().join("program.c"))
+            .status();
+        let can_drop = Command::new("setpriv").arg("--version").output().is_ok();
+        if !(compiled.is_ok_and(|status| status.success()) && can_drop) {
+            println!("skipped: needs cc and setpriv");
+            return None;
+        }
+        Some(Promises { dir })
+    }
+
+    fn file(&self) -> PathBuf {
+        let path = self.dir.path().join("file");
+        if !path.exists() {
+            fs::write(&path, vec![3; 1 << 20]).expect("room");
+        }
+        path
+    }
+
+    /// With it, or alone.
+    fn command(&self, what: &str, with: bool) -> Command {
+        let mut words = vec!["--bounding-set=-all".into(), "--inh-caps=-all".into()];
+        if with {
+            words.push(cargo_bin("foreread").into_os_string());
+            words.extend(["run", "--by", "sample", "--quiet", "--"].map(Into::into));
+        }
+        words.push(self.dir.path().join("program").into_os_string());
+        words.extend([what.into(), self.file().into_os_string()]);
+        let mut command = Command::new("setpriv");
+        command.args(words);
+        command
+    }
+
+    fn ends(&self, what: &str, with: bool) -> Output {
+        self.command(what, with).output().expect("it starts")
+    }
+}
+
+#[test]
+fn a_program_finds_itself_as_without_the_run() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    for what in [
+        "locks",
+        "descriptors",
+        "deleted",
+        "stacks",
+        "strict",
+        "vfork",
+        "forks",
+        "exec",
+    ] {
+        for with in [false, true] {
+            let done = promises.ends(what, with);
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(done.status.code(), Some(7), "{what} {with}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_ends_the_run() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    let killed = Some(128 + 9);
+    assert_eq!(promises.ends("dies", true).status.code(), killed);
+    // What it must not call ends it.
+    assert_eq!(promises.ends("seccomp", true).status.code(), killed);
+}
+
+/// Ended when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The only child of a process, once it is in this state.
+fn child_in(pid: u32, state: &str) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let child: u32 = children.split_whitespace().next()?.parse().ok()?;
+    let stat = fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
+    stat.rsplit_once(')')?
+        .1
+        .trim()
+        .starts_with(state)
+        .then_some(child)
+}
+
+#[test]
+fn a_program_that_is_stopped_goes_on_at_the_signal() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    let mut command = promises.command("stops", true);
+    let mut run = Running(command.stderr(Stdio::null()).spawn().expect("it starts"));
+    let until = Instant::now() + LONGEST;
+    let program = loop {
+        assert!(Instant::now() < until, "it has not stopped");
+        if let Some(program) = child_in(run.0.id(), "T") {
+            break program;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert_eq!(run.0.try_wait().expect("its state"), None);
+    let mut signal = Command::new("kill");
+    let signal = signal.args(["-CONT", &program.to_string()]);
+    assert!(signal.status().expect("it starts").success());
+    assert_eq!(run.0.wait().expect("it ends").code(), Some(7));
+}
+
+/// A file that the program deletes while it runs is closed by the run as well, so that its bytes are given back.
+#[test]
+fn a_deleted_file_is_not_kept() {
+    let Some(promises) = Promises::new() else {
+        return;
+    };
+    // It deletes the file, and waits for the end of its input with the file closed.
+    let script = "import os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+for _ in range(50):
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    for at in range(0, 1 << 20, 65536): os.pread(file, 65536, at)
+os.unlink(sys.argv[1])
+os.close(file)
+print('deleted', flush=True)
+sys.stdin.read()";
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg(cargo_bin("foreread"))
+        .args([
+            "run", "--by", "sample", "--quiet", "--", "python3", "-c", script,
+        ])
+        .arg(promises.file())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut run = Running(command.spawn().expect("it starts"));
+    let said = run.0.stdout.take().expect("a pipe");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
+    assert_eq!(line, "deleted\n");
+    let until = Instant::now() + LONGEST;
+    while has_deleted(run.0.id()) {
+        assert!(Instant::now() < until, "the run keeps it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(run.0.stdin.take());
+    assert_eq!(run.0.wait().expect("it ends").code(), Some(0));
+}
+
+/// Whether a process has a file open that was deleted.
+fn has_deleted(pid: u32) -> bool {
+    let folder = Path::new("/proc").join(pid.to_string()).join("fd");
+    let links = fs::read_dir(folder).into_iter().flatten().flatten();
+    links
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .any(|link| link.to_string_lossy().ends_with("/file (deleted)"))
+}
