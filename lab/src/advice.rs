@@ -59,6 +59,14 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
         let word = word.as_ref();
         if !word.is_empty() && word.chars().all(plain) {
             word.to_string()
+        } else if word.chars().any(char::is_control) {
+            // A line of a screen is one line, and a paste is what was run.
+            let escaped = word.chars().map(|c| match c {
+                '\'' | '\\' => format!("\\{c}"),
+                c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+                c => c.to_string(),
+            });
+            format!("$'{}'", escaped.collect::<String>())
         } else {
             format!("'{}'", word.replace('\'', "'\\''"))
         }
@@ -70,7 +78,12 @@ pub fn in_shell(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 #[must_use]
 pub fn replay_lines(trace: &str, command: &str) -> String {
     let plan = format!("{}.plan", trace.strip_suffix(".frt").unwrap_or(trace));
-    let (trace, plan) = (in_shell([trace]), in_shell([plan]));
+    // A name is no option.
+    let named = |name: &str| {
+        let dir = if name.starts_with('-') { "./" } else { "" };
+        in_shell([format!("{dir}{name}")])
+    };
+    let (trace, plan) = (named(trace), named(&plan));
     format!("foreread plan {trace} --out {plan}\nforeread replay {plan} -- {command}")
 }
 
@@ -84,6 +97,10 @@ mod tests {
             (&["grep", "-r", "a b"][..], "grep -r 'a b'"),
             (&["it's", ""][..], "'it'\\''s' ''"),
             (&["x=1;rm"][..], "'x=1;rm'"),
+            (
+                &["import os\nos.x('\u{1b}')"][..],
+                "$'import os\\u000aos.x(\\'\\u001b\\')'",
+            ),
             (&["/a/b.img"][..], "/a/b.img"),
         ] {
             assert_eq!(in_shell(words), wanted);

@@ -70,8 +70,8 @@ pub struct ComparePlan {
     pub page: Option<PageSize>,
     /// Seed of the first run; run `i` has this plus `i`.
     pub seed: u64,
-    /// Seconds that all tables on a named source take together; [`NAMED_SECONDS`] when open. A number of runs is kept, whatever it takes.
-    pub seconds: Option<u64>,
+    /// Milliseconds that all tables on a named source take together; [`NAMED_SECONDS`] when open. A number of runs is kept, whatever it takes.
+    pub limit_ms: Option<u64>,
     /// How many tables share them; 0 is 1.
     pub tables: u32,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
@@ -92,7 +92,12 @@ pub struct ComparePlan {
 impl ComparePlan {
     /// Milliseconds for one table on a named source.
     fn table_ms(&self) -> u64 {
-        self.seconds.unwrap_or(NAMED_SECONDS) * 1000 / u64::from(self.tables.max(1))
+        self.limit_ms.unwrap_or(NAMED_SECONDS * 1000) / u64::from(self.tables.max(1))
+    }
+
+    /// Nanoseconds for one run without readahead there.
+    fn run_ns(&self) -> u64 {
+        self.table_ms().saturating_mul(1_000_000) / RUNS_OF_TABLE
     }
 }
 
@@ -138,8 +143,18 @@ pub fn run_each<P: Progress>(
         ..plan.clone()
     };
     let mut cases = Vec::new();
-    for place in &places {
-        let (fit, mut left_out) = reads::fitting(plan, place.describe(), &workloads);
+    let shorter: Vec<Vec<Reads>> = places
+        .iter()
+        .map(|place| {
+            let place = place.describe();
+            workloads
+                .iter()
+                .map(|reads| place.shorter(plan, reads))
+                .collect()
+        })
+        .collect();
+    for (place, workloads) in places.iter().zip(&shorter) {
+        let (fit, mut left_out) = reads::fitting(plan, place.describe(), workloads);
         left_out.extend(no_file.clone());
         for workload in fit {
             cases.push(Case::new(
@@ -343,7 +358,7 @@ impl<'a> Case<'a> {
                 }
                 done += 1;
                 progress.step(done, total);
-                if let Some(last) = results[at].last() {
+                if let Some(last) = results[at].last().filter(|_| !self.place.is_simulated) {
                     let (row, took) = (&self.rows[at].policy, number::span_s(last.time_s, None));
                     progress.found(&format!(
                         "{row}: {took} s in run {} of {}",

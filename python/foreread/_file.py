@@ -212,7 +212,12 @@ def _given(name: str, account: Account) -> list[tuple[str, str]]:
             raise TypeError(f"open() got an unexpected keyword argument {key!r}")
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{key}: write a text")
-    given = {key: value for key, value in account.items() if value}
+    given = {key: value for key, value in account.items() if value is not None}
+    for key in ("key", "secret", "profile"):
+        if given.get(key) == "":
+            raise ValueError(f"{key} is empty; give one, or leave it out for the environment's account")
+    if "profile" in given and "key" in given:
+        raise ValueError("profile and key are two accounts; give one of them")
     if given and not name.startswith("s3://"):
         raise ValueError(f"{next(iter(given))} is for s3://; others take their account from variables, or from configure(stores=...)")
     if ("key" in given) != ("secret" in given) or ("token" in given and "key" not in given):

@@ -78,6 +78,8 @@ class BufferedFile(io.BufferedReader):
         return self.raw.explain()
 
     def __repr__(self) -> str:
+        if self.raw is None:
+            return "<foreread.BufferedFile detached>"
         return f"<foreread.BufferedFile {self.raw.name!r}{' closed' if self.closed else ''}>"
 
     def __reduce__(self) -> Any:

@@ -345,7 +345,10 @@ fn object_settings(account: &Account) -> PyResult<Option<ObjectSettings>> {
     for (key, value) in account {
         let value = value.clone();
         match key.as_str() {
-            "profile" => settings.profile = Some(value),
+            "profile" => {
+                settings.profile = Some(value);
+                settings.no_sign_request = false;
+            }
             "region" => settings.region = Some(value),
             "endpoint" => settings.endpoint_url = Some(value),
             variable => {

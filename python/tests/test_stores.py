@@ -87,6 +87,11 @@ def test_an_account_is_whole_and_of_s3(path):
     for wrong in [{"key": "a"}, {"secret": "a"}, {"token": "a"}]:
         with pytest.raises(ValueError, match="belong together"):
             foreread.open("s3://bucket/key", **wrong)
+    for wrong in [{"key": "", "secret": ""}, {"key": "a", "secret": ""}, {"profile": ""}]:
+        with pytest.raises(ValueError, match="is empty"):
+            foreread.open("s3://bucket/key", **wrong)
+    with pytest.raises(ValueError, match="two accounts"):
+        foreread.open("s3://bucket/key", key="a", secret="b", profile="dev")
     with pytest.raises(ValueError, match="is for s3://"):
         foreread.open(path, profile="dev")
     for wrong in [{"profile": 5}, {"account": "a"}]:

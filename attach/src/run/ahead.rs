@@ -211,9 +211,13 @@ impl Ahead {
 
     /// A file of the listing is read: those before it were as well, if as many bytes were read.
     fn come_to(&mut self, touch: &Touch, size: u64, number: u64) {
+        // A file that is read again is no place in the listing, and without the bytes nothing is known.
+        let read_bytes = bytes_read_by(touch.thread).filter(|_| number > 0);
+        let Some(read_bytes) = read_bytes else {
+            return;
+        };
         let between = self.files.listed_before(number);
         let bytes = between.iter().map(|listed| listed.size).sum();
-        let read_bytes = bytes_read_by(touch.thread).unwrap_or(0);
         let is_read = self.progress.seen(touch.thread, read_bytes, size, bytes);
         if is_read {
             between

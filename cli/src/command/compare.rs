@@ -66,11 +66,11 @@ pub struct CompareArgs {
     /// Runs of each policy; a single run allows no test
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
-    /// Time for all tables of --on, such as 90s or 5m [default: 90s]
+    /// Time for all tables of --on [default: 90s]
     ///
-    /// A slow source is read in part, and fewer runs are made, but three at least. --runs and --size are kept, whatever they take. Models
+    /// Such as 30s or 5m. A slow source is read in part, and fewer runs are made, but three at least. --runs and --size are kept, whatever they take. Models
     /// are virtual, and take what they take.
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "runs")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "on", conflicts_with = "runs")]
     pub time: Option<Duration>,
     /// Memory for what is cached, such as 512M
     ///
@@ -87,7 +87,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SIZE|DIR", hide_short_help = true)]
     pub disk_cache: Option<String>,
     /// Size of a cache page: a power of two from 512 to 1M
-    #[arg(long, value_name = "SIZE", value_parser = page_size)]
+    #[arg(long, value_name = "SIZE", value_parser = page_size, hide_short_help = true)]
     pub page: Option<PageSize>,
     /// How the replay of a trace keeps time [default: the best that the trace allows]
     ///
@@ -228,7 +228,9 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         alone: false,
         oracle,
         runs: args.runs,
-        seconds: args.time.map(|time| time.as_secs().max(1)),
+        limit_ms: args
+            .time
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
         tables: 0,
         cache_bytes: args.memory,
         page: args.page,

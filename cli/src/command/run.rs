@@ -198,7 +198,9 @@ fn in_three_lines(report: &RunReport) -> String {
         0 => String::new(),
         bytes => format!(", {} probably", mib(bytes)),
     };
-    let (ahead, used) = (mib(report.ahead_bytes), mib(report.used_bytes));
+    // What was read anyway counts as used as well.
+    let used = report.used_bytes.min(report.ahead_bytes);
+    let (ahead, used) = (mib(report.ahead_bytes), mib(used));
     let (late, unused_bytes) = (mib(report.late_bytes), mib(report.unused_bytes));
     let waits = if sampled {
         "what never blocks is not seen".to_string()

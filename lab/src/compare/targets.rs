@@ -20,8 +20,8 @@ pub use source::source;
 
 use super::rows::{OnPage, Row};
 use super::{
-    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, RUNS_OF_TABLE, Reads,
-    SCRATCH_BYTES, SPAN_BYTES, SUITE_MODELS, SUITE_RUNS,
+    CompareError, ComparePlan, FILE_RUNS, MIN_REMOTE_SPAN_BYTES, Reads, SCRATCH_BYTES, SPAN_BYTES,
+    SUITE_MODELS, SUITE_RUNS,
 };
 use crate::live::{self, LiveError, Pace};
 use crate::report::{ReplayPace, ReportDiskCache};
@@ -179,14 +179,47 @@ impl Description {
         };
         let slow = |size| {
             let workload = reads.build(self, size, plan.seed);
-            workload.is_ok_and(|workload| {
-                pace.run_ns(&workload) > plan.table_ms() * 1_000_000 / RUNS_OF_TABLE
-            })
+            workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
         };
         while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
             size /= 2;
         }
         size
+    }
+
+    /// A workload of a number of reads, with fewer where they would take too long. What they are spread over stays: reads at random of a
+    /// small part would all be near each other.
+    pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
+        let (Some(pace), Reads::Named(choice), None) = (&self.pace, reads, plan.size_bytes) else {
+            return reads.clone();
+        };
+        let text = choice.to_string();
+        let param = choice
+            .info
+            .params
+            .iter()
+            .position(|param| param.key == COUNT);
+        let Some(param) = param.filter(|_| !text.contains("count=")) else {
+            return reads.clone();
+        };
+        let size = self.size(plan, reads.least_bytes());
+        let (mut count, mut fewer) = (choice.values[param], reads.clone());
+        let is_slow = |reads: &Reads| {
+            reads
+                .build(self, size, plan.seed)
+                .is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
+        };
+        while count > MIN_COUNT && is_slow(&fewer) {
+            count /= 2;
+            let sign = if text.contains(':') { ',' } else { ':' };
+            let Ok(choice) =
+                foreread_history::parse_workload(&format!("{text}{sign}{COUNT}={count}"))
+            else {
+                break;
+            };
+            fewer = Reads::Named(choice);
+        }
+        fewer
     }
 
     pub fn runs(&self, plan: &ComparePlan) -> u32 {
@@ -250,6 +283,10 @@ pub struct CachedRun {
     pub result: RunResult,
     pub counts: DiskCacheCounts,
 }
+
+/// The parameter of workloads that are a number of reads, and the fewest of them that show anything.
+const COUNT: &str = "count";
+const MIN_COUNT: u64 = 32;
 
 pub trait Target {
     fn describe(&self) -> &Description;
@@ -507,6 +544,16 @@ mod tests {
                 (place.limit_ms(&plan), place.runs(&plan)),
                 (Some(90_000), FILE_RUNS)
             );
+            let fewer = place.shorter(&plan, &named("random")).to_string();
+            let wanted = match read_ns {
+                1_000 => "random",
+                30_000_000 => "random:count=128",
+                _ => "random:count=32",
+            };
+            assert_eq!(fewer, wanted, "{read_ns} ns a read");
+            for kept in ["random:count=4096", "sequential"] {
+                assert_eq!(place.shorter(&plan, &named(kept)).to_string(), kept);
+            }
             let asked = ComparePlan {
                 size_bytes: Some(1 << 30),
                 runs: Some(20),

@@ -162,6 +162,12 @@ impl<'a> SourceTables<'a> {
         let (mut gains, mut off) = (Vec::new(), Vec::new());
         for (report, best) in self.reports.iter().zip(best) {
             match best {
+                Some(row) if beside_today(report, row) >= 1.0 => {
+                    gains.push(format!(
+                        "the kernel's own readahead for {}",
+                        report.workload
+                    ));
+                }
                 Some(row) => gains.push(format!(
                     "{} for {}, {}",
                     row.policy,
@@ -303,7 +309,13 @@ impl<'a> SourceTables<'a> {
     }
 
     fn gain(&self, choice: &Choice<'_>) -> String {
+        if self.kernel_does_as_well(choice) {
+            return self.kernel_is_enough(choice);
+        }
         let (gains, others) = self.gains(choice.policy);
+        if gains.is_empty() {
+            return self.no_faster_than_kernel(choice.policy);
+        }
         let level: Vec<String> = others
             .into_iter()
             .filter(|o| o.ratio == 1.0)
@@ -314,9 +326,6 @@ impl<'a> SourceTables<'a> {
         } else {
             format!(", and makes no difference for {}", list(level))
         };
-        if self.kernel_does_as_well(choice) {
-            return self.kernel_is_enough(choice);
-        }
         format!(
             "Use {}{} on {}: it makes {}{level}.",
             choice.policy,
@@ -358,6 +367,15 @@ impl<'a> SourceTables<'a> {
         found.extend(self.over_reads(|policy| policy == choice.policy));
         found.extend(self.slower(|policy| policy != choice.policy));
         found.extend(self.over_reads(|policy| policy != choice.policy));
+        let rows = || self.reports.iter().flat_map(|report| &report.rows);
+        let is_open = |row: &Row| {
+            row.kind.is_choice() && row.overfetch.is_some_and(|o| o > OVERFETCH_WARNING)
+        };
+        if found.is_empty() && rows().any(is_open) {
+            return "No policy took significantly longer than none; what was read beyond the bytes asked for was ahead of the end of a \
+                    short run."
+                .to_string();
+        }
         if found.is_empty() {
             return format!(
                 "No policy took significantly longer than none or read more than {OVERFETCH_WARNING} times the bytes \

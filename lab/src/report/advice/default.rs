@@ -26,7 +26,17 @@ impl<'a> SourceTables<'a> {
     /// The advice that follows from it.
     pub(super) fn nothing_to_set(&self) -> String {
         let (gains, others) = self.gains(DEFAULT);
-        let level: Vec<String> = others.into_iter().map(|other| other.workload).collect();
+        let has_kernel =
+            |report: &Report| report.rows.iter().any(|row| row.kind == RowKind::Kernel);
+        let has_kernel = self.reports.iter().all(has_kernel);
+        let is_slower = others.iter().any(|other| other.ratio > 1.0);
+        if has_kernel && gains.is_empty() && is_slower {
+            return self.no_faster_than_kernel(DEFAULT);
+        }
+        let level = others
+            .into_iter()
+            .filter(|other| other.ratio <= 1.0 || !has_kernel);
+        let level: Vec<String> = level.map(|other| other.workload).collect();
         let percent = EQUIVALENCE_MARGIN * 100.0;
         let gain = match (gains.is_empty(), level.is_empty()) {
             (true, _) => format!("it makes no difference for {}", list(level)),

@@ -97,6 +97,15 @@ impl SourceTables<'_> {
             })
     }
 
+    /// Beside the kernel's own readahead the policy gains nothing.
+    pub(super) fn no_faster_than_kernel(&self, policy: &str) -> String {
+        let workloads = list(self.reports.iter().map(|r| r.workload.clone()).collect());
+        format!(
+            "Nothing to change on {}: no test finds {policy} faster than the kernel's own readahead for {workloads}.",
+            self.source
+        )
+    }
+
     /// The kernel's own readahead needs no change. A policy that reads fewer bytes is named.
     pub(super) fn kernel_is_enough(&self, choice: &Choice<'_>) -> String {
         let mut equal = self.related(choice, Relation::Equivalent);
