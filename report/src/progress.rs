@@ -11,7 +11,7 @@ pub trait Progress {
     /// `done` of `total` steps of this stage are done. `total` stays the same within a stage.
     fn step(&mut self, done: u64, total: u64);
 
-    /// A figure of this stage, in a few words ("auto: 0.61 s in run 1 of 10"): for those who wait long.
+    /// A figure of this stage, in a few words ("auto: 0.61 s in run 1 of 10"): for work that takes long.
     fn found(&mut self, _text: &str) {}
 }
 

@@ -707,7 +707,8 @@ mod tests {
             text,
             advice(&[with_kernel(0, &[10.3, 10.5, 10.4, 10.2, 10.6])])
         );
-        assert!(text.contains("Use rbd-plain on"), "{text}");
+        let start = "Nothing to change on model:rbd: no test finds rbd-plain faster than the kernel's own readahead for boot-ide.";
+        assert!(text.starts_with(start), "{text}");
         assert!(
             text.contains(
                 "Beware: the kernel's own page cache reads boot-ide in 9 % less time than rbd-plain"
