@@ -3,7 +3,7 @@
 //! Never: an error that a readahead met. Those are counted, not reported.
 
 use crate::error_kind::ErrorKind;
-use crate::source::{self, SourceError, SourceOpenError};
+use crate::source::{self, Cause, SourceError, SourceOpenError};
 use foreread_core::event::Error;
 use foreread_core::policy::SpecError;
 use foreread_core::units::MAX_OFFSET;
@@ -120,7 +120,7 @@ impl OpenError {
     }
 }
 
-/// Why a read failed.
+/// Why a read failed. Its `source()` is the [`SourceError`] behind it, where there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -131,18 +131,27 @@ pub enum ReadError {
         errno: i32,
         /// What was read, and where.
         place: Place,
+        /// The [`SourceError`]. Nothing where the engine itself has no bytes to give.
+        #[source]
+        cause: Option<Cause>,
     },
     /// The source is a new version; this reader reads that one from now on.
     #[error("{place}: the source has changed since it was opened or read last; start over")]
     Changed {
         /// What was read, and where.
         place: Place,
+        /// The [`SourceError`], for the reads that waited for the bytes.
+        #[source]
+        cause: Option<Cause>,
     },
     /// The source ends before its size says so.
     #[error("{place}: the source ends before its size; check that no program truncates it")]
     Short {
         /// What was read, and where.
         place: Place,
+        /// The [`SourceError`], where the source has said so.
+        #[source]
+        cause: Option<Cause>,
     },
     /// Too many reads wait at once.
     #[error(
@@ -186,12 +195,20 @@ impl std::fmt::Display for Place {
 
 impl ReadError {
     pub(crate) fn new(fault: Fault, place: Place) -> ReadError {
-        match fault {
-            Fault::Read(Error::Io(errno)) => ReadError::Io { errno, place },
-            Fault::Read(Error::Changed) => ReadError::Changed { place },
-            Fault::Read(Error::Short) => ReadError::Short { place },
-            Fault::Read(Error::Limit) => ReadError::Limit { place },
-            Fault::Stopped => ReadError::Stopped { place },
+        let (error, cause) = match fault {
+            Fault::Read(error) => (error, None),
+            Fault::Source(error, cause) => (error, Some(cause)),
+            Fault::Stopped => return ReadError::Stopped { place },
+        };
+        match error {
+            Error::Io(errno) => ReadError::Io {
+                errno,
+                place,
+                cause,
+            },
+            Error::Changed => ReadError::Changed { place, cause },
+            Error::Short => ReadError::Short { place, cause },
+            Error::Limit => ReadError::Limit { place },
         }
     }
 
@@ -217,7 +234,7 @@ impl ReadError {
     }
 }
 
-/// Why a write failed.
+/// Why a write failed. Its `source()` is the [`SourceError`] behind it, where there is one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -228,12 +245,18 @@ pub enum WriteError {
         errno: i32,
         /// What was being done.
         what: String,
+        /// The [`SourceError`].
+        #[source]
+        cause: Cause,
     },
     /// The source is another version than the reader's: writing would mix the two.
     #[error("{what}; open it anew")]
     Changed {
         /// What is different.
         what: String,
+        /// The [`SourceError`], where this write found it.
+        #[source]
+        cause: Option<Cause>,
     },
     /// A source is not made longer.
     #[error("write of {len} bytes at {offset}: the source has {size} bytes; write inside them")]
@@ -273,10 +296,12 @@ impl WriteError {
 }
 
 /// A failed read without the name of its source yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The machine, or the source behind it, refused.
+    /// The machine refused, or the source where its own error is not known.
     Read(Error),
+    /// The source refused, and said why.
+    Source(Error, Cause),
     /// A thread panicked in the middle of a change: nothing behind the lock can be trusted.
     Stopped,
 }

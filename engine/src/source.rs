@@ -16,6 +16,7 @@
 //! The engine calls [`Source::accept`] once it has dropped everything of the old version. Between the change and
 //! that call every answer is an error, so no reply can mix two versions.
 
+mod cause;
 mod defaults;
 mod descriptor;
 #[cfg(feature = "disk-cache")]
@@ -39,6 +40,7 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use cause::Cause;
 pub use defaults::{Defaults, LINUX_READAHEAD_BYTES, default_readahead_bytes};
 pub(crate) use failure::report_failure;
 pub use file::FileSource;
@@ -411,6 +413,17 @@ pub enum SourceError {
         /// What was being done.
         what: String,
     },
+    /// What reads the storage has an error of another kind.
+    #[error("{what}")]
+    Other {
+        /// The number that is nearest to it, for callers that go by numbers.
+        errno: i32,
+        /// What was being done, and what went wrong.
+        what: String,
+        /// That error.
+        #[source]
+        cause: Cause,
+    },
     /// No progress before the end of the source.
     #[error("the source ends at {at}, before its size {size}")]
     Short {
@@ -432,7 +445,9 @@ impl SourceError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            SourceError::Io { errno, .. } => ErrorKind::of_storage(*errno),
+            SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => {
+                ErrorKind::of_storage(*errno)
+            }
             SourceError::Short { .. } => ErrorKind::Storage,
             SourceError::Changed { .. } => ErrorKind::Changed,
         }
@@ -442,7 +457,7 @@ impl SourceError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            SourceError::Io { errno, .. } => *errno,
+            SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => *errno,
             _ => self.kind().errno(),
         }
     }

@@ -8,6 +8,7 @@
 
 mod budget;
 mod bytes;
+mod causes;
 mod common;
 mod conformance;
 #[cfg(feature = "object")]

@@ -495,19 +495,23 @@ pub fn settle(
     files: &Files,
     file: FileId,
     cursor: &VersionCursor,
-    outcome: Result<usize, Error>,
-) -> Result<usize, Error> {
+    outcome: Result<usize, Fault>,
+) -> Result<usize, Fault> {
     if cursor.size().is_none() && outcome.is_ok() {
         return outcome;
     }
     let known = files.known(file);
     let grew = cursor.size().is_some_and(|pinned| pinned != known.size);
     let outcome = if grew {
-        outcome.and(Err(Error::Changed))
+        outcome.and(Err(Fault::Read(Error::Changed)))
     } else {
         outcome
     };
-    if outcome == Err(Error::Changed) {
+    let is_changed = matches!(
+        &outcome,
+        Err(Fault::Read(Error::Changed) | Fault::Source(Error::Changed, _))
+    );
+    if is_changed {
         cursor.told(known.version);
     }
     outcome

@@ -8,7 +8,7 @@
 //! thread that brought the bytes gives up the lock, notifies both condvars and calls the waker.
 
 use super::lock::{self, Remote};
-use crate::source::{Queue, Source};
+use crate::source::{Cause, Queue, Source};
 use crate::sync::Condvar;
 use foreread_core::units::FileId;
 use std::sync::{Arc, Weak};
@@ -34,6 +34,8 @@ pub struct Notifications {
     unreaped: Vec<QueueKey>,
     closed_sources: Vec<Remote<dyn Source>>,
     closed_queues: Vec<Remote<dyn Queue>>,
+    /// Errors of sources that have been reported.
+    causes: Vec<Cause>,
 }
 
 impl Notifications {
@@ -79,6 +81,11 @@ impl Notifications {
     pub fn drop_queue(&mut self, queue: Remote<dyn Queue>) {
         self.any = true;
         self.closed_queues.push(queue);
+    }
+
+    pub fn drop_cause(&mut self, cause: Cause) {
+        self.any = true;
+        self.causes.push(cause);
     }
 
     // ---- delivered without the lock ----

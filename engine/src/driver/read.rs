@@ -36,11 +36,11 @@ pub struct ReadSoFar {
 }
 
 impl ReadSoFar {
-    fn outcome(&self) -> Result<usize, Error> {
+    fn outcome(&self) -> Result<usize, Fault> {
         debug_assert!(!self.torn, "every byte of a served piece is in the store");
         // In a release build too: an error, and never bytes that were not filled.
         if self.torn {
-            Err(Error::Io(EIO))
+            Err(Fault::Read(Error::Io(EIO)))
         } else {
             Ok(self.bytes)
         }
@@ -59,7 +59,7 @@ pub struct StartedRead {
 pub struct ReadStep<'a> {
     pub state: Guard<'a>,
     /// How it has ended, if it has; its slot is free then.
-    pub outcome: Option<Result<usize, Error>>,
+    pub outcome: Option<Result<usize, Fault>>,
 }
 
 /// Reads what there is of `range` into `buf`. `seen` is the version its reader knows of: when there is a newer one,
@@ -103,13 +103,13 @@ pub fn read(
     )?;
     let outcome = files::settle(&state.files, file, seen, outcome);
     state.unlock();
-    outcome.map_err(Fault::Read)
+    outcome
 }
 
 /// A read that has ended.
 pub struct ReadEnd<'a> {
     pub state: Guard<'a>,
-    pub outcome: Result<usize, Error>,
+    pub outcome: Result<usize, Fault>,
 }
 
 /// From the look-up to the last byte or the error. This thread does what the read waits for, or sleeps.
@@ -164,7 +164,7 @@ pub fn take<'a>(
             });
         }
     }
-    let Some(error) = state.reads.error(slot) else {
+    let Some(fault) = state.reads.take_fault(slot) else {
         return Ok(ReadStep {
             state,
             outcome: None,
@@ -173,7 +173,7 @@ pub fn take<'a>(
     state.reads.free(slot);
     Ok(ReadStep {
         state,
-        outcome: Some(Err(error)),
+        outcome: Some(Err(fault)),
     })
 }
 
@@ -522,7 +522,7 @@ fn go_on<'a>(
     let outcome = files::settle(&state.files, file, task.seen, outcome);
     Ok(PollStep {
         state,
-        outcome: Poll::Ready(outcome.map_err(Fault::Read)),
+        outcome: Poll::Ready(outcome),
         again: false,
     })
 }
@@ -540,8 +540,11 @@ pub fn abandon(shared: &Arc<DriverShared>, progress: &mut Progress) {
             state.feed(now, Event::Abandon { read });
         }
         let file = std::mem::take(progress).file;
+        let fault = state.reads.take_fault(slot);
         state.reads.free(slot);
         file.into_iter().for_each(|file| state.end_poll(file, slot));
         state.unlock();
+        // Without the lock: it may hold an error of the source's own type.
+        drop(fault);
     }
 }

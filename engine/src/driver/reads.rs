@@ -13,10 +13,10 @@
 //! ```
 
 use super::notifications::Notifications;
+use crate::error::Fault;
 use crate::source::Queue;
 use crate::store::Lease;
 use crate::sync::{Condvar, Mutex};
-use foreread_core::event::Error;
 use foreread_core::machine::MAX_READS;
 use foreread_core::units::{ByteRange, FileId, LeaseId, OpenId, ReadId};
 use std::cell::Cell;
@@ -43,7 +43,7 @@ pub struct Ready {
 /// One slot for a read in progress; used again and again.
 struct ReadSlot {
     ready: VecDeque<Ready>,
-    failed: Option<Error>,
+    failed: Option<Fault>,
     /// Its caller sleeps and has not been notified. The notifier clears it.
     asleep: bool,
     /// The file that its caller waits for.
@@ -126,9 +126,9 @@ impl Reads {
         }
     }
 
-    pub fn fail(&mut self, read: ReadId, error: Error, notifications: &mut Notifications) {
+    pub fn fail(&mut self, read: ReadId, fault: Fault, notifications: &mut Notifications) {
         if let Some(slot) = self.answered(read, notifications) {
-            slot.failed = Some(error);
+            slot.failed = Some(fault);
         }
     }
 
@@ -160,9 +160,9 @@ impl Reads {
         self.slots[slot as usize].ready.pop_front()
     }
 
-    /// Why a read failed, if it did.
-    pub fn error(&self, slot: u32) -> Option<Error> {
-        self.slots[slot as usize].failed
+    /// Why a read failed, if it did; given once.
+    pub fn take_fault(&mut self, slot: u32) -> Option<Fault> {
+        self.slots[slot as usize].failed.take()
     }
 
     // ---- threads that wait ----
@@ -444,6 +444,7 @@ fn own_list() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_core::event::Error;
 
     #[test]
     fn an_answer_notifies_a_sleeper_once() {
@@ -455,14 +456,14 @@ mod tests {
             !reads.notify_one_of(FileId(4), &mut notifications),
             "it waits for another file"
         );
-        reads.fail(read, Error::Short, &mut notifications);
-        reads.fail(read, Error::Short, &mut notifications);
+        reads.fail(read, Fault::Read(Error::Short), &mut notifications);
+        reads.fail(read, Fault::Read(Error::Short), &mut notifications);
         assert_eq!((reads.sleepers(), notifications.condvars()), (0, 1));
         assert!(reads.wakes(slot), "it was notified");
-        assert_eq!(reads.error(slot), Some(Error::Short));
+        assert_eq!(reads.take_fault(slot), Some(Fault::Read(Error::Short)));
         reads.free(slot);
         assert_eq!(
-            (reads.len(), reads.take_slot(), reads.error(slot)),
+            (reads.len(), reads.take_slot(), reads.take_fault(slot)),
             (0, Some(slot), None)
         );
         assert_ne!(reads.begin(slot), read, "each number is new");

@@ -20,9 +20,10 @@ use super::queue::{Arrival, Batch, NewQueue, QueueFill, Queues, TaskWait};
 use super::reads::{Hit, NotedHits, Reads, Ready};
 use super::workers::{CalledWorkers, Workers};
 use crate::budget::Budget;
+use crate::error::Fault;
 use crate::eventlog::EventLog;
 use crate::latency::LatencyClock;
-use crate::source::{CompletedTransfer, EIO, Source, SourceError};
+use crate::source::{Cause, CompletedTransfer, EIO, Source, SourceError};
 use crate::store::{Lease, Store};
 use foreread_core::event::{Action, Error, Event};
 use foreread_core::machine::{MAX_IDS, Machine};
@@ -46,6 +47,8 @@ pub struct State {
     /// The latest time seen: it never goes back, whatever order threads come in.
     now: Nanos,
     cancelled: Vec<Job>,
+    /// The error of the fetch whose end is being applied.
+    failing: Option<Cause>,
     /// Scratch of a report.
     hits: Vec<Hit>,
     notifications: Notifications,
@@ -73,6 +76,7 @@ impl State {
             log,
             now: Nanos(0),
             cancelled: Vec::new(),
+            failing: None,
             hits: Vec::new(),
             notifications: Notifications::default(),
             clocked: Default::default(),
@@ -275,7 +279,13 @@ impl State {
                 ready.whole = jobs::fill(&self.machine, &self.store, file, range, &mut ready.bytes);
                 self.reads.serve(read, ready, &mut self.notifications);
             }
-            Action::Fail { read, error } => self.reads.fail(read, error, &mut self.notifications),
+            Action::Fail { read, error } => {
+                let fault = match &self.failing {
+                    Some(cause) => Fault::Source(error, cause.clone()),
+                    None => Fault::Read(error),
+                };
+                self.reads.fail(read, fault, &mut self.notifications);
+            }
             Action::Submit {
                 fetch,
                 file,
@@ -403,18 +413,24 @@ impl State {
                 );
                 self.grow(now, job.file, job.version, size);
             }
-            Err(error) => {
-                if let SourceError::Changed { .. } = error {
+            Err(source_error) => {
+                let is_change = matches!(source_error, SourceError::Changed { .. });
+                let error = event_error(&source_error);
+                self.failing = Some(Cause::new(source_error));
+                if is_change {
                     self.change(now, job.file, job.version);
                 }
-                self.feed(
-                    now,
-                    Event::Failed {
-                        fetch: job.fetch,
-                        error: event_error(&error),
-                    },
-                );
+                let fetch = job.fetch;
+                self.feed(now, Event::Failed { fetch, error });
+                self.forget_cause();
             }
+        }
+    }
+
+    /// The reads that fail by an error of the source have it. It is dropped without the lock, as it may be the source's own type.
+    fn forget_cause(&mut self) {
+        if let Some(cause) = self.failing.take() {
+            self.notifications.drop_cause(cause);
         }
     }
 
@@ -579,7 +595,7 @@ const CANCELLED: i32 = rustix::io::Errno::CANCELED.raw_os_error();
 /// An error of a source as events have it.
 pub fn event_error(error: &SourceError) -> Error {
     match error {
-        SourceError::Io { errno, .. } => Error::Io(*errno),
+        SourceError::Io { errno, .. } | SourceError::Other { errno, .. } => Error::Io(*errno),
         SourceError::Short { .. } => Error::Short,
         SourceError::Changed { .. } => Error::Changed,
     }

@@ -4,7 +4,7 @@
 //! refused with `ENOENT` is an `io::Error` of kind `NotFound`, and `downcast::<ReadError>()` gives the [`ReadError`] back.
 
 use crate::error::{OpenError, ReadError, WriteError};
-use crate::source::{EIO, SourceError, SourceOpenError};
+use crate::source::{Cause, EIO, SourceError, SourceOpenError};
 use std::io::Error;
 
 /// Kept whole, under the kind of its error number.
@@ -42,12 +42,13 @@ impl From<SourceOpenError> for Error {
     }
 }
 
-/// For a source that reads by `std::io`: the error number and the text; `EIO` where the error has no number.
+/// For a source that reads by `std::io`: the error number, the text, and the error as its cause; `EIO` where the error has no number.
 impl From<Error> for SourceError {
     fn from(error: Error) -> SourceError {
-        SourceError::Io {
+        SourceError::Other {
             errno: error.raw_os_error().unwrap_or(EIO),
             what: error.to_string(),
+            cause: Cause::new(error),
         }
     }
 }

@@ -10,7 +10,7 @@
 use super::Reader;
 use crate::driver::{SizedVersion, event_error, guarded};
 use crate::error::{Fault, ReadError};
-use crate::source::{Extent, SourceError};
+use crate::source::{Cause, Extent, SourceError};
 use foreread_core::event::Error;
 
 impl Reader {
@@ -46,7 +46,10 @@ impl Reader {
                             self.seen
                                 .told(driver.known(self.at.file).map_err(failed)?.version);
                         }
-                        return Err(failed(Fault::Read(event_error(&error))));
+                        return Err(failed(Fault::Source(
+                            event_error(&error),
+                            Cause::new(error),
+                        )));
                     }
                 },
                 None => Extent {

@@ -11,7 +11,7 @@
 use super::Reader;
 use crate::driver::{SizedVersion, guarded};
 use crate::error::WriteError;
-use crate::source::{self, SourceError};
+use crate::source::{self, Cause, SourceError};
 use foreread_core::units::ByteRange;
 
 impl Reader {
@@ -48,6 +48,7 @@ impl Reader {
         if !self.seen.knows(version) || self.seen.size().is_some_and(|pinned| pinned != size) {
             return Err(WriteError::Changed {
                 what: format!("{}: the source has changed", self.describe()),
+                cause: None,
             });
         }
         let end = offset
@@ -99,13 +100,14 @@ impl Reader {
 
     #[cold]
     fn refuse(&self, error: SourceError) -> WriteError {
-        let what = error.to_string();
-        match error {
-            SourceError::Changed { .. } => WriteError::Changed { what },
-            error => WriteError::Io {
-                errno: error.errno(),
-                what,
-            },
+        let (what, errno) = (error.to_string(), error.errno());
+        let is_change = matches!(error, SourceError::Changed { .. });
+        let cause = Cause::new(error);
+        if is_change {
+            let cause = Some(cause);
+            WriteError::Changed { what, cause }
+        } else {
+            WriteError::Io { errno, what, cause }
         }
     }
 }

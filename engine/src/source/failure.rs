@@ -18,7 +18,7 @@ pub(crate) fn report_failure(error: &SourceError) {
     };
     match error {
         SourceError::Changed { .. } => tracing::warn!(times, "source changed: {text}"),
-        SourceError::Io { .. } | SourceError::Short { .. } => {
+        SourceError::Io { .. } | SourceError::Other { .. } | SourceError::Short { .. } => {
             tracing::warn!(times, "source failed: {text}")
         }
     }
