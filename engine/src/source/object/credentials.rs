@@ -257,16 +257,18 @@ impl<C: Send + Sync + PartialEq + 'static> Keeper<C> {
         let begun = Instant::now();
         let before = self.lock().changed_at;
         let _asking = self.asking.lock().await;
+        if self.lock().changed_at != before {
+            return Ok(());
+        }
+        self.ask_in_turn(begun).await
+    }
+
+    /// `asking` is held since `begun`, or a moment later.
+    async fn ask_in_turn(&self, begun: Instant) -> Result<(), Unfit> {
+        if let Some((at, unfit)) = &self.lock().failed
+            && (*at > begun || at.elapsed() < FAILED_FOR)
         {
-            let state = self.lock();
-            if state.changed_at != before {
-                return Ok(());
-            }
-            if let Some((at, unfit)) = &state.failed
-                && (*at > begun || at.elapsed() < FAILED_FOR)
-            {
-                return Err(unfit.clone());
-            }
+            return Err(unfit.clone());
         }
         let late = || {
             let why = format!("no credentials came within {CHAIN_LIMIT:?}");
@@ -327,6 +329,9 @@ impl<C> HeldCredential<C> {
 impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
     fn renew(&self, asked: Instant) -> BoxFuture<'_, bool> {
         Box::pin(async move {
+            // Of those that are refused at the same time one asks; the others wait for its answer here, and find other credentials.
+            let begun = Instant::now();
+            let _asking = self.asking.lock().await;
             let may_ask = {
                 let mut state = self.lock();
                 let is_other = state.changed_at.is_some_and(|at| at > asked);
@@ -336,14 +341,7 @@ impl<C: Send + Sync + PartialEq + 'static> Renew for Keeper<C> {
                 }
                 may
             };
-            // One that was refused at the same time waits for the answer to the first.
-            let done = if may_ask {
-                self.ask().await
-            } else {
-                drop(self.asking.lock().await);
-                Ok(())
-            };
-            if let Err(unfit) = done {
+            if may_ask && let Err(unfit) = self.ask_in_turn(begun).await {
                 tracing::warn!("credentials of {} are refused: {}", self.store, unfit.why);
             }
             self.lock().changed_at.is_some_and(|at| at > asked)
@@ -486,6 +484,26 @@ mod tests {
         assert_eq!(get(&keeper).expect_err("expired").why, "no more");
         let now = given.load(Ordering::Relaxed);
         assert_eq!(now, asked, "all that wait get one failure");
+    }
+
+    /// One that came between another's decision to ask and its question got none.
+    #[test]
+    fn all_that_are_refused_at_the_same_time_get_the_answer() {
+        for key in 1000..1100 {
+            let (keeper, given) = keeper_of(key, Duration::from_secs(3600), u64::MAX);
+            let asked = Instant::now();
+            let start = std::sync::Barrier::new(8);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        start.wait();
+                        let others = network::wait(keeper.renew(asked)).expect("threads");
+                        assert!(others, "refused for good");
+                    });
+                }
+            });
+            assert_eq!(given.load(Ordering::Relaxed), 2);
+        }
     }
 
     #[test]
