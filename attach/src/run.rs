@@ -16,6 +16,7 @@
 //! | `files.rs` | the files that the command reads |
 //! | `walk.rs` | the files that it will read next, in the order of their folders |
 //! | `progress.rs` | how far it has come in them, where not each read is seen |
+//! | `tasks.rs` | threads for searches and jobs, which wake the run |
 //! | `jobs.rs` | jobs of threads that call readahead(2) and wait for the bytes |
 //! | `gain.rs` | whether anything can be gained |
 //! | `spared.rs` | how long it would have waited without readahead |
@@ -38,6 +39,7 @@ mod progress;
 mod seek;
 mod spared;
 mod tap;
+mod tasks;
 mod walk;
 mod watcher;
 

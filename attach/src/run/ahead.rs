@@ -11,9 +11,9 @@
 use super::RunReport;
 use super::files::{Files, NextListed, State, WatchedFile};
 use super::gain::{Gain, JobTimes, Judgement, Reason};
-use super::jobs::{Access, FinishedJob, Jobs, Task, is_there};
+use super::jobs::{Access, FinishedJob, JobKind, Jobs, Task, is_there};
 use super::progress::ListingProgress;
-use super::seek::{Seeker, SoughtFile};
+use super::seek::{SearchKind, Seeker, SoughtFile};
 use super::spared::{KnownStorage, WaitTimes, WaitUnion};
 use super::walk::Lister;
 use foreread_core::policy::PolicySpec;
@@ -83,8 +83,11 @@ impl Ahead {
         wake: &Arc<OwnedFd>,
         began: Instant,
     ) -> Ahead {
-        let (jobs, lister) = (Jobs::new(Arc::clone(wake)), Lister::new(Arc::clone(wake)));
-        let seeker = Seeker::new(Arc::clone(wake));
+        let (jobs, lister) = (
+            Jobs::new(JobKind, Arc::clone(wake)),
+            Lister::new(Arc::clone(wake)),
+        );
+        let seeker = Seeker::new(SearchKind::default(), Arc::clone(wake));
         let (files, storages) = (Files::default(), HashMap::new());
         Ahead {
             policy,
@@ -183,7 +186,7 @@ impl Ahead {
         let key = touch.file;
         if state == State::Unknown {
             self.files.seek(key);
-            self.seeker.seek(SoughtFile {
+            self.seeker.add(SoughtFile {
                 key,
                 thread: touch.thread,
                 is_mapped,
@@ -331,7 +334,7 @@ impl Ahead {
             (None, Some((path, key))) => Access::Path(path, key),
             (None, None) => return storage.advisor.done(at, &job, Outcome::Failed),
         };
-        self.jobs.run(Task {
+        self.jobs.add(Task {
             dev,
             job,
             access,

@@ -9,23 +9,18 @@
 //! when they are first needed.
 
 use super::find;
-use crate::pool::{Next, Pool, Work};
+use super::tasks::{TaskKind, Tasks};
 use foreread_pagecache::advisor::{Job, Outcome};
 use foreread_pagecache::resident;
 use foreread_trace::follow::event::FileKey;
 use rustix::io::{ReadWriteFlags, preadv2};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Threads, at most.
-const MAX_THREADS: usize = 96;
 
 /// What the page cache answers within: this long, and its bytes at this rate. Chosen: half of what the fastest disks take.
 const CACHED_TIME: Duration = Duration::from_micros(40);
@@ -63,75 +58,20 @@ pub struct FinishedJob {
     pub asked: u64,
 }
 
-/// Jobs that wait, and those that have ended.
-#[derive(Default)]
-pub struct JobQueue {
-    tasks: VecDeque<Task>,
-    ended: Vec<FinishedJob>,
-    is_over: bool,
-}
+/// The jobs of a run, and the threads that do them: where there is none, the run reads nothing ahead.
+pub type Jobs = Tasks<JobKind>;
 
-struct JobWork {
-    wake: Arc<OwnedFd>,
-}
+pub struct JobKind;
 
-impl Work for JobWork {
-    type Queue = JobQueue;
+impl TaskKind for JobKind {
     type Task = Task;
     type Ended = FinishedJob;
 
-    fn next(&self, queue: &mut JobQueue) -> Next<Task> {
-        match queue.tasks.pop_front() {
-            _ if queue.is_over => Next::End,
-            Some(task) => Next::Task(task),
-            None => Next::Wait,
-        }
-    }
+    const NAME: &'static str = "foreread-ahead";
+    const MAX_THREADS: usize = 96;
 
     fn carry_out(&self, task: Task) -> FinishedJob {
         carry_out(task)
-    }
-
-    fn ended(&self, queue: &mut JobQueue, ended: FinishedJob) -> bool {
-        queue.ended.push(ended);
-        // A counter that is full wakes as well.
-        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
-        false
-    }
-}
-
-/// The jobs of a run, and the threads that do them.
-pub struct Jobs(Pool<JobWork>);
-
-impl Jobs {
-    /// Writes to `wake`, an event descriptor, whenever a job has ended.
-    pub fn new(wake: Arc<OwnedFd>) -> Jobs {
-        let work = JobWork { wake };
-        Jobs(Pool::new("foreread-ahead", work, JobQueue::default()))
-    }
-
-    /// Does `task` on a thread of the pool.
-    pub fn run(&self, task: Task) {
-        // Where the system refuses all threads the run reads nothing ahead.
-        self.0.add(MAX_THREADS, |queue| {
-            queue.tasks.push_back(task);
-            queue.tasks.len()
-        });
-    }
-
-    /// The jobs that have ended since the last call.
-    pub fn ended(&self) -> Vec<FinishedJob> {
-        self.0.look(|queue| std::mem::take(&mut queue.ended))
-    }
-}
-
-impl Drop for Jobs {
-    /// Threads that wait for a storage are not waited for: they end by themselves, or with the process.
-    fn drop(&mut self) {
-        self.0.change(|queue| {
-            queue.is_over = true;
-            queue.tasks.clear();
-        });
     }
 }
 
