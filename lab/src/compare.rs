@@ -72,8 +72,6 @@ pub struct ComparePlan {
     pub seed: u64,
     /// Milliseconds that all tables on a named source take together; [`NAMED_SECONDS`] when open. A number of runs is kept, whatever it takes.
     pub limit_ms: Option<u64>,
-    /// How many tables share them; 0 is 1.
-    pub tables: u32,
     /// Bytes that the workload spans; see [`SPAN_BYTES`].
     pub size_bytes: Option<u64>,
     /// Directory for the event log of every run on a file; it is made where it is not there.
@@ -90,9 +88,9 @@ pub struct ComparePlan {
 }
 
 impl ComparePlan {
-    /// Milliseconds for one table on a named source.
+    /// Milliseconds for one table on a named source: all of them, where it is alone.
     fn table_ms(&self) -> u64 {
-        self.limit_ms.unwrap_or(NAMED_SECONDS * 1000) / u64::from(self.tables.max(1))
+        self.limit_ms.unwrap_or(NAMED_SECONDS * 1000)
     }
 
     /// Nanoseconds for one run without readahead there.
@@ -138,8 +136,9 @@ pub fn run_each<P: Progress>(
     possible(plan)?;
     let no_file = reads::no_file(plan, &workloads);
     let places = targets::all(plan, no_file.is_none(), progress)?;
+    let tables = (places.len() * workloads.len()).max(1) as u64;
     let plan = &ComparePlan {
-        tables: (places.len() * workloads.len()) as u32,
+        limit_ms: Some(plan.table_ms() / tables),
         ..plan.clone()
     };
     let mut cases = Vec::new();

@@ -231,7 +231,6 @@ fn check(args: &CompareArgs) -> Result<ComparePlan, Fail> {
         limit_ms: args
             .time
             .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)),
-        tables: 0,
         cache_bytes: args.memory,
         page: args.page,
         seed: args.seed,

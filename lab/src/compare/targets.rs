@@ -174,23 +174,25 @@ impl Description {
     /// a run without readahead takes its part of the table's time. A size that was asked for is kept.
     pub fn span(&self, plan: &ComparePlan, reads: &Reads) -> u64 {
         let mut size = self.size(plan, reads.least_bytes());
-        let (Some(pace), None) = (&self.pace, plan.size_bytes) else {
-            return size;
-        };
-        let slow = |size| {
-            let workload = reads.build(self, size, plan.seed);
-            workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
-        };
-        while size > MIN_REMOTE_SPAN_BYTES && slow(size) {
+        while size > MIN_REMOTE_SPAN_BYTES && self.is_slow(plan, reads, size) {
             size /= 2;
         }
         size
     }
 
+    /// A run without readahead takes more than its part of the table's time, where no size was asked for.
+    fn is_slow(&self, plan: &ComparePlan, reads: &Reads, size: u64) -> bool {
+        let (Some(pace), None) = (&self.pace, plan.size_bytes) else {
+            return false;
+        };
+        let workload = reads.build(self, size, plan.seed);
+        workload.is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
+    }
+
     /// A workload of a number of reads, with fewer where they would take too long. What they are spread over stays: reads at random of a
     /// small part would all be near each other.
     pub fn shorter(&self, plan: &ComparePlan, reads: &Reads) -> Reads {
-        let (Some(pace), Reads::Named(choice), None) = (&self.pace, reads, plan.size_bytes) else {
+        let Reads::Named(choice) = reads else {
             return reads.clone();
         };
         let text = choice.to_string();
@@ -204,12 +206,7 @@ impl Description {
         };
         let size = self.size(plan, reads.least_bytes());
         let (mut count, mut fewer) = (choice.values[param], reads.clone());
-        let is_slow = |reads: &Reads| {
-            reads
-                .build(self, size, plan.seed)
-                .is_ok_and(|workload| pace.run_ns(&workload) > plan.run_ns())
-        };
-        while count > MIN_COUNT && is_slow(&fewer) {
+        while count > MIN_COUNT && self.is_slow(plan, &fewer, size) {
             count /= 2;
             let sign = if text.contains(':') { ',' } else { ':' };
             let Ok(choice) =
