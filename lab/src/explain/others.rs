@@ -86,7 +86,7 @@ fn other(report: &Report, row: &Row, ours: &str) -> Other {
     let compared = report.comparison(ours, &row.policy);
     let forward = compared.is_some_and(|c| c.a == ours);
     let mean = |row: &Row| row.judged().map(|t| t.mean);
-    let base = report.rows.iter().find(|r| r.policy == ours).and_then(mean);
+    let base = report.row(ours).and_then(mean);
     Other {
         policy: row.policy.clone(),
         explained: row.policy == ours,

@@ -11,9 +11,9 @@ mod default;
 mod equal;
 mod today;
 
+use super::SpanCut;
 use super::row::{Relation, Report, Row, more_runs};
 use super::verdict::WORTH_SAYING;
-use super::{RowKind, SpanCut};
 use foreread_report::number;
 use today::{beside_today, faster, in_vain};
 
@@ -147,7 +147,7 @@ impl<'a> SourceTables<'a> {
     /// Whether no workload has a better policy than this one.
     fn serves_all(&self, choice: &Choice<'_>, best: &[Option<&Row>]) -> bool {
         self.reports.iter().zip(best).all(|(report, best)| {
-            let Some(row) = row_of(report, choice.policy) else {
+            let Some(row) = report.row(choice.policy) else {
                 return false;
             };
             match best {
@@ -187,7 +187,7 @@ impl<'a> SourceTables<'a> {
             "no single setting gains more than it loses".to_string()
         } else {
             let each = self.reports.iter().filter_map(|report| {
-                let ratio = change(row_of(report, choice.policy)?);
+                let ratio = change(report.row(choice.policy)?);
                 (ratio != 1.0).then(|| format!("{} {}", report.workload, number::times(ratio)))
             });
             format!(
@@ -200,7 +200,7 @@ impl<'a> SourceTables<'a> {
     }
 
     fn choice(&self, policy: &'a str) -> Option<Choice<'a>> {
-        let rows: Option<Vec<&Row>> = self.reports.iter().map(|r| row_of(r, policy)).collect();
+        let rows: Option<Vec<&Row>> = self.reports.iter().map(|r| r.row(policy)).collect();
         let rows = rows?;
         let n = rows.len() as f64;
         let score = rows.iter().map(|r| change(r).ln()).sum::<f64>() / n;
@@ -290,7 +290,7 @@ impl<'a> SourceTables<'a> {
     fn gains(&self, policy: &str) -> (Vec<String>, Vec<NoGain>) {
         let (mut gains, mut others) = (Vec::new(), Vec::new());
         for report in self.reports {
-            let Some(row) = row_of(report, policy) else {
+            let Some(row) = report.row(policy) else {
                 continue;
             };
             match beside_today(report, row) {
@@ -339,7 +339,7 @@ impl<'a> SourceTables<'a> {
     fn warning(&self, choice: &Choice<'_>) -> String {
         let mut found = Vec::new();
         for report in self.reports {
-            let kernel = report.rows.iter().find(|r| r.kind == RowKind::Kernel);
+            let kernel = report.kernel();
             if let Some(ratio) = kernel
                 .and_then(|k| apart(report, choice.policy, &k.policy))
                 .filter(|r| *r < 1.0)
@@ -462,10 +462,6 @@ fn is_told_apart(report: &Report, one: &Row, other: &Row) -> bool {
     )
 }
 
-fn row_of<'a>(report: &'a Report, policy: &str) -> Option<&'a Row> {
-    report.rows.iter().find(|r| r.policy == policy)
-}
-
 /// Time as a ratio to none, or 1 where no test calls a difference or it is not worth saying.
 fn change(row: &Row) -> f64 {
     let called = row
@@ -497,8 +493,8 @@ fn list(mut words: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::PolicyRuns;
     use super::super::samples::{boot, runs, table};
+    use super::super::{PolicyRuns, RowKind};
     use super::*;
 
     fn advice(tables: &[super::super::Table]) -> String {

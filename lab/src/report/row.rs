@@ -301,6 +301,23 @@ impl Report {
         }
     }
 
+    #[must_use]
+    pub fn row(&self, policy: &str) -> Option<&Row> {
+        self.rows.iter().find(|r| r.policy == policy)
+    }
+
+    /// The row of the kernel's own readahead, where that was measured.
+    #[must_use]
+    pub fn kernel(&self) -> Option<&Row> {
+        self.rows.iter().find(|r| r.kind == RowKind::Kernel)
+    }
+
+    /// The row of perfect foresight.
+    #[must_use]
+    pub fn limit(&self) -> Option<&Row> {
+        self.rows.iter().find(|r| r.limit)
+    }
+
     /// The row of no readahead, that the others are measured against.
     #[must_use]
     pub fn none(&self) -> Option<&Row> {

@@ -79,14 +79,14 @@ pub(super) fn run(report: &Report, today: &str, is_walk: bool) -> Option<Gain> {
     if is_walk {
         return foresight(report, today);
     }
-    let row = report.rows.iter().find(|row| row.policy == DEFAULT)?;
+    let row = report.row(DEFAULT)?;
     gain(report, today, row)
 }
 
 /// What a plan of the same reads gains: perfect foresight. It is computed and not tested.
 pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
-    let limit = report.rows.iter().find(|row| row.limit)?;
-    let base = report.rows.iter().find(|row| row.policy == today)?;
+    let limit = report.limit()?;
+    let base = report.row(today)?;
     let found = of(base, limit)?;
     (found.ratio <= 1.0 - MIN_GAIN).then_some(found)
 }
@@ -94,7 +94,7 @@ pub(super) fn foresight(report: &Report, today: &str) -> Option<Gain> {
 /// The row that took the least of today's time among those that the runs do not tell apart from it, if it would be a gain should
 /// more runs show the same.
 pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row, f64)> {
-    let base = report.rows.iter().find(|r| r.policy == today)?;
+    let base = report.row(today)?;
     let base_s = base.judged()?.mean;
     let open = report
         .rows
@@ -108,7 +108,7 @@ pub(super) fn undecided<'a>(report: &'a Report, today: &str) -> Option<(&'a Row,
 
 /// What a row gains over today, if a test calls it a gain.
 fn gain(report: &Report, today: &str, row: &Row) -> Option<Gain> {
-    let base = report.rows.iter().find(|r| r.policy == today)?;
+    let base = report.row(today)?;
     let compared = report.comparison(today, &row.policy)?;
     let found = of(base, row)?;
     if compared.differs != Some(true) || found.ratio > 1.0 - MIN_GAIN {

@@ -56,7 +56,7 @@ pub fn maxima(
         .unwrap_or_else(|| unreachable!("a plan with a trace has a table"));
     let time = |candidate: &Candidate| {
         let name = candidate.policy.to_string();
-        let row = report.rows.iter().find(|row| row.policy == name)?;
+        let row = report.row(&name)?;
         Some((candidate.choice.window_bytes(), row.judged()?.mean))
     };
     Ok(Maxima {

@@ -39,7 +39,8 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
     if !tested {
         return "One run of each does not separate a gain from noise: tune again with --runs 5 or more.".to_string();
     }
-    let mut said = match &ways(tuned)[..] {
+    let ways = ways(tuned);
+    let mut said = match &ways[..] {
         [] => no_way(tuned),
         [first, more @ ..] => {
             let or = more
@@ -53,17 +54,11 @@ pub(super) fn verdict(tuned: &TuneReport) -> String {
             )
         }
     };
-    if let Some(limit) = tuned
-        .report
-        .rows
-        .iter()
-        .find(|row| row.limit)
-        .and_then(|row| row.judged())
-    {
+    if let Some(limit) = tuned.report.limit().and_then(|row| row.judged()) {
         let beaten = tuned.report.oracle_beaten.as_ref();
         let beaten = beaten.map_or_else(String::new, |beaten| format!(" ({beaten})"));
         let plan = match &tuned.replay {
-            Some(plan) if !is_gained(tuned, plan) => {
+            Some(plan) if !is_gained(&ways, plan) => {
                 "; 'foreread replay' of a plan comes near it, where the program reads the same each time"
             }
             _ => "",
@@ -126,9 +121,9 @@ fn ways(tuned: &TuneReport) -> Vec<Way<'_>> {
 }
 
 /// Whether another way is nearly as good as a plan.
-fn is_gained(tuned: &TuneReport, plan: &Gain) -> bool {
+fn is_gained(ways: &[Way<'_>], plan: &Gain) -> bool {
     let near = |way: &Way<'_>| way.gain.ratio * (1.0 - MIN_GAIN) <= plan.ratio;
-    ways(tuned).iter().any(near)
+    ways.iter().any(near)
 }
 
 /// Whether a way is equal to the best one: a setting of the kernel is then named before a program to run. A hint is measured

@@ -3,8 +3,8 @@
 //! Example: on `model:object-near` the fastest policy reads `sequential` in 0.33 s and `auto` in 0.34 s, and for `random` no
 //! policy gains. `auto` is within 5 % in both tables: the advice is to set nothing.
 
-use super::{Choice, SourceTables, as_good, list, row_of};
-use crate::report::{Report, Row, RowKind};
+use super::{Choice, SourceTables, as_good, list};
+use crate::report::Row;
 use foreread_core::policy::DEFAULT;
 use foreread_sim::stats::EQUIVALENCE_MARGIN;
 
@@ -12,7 +12,7 @@ impl<'a> SourceTables<'a> {
     /// The default policy, where it is within 5 % of the best one in every table.
     pub(super) fn default_is_enough(&self, best: &[Option<&Row>]) -> Option<Choice<'a>> {
         let enough = self.reports.iter().zip(best).all(|(report, best)| {
-            let Some(row) = row_of(report, DEFAULT) else {
+            let Some(row) = report.row(DEFAULT) else {
                 return false;
             };
             match best {
@@ -26,11 +26,10 @@ impl<'a> SourceTables<'a> {
     /// The advice that follows from it.
     pub(super) fn nothing_to_set(&self) -> String {
         let (gains, others) = self.gains(DEFAULT);
-        let has_kernel =
-            |report: &Report| report.rows.iter().any(|row| row.kind == RowKind::Kernel);
-        let has_kernel = self.reports.iter().all(has_kernel);
+        let has_kernel = self.reports.iter().all(|report| report.kernel().is_some());
+        let has_gain = !gains.is_empty();
         let is_slower = others.iter().any(|other| other.ratio > 1.0);
-        if has_kernel && gains.is_empty() && is_slower {
+        if has_kernel && !has_gain && is_slower {
             return self.no_faster_than_kernel(DEFAULT);
         }
         let level = others
@@ -38,18 +37,16 @@ impl<'a> SourceTables<'a> {
             .filter(|other| other.ratio <= 1.0 || !has_kernel);
         let level: Vec<String> = level.map(|other| other.workload).collect();
         let percent = EQUIVALENCE_MARGIN * 100.0;
-        let gain = match (gains.is_empty(), level.is_empty()) {
-            (true, _) => format!("it makes no difference for {}", list(level)),
-            (false, true) => format!("it makes {}", list(gains.clone())),
-            (false, false) => format!(
+        let gain = match (has_gain, level.is_empty()) {
+            (false, _) => format!("it makes no difference for {}", list(level)),
+            (true, true) => format!("it makes {}", list(gains)),
+            (true, false) => format!(
                 "it makes {}, and no difference for {}",
-                list(gains.clone()),
+                list(gains),
                 list(level)
             ),
         };
-        let has_kernel =
-            |report: &Report| report.rows.iter().any(|row| row.kind == RowKind::Kernel);
-        let what = if !gains.is_empty() && self.reports.iter().all(has_kernel) {
+        let what = if has_kernel && has_gain {
             format!("Read {} through foreread, and set nothing", self.source)
         } else {
             format!("Nothing to set on {}", self.source)

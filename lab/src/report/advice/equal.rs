@@ -89,11 +89,9 @@ impl SourceTables<'_> {
 
     /// The kernel's own readahead gains as much as the choice.
     pub(super) fn kernel_does_as_well(&self, choice: &Choice<'_>) -> bool {
-        let mut rows = self.reports[0].rows.iter();
         choice.score <= -WORTH_SAYING
-            && rows.any(|row| {
-                row.kind == RowKind::Kernel
-                    && self.relation(choice.policy, &row.policy) == Some(Relation::Equivalent)
+            && self.reports[0].kernel().is_some_and(|row| {
+                self.relation(choice.policy, &row.policy) == Some(Relation::Equivalent)
             })
     }
 

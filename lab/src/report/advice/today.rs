@@ -19,8 +19,7 @@ pub(super) fn in_vain(row: &Row) -> Option<f64> {
 
 /// What a reader has today: the kernel's own readahead, where that was measured, else none.
 fn today(report: &Report) -> Option<&Row> {
-    let kernel = report.rows.iter().find(|row| row.kind == RowKind::Kernel);
-    kernel.or_else(|| report.none())
+    report.kernel().or_else(|| report.none())
 }
 
 /// Time beside today's, or 1 where no test calls a difference.
