@@ -86,12 +86,17 @@ fn reads_and_faults_in_order_are_read_ahead() {
     }
 }
 
+/// The large file of the disk, of which nothing is in the page cache.
+fn big_and_cold(disk: &SlowDisk) -> String {
+    disk.forget();
+    let big = disk.mount().join("big");
+    big.to_str().expect("UTF-8").to_string()
+}
+
 #[test]
 fn reads_at_random_are_left_alone() {
     let Some(disk) = disk() else { return };
-    disk.forget();
-    let big = disk.mount().join("big");
-    let big = big.to_str().expect("UTF-8");
+    let big = &big_and_cold(&disk);
     let done = run(&[
         "--by", "sample", "--json", "-", "--", "python3", "-S", "-c", READER, "random", big,
     ]);
@@ -185,9 +190,7 @@ fn a_command_that_hides_is_left_alone() {
 #[test]
 fn the_report_has_three_lines() {
     let Some(disk) = disk() else { return };
-    disk.forget();
-    let big = disk.mount().join("big");
-    let big = big.to_str().expect("UTF-8");
+    let big = &big_and_cold(&disk);
     let done = run(&[
         "--by", "sample", "--report", "--", "python3", "-S", "-c", READER, "read", big,
     ]);
