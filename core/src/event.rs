@@ -3,7 +3,7 @@
 //! Events and actions are plain values: the driver writes them to its log, the lab makes them up, and a
 //! log fed to a fresh machine must give the same actions again. Never: a byte of data, a handle, a clock.
 
-use crate::storage::SourceFigures;
+use crate::storage::{RunEnds, SourceFigures};
 use crate::units::{ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, ReadId};
 
 /// Something that happened outside.
@@ -86,6 +86,8 @@ pub enum Event {
     /// An earlier process measured this of the source: a prior, which counts until fetches have shown other figures. Nothing where fetches
     /// were measured before it.
     Prior { figures: SourceFigures },
+    /// An earlier process saw this of runs of reads: it counts as three runs. Nothing of policies that do not learn, and nothing where it is absurd.
+    RunsBefore { runs: RunEnds },
     /// What this fetch brings was read before, and is only copied: its times are not those of the source.
     AtHand { fetch: FetchId },
     /// The fetch ended after `bytes`. Fewer than asked for counts as a failure of the rest.

@@ -6,6 +6,8 @@
 //! Example: a window of 64 MiB of an object is 8 requests of 8 MiB, live and simulated. 200 ms x 200 MB/s, a far store, needs
 //! 40 MB in flight; at 90 MB/s a connection 16 of them deliver 1.4 GB/s.
 
+use alloc::vec::Vec;
+
 /// Bytes of the largest fetch where the kind of storage is not known.
 pub const MAX_FETCH_BYTES: u64 = 4 << 20;
 /// Bytes of the largest fetch of what lands whole, as of a device of this machine: with 4 MiB the 99th percentile of sequential
@@ -49,4 +51,47 @@ pub struct SourceFigures {
     pub rate: u64,
     /// The same of one fetch after its first bytes; 0 where fetches arrive whole.
     pub single_rate: u64,
+}
+
+/// How a run of reads began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunKind {
+    /// With the first bytes of its file.
+    Start,
+    /// Behind bytes that are cached.
+    Next,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+impl RunKind {
+    /// All of them.
+    pub const ALL: [RunKind; 3] = [RunKind::Start, RunKind::Next, RunKind::Elsewhere];
+}
+
+/// How many runs of reads reached a length, and how many of them ended before twice that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunEnds {
+    /// How the runs began.
+    pub kind: RunKind,
+    /// The length: 512 bytes times 2 to the power of this; at most [`RunEnds::MAX_OCTAVE`].
+    pub octave: u8,
+    /// Runs that reached it.
+    pub reached: u32,
+    /// Those of them that ended in it, and not at the end of their file.
+    pub ended: u32,
+}
+
+impl RunEnds {
+    /// The longest length: more than any file has.
+    pub const MAX_OCTAVE: u8 = 54;
+}
+
+/// What a process has measured of a server, for the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measurements {
+    /// Latency and rate.
+    pub figures: SourceFigures,
+    /// What runs of reads did in its files.
+    pub runs: Vec<RunEnds>,
 }

@@ -3,7 +3,7 @@
 use foreread_core::event::{Action, Event, FirstRead};
 use foreread_core::machine::{Config, Machine};
 use foreread_core::policy::PolicySpec;
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::{RunEnds, RunKind, SourceFigures};
 use foreread_core::units::{ByteRange, FileId, MAX_OFFSET, Nanos, OpenId, PageSize, ReadId};
 
 const FAR: u64 = 5_000_000_000_000_000_000;
@@ -50,7 +50,19 @@ fn long_reads_and_slow_answers() {
             single_rate: u64::MAX,
         },
     };
+    let runs = |octave, reached, ended| Event::RunsBefore {
+        runs: RunEnds {
+            kind: RunKind::Start,
+            octave,
+            reached,
+            ended,
+        },
+    };
     for prior in [
+        runs(u8::MAX, u32::MAX, 0),
+        runs(RunEnds::MAX_OCTAVE, u32::MAX, u32::MAX),
+        runs(0, 0, u32::MAX),
+        runs(0, 1, u32::MAX),
         absurd(u64::MAX, u64::MAX),
         absurd(1, u64::MAX),
         absurd(u64::MAX, 1),

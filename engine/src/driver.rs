@@ -70,7 +70,7 @@ use foreread_core::machine::Machine;
 use foreread_core::policy::Tuning;
 use foreread_core::stats::Stats;
 #[cfg(feature = "disk-cache")]
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 use foreread_core::units::{ByteRange, FileId, OpenId};
 pub use lock::guarded;
 use lock::{Lock, Remote};
@@ -390,25 +390,29 @@ impl Driver {
 
     /// Begins with what another process measured of the source.
     #[cfg(feature = "disk-cache")]
-    pub fn expect(&self, figures: SourceFigures) {
-        // One that has stopped reads nothing.
-        let _ = self.feed(Event::Prior { figures });
+    pub fn expect(&self, measured: &Measurements) {
+        let runs = measured.runs.iter().map(|&runs| Event::RunsBefore { runs });
+        let figures = measured.figures;
+        for event in std::iter::once(Event::Prior { figures }).chain(runs) {
+            // One that has stopped reads nothing.
+            let _ = self.feed(event);
+        }
     }
 
-    /// Asks what fetches have shown of the source, as long as the driver lives; nothing later.
+    /// Asks what fetches and runs of reads have shown of the source, as long as the driver lives; nothing later.
     #[cfg(feature = "disk-cache")]
-    pub fn measured(&self) -> impl Fn() -> SourceFigures + Send + Sync + 'static {
+    pub fn measured(&self) -> impl Fn() -> Measurements + Send + Sync + 'static {
         let shared = Arc::downgrade(&self.shared);
         move || {
             let Some(shared) = shared.upgrade() else {
-                return SourceFigures::default();
+                return Measurements::default();
             };
             let Ok(state) = Outside::enter(&shared).lock() else {
-                return SourceFigures::default();
+                return Measurements::default();
             };
-            let figures = state.machine().measured();
+            let measured = state.machine().measured();
             state.unlock();
-            figures
+            measured
         }
     }
 

@@ -280,8 +280,8 @@ impl Engine {
     #[cfg(feature = "disk-cache")]
     fn learn(&self, cache: &DiskCache, server: Arc<str>) {
         let learner = self.shared.learner.get_or_init(|| {
-            if let Some(figures) = cache.known_server(&server) {
-                self.driver().expect(figures);
+            if let Some(measured) = cache.known_server(&server) {
+                self.driver().expect(&measured);
             }
             let measured = self.driver().measured();
             let learner = Arc::new(Learner::new(Arc::clone(&server), measured));

@@ -94,6 +94,7 @@ fn the_next_process_begins_with_what_one_has_learned() {
     drop(engine);
     let text = fs::read_to_string(log.path()).expect("the log");
     assert!(text.contains(" prior "), "{text}");
+    assert!(text.contains(" runs start "), "{text}");
     check_log(text.as_bytes()).expect("identical");
 }
 

@@ -52,6 +52,7 @@ use crate::event::{Advice, FirstRead, Mapping};
 use crate::policy::{
     Answer, Ask, Info, Outcome, Param, Policy, Scope, SourceView, Tuning, Unit, Wants, Why,
 };
+use crate::storage::{RunEnds, RunKind};
 use crate::units::{FileId, Nanos, OpenId};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -65,7 +66,7 @@ use pace::Pace;
 use regions::Regions;
 use sessions::Sessions;
 use streams::{Stream, Streams};
-use survival::{Class, Survival};
+use survival::Survival;
 use walks::{Walk, WalkFile, Walks};
 
 /// Runs are few among the births: then a run needs one read more, and cached bytes before a read show nothing.
@@ -85,7 +86,7 @@ const STRIDE_READS: u64 = 3;
 
 /// What a run is when it is found.
 struct Birth {
-    class: Class,
+    class: RunKind,
     stride: Option<i64>,
     /// Where its next read is expected; for a stride the start of its latest.
     pos: u64,
@@ -221,6 +222,14 @@ impl Policy for Auto {
         self.sessions.steps()
     }
 
+    fn on_runs_before(&mut self, runs: RunEnds) {
+        self.survival.expect(runs);
+    }
+
+    fn run_ends(&self) -> Vec<RunEnds> {
+        self.survival.run_ends()
+    }
+
     fn on_file_opened(&mut self, file: FileId, before: Option<FileId>) {
         self.opened(file, before);
     }
@@ -354,7 +363,7 @@ impl Auto {
             return self.begin(
                 ask,
                 Birth {
-                    class: Class::Start,
+                    class: RunKind::Start,
                     stride: None,
                     pos: end,
                     run: end,
@@ -372,7 +381,7 @@ impl Auto {
             self.begin(
                 ask,
                 Birth {
-                    class: Class::Next,
+                    class: RunKind::Next,
                     stride: None,
                     pos: end,
                     run: end - start,
@@ -409,7 +418,7 @@ impl Auto {
                 self.begin(
                     ask,
                     Birth {
-                        class: Class::Elsewhere,
+                        class: RunKind::Elsewhere,
                         stride: None,
                         pos: high,
                         run,
@@ -423,7 +432,7 @@ impl Auto {
                 self.begin(
                     ask,
                     Birth {
-                        class: Class::Elsewhere,
+                        class: RunKind::Elsewhere,
                         stride: Some(stride),
                         pos: start,
                         run,
@@ -523,7 +532,7 @@ impl Auto {
             .min(ask.file_size)
             .saturating_sub(ask.request.start())
             .max(1);
-        self.runs += u64::from(class == Class::Elsewhere);
+        self.runs += u64::from(class == RunKind::Elsewhere);
         self.survival.grew(class, None, survival::octave(run));
         let Some(file) = self.files.get_mut(&ask.file.0) else {
             return;
@@ -564,7 +573,7 @@ impl Auto {
             self.ends(&gone, ask.file_size);
         }
         let why = match (class, stride) {
-            (Class::Start, _) => Why::FileStart,
+            (RunKind::Start, _) => Why::FileStart,
             (_, Some(_)) => Why::Triggered,
             (_, None) => Why::Sequential,
         };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Buffers that had to be made by their taker before a thread is worth it.
 const WORTH_IT: u32 = 64;
-/// Bytes that are kept ready of one size of buffer. Measured: 256 KiB hides the faults of 4 KiB reads at depth 1.
+/// Bytes that are kept ready of one size of buffer. Measurements: 256 KiB hides the faults of 4 KiB reads at depth 1.
 const READY_BYTES: usize = 256 << 10;
 
 /// Buffers of this many bytes that are to be ready: at least two, so that one is there while another is made.

@@ -2,9 +2,10 @@
 //!
 //! Never: forgives. A field too many, too few or out of range is an error.
 
-use foreread_core::event::{Action, Advice, Class, Error, Event, FirstRead, Mapping};
+mod learned;
+
+use foreread_core::event::{Action, Advice, Class, Error, Event, Mapping};
 use foreread_core::machine::Config;
-use foreread_core::storage::SourceFigures;
 use foreread_core::units::{
     ByteRange, FetchId, FileId, GroupSlot, LeaseId, Nanos, OpenId, PageSize, ReadId,
 };
@@ -86,9 +87,7 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
             writeln!(out, "list {} {size} {after} {}", file.0, u8::from(planned))
         }
         Event::Named { file, name } => writeln!(out, "named {} {name}", file.0),
-        Event::Learned { step } => {
-            writeln!(out, "learned {} {} {}", step.name, step.block, step.pages)
-        }
+        Event::Learned { step } => learned::write_step(out, step),
         Event::Read {
             read,
             open,
@@ -159,7 +158,8 @@ pub fn write_event(out: &mut String, now: Nanos, event: &Event) {
         Event::Grown { file, size } => writeln!(out, "grown {} {size}", file.0),
         Event::Progress { fetch, bytes } => writeln!(out, "progress {} {bytes}", fetch.0),
         Event::Answered { ns } => writeln!(out, "answered {ns}"),
-        Event::Prior { figures } => write_prior(out, figures),
+        Event::Prior { figures } => learned::write_prior(out, figures),
+        Event::RunsBefore { runs } => learned::write_runs(out, runs),
         Event::AtHand { fetch } => writeln!(out, "athand {}", fetch.0),
         Event::Done { fetch, bytes } => writeln!(out, "done {} {bytes}", fetch.0),
         Event::Failed { fetch, error } => writeln!(out, "failed {} {}", fetch.0, error_text(error)),
@@ -184,15 +184,6 @@ fn write_fault(
         "fault {} {} {at} {start} {len} {exec} {advice}",
         read.0, open.0
     )
-}
-
-fn write_prior(out: &mut String, figures: SourceFigures) -> std::fmt::Result {
-    let SourceFigures {
-        latency_ns,
-        rate,
-        single_rate,
-    } = figures;
-    writeln!(out, "prior {latency_ns} {rate} {single_rate}")
 }
 
 /// Adds an action's line.
@@ -287,15 +278,6 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn learned(&mut self) -> Result<Event, LineError> {
-        let step = FirstRead {
-            name: self.number("a name")?,
-            block: self.number("a block")?,
-            pages: self.number("pages")?,
-        };
-        Ok(Event::Learned { step })
-    }
-
     fn fault(&mut self) -> Result<Event, LineError> {
         let (read, open, at) = (self.read()?, self.open()?, self.number("an offset")?);
         let map = Mapping {
@@ -314,15 +296,6 @@ impl<'a> Fields<'a> {
     fn answered(&mut self) -> Result<Event, LineError> {
         let ns = self.number("a time")?;
         Ok(Event::Answered { ns })
-    }
-
-    fn prior(&mut self) -> Result<Event, LineError> {
-        let figures = SourceFigures {
-            latency_ns: self.number("a latency")?,
-            rate: self.number("a rate")?,
-            single_rate: self.number("a rate")?,
-        };
-        Ok(Event::Prior { figures })
     }
 
     fn flag(&mut self, what: &'static str) -> Result<bool, LineError> {
@@ -431,7 +404,7 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             }
         }
         "named" => f.named()?,
-        "learned" => f.learned()?,
+        "learned" => learned::step(&mut f)?,
         "read" => Event::Read {
             read: f.read()?,
             open: f.open()?,
@@ -480,7 +453,8 @@ pub fn parse_event(line: &str) -> Result<TimedEvent, LineError> {
             bytes: f.number("a number of bytes")?,
         },
         "answered" => f.answered()?,
-        "prior" => f.prior()?,
+        "prior" => learned::prior(&mut f)?,
+        "runs" => learned::runs(&mut f)?,
         "athand" => Event::AtHand { fetch: f.fetch()? },
         "done" => Event::Done {
             fetch: f.fetch()?,
@@ -618,6 +592,8 @@ pub(super) fn parse_config(line: &str) -> Result<Config, LineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use foreread_core::event::FirstRead;
+    use foreread_core::storage::{RunEnds, RunKind, SourceFigures};
 
     fn events() -> Vec<Event> {
         let (read, open, file, fetch) = (
@@ -695,6 +671,14 @@ mod tests {
                     latency_ns: u64::MAX,
                     rate: 0,
                     single_rate: 1,
+                },
+            },
+            Event::RunsBefore {
+                runs: RunEnds {
+                    kind: RunKind::Elsewhere,
+                    octave: u8::MAX,
+                    reached: u32::MAX,
+                    ended: 0,
                 },
             },
             Event::AtHand { fetch },

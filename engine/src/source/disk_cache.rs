@@ -59,7 +59,7 @@ use super::{Source, SourceName, SourceOpenError};
 pub use fill::{CacheFillCounts, CacheFillEnd, CacheFillReport, CacheFiller, ObjectLeftOut};
 use folder::FolderError;
 use folder_tier::FolderTier;
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 pub use inspect::{
     CacheInspector, CheckedPiece, DiskSpace, PieceState, TrimCounts, VersionList, VersionSummary,
 };
@@ -326,7 +326,7 @@ impl DiskCache {
     }
 
     /// What other processes learned of a server.
-    pub(crate) fn known_server(&self, server: &str) -> Option<SourceFigures> {
+    pub(crate) fn known_server(&self, server: &str) -> Option<Measurements> {
         servers::known(&self.folder.shared.opened().folder, server)
     }
 
@@ -337,15 +337,15 @@ impl DiskCache {
 
     /// An engine ends: what it has measured is kept.
     pub(crate) fn ends(&self, learner: &Learner) {
-        if let Some((server, figures)) = learner.news() {
-            self.parts.writer.learn(server, figures);
+        if let Some((server, measured)) = learner.news() {
+            self.parts.writer.learn(server, measured);
         }
     }
 
     /// Waits until what was fetched and learned so far is written, at most that long. Is it?
     pub fn flush(&self, most: Duration) -> bool {
-        for (server, figures) in self.folder.learners.ask() {
-            self.parts.writer.learn(server, figures);
+        for (server, measured) in self.folder.learners.ask() {
+            self.parts.writer.learn(server, measured);
         }
         self.parts.flush(most)
     }

@@ -20,7 +20,7 @@
 //! Example: a run of 256 KiB with a distance of 8 MiB and nothing ahead. Windows of 1 MiB, 4 MiB and 3 MiB. The read that reaches
 //! the first mark comes before that window: the distance doubles, and 8 MiB more are missing.
 
-use super::{Auto, Class, Holding, Pace, Readers, Stream, distance, survival};
+use super::{Auto, Holding, Pace, Readers, RunKind, Stream, distance, survival};
 use crate::policy::{Answer, Ask, SourceView, Urgency, Why};
 use crate::units::Nanos;
 
@@ -226,7 +226,7 @@ impl Auto {
             .survival
             .waste(stream.class, stream.run, ahead)
             .max(survival::ONE / MAX_LEVERAGE);
-        let part = if stream.class == Class::Start {
+        let part = if stream.class == RunKind::Start {
             1
         } else {
             BET_PART
@@ -382,7 +382,7 @@ mod tests {
             single_rate: 1,
             ..SourceView::default()
         };
-        let mut stream = Stream::new(Class::Start, None, 0, 0, 4096);
+        let mut stream = Stream::new(RunKind::Start, None, 0, 0, 4096);
         stream.distance = 24_000_000;
         for n in 1..=9 {
             stream.run = n * 60_000;

@@ -22,7 +22,7 @@
 //! Sources: TaP (FAST 2008) for the table of candidates, Leap (ATC 2020) for strides, ZFS for holes; ARC (FAST 2003) for sizes that follow hits
 //! among what was displaced.
 
-use super::{Auto, Class, Holding, Stream, ahead, streams::near, survival};
+use super::{Auto, Holding, RunKind, Stream, ahead, streams::near, survival};
 use crate::policy::{Answer, Ask, Urgency};
 use crate::units::ByteRange;
 use alloc::collections::VecDeque;
@@ -270,7 +270,7 @@ impl Auto {
             if missing == 0 || missing > price.left || missing / 2 > price.free / ahead::BET_PART {
                 continue;
             }
-            let mut stream = Stream::new(Class::Elsewhere, None, high, run, len);
+            let mut stream = Stream::new(RunKind::Elsewhere, None, high, run, len);
             (stream.end, stream.distance, stream.clock) = (end, len, self.clock);
             stream.holding = Holding {
                 held: missing,
@@ -278,7 +278,7 @@ impl Auto {
             };
             self.credit.change(Holding::default(), stream.holding);
             self.survival
-                .grew(Class::Elsewhere, None, survival::octave(run));
+                .grew(RunKind::Elsewhere, None, survival::octave(run));
             let Some(file) = self.files.get_mut(&ask.file.0) else {
                 return;
             };

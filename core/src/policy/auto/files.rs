@@ -19,7 +19,9 @@
 //!
 //! Source: the project's own design; Laplace's rule of succession; the limit of 1/2 from the specification of `auto`.
 
-use super::{Auto, Birth, Class, Holding, Readers, Walk, WalkFile, ahead, distance, survival::ONE};
+use super::{
+    Auto, Birth, Holding, Readers, RunKind, Walk, WalkFile, ahead, distance, survival::ONE,
+};
 use crate::policy::{Answer, Ask, Why};
 use crate::units::{ByteRange, FileId};
 
@@ -45,7 +47,7 @@ impl Auto {
             self.begin(
                 ask,
                 Birth {
-                    class: Class::Start,
+                    class: RunKind::Start,
                     stride: None,
                     pos: end,
                     run: end,
@@ -103,7 +105,7 @@ impl Auto {
             chance = chance * each / ONE;
             let first = walk.len.clamp(1, size.max(1));
             let threshold = price.threshold(first);
-            let len = (first + self.survival.ahead(Class::Start, first, threshold)).min(size);
+            let len = (first + self.survival.ahead(RunKind::Start, first, threshold)).min(size);
             // Only a file that is larger than all that may be ahead is cut.
             let len = if walk.bytes == 0 {
                 len.min(limit.max(first))
@@ -111,7 +113,7 @@ impl Auto {
                 len
             };
             let bytes = walk.bytes + len.next_multiple_of(ask.probe.page_bytes());
-            let far = (len + self.survival.ahead(Class::Start, len, ONE / 2)).min(size);
+            let far = (len + self.survival.ahead(RunKind::Start, len, ONE / 2)).min(size);
             let more = if planned {
                 0
             } else {

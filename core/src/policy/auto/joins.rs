@@ -122,14 +122,14 @@ impl Auto {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Class;
+    use super::super::RunKind;
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
     /// A run of 128 KiB reads between two places of the file, which reads 8 MiB ahead.
     fn run(from: u64, pos: u64) -> Stream {
-        let mut stream = Stream::new(Class::Elsewhere, None, pos, pos - from, 128 << 10);
+        let mut stream = Stream::new(RunKind::Elsewhere, None, pos, pos - from, 128 << 10);
         (stream.end, stream.distance) = (pos + 8 * MIB, 8 * MIB);
         stream
     }
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn a_run_over_two_steps_takes_in_the_stride() {
-        let stride = Stream::new(Class::Elsewhere, Some(1 << 20), 2 * MIB, 0, 128 << 10);
+        let stride = Stream::new(RunKind::Elsewhere, Some(1 << 20), 2 * MIB, 0, 128 << 10);
         assert!(!run(MIB, 5 * MIB / 2).takes_in(&stride, |_, _| true));
         assert!(run(0, 2 * MIB).takes_in(&stride, |_, _| true));
-        let backward = Stream::new(Class::Elsewhere, Some(-(1 << 20)), 2 * MIB, 0, 128 << 10);
+        let backward = Stream::new(RunKind::Elsewhere, Some(-(1 << 20)), 2 * MIB, 0, 128 << 10);
         assert!(!run(0, 2 * MIB).takes_in(&backward, |_, _| true));
     }
 }

@@ -23,7 +23,7 @@
 //! priors are means over the development half of the recorded programs (154 recordings); the other figures are chosen on it.
 
 use super::{
-    Auto, Birth, Class, Holding, Readers, ahead,
+    Auto, Birth, Holding, Readers, RunKind, ahead,
     blocks::{Block, Kind, PAGE, Purse, REGION, Region, Sums},
     survival,
 };
@@ -189,9 +189,9 @@ impl Auto {
         let ahead = (region.to, held);
         self.credit.change(had, held);
         let class = if first == 0 {
-            Class::Start
+            RunKind::Start
         } else {
-            Class::Elsewhere
+            RunKind::Elsewhere
         };
         let birth = Birth {
             class,

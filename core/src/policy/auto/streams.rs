@@ -17,7 +17,7 @@
 //!
 //! Sources: TaP (FAST 2008) for the table of candidates, ZFS for never-hit first.
 
-use super::{Candidates, Class, DisplacedRun, Holding, Pace, Regions, survival};
+use super::{Candidates, DisplacedRun, Holding, Pace, Regions, RunKind, survival};
 use alloc::vec::Vec;
 
 /// How near to a run a read must be, as a multiple of its length, and within which bounds.
@@ -80,7 +80,7 @@ impl Steps {
 /// A run that is read ahead.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    pub class: Class,
+    pub class: RunKind,
     /// Bytes from one read to the next; none: in order.
     pub stride: Option<i64>,
     /// Distinguishes it from the other streams of the file.
@@ -140,7 +140,7 @@ pub struct Streams {
 
 impl Stream {
     /// A run of `run` bytes with reads of `len` bytes.
-    pub fn new(class: Class, stride: Option<i64>, pos: u64, run: u64, len: u64) -> Stream {
+    pub fn new(class: RunKind, stride: Option<i64>, pos: u64, run: u64, len: u64) -> Stream {
         Stream {
             class,
             stride,
@@ -322,7 +322,7 @@ mod tests {
     /// Read ahead from 64K to 1M: a read at 512K is another one's unless the bytes before it were read.
     #[test]
     fn a_jump_over_unread_bytes_is_no_continuation() {
-        let mut stream = Stream::new(Class::Start, None, 64 << 10, 64 << 10, 4096);
+        let mut stream = Stream::new(RunKind::Start, None, 64 << 10, 64 << 10, 4096);
         stream.end = 1 << 20;
         let takes = |stream: &Stream, kib: u64| stream.takes(kib << 10, 4096, 0);
         assert!(takes(&stream, 64) && !takes(&stream, 512));

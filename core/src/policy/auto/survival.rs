@@ -15,10 +15,15 @@
 //! ended in this octave it and all above are passed with 1/4: two octaves, 768 KiB. When all that may be wasted is wasted, the
 //! chance must be 4/5: nothing.
 //!
+//! It may begin with a prior: what an earlier process of the same server saw ([`Survival::expect`]). In each octave it counts as three runs, of which the same
+//! part ended, so that three runs of the other kind outweigh it; what is kept for the next process is what this one has seen alone.
+//!
 //! Sources: STEP (Liang et al., ICDCS 2007) and competitive prefetching (Li et al.) for the cost model; Laplace's rule of
 //! succession for the prior; the figures chosen on the baseline of the evaluation.
 
+use crate::storage::{RunEnds, RunKind};
 use crate::units::mul_div;
+use alloc::vec::Vec;
 
 /// Octaves from 512 bytes up: more than any run has.
 const OCTAVES: usize = 64;
@@ -34,6 +39,8 @@ const PASSED: u64 = ONE * 7 / 8;
 const MAX_AHEAD_NEW: usize = 1;
 /// The least chance for a single read behind cached bytes: three ends are enough to stop such bets.
 const MIN_NEXT: u64 = ONE / 4;
+/// Runs that a prior counts for in an octave.
+const PRIOR_RUNS: u64 = 3;
 /// Runs in an octave after which its chance is known.
 const KNOWN_AFTER: u32 = 4;
 /// The chance to end that is assumed at least of an octave that no run has reached.
@@ -42,17 +49,6 @@ const MIN_GONE: u64 = ONE / 16;
 pub const ONE: u64 = 1 << 16;
 /// The least chance that is ever enough is one in 33: see [`threshold`].
 const MAX_PRODUCT: u64 = 32;
-
-/// How a run began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// With the first bytes of its file.
-    Start,
-    /// Behind bytes that are cached.
-    Next,
-    /// Anywhere else.
-    Elsewhere,
-}
 
 #[derive(Clone, Copy, Default)]
 struct Octave {
@@ -64,6 +60,10 @@ pub struct Survival {
     /// Whether a run of this kind has ever grown: a source of random reads has adjacent ones now and then.
     grown: [bool; 3],
     classes: [[Octave; OCTAVES]; 3],
+    /// A run of this kind had grown in an earlier process.
+    grown_before: [bool; 3],
+    /// The part that ended of an earlier process's runs, in 1/65536.
+    before: [[Option<u32>; OCTAVES]; 3],
     /// Runs that are over, and those of them that went on after they had been found. Halved like the octaves.
     pub over: (u32, u32),
 }
@@ -89,12 +89,14 @@ impl Survival {
         Survival {
             grown: [false; 3],
             classes: [[Octave::default(); OCTAVES]; 3],
+            grown_before: [false; 3],
+            before: [[None; OCTAVES]; 3],
             over: (0, 0),
         }
     }
 
     /// A run has grown from one octave into another; `from` is none at its birth.
-    pub fn grew(&mut self, class: Class, from: Option<u32>, to: u32) {
+    pub fn grew(&mut self, class: RunKind, from: Option<u32>, to: u32) {
         self.grown[class as usize] |= from.is_some();
         for at in from.map_or(to, |o| o + 1)..=to {
             let octave = &mut self.classes[class as usize][at as usize];
@@ -103,6 +105,41 @@ impl Survival {
                 (octave.reached, octave.ended) = (octave.reached / 2, octave.ended / 2);
             }
         }
+    }
+
+    /// An earlier process saw this. Only kinds are kept of which runs had grown.
+    pub fn expect(&mut self, runs: RunEnds) {
+        if runs.octave > RunEnds::MAX_OCTAVE || runs.reached == 0 {
+            return;
+        }
+        let ended = mul_div(
+            ONE,
+            runs.ended.min(runs.reached).into(),
+            runs.reached.into(),
+        );
+        self.before[runs.kind as usize][runs.octave as usize] = u32::try_from(ended).ok();
+        self.grown_before[runs.kind as usize] = true;
+    }
+
+    /// What this process has seen of the kinds of which runs have grown.
+    pub fn run_ends(&self) -> Vec<RunEnds> {
+        let mut all = Vec::new();
+        for kind in RunKind::ALL
+            .into_iter()
+            .filter(|&kind| self.grown[kind as usize])
+        {
+            let octaves = self.classes[kind as usize]
+                .iter()
+                .zip(0..=RunEnds::MAX_OCTAVE);
+            let seen = octaves.filter(|(octave, _)| octave.reached > 0);
+            all.extend(seen.map(|(octave, at)| RunEnds {
+                kind,
+                octave: at,
+                reached: octave.reached,
+                ended: octave.ended.min(octave.reached),
+            }));
+        }
+        all
     }
 
     /// A run is over; `went_on`: after it had been found.
@@ -115,38 +152,42 @@ impl Survival {
     }
 
     /// A run has ended in this octave, and not at the end of its file.
-    pub fn ended(&mut self, class: Class, at: u32) {
+    pub fn ended(&mut self, class: RunKind, at: u32) {
         self.classes[class as usize][at as usize].ended += 1;
     }
 
     /// The octaves from `first` on: the chance that a run which reached one leaves it alive, and whether enough runs have
     /// reached it to know. What an octave has not shown yet is as in the one below.
-    fn octaves(&self, class: Class, first: u32) -> impl Iterator<Item = (u64, bool)> + '_ {
-        let step = |gone: &mut u64, octave: &Octave| {
-            let ended = ONE * u64::from(octave.ended.min(octave.reached));
-            *gone = (ended + 2 * MIN_GONE.max(*gone)) / u64::from(octave.reached + 2);
+    fn octaves(&self, class: RunKind, first: u32) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let step = |gone: &mut u64, (octave, before): (&Octave, &Option<u32>)| {
+            let (runs, share) = before.map_or((0, 0), |share| (PRIOR_RUNS, u64::from(share)));
+            let ended = ONE * u64::from(octave.ended.min(octave.reached)) + runs * share;
+            let reached = u64::from(octave.reached) + runs;
+            *gone = (ended + 2 * MIN_GONE.max(*gone)) / (reached + 2);
             Some((ONE - *gone, octave.reached >= KNOWN_AFTER))
         };
         self.classes[class as usize]
             .iter()
+            .zip(&self.before[class as usize])
             .scan(ONE / 2, step)
             .skip(first as usize)
     }
 
     /// Bytes beyond a run of `run` bytes that are worth reading.
-    pub fn ahead(&self, class: Class, run: u64, threshold: u64) -> u64 {
-        let most = if class == Class::Start {
+    pub fn ahead(&self, class: RunKind, run: u64, threshold: u64) -> u64 {
+        let most = if class == RunKind::Start {
             MAX_AHEAD
         } else {
             MAX_AHEAD_ELSEWHERE
         };
         let (mut chance, mut octaves) = (ONE, 0);
-        let threshold = if class == Class::Next {
+        let threshold = if class == RunKind::Next {
             threshold.max(MIN_NEXT)
         } else {
             threshold
         };
-        let most = if class == Class::Start || self.grown[class as usize] {
+        let has_grown = self.grown[class as usize] || self.grown_before[class as usize];
+        let most = if class == RunKind::Start || has_grown {
             most
         } else {
             MAX_AHEAD_NEW
@@ -168,7 +209,7 @@ impl Survival {
 
     /// The part of `ahead` bytes beyond a run of `run` bytes that is expected to be wasted, in 1/65536: the chance that the run
     /// ends before them.
-    pub fn waste(&self, class: Class, run: u64, ahead: u64) -> u64 {
+    pub fn waste(&self, class: RunKind, run: u64, ahead: u64) -> u64 {
         let (mut chance, mut reach, goal) = (ONE, run.max(1), run.saturating_add(ahead));
         for (survives, _) in self.octaves(class, octave(run)) {
             if reach >= goal {
@@ -194,36 +235,36 @@ mod tests {
         let wanted = threshold(128 << 10, 3_840_000, 0, 4 << 20);
         assert_eq!(wanted, 65_536 * 131_072 / (131_072 + 3_840_000));
         assert_eq!(
-            table.ahead(Class::Start, 256 << 10, wanted),
+            table.ahead(RunKind::Start, 256 << 10, wanted),
             (256 << 10) * 15
         );
         for run in 0..10 {
-            table.grew(Class::Start, None, octave(256 << 10));
+            table.grew(RunKind::Start, None, octave(256 << 10));
             if run < 8 {
-                table.ended(Class::Start, octave(256 << 10));
+                table.ended(RunKind::Start, octave(256 << 10));
             }
         }
         assert_eq!(
-            table.ahead(Class::Start, 256 << 10, wanted),
+            table.ahead(RunKind::Start, 256 << 10, wanted),
             (256 << 10) * 3
         );
         assert_eq!(
-            table.ahead(Class::Elsewhere, 256 << 10, wanted),
+            table.ahead(RunKind::Elsewhere, 256 << 10, wanted),
             256 << 10,
             "another class, of which no run has grown"
         );
         let dear = threshold(128 << 10, 3_840_000, 4 << 20, 4 << 20);
         assert_eq!(dear, ONE * 4 / 5);
-        assert_eq!(table.ahead(Class::Start, 256 << 10, dear), 0);
+        assert_eq!(table.ahead(RunKind::Start, 256 << 10, dear), 0);
     }
 
     /// A run of 1 MiB with the prior: half of it more is wasted with a chance of 1/4, as much again with 1/2.
     #[test]
     fn expected_waste() {
         let table = Survival::new();
-        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 19), ONE / 4);
-        assert_eq!(table.waste(Class::Start, 1 << 20, 1 << 20), ONE / 2);
-        assert_eq!(table.waste(Class::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
+        assert_eq!(table.waste(RunKind::Start, 1 << 20, 1 << 19), ONE / 4);
+        assert_eq!(table.waste(RunKind::Start, 1 << 20, 1 << 20), ONE / 2);
+        assert_eq!(table.waste(RunKind::Start, 1 << 20, 3 << 20), ONE * 3 / 4);
     }
 
     /// Random blocks that happen to follow cached ones: after three ends there are no more bets.
@@ -232,18 +273,70 @@ mod tests {
         let mut table = Survival::new();
         let wanted = threshold(4096, 1 << 30, 0, 1);
         assert_eq!(
-            table.ahead(Class::Next, 4096, wanted),
+            table.ahead(RunKind::Next, 4096, wanted),
             4096,
             "no run of the kind has grown"
         );
-        table.grew(Class::Next, Some(0), 0);
-        assert_eq!(table.ahead(Class::Next, 4096, wanted), 4096 * 3);
+        table.grew(RunKind::Next, Some(0), 0);
+        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 4096 * 3);
         (0..3).for_each(|_| {
-            table.grew(Class::Next, None, octave(4096));
-            table.ended(Class::Next, octave(4096));
+            table.grew(RunKind::Next, None, octave(4096));
+            table.ended(RunKind::Next, octave(4096));
         });
-        assert_eq!(table.ahead(Class::Next, 4096, wanted), 0);
-        assert_eq!(table.ahead(Class::Start, 4096, wanted), 4096 * 31);
+        assert_eq!(table.ahead(RunKind::Next, 4096, wanted), 0);
+        assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096 * 31);
+    }
+
+    /// What an earlier process saw is weighed as three runs, and is not handed on as what this one saw.
+    #[test]
+    fn three_runs_outweigh_what_an_earlier_process_saw() {
+        let wanted = ONE / 8;
+        let mut table = Survival::new();
+        let at = octave(128 << 10);
+        let cold = table.ahead(RunKind::Elsewhere, 128 << 10, wanted);
+        assert_eq!(cold, 128 << 10, "no run of the kind has grown");
+        for octave in at..at + 4 {
+            table.expect(RunEnds {
+                kind: RunKind::Elsewhere,
+                octave: u8::try_from(octave).expect("small"),
+                reached: 100,
+                ended: 0,
+            });
+        }
+        assert!(table.run_ends().is_empty());
+        assert_eq!(table.ahead(RunKind::Elsewhere, 128 << 10, wanted), 7 * cold);
+        let waste = |table: &Survival| table.waste(RunKind::Elsewhere, 128 << 10, 128 << 10);
+        assert!(waste(&table) < ONE / 4);
+        (0..3).for_each(|_| {
+            table.grew(RunKind::Elsewhere, None, at);
+            table.ended(RunKind::Elsewhere, at);
+        });
+        assert!(waste(&table) >= ONE / 2, "three ends outweigh it");
+        assert!(table.run_ends().is_empty(), "of no kind that has grown");
+        table.grew(RunKind::Elsewhere, Some(at), at + 1);
+        assert_eq!(
+            table.run_ends(),
+            [(at, 3, 3), (at + 1, 1, 0)].map(|(octave, reached, ended)| RunEnds {
+                kind: RunKind::Elsewhere,
+                octave: u8::try_from(octave).expect("small"),
+                reached,
+                ended,
+            })
+        );
+        for (octave, reached) in [(RunEnds::MAX_OCTAVE + 1, 1), (0, 0)] {
+            let kind = RunKind::Next;
+            table.expect(RunEnds {
+                kind,
+                octave,
+                reached,
+                ended: u32::MAX,
+            });
+        }
+        assert_eq!(
+            table.grown_before,
+            [false, false, true],
+            "absurd ones are nothing"
+        );
     }
 
     /// A fast source wants one half: as much again while nothing is known, nothing when most runs end.
@@ -252,11 +345,11 @@ mod tests {
         let mut table = Survival::new();
         let wanted = threshold(128 << 10, 0, 0, 1);
         assert_eq!(wanted, ONE / 2);
-        assert_eq!(table.ahead(Class::Start, 4096, wanted), 4096);
+        assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 4096);
         (0..3).for_each(|_| {
-            table.grew(Class::Start, None, octave(4096));
-            table.ended(Class::Start, octave(4096));
+            table.grew(RunKind::Start, None, octave(4096));
+            table.ended(RunKind::Start, octave(4096));
         });
-        assert_eq!(table.ahead(Class::Start, 4096, wanted), 0);
+        assert_eq!(table.ahead(RunKind::Start, 4096, wanted), 0);
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! Source: the project's own design.
 
-use super::{Auto, Class, Holding, survival};
+use super::{Auto, Holding, RunKind, survival};
 use crate::units::FileId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -231,9 +231,9 @@ impl Auto {
         let read = entry.planned.saturating_sub(entry.unread);
         if learns && read > 0 {
             self.survival
-                .grew(Class::Start, None, survival::octave(read));
+                .grew(RunKind::Start, None, survival::octave(read));
             if entry.unread > 0 {
-                self.survival.ended(Class::Start, survival::octave(read));
+                self.survival.ended(RunKind::Start, survival::octave(read));
             }
         }
         let Some(walk) = self.walks.walk(entry.walk) else {

@@ -15,7 +15,7 @@ use super::shared::{CacheState, CachedVersion, TierState};
 use super::sinks::FillPlace;
 use super::tier::Tier;
 use crate::source::ExactVersion;
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -233,17 +233,17 @@ impl Tier for FolderTier {
         }
     }
 
-    fn learn(&self, server: &str, figures: SourceFigures) {
+    fn learn(&self, server: &str, measured: &Measurements) {
         let opened = self.shared.opened();
         if self.shared.tier.writes.is_on() && opened.writable.is_some() {
             // What cannot be kept is learned again.
-            let _ = servers::learn(&opened.folder, server, figures);
+            let _ = servers::learn(&opened.folder, server, measured);
         }
     }
 
     fn ask_learners(&self) {
-        for (server, figures) in self.learners.ask_now_and_then() {
-            self.learn(&server, figures);
+        for (server, measured) in self.learners.ask_now_and_then() {
+            self.learn(&server, &measured);
         }
     }
 

@@ -6,7 +6,7 @@
 //!      └─ends──► its figures, to that thread                        (while it writes)
 //! ```
 
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const ASKED_EACH: Duration = Duration::from_secs(60);
 /// An engine and the one server that it reads from.
 pub struct Learner {
     server: Arc<str>,
-    measured: Box<dyn Fn() -> SourceFigures + Send + Sync>,
+    measured: Box<dyn Fn() -> Measurements + Send + Sync>,
     /// A child of a fork does not ask: its parent's threads may have held the locks.
     process: u32,
     state: Mutex<LearnerState>,
@@ -25,7 +25,7 @@ pub struct Learner {
 #[derive(Default)]
 struct LearnerState {
     /// What was kept last.
-    kept: SourceFigures,
+    kept: Measurements,
     /// It reads from another server as well: its figures are those of neither.
     is_mixed: bool,
 }
@@ -34,7 +34,7 @@ impl Learner {
     /// `measured` is called without a lock of a cache.
     pub fn new(
         server: Arc<str>,
-        measured: impl Fn() -> SourceFigures + Send + Sync + 'static,
+        measured: impl Fn() -> Measurements + Send + Sync + 'static,
     ) -> Learner {
         Learner {
             server,
@@ -53,16 +53,16 @@ impl Learner {
     }
 
     /// What it has measured since it was asked last.
-    pub fn news(&self) -> Option<(Arc<str>, SourceFigures)> {
+    pub fn news(&self) -> Option<(Arc<str>, Measurements)> {
         if self.process != std::process::id() {
             return None;
         }
         let now = (self.measured)();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_mixed || now.latency_ns == 0 || now == state.kept {
+        if state.is_mixed || now.figures.latency_ns == 0 || now == state.kept {
             return None;
         }
-        state.kept = now;
+        state.kept.clone_from(&now);
         Some((Arc::clone(&self.server), now))
     }
 }
@@ -86,7 +86,7 @@ impl Learners {
     }
 
     /// What all have measured since they were asked last.
-    pub fn ask(&self) -> Vec<(Arc<str>, SourceFigures)> {
+    pub fn ask(&self) -> Vec<(Arc<str>, Measurements)> {
         let all = {
             let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             list.asked = Some(Instant::now());
@@ -97,7 +97,7 @@ impl Learners {
     }
 
     /// The same, if that was a minute ago.
-    pub fn ask_now_and_then(&self) -> Vec<(Arc<str>, SourceFigures)> {
+    pub fn ask_now_and_then(&self) -> Vec<(Arc<str>, Measurements)> {
         let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner).asked;
         if asked.is_some_and(|asked| asked.elapsed() >= ASKED_EACH) {
             self.ask()

@@ -1,4 +1,4 @@
-//! What processes learned of the servers that they read from: latency and rate, one small text file for each server.
+//! What processes learned of the servers that they read from: latency, rate and how far runs of reads went, one small text file for each server.
 //!
 //! ```text
 //!   DIR/foreread-cache-1/servers/<hash of the name>
@@ -8,9 +8,10 @@
 //!     latency_ns 30123456 12.5                   a figure and its weight when it was written
 //!     rate 200000000 16
 //!     single_rate 150000000 16                   of one fetch
+//!     run start 8 250 16.000                     of the runs from the start of a file that reached 128 KiB (octave 8 of 512 bytes) 250 of 1,000 ended before 256 KiB
 //! ```
 //! A weight is halved each day. What a process measured has a weight of 16 and is averaged with what is there by their weights; where one is more than
-//! twice the other, the server has changed and the new one counts alone. A figure of a weight below one is not used, one that no process has
+//! twice the other, the server has changed and the new one counts alone. The runs of a process weigh as many as reached that length, at most 16. A figure of a weight below one is not used, one that no process has
 //! written for 30 days is removed, and of 256 servers and more the oldest. The last of several processes that write at once has the file, after it has read
 //! what was there.
 //!
@@ -19,8 +20,9 @@
 
 use super::folder::{CacheFolder, inside, now_seconds};
 use super::piece::VersionHash;
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::{Measurements, RunEnds, RunKind, SourceFigures};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
@@ -29,7 +31,7 @@ use std::ops::RangeInclusive;
 const FOLDER: &str = "servers";
 const FIRST_LINE: &str = "foreread-server 1";
 /// Bytes of a file at most.
-const MAX_BYTES: usize = 4096;
+const MAX_BYTES: usize = 16 << 10;
 /// Weight of what one process measured, and of all together.
 const WEIGHT: f64 = 16.0;
 const MAX_WEIGHT: f64 = 64.0;
@@ -44,6 +46,13 @@ const MAX_ENTRIES: usize = 4096;
 /// What a server may have: a microsecond to a minute, a kilobyte to a terabyte a second.
 const LATENCIES_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
 const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
+/// The part of runs that ended is in thousandths.
+const PER_MILLE: u64 = 1_000;
+const KINDS: [(RunKind, &str); 3] = [
+    (RunKind::Start, "start"),
+    (RunKind::Next, "next"),
+    (RunKind::Elsewhere, "elsewhere"),
+];
 
 /// A figure and how much it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,12 +83,27 @@ impl WeighedFigure {
                 weight: WEIGHT,
             };
         }
-        let weight = self.weight + WEIGHT;
-        let sum = self.value as f64 * self.weight + measured as f64 * WEIGHT;
+        self.averaged(measured, WEIGHT)
+    }
+
+    fn averaged(self, measured: u64, its_weight: f64) -> WeighedFigure {
+        let weight = self.weight + its_weight;
+        let sum = self.value as f64 * self.weight + measured as f64 * its_weight;
         WeighedFigure {
             value: (sum / weight) as u64,
             weight: weight.min(MAX_WEIGHT),
         }
+    }
+
+    /// A value in this range and a weight; nothing else.
+    fn parse<'a>(
+        mut words: impl Iterator<Item = &'a str>,
+        allowed: &RangeInclusive<u64>,
+    ) -> Option<WeighedFigure> {
+        let value = number(words.next()?).filter(|value| allowed.contains(value))?;
+        let weight: f64 = words.next()?.parse().ok()?;
+        let is_right = words.next().is_none() && (0.0..=MAX_WEIGHT).contains(&weight);
+        is_right.then_some(WeighedFigure { value, weight })
     }
 
     fn used(self) -> u64 {
@@ -99,6 +123,8 @@ struct ServerFile {
     latency_ns: WeighedFigure,
     rate: WeighedFigure,
     single_rate: WeighedFigure,
+    /// The part of the runs that ended, in thousandths, by kind and octave.
+    runs: BTreeMap<(RunKind, u8), WeighedFigure>,
 }
 
 impl ServerFile {
@@ -124,20 +150,25 @@ impl ServerFile {
         };
         for line in lines {
             let mut words = line.split(' ');
-            let (key, value, weight) = (words.next()?, words.next()?, words.next()?);
-            let (place, allowed) = match key {
+            let (place, allowed) = match words.next()? {
                 "latency_ns" => (&mut file.latency_ns, LATENCIES_NS),
                 "rate" => (&mut file.rate, RATES),
                 "single_rate" => (&mut file.single_rate, RATES),
+                "run" => {
+                    let kind = words.next()?;
+                    let (kind, _) = KINDS.into_iter().find(|(_, word)| *word == kind)?;
+                    let octave = u8::try_from(number(words.next()?)?).ok()?;
+                    if octave > RunEnds::MAX_OCTAVE {
+                        return None;
+                    }
+                    (file.runs.entry((kind, octave)).or_default(), 0..=PER_MILLE)
+                }
                 _ => return None,
             };
-            let value = number(value).filter(|value| allowed.contains(value))?;
-            let weight: f64 = weight.parse().ok()?;
-            if words.next().is_some() || place.weight > 0.0 || !(0.0..=MAX_WEIGHT).contains(&weight)
-            {
+            if place.weight > 0.0 {
                 return None;
             }
-            *place = WeighedFigure { value, weight };
+            *place = WeighedFigure::parse(words, &allowed)?;
         }
         Some(file)
     }
@@ -156,6 +187,14 @@ impl ServerFile {
                 let _ = writeln!(text, "{key} {} {:.3}", figure.value, figure.weight);
             }
         }
+        for (&(kind, octave), share) in &self.runs {
+            let (_, kind) = KINDS[kind as usize];
+            let _ = writeln!(
+                text,
+                "run {kind} {octave} {} {:.3}",
+                share.value, share.weight
+            );
+        }
         text
     }
 
@@ -165,32 +204,59 @@ impl ServerFile {
             latency_ns: self.latency_ns.aged(age),
             rate: self.rate.aged(age),
             single_rate: self.single_rate.aged(age),
+            runs: (self.runs.into_iter())
+                .map(|(at, share)| (at, share.aged(age)))
+                .filter(|(_, share)| share.weight >= MIN_WEIGHT)
+                .collect(),
             ..self
         }
     }
 
     /// With what a process has measured, as of now.
-    fn merged(self, measured: SourceFigures, now_s: u64) -> ServerFile {
+    fn merged(self, measured: &Measurements, now_s: u64) -> ServerFile {
         let within = |value: u64, allowed: RangeInclusive<u64>| {
             if allowed.contains(&value) { value } else { 0 }
         };
-        let was = self.aged(now_s);
+        let mut was = self.aged(now_s);
+        for runs in (measured.runs.iter())
+            .filter(|runs| runs.octave <= RunEnds::MAX_OCTAVE && runs.reached > 0)
+        {
+            let share =
+                u64::from(runs.ended.min(runs.reached)) * PER_MILLE / u64::from(runs.reached);
+            let place = was.runs.entry((runs.kind, runs.octave)).or_default();
+            *place = place.averaged(share, f64::from(runs.reached).min(WEIGHT));
+        }
+        let figures = measured.figures;
         ServerFile {
             latency_ns: was
                 .latency_ns
-                .merged(within(measured.latency_ns, LATENCIES_NS)),
-            rate: was.rate.merged(within(measured.rate, RATES)),
-            single_rate: was.single_rate.merged(within(measured.single_rate, RATES)),
+                .merged(within(figures.latency_ns, LATENCIES_NS)),
+            rate: was.rate.merged(within(figures.rate, RATES)),
+            single_rate: was.single_rate.merged(within(figures.single_rate, RATES)),
             written_s: now_s,
             ..was
         }
     }
 
-    fn used(&self) -> SourceFigures {
-        SourceFigures {
-            latency_ns: self.latency_ns.used(),
-            rate: self.rate.used(),
-            single_rate: self.single_rate.used(),
+    fn used(&self) -> Measurements {
+        let runs = self
+            .runs
+            .iter()
+            .filter(|(_, share)| share.weight >= MIN_WEIGHT);
+        Measurements {
+            figures: SourceFigures {
+                latency_ns: self.latency_ns.used(),
+                rate: self.rate.used(),
+                single_rate: self.single_rate.used(),
+            },
+            runs: runs
+                .map(|(&(kind, octave), share)| RunEnds {
+                    kind,
+                    octave,
+                    reached: PER_MILLE as u32,
+                    ended: share.value as u32,
+                })
+                .collect(),
         }
     }
 }
@@ -224,18 +290,18 @@ fn read(folder: &CacheFolder, path: &str, now_s: u64) -> Option<ServerFile> {
 }
 
 /// What is known of a server; nothing where no figure is fresh enough, or its file is not right.
-pub fn known(folder: &CacheFolder, name: &str) -> Option<SourceFigures> {
+pub fn known(folder: &CacheFolder, name: &str) -> Option<Measurements> {
     let now_s = now_seconds();
     let file = read(folder, &path(name), now_s).filter(|file| file.name == name)?;
-    let figures = file.aged(now_s).used();
-    (figures.latency_ns > 0).then_some(figures)
+    let measured = file.aged(now_s).used();
+    (measured.figures.latency_ns > 0).then_some(measured)
 }
 
 /// Keeps what a process has measured of a server.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn learn(folder: &CacheFolder, name: &str, measured: SourceFigures) -> Result<(), Errno> {
+pub fn learn(folder: &CacheFolder, name: &str, measured: &Measurements) -> Result<(), Errno> {
     if name.len() > MAX_BYTES / 2 || name.chars().any(char::is_control) {
         return Ok(());
     }
@@ -302,7 +368,7 @@ pub fn all(folder: &CacheFolder) -> Vec<ServerSummary> {
         Some(ServerSummary {
             name: file.name.clone(),
             written_s: file.written_s,
-            figures: file.aged(now_s).used(),
+            figures: file.aged(now_s).used().figures,
         })
     };
     let mut all: Vec<_> = paths(folder).into_iter().filter_map(summary).collect();
@@ -345,7 +411,15 @@ mod tests {
                 weight: 3.5,
             },
             single_rate: WeighedFigure::default(),
+            runs: BTreeMap::from([
+                ((RunKind::Start, 8), share(250, 8.0)),
+                ((RunKind::Elsewhere, 9), share(1000, 3.0)),
+            ]),
         }
+    }
+
+    fn share(value: u64, weight: f64) -> WeighedFigure {
+        WeighedFigure { value, weight }
     }
 
     #[test]
@@ -353,23 +427,38 @@ mod tests {
         let text = file().text();
         assert_eq!(
             text,
-            "foreread-server 1\nname http://a/b\nwritten 1799827200\nlatency_ns 30000000 16.000\nrate 200000000 3.500\n"
+            "foreread-server 1\nname http://a/b\nwritten 1799827200\nlatency_ns 30000000 16.000\nrate 200000000 3.500\nrun start 8 250 8.000\nrun elsewhere 9 1000 3.000\n"
         );
         let read = ServerFile::parse(&text, NOW).expect("a file");
         assert_eq!(read, file());
         let aged = read.aged(NOW);
         assert_eq!((aged.latency_ns.weight, aged.rate.weight), (4.0, 0.875));
         let used = aged.used();
-        assert_eq!((used.latency_ns, used.rate), (30_000_000, 0), "too old");
+        let figures = used.figures;
+        assert_eq!(
+            (figures.latency_ns, figures.rate),
+            (30_000_000, 0),
+            "too old"
+        );
+        let runs = RunEnds {
+            kind: RunKind::Start,
+            octave: 8,
+            reached: 1000,
+            ended: 250,
+        };
+        assert_eq!(used.runs, [runs], "the others are too old");
     }
 
     #[test]
     fn what_is_measured_counts_by_weight_and_alone_where_it_is_other() {
-        let of = |latency_ns| SourceFigures {
-            latency_ns,
-            ..SourceFigures::default()
+        let of = |latency_ns| Measurements {
+            figures: SourceFigures {
+                latency_ns,
+                ..SourceFigures::default()
+            },
+            runs: Vec::new(),
         };
-        let near = file().merged(of(40_000_000), NOW);
+        let near = file().merged(&of(40_000_000), NOW);
         assert_eq!(
             (near.latency_ns, near.rate, near.written_s),
             (
@@ -384,10 +473,37 @@ mod tests {
                 NOW
             )
         );
-        let far = file().merged(of(90_000_000), NOW).latency_ns;
+        let far = file().merged(&of(90_000_000), NOW).latency_ns;
         assert_eq!((far.value, far.weight), (90_000_000, 16.0));
-        let absurd = file().merged(of(u64::MAX), NOW).latency_ns;
+        let absurd = file().merged(&of(u64::MAX), NOW).latency_ns;
         assert_eq!(absurd.value, 30_000_000);
+    }
+
+    #[test]
+    fn runs_count_by_how_many_there_were() {
+        let ends = |kind, octave, reached, ended| RunEnds {
+            kind,
+            octave,
+            reached,
+            ended,
+        };
+        let measured = Measurements {
+            figures: SourceFigures::default(),
+            runs: vec![
+                ends(RunKind::Start, 8, 2, 2),
+                ends(RunKind::Next, 0, 100, 50),
+                ends(RunKind::Next, 1, 0, 0),
+                ends(RunKind::Next, RunEnds::MAX_OCTAVE + 1, 9, 0),
+            ],
+        };
+        let runs = file().merged(&measured, NOW).runs;
+        assert_eq!(
+            runs,
+            BTreeMap::from([
+                ((RunKind::Start, 8), share(625, 4.0)),
+                ((RunKind::Next, 0), share(500, 16.0)),
+            ])
+        );
     }
 
     #[test]
@@ -411,6 +527,13 @@ mod tests {
             right.replace("1799827200", "1800086401"),
             right.replace("rate", "other"),
             format!("{right}rate 1000 1\n"),
+            format!("{right}run start 8 250 1\n"),
+            format!("{right}run start 55 250 1\n"),
+            format!("{right}run start 7 1001 1\n"),
+            format!("{right}run other 7 250 1\n"),
+            format!("{right}run start 7 250\n"),
+            format!("{right}run start 7 250 1 1\n"),
+            format!("{right}run start 300 250 1\n"),
         ] {
             assert_eq!(ServerFile::parse(&wrong, NOW), None, "{wrong}");
         }

@@ -19,7 +19,7 @@ use super::sinks::FillPlace;
 use super::writer::Writer;
 use super::{DiskCache, OpenSettings};
 use crate::source::{Source, SourceOpenError};
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ pub trait Tier: Send + Sync {
     fn keep_names(&self, _: &NewListing) {}
 
     /// An engine has measured a server.
-    fn learn(&self, _server: &str, _: SourceFigures) {}
+    fn learn(&self, _server: &str, _: &Measurements) {}
 
     /// Asks engines that run what they have measured, now and then.
     fn ask_learners(&self) {}

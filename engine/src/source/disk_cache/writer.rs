@@ -12,7 +12,7 @@ use super::piece::{MAX_PIECE_BYTES, PieceBuffer};
 use super::shared::{CachedVersion, Counts};
 use super::tier::Tier;
 use crate::source::Source;
-use foreread_core::storage::SourceFigures;
+use foreread_core::storage::Measurements;
 use foreread_os::host::Host;
 use foreread_os::threads::spawn;
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ enum Job {
     /// An engine has measured the server that it reads from.
     Learn {
         server: Arc<str>,
-        figures: SourceFigures,
+        measured: Measurements,
     },
     /// A folder of a store was listed.
     Names(NewListing),
@@ -155,9 +155,9 @@ impl Writer {
     }
 
     /// An engine has measured a server.
-    pub fn learn(&self, server: Arc<str>, figures: SourceFigures) {
+    pub fn learn(&self, server: Arc<str>, measured: Measurements) {
         if self.tier.is_tended() {
-            self.push(Job::Learn { server, figures });
+            self.push(Job::Learn { server, measured });
         }
     }
 
@@ -419,7 +419,7 @@ fn done(job: &mut Job, tier: &dyn Tier) {
         }
         Job::Note { version, piece } => tier.note(version, *piece),
         Job::Latest(version) => tier.note_latest(version),
-        Job::Learn { server, figures } => tier.learn(server, *figures),
+        Job::Learn { server, measured } => tier.learn(server, measured),
         Job::Names(listing) => tier.keep_names(listing),
         Job::Remove { version, piece } => tier.remove(version, *piece),
     }
